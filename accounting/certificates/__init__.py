@@ -1,4 +1,4 @@
-"""Certificates: statements about a composition that others can check with `clients/verifier`, and trust nothing of ours.
+"""Certificates are statements about a composition that others can check, with `clients/verifier`.
 
 A certificate states that delta at some epsilon is at most, or more than, some number, and says where a verifier should
 integrate to see it. What is stated and proved: docs/concepts/certificates.md.

@@ -19,10 +19,10 @@ class NoCertificate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is stated of the composed dominating pair of ``events``: delta at ``epsilon`` is at most, or more than, ``delta``.
+    """What is stated of delta at ``epsilon`` of the composed dominating pair of ``events``.
 
     Attributes:
-        claim: `AT_MOST`, of every direction, or `MORE_THAN`, of some direction.
+        claim: `AT_MOST`: it is at most ``delta`` in every direction. `MORE_THAN`: it is more in some direction.
     """
 
     claim: str
@@ -69,7 +69,7 @@ def bytes_of(statement: Statement, precision: int, directions: Mapping[str, Json
     >>> bytes_of(stated, 64, {"both": {"form": "gaussian"}})[:60]
     b'{"format":"epsilon-certificate/1","statement":{"claim":"at_m'
     """
-    witness = {"precision": precision, "directions": directions}
+    witness: dict[str, Json] = {"precision": precision, "directions": directions}
     return canonical_text({"format": FORMAT, "statement": statement.to_json(), "witness": witness}).encode()
 
 

@@ -71,10 +71,10 @@ class Cut:
             rest = math.log(max(self.count * float(share[-1]) * beyond, 1e-320))
             for tilt in np.geomspace(0.3, 3e4, 60) / max(epsilon, 1e-3):
                 p = tilt + 1.0
-                with np.errstate(over="ignore"):
+                with np.errstate(over="ignore", invalid="ignore"):
                     heights = np.expm1(p * log_ratio) - p * np.expm1(log_ratio)
-                total = 1.0 + under[0] * max(tilt, heights[0])
-                total += float(np.sum(masses * np.maximum(heights[1:], heights[:-1]) * share[:-1]))
+                    total = 1.0 + under[0] * max(tilt, heights[0])
+                    total += float(np.sum(masses * np.maximum(heights[1:], heights[:-1]) * share[:-1]))
                 if not math.isfinite(total):
                     continue
                 kernel = -tilt * math.log1p(1.0 / tilt) - math.log1p(tilt)
@@ -152,7 +152,8 @@ class Cut:
         flipped = np.where(z.real < 0.0, -z, z)
         small = np.log(np.abs(scipy.special.wofz(1j * flipped)) + 1e-300) - (flipped * flipped).real
         large = np.log(np.abs(2.0 - scipy.special.wofz(1j * flipped) * np.exp(-flipped * flipped)))
-        return np.where(z.real < 0.0, large, small) - math.log(2.0)
+        log: Array = np.where(z.real < 0.0, large, small) - math.log(2.0)
+        return log
 
 
 def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Json], float]]:

@@ -109,9 +109,7 @@ class SampledStep:
             low, high = (low, middle) if log_tail(middle) <= log_moment - digits else (middle, high)
         return max(high, drift + 1e-3 * s)
 
-    def places(
-        self, tilt: float, digits: float, log_moment: float, *, finest: float = math.inf
-    ) -> tuple[Array, Array]:
+    def places(self, tilt: float, digits: float, log_moment: float, *, finest: float = math.inf) -> tuple[Array, Array]:
         """Return places on the axis with the weights of a quadrature, for integrals that steer."""
         left, right = self.reach(tilt, digits + 10.0, log_moment)
         spacing = max(min(self.noise * _FINE, finest), (left + right) / _MOST_PLACES)
@@ -122,7 +120,7 @@ class SampledStep:
         return places, np.full(places.shape, spacing)
 
     def rise(self, angle: float, tilt: float) -> tuple[Array, Array]:
-        """Return logs of the weights and Im of the losses on the way from 1/2 to the line, of a batch of a fixed size."""
+        """Return logs of the weights and Im of the losses on the way from 1/2 to the line, for a fixed size."""
         theta = angle * self.noise**2
         heights, lengths = panels_of(theta * np.concatenate([[0.0], 4.0 ** np.arange(-24.0, 1.0)]))
         logs, arguments = self.tilted(np.full(heights.shape, 0.5), heights / self.noise**2, tilt)
@@ -159,11 +157,13 @@ class SampledStep:
         for slope in (0.9, 1.2, 1.6, 2.2, 3.0):
             panels = max(1, math.ceil((end - 0.5) * slope / (2.0 * theta)))
             half = (end - 0.5) / (2.0 * panels)
-            middles = 0.5 + half * (2.0 * np.arange(panels) + 1.0)
+            middles = 0.5 + half * (2.0 * np.arange(panels, dtype=np.float64) + 1.0)
             most = float(np.max(self._log_largest(middles, math.hypot(half, theta), 2.0 * theta, angle, tilt)))
             wanted = digits + most + math.log(5.0 * half * panels)
             order = max(4, math.ceil(wanted / (2.0 * math.asinh(theta / half))))
-            if order <= _MOST_ORDER and (not best or panels * order < int(str(best["panels"])) * int(str(best["order"]))):
+            if order <= _MOST_ORDER and (
+                not best or panels * order < int(str(best["panels"])) * int(str(best["order"]))
+            ):
                 best = {"angle": angle, "end": end, "panels": panels, "order": order}
         if not best or int(str(best["panels"])) * int(str(best["order"])) > MOST_NODES // 3:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")

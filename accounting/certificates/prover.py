@@ -37,7 +37,8 @@ from accounting.losses.without_replacement import SymmetrizedLoss
 from accounting.relations import NeighboringRelation
 
 NOT_INSTALLED = (
-    "the verifier is not installed, and a certificate that nobody has checked is not handed out: `make proofs` installs it"
+    "the verifier is not installed, and a certificate that nobody has checked is not handed out; install it with "
+    "`make proofs`"
 )
 _MOST_TERMS = 200_000
 #: Points up to which nothing but the plain contour is tried.
@@ -90,13 +91,13 @@ def witnesses(statement: Statement) -> Iterator[bytes]:
         else:
             likeliest = sorted(directions, key=lambda name: -directions[name].log_estimate)
             for name in likeliest:
-                for form, digits in _forms(statement, directions[name], name):
+                for form, digits in _forms(statement, directions[name]):
                     yield bytes_of(statement, _bits(digits), {name: form})
 
 
 def _of_all(statement: Statement, directions: dict[str, Direction]) -> Iterator[bytes]:
     """Yield a form for each direction together, the other ones of the same direction after that."""
-    found = {name: list(_forms(statement, direction, name)) for name, direction in directions.items()}
+    found = {name: list(_forms(statement, direction)) for name, direction in directions.items()}
     if any(not forms for forms in found.values()):
         raise NoCertificate("no line has few enough points")
     for number in range(max(len(forms) for forms in found.values())):
@@ -112,7 +113,7 @@ def _bits(digits: float) -> int:
     return max(64, math.ceil(digits / math.log(2.0)) + 40)
 
 
-def _forms(statement: Statement, direction: Direction, name: str) -> Iterator[tuple[dict[str, Json], float]]:
+def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[str, Json], float]]:
     """Yield witnesses of one direction with their natural digits, quick ones first."""
     epsilon, delta = statement.epsilon, statement.delta
     events = direction.events
@@ -135,6 +136,9 @@ def _forms(statement: Statement, direction: Direction, name: str) -> Iterator[tu
             yield quick, 60.0 + math.log(sum(event.count for event in events))
             return
     log_delta = max(math.log(delta), -700.0) if delta > 0.0 else direction.log_estimate
+    if statement.claim == MORE_THAN:
+        # Where far more than ``delta`` is lost, that is what has to be resolved.
+        log_delta = max(log_delta, direction.log_estimate - 8.0)
     for form, digits in _integrals(direction, log_delta):
         if statement.claim == MORE_THAN:
             form["far"] = direction.far(float(str(form["tilt"])), float(str(form["period"])))

@@ -82,8 +82,11 @@ class Direction:
     def far_table(self) -> Array:
         """Return tilts and log M(x) B(x), also far above the saddle point."""
         epsilon = max(self.epsilon, 1e-3)
-        bounds = [2.0 * event.step.largest_tilt(event.count, epsilon) for event in self.events if event.step is not None]
-        table = self.composition.table(np.geomspace(0.01 / epsilon, min([1e5 / epsilon, *bounds]), 90))
+        bounds = [
+            2.0 * event.step.largest_tilt(event.count, epsilon) for event in self.events if event.step is not None
+        ]
+        with np.errstate(over="ignore"):
+            table = self.composition.table(np.geomspace(0.01 / epsilon, min([1e5 / epsilon, *bounds]), 90))
         return np.array([table.tilts, table.log_bounds])
 
     @property
@@ -112,7 +115,7 @@ class Direction:
     def rules(self, tilt: float, digits: float) -> list[Json]:
         """Return the nodes of each step for moments at one real tilt."""
         return [
-            None
+            {}
             if event.sampled is None
             else event.sampled.nodes(
                 event.sampled.steepest(tilt, min(18.0, digits)), tilt, digits, self.own_moment(index, tilt)
@@ -216,9 +219,7 @@ class LineSearch:
         t = 0.7 * math.sqrt(2.0 * max(start, 1.0) / variance)
         most = most_points * 2.0 * math.pi / period
         closed = [
-            (event.step, event.count)
-            for event in direction.events
-            if event.step is not None and event.sampled is None
+            (event.step, event.count) for event in direction.events if event.step is not None and event.sampled is None
         ]
         lasting = [(step.line(tilt, t), count) for step, count in closed]
 
@@ -265,7 +266,7 @@ class LineSearch:
         most = 0.0
         for index, event in enumerate(direction.events):
             if event.sampled is None:
-                steps.append(None)
+                steps.append({})
                 continue
             own, moment = digits + math.log(event.count), direction.own_moment(index, line.tilt)
             nodes = event.sampled.nodes(line.main[index], line.tilt, own, moment)

@@ -7,223 +7,225 @@ proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from flint import acb, arb, arb_poly
 
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, require
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Normal, Poisson, Step
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Poisson, Step
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import Line, Places, Transform, cut_line, read_places, transform
+from epsilond_verifier.rules import Line, Place, Transform, cut_line, read_place, transform
 
-MOST_POINTS, _MOST_NODE_POINTS, _MOST_TERMS, _MOST_PANELS = 400_000, 4 * 10**8, 200_000, 10_000
+MOST_POINTS, _MOST_NODES, _MOST_NODE_POINTS, _MOST_TERMS, _MOST_PANELS = 400_000, 200_000, 4 * 10**8, 200_000, 10_000
 _TILTS = (1e-9, 1e9)
 Proof = Callable[[], Enclosure]
 
 
-def read_form(reader: Reader, steps: Sequence[Step], direction: str, epsilon: arb) -> Proof:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked: delta at e of these steps in one direction."""
+
+    steps: Sequence[Step]
+    direction: str
+    e: arb
+
+    def variance(self) -> arb:
+        """Return mu^2 of all full batches of Gaussian noise."""
+        return sum((step.law.mu_squared for step in self.steps if isinstance(step.law, Normal)), arb(0))
+
+    def transforms(self, tilt: float, places: Sequence[Place]) -> list[tuple[Transform, int]]:
+        """Return M of each other step, with their numbers."""
+        pairs = [pair for pair in zip(self.steps, places, strict=True) if not isinstance(pair[0].law, Normal)]
+        return [(transform(step.law, self.direction, tilt, place), step.count) for step, place in pairs]
+
+    def chernoff(self, tilt: float, places: Sequence[Place], window: arb) -> arb:
+        """Return V(x) = M(x) B(x) e^(-x e) >= delta(e) at x > 0, M(x) bounded from above, with a window's variance."""
+        x = arb(tilt)
+        bound = kernel(x) * ((self.variance() + window) * x * (x + 1) / 2 - x * self.e).exp()
+        for each, count in self.transforms(tilt, places):
+            bound *= each.moment() ** count
+        return bound
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Where Theorem 1's sum is taken: z_k = c + ikh for k < N, h = 2 pi / P.
+
+    ``far`` is the tilt that bounds aliases on the right. Without it there is no bound of delta from below.
+    """
+
+    tilt: float
+    period: float
+    points: int
+    places: Sequence[Place]
+    far: tuple[float, Sequence[Place]] | None
+
+    @property
+    def h(self) -> arb:
+        """Return the distance of the points."""
+        return 2 * arb.pi() / arb(self.period)
+
+    def of(self, values: Sequence[acb], gaussian: arb, e: arb) -> tuple[arb, arb]:
+        """Return S = (h/pi) (term_0 / 2 + sum of Re term_k), and the same without the factor 1/(z (z+1)).
+
+        term_k = M(z_k) e^(g z (z+1) / 2 - z e) / (z (z+1)), M(z_k) being ``values`` and g ``gaussian``.
+        """
+        total = density = arb(0)
+        for k, value in enumerate(values):
+            z = acb(arb(self.tilt), k * self.h)
+            term = value * (gaussian * z * (z + 1) / 2 - z * e).exp() / (2 if k == 0 else 1)
+            density += term.real
+            total += (term / (z * (z + 1))).real
+        return self.h / arb.pi() * total, self.h / arb.pi() * density
+
+    def modulus(self, envelope: arb, gaussian: arb, t: arb, e: arb) -> arb:
+        """Return a bound of |M e^(g z (z+1) / 2 - z e)| from t on."""
+        c = arb(self.tilt)
+        return envelope * (gaussian * (c * (c + 1) - t * t) / 2 - c * e).exp()
+
+    def beyond(self, envelope: arb, gaussian: arb, e: arb) -> arb:
+        """Bound the terms from N on: 1/k^2 is at most the integral of 1/x^2 over k - 1/2 .. k + 1/2."""
+        modulus = self.modulus(envelope, gaussian, self.points * self.h, e)
+        return modulus / (arb.pi() * self.h * (self.points - arb(1) / 2))
+
+    def aliases(self, asked: Asked, window: arb) -> arb:
+        """Bound the aliases, two geometric series: delta <= 1 on the left, V(x) at a tilt x > c on the right."""
+        assert self.far is not None
+        x, c, period = arb(self.far[0]), arb(self.tilt), arb(self.period)
+        require(x > c, "the tilt of far is above the line's")
+        return 1 / (c * period).expm1() + asked.chernoff(*self.far, window) / ((x - c) * period).expm1()
+
+
+def read_form(reader: Reader, asked: Asked) -> Proof:
     """Read the witness of one direction, with all limits; the proof is evaluated when it is called."""
-    kind = reader.word("form", *_FORMS)
-    proof = _FORMS[kind](reader, steps, direction, epsilon)
+    proof = _FORMS[reader.word("form", *_FORMS)](reader, asked)
     reader.close()
     return proof
 
 
-def _gaussian(_reader: Reader, steps: Sequence[Step], _direction: str, e: arb) -> Proof:
+def _gaussian(_reader: Reader, asked: Asked) -> Proof:
     """Full batches alone: delta = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu)  (Balle & Wang 2018, Theorem 8)."""
-    variances = [step.law.mu_squared for step in steps if isinstance(step.law, Normal)]
-    if len(variances) != len(steps):
+    if not all(isinstance(step.law, Normal) for step in asked.steps):
         raise CannotCheck("the closed form is that of full batches of Gaussian noise alone")
-    mu = sum(variances, arb(0)).sqrt()
+    mu, e = asked.variance().sqrt(), asked.e
     return lambda: Enclosure.of(normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
 
 
-def _one_step(_reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
+def _one_step(_reader: Reader, asked: Asked) -> Proof:
     """One step. Sampled: the loss of remove is above e exactly where x > 1/2 + s^2 log(1 + (e^e - 1)/q).
 
     delta is P - e^e Q beyond that place. For add, P and Q are exchanged and it is before the place with -e for e. A
     batch of a fixed size has the delta of remove, since e >= 0. Laplace noise: delta = (1 - e^((e - lam)/2))_+.
     """
-    law = steps[0].law
-    if len(steps) > 1 or steps[0].count > 1 or isinstance(law, Normal | Atoms) or getattr(law, "replace", False):
-        raise CannotCheck("the closed form is that of one step, of Laplace noise or on batches but of a replaced record")
+    law, e, add = asked.steps[0].law, asked.e, asked.direction == "add"
+    if len(asked.steps) > 1 or asked.steps[0].count > 1 or (isinstance(law, Poisson) and law.replace):
+        raise CannotCheck("the closed form is that of one step, but not of a replaced record on Poisson batches")
 
     def prove() -> Enclosure:
         if isinstance(law, Laplace):
             return Enclosure.of((-((e - law.lam) / 2).expm1()).max(arb(0)))
-        assert isinstance(law, Poisson | FixedSize)
-        s, q, add = law.s, law.q, direction == "add"
-        odds = 1 + (-e if add else e).expm1() / q
+        if not isinstance(law, Poisson | FixedSize):
+            raise CannotCheck("one step of this kind has another form")
+        odds = 1 + (-e if add else e).expm1() / law.q
         if add and odds <= 0:
             return Enclosure.of(arb(0))
         require(odds > 0, "the loss does or does not reach epsilon")
-        place = arb(1) / 2 + s * s * odds.log()
-        null, moved = normal_cdf(-place / s), normal_cdf((1 - place) / s)
-        if add:
-            null, moved = 1 - null, 1 - moved
-            return Enclosure.of(null - e.exp() * ((1 - q) * null + q * moved))
-        return Enclosure.of((1 - q) * null + q * moved - e.exp() * null)
+        place = arb(1) / 2 + law.s * law.s * odds.log()
+        side = place / law.s if add else -place / law.s
+        null, moved = normal_cdf(side), normal_cdf(side + (-1 if add else 1) / law.s)
+        mixed = (1 - law.q) * null + law.q * moved
+        return Enclosure.of(null - e.exp() * mixed if add else mixed - e.exp() * null)
 
     return prove
 
 
-def _bounded(_reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
+def _bounded(_reader: Reader, asked: Asked) -> Proof:
     """The losses add up to at most e: delta is 0. Nothing else follows, so that there is no other answer."""
 
     def prove() -> Enclosure:
-        largest = sum((step.count * _largest_loss(step.law, direction) for step in steps), arb(0))
-        require(largest <= e, "the largest loss is at most epsilon")
+        largest = sum((step.count * step.law.largest_loss(asked.direction) for step in asked.steps), arb(0))
+        require(largest <= asked.e, "the largest loss is at most epsilon")
         return Enclosure(above=Above(arb(0)))
 
     return prove
 
 
-def _largest_loss(law: Law, direction: str) -> arb:
-    if isinstance(law, Laplace):
-        return law.lam
-    if isinstance(law, Atoms):
-        largest = arb.neg_inf()
-        for _, loss in law.add if direction == "add" else law.remove:
-            largest = largest.max(loss)
-        return largest
-    if isinstance(law, Poisson) and not law.replace and direction == "add":
-        return -(1 - law.q).log()
-    raise CannotCheck("the loss of a step has no bound in this direction")
+def _outcomes(_reader: Reader, asked: Asked) -> Proof:
+    """Equal steps whose losses are base + k gap: those of T steps are T base + k gap, with the weights of a power.
 
-
-def _outcomes(_reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
-    """Equal steps whose losses are base + k gap: those of T steps are T base + k gap, with the weights of a power."""
-    law, count = steps[0].law, steps[0].count
-    if len(steps) > 1 or not isinstance(law, Atoms) or count > _MOST_TERMS:
+    A third outcome has the loss 0, halfway between the other two, which are each other's opposites.
+    """
+    law, count = asked.steps[0].law, asked.steps[0].count
+    if len(asked.steps) > 1 or not isinstance(law, Atoms) or count > _MOST_TERMS:
         raise CannotCheck(f"the sum over outcomes is that of at most {_MOST_TERMS} equal steps with few outcomes")
-    (first, base), (second, following), *others = law.add if direction == "add" else law.remove
+    (first, base), (second, following), *others = law.outcomes(asked.direction)
 
     def prove() -> Enclosure:
-        # A third outcome has the loss 0, halfway between the other two, which are each other's opposites.
         gap = (following - base) / (2 if others else 1)
         powers = arb_poly([first, *(probability for probability, _ in others), second]) ** count
-        gains = (powers[k] * (-(e - count * base - k * gap).expm1()).max(arb(0)) for k in range(powers.length()))
+        gains = (powers[k] * (-(asked.e - count * base - k * gap).expm1()).max(arb(0)) for k in range(len(powers)))
         return Enclosure.of(sum(gains, arb(0)))
 
     return prove
 
 
-def _read_places(reader: Reader, steps: Sequence[Step]) -> list[Places]:
-    """Read the nodes of each step, in the order of the statement's events."""
-    places = reader.objects("steps", len(steps))
-    if len(places) != len(steps):
-        raise CannotCheck(f"{reader.where}.steps must have an entry for each of {len(steps)} events")
-    return [read_places(place, step.law) for place, step in zip(places, steps, strict=True)]
+def _chernoff(reader: Reader, asked: Asked) -> Proof:
+    """delta(e) <= V(x) at one tilt."""
+    tilt, places = reader.real("tilt", *_TILTS), _read_places(reader, asked)
+    return lambda: Enclosure(above=Above(asked.chernoff(tilt, places, arb(0))))
 
 
-def _variance(steps: Sequence[Step]) -> arb:
-    return sum((step.law.mu_squared for step in steps if isinstance(step.law, Normal)), arb(0))
+def _contour(reader: Reader, asked: Asked) -> Proof:
+    """Theorem 1, with a window of variance eta^2 by Theorem 4; g = mu^2 of full batches + eta^2.
 
-
-def _transforms(
-    steps: Sequence[Step], direction: str, tilt: float, places: Sequence[Places]
-) -> list[tuple[Transform, int]]:
-    return [
-        (transform(step.law, direction, tilt, place), step.count)
-        for step, place in zip(steps, places, strict=True)
-        if not isinstance(step.law, Normal)
-    ]
-
-
-def _moment(transforms: Sequence[tuple[Transform, int]], gaussian: arb, x: arb) -> arb:
-    """Return an upper bound of the M(x) of all steps."""
-    product = (gaussian * x * (x + 1) / 2).exp()
-    for each, count in transforms:
-        product *= each.moment() ** count
-    return product
-
-
-def _chernoff(reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
-    """delta(e) <= M(x) B(x) e^(-x e) at one tilt x > 0."""
-    tilt, places = reader.real("tilt", *_TILTS), _read_places(reader, steps)
-
-    def prove() -> Enclosure:
-        return Enclosure(above=Above(_chernoff_bound(steps, direction, e, tilt, places, arb(0))))
-
-    return prove
-
-
-def _chernoff_bound(
-    steps: Sequence[Step], direction: str, e: arb, tilt: float, places: Sequence[Places], window: arb
-) -> arb:
-    x = arb(tilt)
-    moment = _moment(_transforms(steps, direction, tilt, places), _variance(steps) + window, x)
-    return moment * kernel(x) * (-x * e).exp()
-
-
-def _contour(reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
-    """Theorem 1, with a window of variance eta^2 by Theorem 4: points k < N at z_k = c + ikh, h = 2 pi / P.
-
-        S = (h/pi) (term_0 / 2 + sum of Re term_k),    term_k = prod M(z_k)^T e^(g z(z+1)/2 - z e) / (z (z+1))
-        delta <= S + beyond                            g = mu^2 of full batches + eta^2
-        delta >= S - beyond - 1/(e^(cP) - 1) - V(x)/(e^((x-c)P) - 1) - window
-
-    Aliases are nonnegative. On the left delta <= 1; on the right V(x) is Chernoff's bound at a tilt x > c.
+    S - beyond - 1/(e^(cP) - 1) - V(x)/(e^((x-c)P) - 1) - window <= delta <= S + beyond
+    window = eta^2 e^(eta^2/8) times the density's sum and what is beyond it; aliases are nonnegative
     """
-    tilt, period, points = _read_line(reader)
-    window, places = reader.real("window", 0.0, 1e6), _read_places(reader, steps)
-    far = _read_far(reader, steps)
-    nodes = sum(place[0].nodes if place else 3 for place in places)
-    if nodes * points > _MOST_NODE_POINTS:
-        raise CannotCheck(f"{nodes} nodes at {points} points are more than {_MOST_NODE_POINTS}")
+    line, window = _read_sum(reader, asked), reader.real("window", 0.0, 1e6)
 
     def prove() -> Enclosure:
-        c, h, eta_squared = arb(tilt), 2 * arb.pi() / arb(period), arb(window) ** 2
-        gaussian = _variance(steps) + eta_squared
-        transforms = _transforms(steps, direction, tilt, places)
-        values = [acb(1)] * points
-        envelope = arb(1)
-        for each, count in transforms:
-            values = [value * m**count for value, m in zip(values, each.on_line(h, points), strict=True)]
-            envelope *= each.envelope(points * h) ** count
-        total, density = _sums(values, c, h, gaussian, e)
-        beyond = _beyond(envelope, gaussian, c, h, points, e)
-        below = None
-        if far is not None:
-            below = Below(total - beyond - _aliases(steps, direction, e, tilt, period, far, eta_squared))
-            if window > 0.0:
-                last = (points - 1) * h
-                rest = envelope * (gaussian * (c * (c + 1) - last * last) / 2 - c * e).exp()
-                density += rest / (arb.pi() * gaussian * last)
-                below = Below(below.ball - eta_squared * (eta_squared / 8).exp() * density)
-        return Enclosure(Above(total + beyond), below)
+        eta_squared = arb(window) ** 2
+        gaussian, envelope, values = asked.variance() + eta_squared, arb(1), [acb(1)] * line.points
+        for each, count in asked.transforms(line.tilt, line.places):
+            values = [m * own**count for m, own in zip(values, each.on_line(line.h, line.points), strict=True)]
+            envelope *= each.envelope(line.points * line.h) ** count
+        total, density = line.of(values, gaussian, asked.e)
+        beyond = line.beyond(envelope, gaussian, asked.e)
+        if line.far is None:
+            return Enclosure(Above(total + beyond))
+        below = total - beyond - line.aliases(asked, eta_squared)
+        if window > 0.0:
+            last = (line.points - 1) * line.h
+            density += line.modulus(envelope, gaussian, last, asked.e) / (arb.pi() * gaussian * last)
+            below -= eta_squared * (eta_squared / 8).exp() * density
+        return Enclosure(Above(total + beyond), Below(below))
 
     return prove
 
 
-def _cut(reader: Reader, steps: Sequence[Step], direction: str, e: arb) -> Proof:
+def _cut(reader: Reader, asked: Asked) -> Proof:
     """Theorem 5 with one cut: M_below and M_above of one step's shares, on a line of their own.
 
     The profile D of P^T - P_below^T has the transform (M_below + M_above)^T - M_below^T, at most T M(c)^(T-1)
     |M_above| in modulus, and D <= delta <= D + bulk.
     """
-    law, count = steps[0].law, steps[0].count
-    tilt, period, points = _read_line(reader)
-    places, far = _read_places(reader, steps), _read_far(reader, steps)
-    line, envelope = places[0] or (None, None)
-    if len(steps) > 1 or not isinstance(law, Poisson) or (direction == "add" and not law.replace):
+    law, count, none = asked.steps[0].law, asked.steps[0].count, arb(0)
+    line = _read_sum(reader, asked)
+    nodes = line.places[0]
+    place, width = arb(reader.real("place", -1e9, 1e9)), arb(reader.real("width", 1e-12, 1e9))
+    if len(asked.steps) > 1 or not isinstance(law, Poisson) or (asked.direction == "add" and not law.replace):
         raise CannotCheck("one cut is proved for equal steps on Poisson batches, not in the direction add")
-    if not isinstance(line, Line) or envelope:
+    if not isinstance(nodes, Line) or nodes.envelope:
         raise CannotCheck("a cut step has one line, which is its envelope's, too")
-    if 2 * line.nodes * points > _MOST_NODE_POINTS:
-        raise CannotCheck(f"{line.nodes} nodes at {points} points are more than {_MOST_NODE_POINTS}")
-    place, width = reader.real("place", -1e9, 1e9), reader.real("width", 1e-12, 1e9)
-    bulk = _read_bulk(reader.object("bulk"), law, count, e, arb(place), arb(width))
+    bulk = _read_bulk(reader.inside("bulk"), law, count, asked.e, place, width)
 
     def prove() -> Enclosure:
-        c, h = arb(tilt), 2 * arb.pi() / arb(period)
-        low, high = cut_line(law, c, line, arb(place), arb(width))
-        pairs = zip(low.on_line(h, points), high.on_line(h, points), strict=True)
-        values = [(m + above) ** count - m**count for m, above in pairs]
-        total, _ = _sums(values, c, h, arb(0), e)
-        envelope = count * (low.moment() + high.moment()) ** (count - 1) * high.envelope(points * h)
-        beyond = _beyond(envelope, arb(0), c, h, points, e)
-        aliases = None if far is None else _aliases(steps, direction, e, tilt, period, far, arb(0))
-        below = None if aliases is None else Below(total - beyond - aliases)
+        low, high = cut_line(law, arb(line.tilt), nodes, place, width)
+        pairs = zip(low.on_line(line.h, line.points), high.on_line(line.h, line.points), strict=True)
+        total, _ = line.of([(m + above) ** count - m**count for m, above in pairs], none, asked.e)
+        envelope = count * (low.moment() + high.moment()) ** (count - 1) * high.envelope(line.points * line.h)
+        beyond = line.beyond(envelope, none, asked.e)
+        below = Below(total - beyond - line.aliases(asked, none)) if line.far else None
         return Enclosure(Above(total + beyond + bulk()), below)
 
     return prove
@@ -236,31 +238,26 @@ def _read_bulk(reader: Reader, law: Poisson, count: int, e: arb, place: arb, wid
 
     k(r) = r^p - 1 - p (r - 1) is convex with its minimum at 1, and E_Q psi (r - 1) <= 0 as psi falls and r rises.
     """
-    x = arb(reader.real("tilt", *_TILTS))
+    x, panels = arb(reader.real("tilt", *_TILTS)), reader.whole("panels", 1, _MOST_PANELS)
     start, end = arb(reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))
-    panels = reader.whole("panels", 1, _MOST_PANELS)
     reader.close()
-    if not start < end:
-        raise CannotCheck(f"{reader.where}: start must be below end")
     s, q, p = law.s, law.q, x + 1
 
     def sampled(at: arb, move: int) -> arb:
         return (1 - q) * normal_cdf(at / s) + q * normal_cdf((at - move) / s)
 
-    def ratio(at: arb) -> arb:
-        f = 1 - q + q * ((2 * at - 1) / (2 * s * s)).exp()
-        return f / (1 - q + q * ((-2 * at - 1) / (2 * s * s)).exp()) if law.replace else f
-
-    def convex(r: arb) -> arb:
+    def convex(at: arb) -> arb:
+        r = law.f(acb(at)).real / (law.f(acb(-at)).real if law.replace else 1)
         return r**p - 1 - p * (r - 1)
 
     def share(at: arb) -> arb:
         return normal_cdf((place - at) / width)
 
     def prove() -> arb:
+        require(start < end, "the panels have a length")
         edges = [start + (end - start) * k / panels for k in range(panels + 1)]
         under = [sampled(at, -1) if law.replace else normal_cdf(at / s) for at in edges]
-        heights = [convex(ratio(at)) for at in edges]
+        heights = [convex(at) for at in edges]
         total = 1 + under[0] * (p - 1).max(heights[0])
         for k in range(panels):
             total += (under[k + 1] - under[k]) * heights[k].max(heights[k + 1]) * share(edges[k])
@@ -269,56 +266,36 @@ def _read_bulk(reader: Reader, law: Poisson, count: int, e: arb, place: arb, wid
     return prove
 
 
-def _read_line(reader: Reader) -> tuple[float, float, int]:
-    return reader.real("tilt", *_TILTS), reader.real("period", 1e-12, 1e12), reader.whole("points", 2, MOST_POINTS)
+def _read_sum(reader: Reader, asked: Asked) -> Sum:
+    tilt, period, points = (
+        reader.real("tilt", *_TILTS),
+        reader.real("period", 1e-12, 1e12),
+        reader.whole("points", 2, MOST_POINTS),
+    )
+    places, far = _read_places(reader, asked), None
+    nodes = sum(place.nodes if place else 3 for place in places)
+    if nodes * points > _MOST_NODE_POINTS:
+        raise CannotCheck(f"{nodes} nodes at {points} points are more than {_MOST_NODE_POINTS}")
+    if reader.has("far"):
+        inner = reader.inside("far")
+        far = inner.real("tilt", *_TILTS), _read_places(inner, asked)
+        inner.close()
+    return Sum(tilt, period, points, places, far)
 
 
-def _read_far(reader: Reader, steps: Sequence[Step]) -> tuple[float, list[Places]] | None:
-    """Read where to bound the aliases on the right; without it there is no bound of delta from below."""
-    if not reader.has("far"):
-        return None
-    far = reader.object("far")
-    found = far.real("tilt", *_TILTS), _read_places(far, steps)
-    far.close()
-    return found
+def _read_places(reader: Reader, asked: Asked) -> list[Place]:
+    """Read the nodes of each step, in the order of the statement's events."""
+    readers = reader.objects("steps", len(asked.steps))
+    if len(readers) != len(asked.steps):
+        raise CannotCheck(f"{reader.where}.steps must have an entry for each of {len(asked.steps)} events")
+    places = [read_place(each, step.law) for each, step in zip(readers, asked.steps, strict=True)]
+    nodes = sum(place.nodes + (place.envelope.nodes if place.envelope else 0) for place in places if place)
+    if nodes > _MOST_NODES:
+        raise CannotCheck(f"{reader.where} has {nodes} nodes; at most {_MOST_NODES} are evaluated")
+    return places
 
 
-def _sums(values: Sequence[acb], c: arb, h: arb, gaussian: arb, e: arb) -> tuple[arb, arb]:
-    """Return S, and the same without the factor 1/(z (z+1))."""
-    total = density = arb(0)
-    for k, value in enumerate(values):
-        z = acb(c, k * h)
-        square = z * (z + 1)
-        term = value * (gaussian * square / 2 - z * e).exp() / (2 if k == 0 else 1)
-        density += term.real
-        total += (term / square).real
-    return h / arb.pi() * total, h / arb.pi() * density
-
-
-def _beyond(envelope: arb, gaussian: arb, c: arb, h: arb, points: int, e: arb) -> arb:
-    """Bound the points from t = N h on: 1/k^2 is at most the integral of 1/x^2 over k - 1/2 .. k + 1/2."""
-    t = points * h
-    modulus = envelope * (gaussian * (c * (c + 1) - t * t) / 2 - c * e).exp()
-    return modulus / (arb.pi() * h * (points - arb(1) / 2))
-
-
-def _aliases(
-    steps: Sequence[Step],
-    direction: str,
-    e: arb,
-    tilt: float,
-    period: float,
-    far: tuple[float, list[Places]],
-    window: arb,
-) -> arb:
-    """Bound the aliases on both sides, two geometric series."""
-    x, places = far
-    require(arb(x) > arb(tilt), "the tilt of far is above the line's")
-    bound = _chernoff_bound(steps, direction, e, x, places, window)
-    return 1 / (arb(tilt) * arb(period)).expm1() + bound / ((arb(x) - arb(tilt)) * arb(period)).expm1()
-
-
-_FORMS = {
+_FORMS: dict[str, Callable[[Reader, Asked], Proof]] = {
     "gaussian": _gaussian,
     "one_step": _one_step,
     "bounded": _bounded,

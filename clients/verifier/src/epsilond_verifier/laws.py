@@ -7,8 +7,10 @@ numbers of an event are exact, and what follows from them is a ball at the preci
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 
-from flint import arb, fmpq
+from flint import acb, arb, fmpq
 
 from epsilond_verifier.bounds import CannotCheck
 from epsilond_verifier.reading import Reader
@@ -19,73 +21,97 @@ COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too 
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
 SCHEDULE = "a record takes part in as many full batches as its schedule has passes, begun ones included"
 POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batches (Zhu, Dong & Wang 2022)"
-REPLACED = (
-    "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates Poisson batches of which a record is replaced "
-    "(Gaussian interpolation; docs/sampling/poisson.md)"
-)
-FIXED_SIZE = (
-    "the symmetrised pair of sensitivity 2 dominates batches of a fixed size (Balle, Barthe & Gaboardi 2018, Theorem "
-    "9; Zhu, Dong & Wang 2022)"
-)
+REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
+FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
 LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"
 RESPONSE = "the laws of two answers dominate randomised response: they are its outputs"
 PURE = "randomised response of the same epsilon dominates every epsilon-DP step (Kairouz, Oh & Viswanath 2015)"
 CORRELATED = (
-    "with coefficients that do not increase a record's worst steps are as far apart as they may be (Kalinin & Lampert "
-    "2024, Theorem 2), and its steps are one Gaussian mechanism (Smith & Thakurta 2022) or one sampled step for each "
-    "cycle (Choquette-Choo et al. 2023, Theorem 4)"
+    "a record's worst steps are as close as they may be (Kalinin & Lampert 2024, Theorem 2), and are one Gaussian "
+    "mechanism (Smith & Thakurta 2022), or one sampled step a cycle (Choquette-Choo et al. 2023, Theorem 4)"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Normal:
-    """Full batches: a normal loss of variance mu^2 and mean mu^2 / 2, all steps together. M(z) = e^(mu^2 z (z+1) / 2)."""
-
-    mu_squared: arb
-    symmetric = True
-
-
-@dataclass(frozen=True, slots=True)
-class Poisson:
-    """Poisson batches. ``replace`` names the pair of a replaced record, which is symmetric; the other one is not."""
-
-    s: arb
-    q: arb
-    replace: bool
+class Law:
+    """The law of one step's privacy loss."""
 
     @property
     def symmetric(self) -> bool:
         """Return whether the two directions have the same loss."""
-        return self.replace
+        return True
+
+    def largest_loss(self, direction: str) -> arb:
+        """Return the least upper bound of the loss in one direction."""
+        raise CannotCheck(f"the loss of a step has no bound in the direction {direction}")
 
 
-@dataclass(frozen=True, slots=True)
-class FixedSize:
-    """Batches of a fixed size, s over the sensitivity 2: the loss is log f and -log f beyond x = 1/2, or 0."""
+@dataclass(frozen=True)
+class Normal(Law):
+    """Full batches, all steps together: a normal loss of variance mu^2, M(z) = e^(mu^2 z (z+1) / 2)."""
+
+    mu_squared: arb
+
+
+@dataclass(frozen=True)
+class Sampled(Law):
+    """A step on sampled batches."""
 
     s: arb
     q: arb
-    symmetric = True
+
+    def f(self, x: acb) -> acb:
+        """Return f(x) = 1 - q + q e^((2x-1)/(2 s^2))."""
+        return 1 - self.q + self.q * ((2 * x - 1) / (2 * self.s * self.s)).exp()
 
 
-@dataclass(frozen=True, slots=True)
-class Laplace:
+class FixedSize(Sampled):
+    """Batches of a fixed size, s over the sensitivity 2: the loss is log f and -log f beyond x = 1/2, or 0."""
+
+
+@dataclass(frozen=True)
+class Poisson(Sampled):
+    """Poisson batches: log f for remove and -log f for add; of a replaced record log f(x) - log f(-x), both ways."""
+
+    replace: bool
+
+    @property
+    def symmetric(self) -> bool:
+        return self.replace
+
+    def largest_loss(self, direction: str) -> arb:
+        """Return -log(1-q) for add."""
+        return super().largest_loss(direction) if self.replace or direction != "add" else -(1 - self.q).log()
+
+
+@dataclass(frozen=True)
+class Laplace(Law):
     """Laplace noise, lam = sensitivity / b."""
 
     lam: arb
-    symmetric = True
+
+    def largest_loss(self, direction: str) -> arb:
+        """Return lam."""
+        return self.lam
 
 
-@dataclass(frozen=True, slots=True)
-class Atoms:
+@dataclass(frozen=True)
+class Atoms(Law):
     """Finitely many outcomes: (probability, loss) in the direction remove and in the direction add."""
 
     remove: tuple[tuple[arb, arb], ...]
     add: tuple[tuple[arb, arb], ...]
-    symmetric: bool
 
+    @property
+    def symmetric(self) -> bool:
+        return self.remove is self.add
 
-Law = Normal | Poisson | FixedSize | Laplace | Atoms
+    def outcomes(self, direction: str) -> tuple[tuple[arb, arb], ...]:
+        """Return those of one direction."""
+        return self.add if direction == "add" else self.remove
+
+    def largest_loss(self, direction: str) -> arb:
+        """Return the largest of them."""
+        return reduce(arb.max, [loss for _, loss in self.outcomes(direction)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +125,7 @@ class Step:
 
 def read_step(event: Reader, relation: str) -> Step:
     """Read one event, as the ledger writes it."""
-    mechanism, sampling = event.object("mechanism"), event.object("sampling")
+    mechanism, sampling = event.inside("mechanism"), event.inside("sampling")
     count = event.whole("count", 1, _COUNT)
     kind = mechanism.word("kind", *_MECHANISMS)
     step = _MECHANISMS[kind](mechanism, sampling, count, relation)
@@ -182,23 +208,23 @@ def _response(mechanism: Reader, sampling: Reader, count: int, relation: str) ->
     if relation == "replace_special":
         remove = ((u, (k * u).log()), ((k - 1) * v, (k * v).log()))
         add = ((arb(fmpq(1, k)), -(k * u).log()), (arb(fmpq(k - 1, k)), -(k * v).log()))
-        return Step(Atoms(remove, add, False), count, RESPONSE)
+        return Step(Atoms(remove, add), count, RESPONSE)
     loss = (u / v).log()
-    both = ((u, loss), (v, -loss), *([((k - 2) * v, arb(0))] if k > 2 else []))
-    return Step(Atoms(both, both, True), count, RESPONSE)
+    both = ((u, loss), (v, -loss), ((k - 2) * v, arb(0)))[: min(k, 3)]
+    return Step(Atoms(both, both), count, RESPONSE)
 
 
 def _pure(mechanism: Reader, sampling: Reader, count: int, _relation: str) -> Step:
     sampling.word("kind", "full_batch")
     loss = arb(mechanism.real("epsilon", 0.0, 1e6))
     both = ((1 / (1 + (-loss).exp()), loss), (1 / (1 + loss.exp()), -loss))
-    return Step(Atoms(both, both, True), count, PURE)
+    return Step(Atoms(both, both), count, PURE)
 
 
 def _correlated(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     """sens^2 is the sum over t < T of y_t^2, y_t = c_t + y_(t-m), where a record's steps are m apart."""
     s, coefficients = _noise(mechanism), [arb(c) for c in mechanism.reals("coefficients", _BANDS, 0.0, 1e6)]
-    if not coefficients[0] > 0 or any(c < d for c, d in zip(coefficients, coefficients[1:], strict=False)):
+    if not coefficients[0] > 0 or any(c < d for c, d in pairwise(coefficients)):
         raise CannotCheck(f"{mechanism.where}: coefficients must be positive at first and may not increase")
     return _with_noise_over_steps(s, coefficients, sampling, count, relation)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from epsilond_verifier.bounds import CannotCheck
 
+N = TypeVar("N", int, float)
 MOST_BYTES = 2**20
 _LONGEST_NUMBER = 320
 
@@ -68,57 +70,42 @@ class Reader:
         """Return the keys that were not read yet."""
         return list(self._left)
 
-    def object(self, key: str) -> Reader:
+    def inside(self, key: str) -> Reader:
         """Read an object."""
         return Reader(self._take(key), f"{self.where}.{key}")
 
-    def objects(self, key: str, most: int) -> list[Reader | None]:
-        """Read a list of 1 to ``most`` objects, or nulls."""
-        values = self._list(key, most)
-        return [None if value is None else Reader(value, f"{self.where}.{key}[{i}]") for i, value in enumerate(values)]
+    def objects(self, key: str, most: int) -> list[Reader]:
+        """Read a list of 1 to ``most`` objects."""
+        return [Reader(value, f"{self.where}.{key}[{i}]") for i, value in enumerate(self._list(key, most))]
 
     def word(self, key: str, *allowed: str) -> str:
         """Read one of some words."""
-        value = self._take(key)
-        if not isinstance(value, str) or value not in allowed:
+        value = str(self._take(key))
+        if value not in allowed:
             raise CannotCheck(f"{self.where}.{key} must be one of {', '.join(allowed)}, got {str(value)[:60]!r}")
         return value
 
     def real(self, key: str, low: float, high: float) -> float:
         """Read a binary64 number within [low, high], which means itself exactly."""
-        return self._real(self._take(key), key, low, high)
+        return self._number(self._take(key), key, float, shortest, low, high)
 
     def reals(self, key: str, most: int, low: float, high: float) -> list[float]:
         """Read a list of 1 to ``most`` numbers."""
-        return [self._real(value, key, low, high) for value in self._list(key, most)]
+        return [self._number(value, key, float, shortest, low, high) for value in self._list(key, most)]
 
     def whole(self, key: str, low: int, high: int) -> int:
         """Read an integer within [low, high]."""
-        text = self._text(self._take(key), key)
-        try:
-            number = int(text)
-        except ValueError:
-            raise CannotCheck(f"{self.where}.{key} must be an integer, got {text[:60]!r}") from None
-        if str(number) != text or not low <= number <= high:
-            raise CannotCheck(f"{self.where}.{key} must be an integer from {low} to {high}, got {text[:60]!r}")
-        return number
+        return self._number(self._take(key), key, int, str, low, high)
 
-    def _real(self, value: object, key: str, low: float, high: float) -> float:
-        text = self._text(value, key)
+    def _number(self, text: Any, key: str, read: type[N], spell: Callable[[N], str], low: N, high: N) -> N:
         try:
-            number = float(text)
+            number = read(text) if isinstance(text, str) and len(text) <= _LONGEST_NUMBER else None
         except ValueError:
-            raise CannotCheck(f"{self.where}.{key} must be a number, got {text[:60]!r}") from None
-        if not low <= number <= high or text != shortest(number):
-            raise CannotCheck(
-                f"{self.where}.{key} must be within [{low:g}, {high:g}] and in its shortest spelling, got {text[:60]!r}"
-            )
+            number = None
+        if number is None or not low <= number <= high or text != spell(number):
+            expected = "an integer" if spell is str else "a number in its shortest spelling"
+            raise CannotCheck(f"{self.where}.{key} must be {expected}, in a string, from {low} to {high}: {text!r:.60}")
         return number
-
-    def _text(self, value: object, key: str) -> str:
-        if not isinstance(value, str) or len(value) > _LONGEST_NUMBER:
-            raise CannotCheck(f"{self.where}.{key} must be a number in a string")
-        return value
 
     def _list(self, key: str, most: int) -> list[Any]:
         values = self._take(key)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeVar
 
 from flint import acb, acb_mat, arb
 
@@ -21,16 +21,18 @@ from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Poisson
 from epsilond_verifier.reading import Reader
 
 MOST_NODES, _MOST_ORDER = 20_000, 400
+P = TypeVar("P", "Line", "Panels")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where to put the nodes of Theorem A."""
+    """Where to put the nodes of Theorem A, j = low .. high; ``envelope`` has those of a rule for the envelope alone."""
 
     angle: float
     spacing: float
     low: int
     high: int
+    envelope: Line | None
 
     @property
     def nodes(self) -> int:
@@ -48,6 +50,7 @@ class Panels:
     order: int
     depth: int
     steep: int
+    envelope: Panels | None
 
     @property
     def nodes(self) -> int:
@@ -59,54 +62,47 @@ class Panels:
         return max(2, self.steep - 5 * k // 8)
 
 
-Place = Line | Panels
-#: The nodes of a step; those of a second rule that serves the envelope, or None. None for a transform that is known.
-Places = tuple[Place, Place | None] | None
+#: The nodes of a step; None for a transform that is known.
+Place = Line | Panels | None
 
 
-def read_places(reader: Reader | None, law: Law) -> Places:
-    """Read where the nodes of a step are; null for laws whose transform is known in closed form."""
-    if not isinstance(law, Poisson | FixedSize):
-        if reader is not None:
-            raise CannotCheck(f"{reader.where} must be null: the transform of this step is known")
-        return None
-    if reader is None:
-        raise CannotCheck("a sampled step needs its nodes, but has null")
-    own, envelope = _read_place(reader, law), None
-    if reader.has("envelope"):
-        coarse = reader.object("envelope")
-        envelope = _read_place(coarse, law)
-        coarse.close()
-    reader.close()
-    return own, envelope
-
-
-def _read_place(reader: Reader, law: Poisson | FixedSize) -> Place:
-    place: Place
-    angle = reader.real("angle", 5e-324, 2.0)
+def read_place(reader: Reader, law: Law) -> Place:
+    """Read where the nodes of a step are: an empty object for laws whose transform is known in closed form."""
+    place: Place = None
     if isinstance(law, Poisson):
-        low, high = reader.whole("low", -MOST_NODES, -1), reader.whole("high", 1, MOST_NODES)
-        place = Line(angle, reader.real("spacing", 1e-12, 1e12), low, high)
-    else:
-        panels, order = reader.whole("panels", 1, MOST_NODES), reader.whole("order", 2, _MOST_ORDER)
-        depth, steep = reader.whole("depth", 1, 60), reader.whole("steep", 2, _MOST_ORDER)
-        place = Panels(angle, reader.real("end", 0.5, 1e12), panels, order, depth, steep)
-    if place.nodes > MOST_NODES:
-        raise CannotCheck(f"{reader.where} has {place.nodes} nodes; at most {MOST_NODES} are evaluated")
+        place = _read_line(reader)
+    elif isinstance(law, FixedSize):
+        place = _read_panels(reader)
+    reader.close()
     return place
 
 
-class Transform(Protocol):
-    """M(c + it) of one step."""
+def _read_line(reader: Reader) -> Line:
+    angle, spacing = reader.real("angle", 5e-324, 2.0), reader.real("spacing", 1e-12, 1e12)
+    low, high = reader.whole("low", -MOST_NODES, -1), reader.whole("high", 1, MOST_NODES)
+    return _limited(Line(angle, spacing, low, high, _read_envelope(reader, _read_line)))
 
-    def moment(self) -> arb:
-        """Return an upper bound of M(c)."""
 
-    def envelope(self, t: arb) -> arb:
-        """Return an upper bound of |M(c + it')| for every t' >= t."""
+def _read_panels(reader: Reader) -> Panels:
+    angle, end = reader.real("angle", 5e-324, 2.0), reader.real("end", 0.5, 1e12)
+    panels, order = reader.whole("panels", 1, MOST_NODES), reader.whole("order", 2, _MOST_ORDER)
+    depth, steep = reader.whole("depth", 1, 60), reader.whole("steep", 2, _MOST_ORDER)
+    return _limited(Panels(angle, end, panels, order, depth, steep, _read_envelope(reader, _read_panels)))
 
-    def on_line(self, spacing: arb, points: int) -> list[acb]:
-        """Return balls that contain M(c + ik spacing), 0 <= k < points."""
+
+def _read_envelope(reader: Reader, read: Callable[[Reader], P]) -> P | None:
+    if not reader.has("envelope"):
+        return None
+    inner = reader.inside("envelope")
+    found = read(inner)
+    inner.close()
+    return found
+
+
+def _limited(place: P) -> P:
+    if place.nodes > MOST_NODES or (place.envelope and place.envelope.envelope):
+        raise CannotCheck(f"a rule has at most {MOST_NODES} nodes, and its envelope has no envelope")
+    return place
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,7 @@ class Rule:
         return total.min(self.moment())
 
     def on_line(self, spacing: arb, points: int) -> list[acb]:
-        """Return the sums at k = a width + b as one product of matrices, of e^(i a width h l_j) and w_j e^(i b h l_j)."""
+        """Return the sums at k = a width + b as one product of matrices: e^(i a width h l_j), w_j e^(i b h l_j)."""
         width, nodes = math.isqrt(points - 1) + 1, len(self.weights)
         rows = -(-points // width)
         fine, coarse = [], []
@@ -180,21 +176,23 @@ class LaplaceTransform:
         return ((z + 1) * (self.lam * z).exp() + z * (-self.lam * (z + 1)).exp()) / (2 * z + 1)
 
 
-def transform(law: Law, direction: str, tilt: float, places: Places) -> Transform:
+Transform = Rule | LaplaceTransform
+
+
+def transform(law: Law, direction: str, tilt: float, place: Place) -> Transform:
     """Return M at Re z = tilt > 0 of a step that is no full batch of Gaussian noise."""
     c = arb(tilt)
     if isinstance(law, Laplace):
         return LaplaceTransform(law.lam, c)
     if isinstance(law, Atoms):
-        atoms = law.add if direction == "add" else law.remove
+        atoms = law.outcomes(direction)
         return Rule(arb(0), [acb(p * (c * loss).exp()) for p, loss in atoms], [acb(loss) for _, loss in atoms], arb(0))
-    assert places is not None
-    own, envelope = (place and _rule(law, direction, c, place) for place in places)
-    assert own is not None
-    return replace(own, coarse=envelope)
+    assert place is not None
+    own, envelope = _rule(law, direction, c, place), place.envelope
+    return replace(own, coarse=_rule(law, direction, c, envelope)) if envelope else own
 
 
-def _rule(law: Law, direction: str, c: arb, place: Place) -> Rule:
+def _rule(law: Law, direction: str, c: arb, place: Line | Panels) -> Rule:
     if isinstance(place, Panels):
         assert isinstance(law, FixedSize)
         return fixed_size(law, c, place)
@@ -233,8 +231,8 @@ def _on_line(
     losses = []
     for j in range(line.low, line.high + 1):
         x = acb(j * d, -theta if add else theta)
-        log_f = _ratio(law, x).log()
-        other = _ratio(law, -x).log() if law.replace else acb(0)
+        log_f = law.f(x).log()
+        other = law.f(-x).log() if law.replace else acb(0)
         loss = -log_f if add else log_f - other
         tilted = normal_density(x, s) * (c * loss + (0 if add else log_f)).exp() * d
         losses.append(loss)
@@ -250,9 +248,11 @@ def _on_line(
         ratio = (-(end - drift) * d / square).exp()
         require(ratio < 1, "the nodes reach beyond the peak of the integrand")
         if is_right:
-            first = _at(law, end) ** -c if add else _at(law, end) ** (c + 1) * hidden
+            first = law.f(acb(end)).real ** -c if add else law.f(acb(end)).real ** (c + 1) * hidden
         else:
-            first = hidden if add else _at(law, -end) ** (c + 1) * (_at(law, end) ** -c if law.replace else 1)
+            first = (
+                hidden if add else law.f(acb(-end)).real ** (c + 1) * (law.f(acb(end)).real ** -c if law.replace else 1)
+            )
         tails += normal_density(acb(end), s).real * first * ratio / (1 - ratio)
     tails *= d * (angle * angle * square / 2).exp() * one_sided * growth
     kappa = ((2 * angle * angle * square).exp() * two_sided * growth**4 + 1) / ((2 * arb.pi() * theta / d).expm1())
@@ -262,14 +262,6 @@ def _on_line(
         error = kappa / (1 - kappa) * (abs(sum(own, acb(0))) + tails) + tails
         rules.append(Rule(arb(0), own, losses, error))
     return rules
-
-
-def _ratio(law: Poisson | FixedSize, x: acb) -> acb:
-    return 1 - law.q + law.q * ((2 * x - 1) / (2 * law.s * law.s)).exp()
-
-
-def _at(law: Poisson | FixedSize, x: arb) -> arb:
-    return _ratio(law, acb(x)).real
 
 
 def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
@@ -290,14 +282,14 @@ def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
         for k in range(8):
             left, right = low + k * step, low + (k + 1) * step
             nearest = left.max(arb(0)) + right.min(arb(0))
-            both = _at(law, right) ** (c + 1) + (_at(law, left) * angle.cos()) ** -c
+            both = law.f(acb(right)).real ** (c + 1) + (law.f(acb(left)).real * angle.cos()) ** -c
             found = found.max(normal_density(acb(nearest), s).real * both)
         return found * (v * v / (2 * s * s)).exp()
 
     def panel(centre: acb, way: acb, b: arb, nodes: list[tuple[arb, arb]]) -> None:
         for node, weight in nodes:
             x = centre + way * b * node
-            density, log_f = way * b * weight * normal_density(x, s), _ratio(law, x).log()
+            density, log_f = way * b * weight * normal_density(x, s), law.f(x).log()
             weights.extend((density * ((c + 1) * log_f).exp(), (density * (-c * log_f).exp()).conjugate()))
             losses.extend((log_f, -log_f.conjugate()))
 
@@ -320,8 +312,8 @@ def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
     rest = theta / 4**place.depth
     error += rest * largest(half, half, rest)
     require(end > c + 1, "the panels reach beyond the peak of the integrand")
-    up = _at(law, end) ** (c + 1) / (end - c - 1)
-    down = (_at(law, end) * (angle / 2).cos()) ** -c / end
+    up = law.f(acb(end)).real ** (c + 1) / (end - c - 1)
+    down = (law.f(acb(end)).real * (angle / 2).cos()) ** -c / end
     error += normal_density(acb(end), s).real * s * s * (up + down) * (angle * angle * s * s / 2).exp()
     never = 1 - (2 - law.q) * normal_cdf(-1 / (2 * s)) - law.q * normal_cdf(1 / (2 * s))
     return Rule(never, weights, losses, error)

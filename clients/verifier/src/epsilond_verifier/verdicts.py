@@ -14,7 +14,7 @@ import flint
 from flint import arb, ctx
 
 from epsilond_verifier.bounds import CannotCheck, Enclosure
-from epsilond_verifier.forms import Proof, read_form
+from epsilond_verifier.forms import Asked, Proof, read_form
 from epsilond_verifier.laws import COMPOSED, RELATIONS, read_step
 from epsilond_verifier.reading import Reader, parse
 
@@ -46,55 +46,64 @@ class Verdict:
 def check(data: bytes) -> Verdict:
     """Check one certificate: never an error, and no verdict but "cannot check" where anything is in doubt."""
     digest, before = hashlib.sha256(data).hexdigest(), ctx.prec
-    statement, assumed = "", ()
+    read = None
     try:
-        certificate = parse(data)
-        certificate.word("format", FORMAT)
-        stated, witness = certificate.object("statement"), certificate.object("witness")
-        certificate.close()
-        ctx.prec = witness.whole("precision", 32, _MOST_BITS)
-        claim, statement, assumed, proofs, complete, delta = _read(stated, witness)
-        verdict, reason = _decide(claim, proofs, complete, delta)
-    except (CannotCheck, ZeroDivisionError, ValueError, OverflowError, MemoryError) as error:
+        read = _read(parse(data))
+        verdict, reason = _decide(read)
+    except (CannotCheck, ZeroDivisionError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         verdict, reason = "cannot check", str(error) or type(error).__name__
     finally:
         ctx.prec = before
-    return Verdict(verdict, statement, assumed, reason, digest)
+    return Verdict(verdict, read.statement if read else "", read.assumed if read else (), reason, digest)
 
 
-def _read(stated: Reader, witness: Reader) -> tuple[str, str, tuple[str, ...], list[Proof], bool, arb]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    claim: str
+    delta: arb
+    statement: str
+    assumed: tuple[str, ...]
+    complete: bool
+    proofs: list[Proof]
+
+
+def _read(certificate: Reader) -> _Read:
+    """Read all of a certificate, and set the precision that it asks for."""
+    certificate.word("format", FORMAT)
+    stated, witness = certificate.inside("statement"), certificate.inside("witness")
+    ctx.prec = witness.whole("precision", 32, _MOST_BITS)
     claim, relation = stated.word("claim", "at_most", "more_than"), stated.word("relation", *RELATIONS)
     epsilon, delta = stated.real("epsilon", 0.0, 1e15), stated.real("delta", 0.0, 1.0)
-    events = [event for event in stated.objects("events", _MOST_EVENTS) if event is not None]
-    steps = [read_step(event, relation) for event in events]
-    stated.close()
+    steps = [read_step(event, relation) for event in stated.objects("events", _MOST_EVENTS)]
+    directions = witness.inside("directions")
+    for reader in (certificate, stated, witness):
+        reader.close()
     needed = ["both"] if all(step.law.symmetric for step in steps) else ["add", "remove"]
-    directions = witness.object("directions")
-    witness.close()
     given = sorted(directions.keys())
     if not given or not set(given) <= set(needed):
         raise CannotCheck(f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
-    proofs = [read_form(directions.object(name), steps, name, arb(epsilon)) for name in given]
+    proofs = [read_form(directions.inside(name), Asked(steps, name, arb(epsilon))) for name in given]
     bound = "<=" if claim == "at_most" else ">"
-    spelled = f"epsilon {bound} {epsilon!r} at delta {delta!r} for the dominating pairs of these events under {relation}"
-    assumed = tuple(dict.fromkeys([step.assumed for step in steps]))
-    several = len(steps) > 1 or any(step.count > 1 for step in steps)
-    return claim, spelled, (*assumed, *([COMPOSED] if several else [])), proofs, given == needed, arb(delta)
+    spelled = (
+        f"epsilon {bound} {epsilon!r} at delta {delta!r} for the dominating pairs of these events under {relation}"
+    )
+    several = [COMPOSED] if sum(step.count for step in steps) > 1 else []
+    assumed = tuple(dict.fromkeys([step.assumed for step in steps] + several))
+    return _Read(claim, arb(delta), spelled, assumed, given == needed, proofs)
 
 
-def _decide(claim: str, proofs: list[Proof], complete: bool, delta: arb) -> tuple[str, str]:
-    found: list[Enclosure] = []
-    reasons = [] if complete else ["a direction is missing"]
-    for proof in proofs:
+def _decide(read: _Read) -> tuple[str, str]:
+    found, reasons = [], [] if read.complete else ["a direction is missing"]
+    for proof in read.proofs:
         try:
             found.append(proof())
         except CannotCheck as error:
             found.append(Enclosure())
             reasons.append(str(error))
-    at_most = complete and all(each.above is not None and each.above.is_at_most(delta) for each in found)
-    more_than = any(each.below is not None and each.below.is_more_than(delta) for each in found)
+    at_most = read.complete and all(each.above is not None and each.above.is_at_most(read.delta) for each in found)
+    more_than = any(each.below is not None and each.below.is_more_than(read.delta) for each in found)
     if at_most and more_than:
         raise CannotCheck("both the statement and its opposite are proved: please report this certificate")
     if at_most or more_than:
-        return ("verified" if at_most == (claim == "at_most") else "refuted"), ""
+        return ("verified" if at_most == (read.claim == "at_most") else "refuted"), ""
     return "cannot check", "; ".join([*reasons, "the bounds of delta do not decide"])
