@@ -15,19 +15,22 @@ import scipy
 from numpy.typing import NDArray
 
 from accounting.canonical import Json
+from accounting.certificates.certificate import NoCertificate
 from accounting.certificates.nodes import SampledStep, rounded
-from accounting.certificates.witness import MOST_NODE_POINTS, MOST_POINTS, Direction
+from accounting.certificates.witness import MOST_POINTS, Direction
 
 Array = NDArray[np.float64]
 
-#: Where the law is cut, over epsilon, and what the bulk below may weigh, over delta.
+#: What the bulk below the cut may weigh, over delta: the first is often enough, the second takes more points.
+_BULKS = (2e-9, 1e-11)
+#: Where the law is cut, over epsilon.
 _SHARES = (0.75, 0.6, 0.47, 0.36, 0.27, 0.2, 0.15, 0.1, 0.06, 0.04, 0.025, 0.015, 0.01)
-_TOLERANCE, _PANELS = 1e-11, 400
+_TOLERANCE, _PANELS, _MOST_NODE_POINTS = 1e-11, 400, 1.6e7
 
 
 @dataclass(frozen=True)
 class Bulk:
-    """Where what lies below the cut is bounded, and about how much of delta it is."""
+    """A bound of what lies below the cut, and about how much of delta it is."""
 
     tilt: float
     start: float
@@ -37,9 +40,14 @@ class Bulk:
 
 @dataclass(frozen=True)
 class Cut:
-    """One repeated step on Poisson batches, cut at ``place`` with a width."""
+    """One repeated step, cut at ``place`` with a width.
+
+    Attributes:
+        step: The law that is cut: that of remove for batches of a fixed size.
+    """
 
     direction: Direction
+    whole: SampledStep
     step: SampledStep
     count: int
     place: float
@@ -48,13 +56,20 @@ class Cut:
     @cached_property
     def width(self) -> float:
         """Return how smooth the cut is."""
-        return rounded(0.25 * min(self.step.noise, self.step.noise**2))
+        widest = 0.25 * min(self.step.noise, self.step.noise**2)
+        # What a batch of a fixed size does not have, below 1/2, is to weigh nothing.
+        return rounded(min(widest, (self.place - 0.5) / 10.0) if self.is_fixed else widest)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether it is a step on batches of a fixed size."""
+        return self.whole.kind == "fixed_size"
 
     @cached_property
     def bulk(self) -> Bulk:
         """Return the least bound of the bulk among some tilts and ends."""
         s, q, epsilon = self.step.noise, self.step.probability, self.direction.epsilon
-        start = -11.0 * s - 1.0
+        start = 0.5 if self.is_fixed else -11.0 * s - 1.0
         best = Bulk(1.0, start, start + 1.0, math.inf)
         for reach in (2.5, 4.0, 5.5, 7.0, 9.0):
             end = self.place + reach * self.width
@@ -73,7 +88,9 @@ class Cut:
                 p = tilt + 1.0
                 with np.errstate(over="ignore", invalid="ignore"):
                     heights = np.expm1(p * log_ratio) - p * np.expm1(log_ratio)
-                    total = 1.0 + under[0] * max(tilt, heights[0])
+                    if self.is_fixed:
+                        heights = np.expm1(tilt * log_ratio) * (np.exp(log_ratio) - np.exp(-tilt * log_ratio))
+                    total = 1.0 + (0.0 if self.is_fixed else under[0] * max(tilt, heights[0]))
                     total += float(np.sum(masses * np.maximum(heights[1:], heights[:-1]) * share[:-1]))
                 if not math.isfinite(total):
                     continue
@@ -101,10 +118,17 @@ class Cut:
         digits += self.direction.extra
         growth = 2.0 * (angle * self.step.noise**2 / self.width) ** 2
         moment = self.direction.own_moment(0, tilt)
-        nodes = self.step.nodes(angle, tilt, digits, moment, growth)
-        if points > MOST_POINTS or 2.0 * self.step.number_of(nodes) * points > MOST_NODE_POINTS:
+        try:
+            above = self.step.nodes(angle, tilt, digits, moment, growth)
+            nodes = self.whole.nodes(self.whole.steepest(tilt, 18.0), tilt, digits, moment)
+        except NoCertificate:
             return None
-        bulk = self.bulk
+        number = self.step.number_of(above) + self.whole.number_of(nodes)
+        if points > MOST_POINTS or number * points > _MOST_NODE_POINTS:
+            return None
+        bulk: dict[str, Json] = {"tilt": self.bulk.tilt, "end": rounded(self.bulk.end), "panels": _PANELS}
+        if not self.is_fixed:
+            bulk["start"] = rounded(self.bulk.start)
         return {
             "form": "cut",
             "tilt": tilt,
@@ -113,12 +137,8 @@ class Cut:
             "place": self.place,
             "width": self.width,
             "steps": [nodes],
-            "bulk": {
-                "tilt": bulk.tilt,
-                "start": rounded(bulk.start),
-                "end": rounded(bulk.end),
-                "panels": _PANELS,
-            },
+            "above": above,
+            "bulk": bulk,
         }, digits - 2.0 * math.log(self.step.probability) + 10.0
 
     def _points(self, tilt: float, angle: float) -> tuple[float, float, float] | None:
@@ -157,23 +177,23 @@ class Cut:
 
 
 def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Json], float]]:
-    """Yield the form of the highest cut whose bulk is negligible, or of the one with the least bulk."""
+    """Yield the forms of the highest cuts whose bulk is small, and smaller."""
     event = direction.events[0]
     step = event.sampled
-    if len(direction.events) > 1 or step is None or step.kind not in ("remove", "replace"):
+    if len(direction.events) > 1 or step is None or step.kind == "add":
         return
-    found: list[Cut] = []
+    cut_step = SampledStep("remove", step.noise, step.probability) if step.kind == "fixed_size" else step
+    tolerances = list(_BULKS)
     for share in _SHARES:
-        place = _place_of(step, share * direction.epsilon)
-        cut = Cut(direction, step, event.count, rounded(place), log_delta)
-        found.append(cut)
-        if cut.bulk.log_bound < log_delta + math.log(_TOLERANCE):
-            break
-    best = min(found, key=lambda cut: cut.bulk.log_bound)
-    if best.bulk.log_bound < log_delta - 4.0:
-        form = best.form()
-        if form is not None:
-            yield form
+        place = _place_of(cut_step, share * direction.epsilon)
+        cut = Cut(direction, step, cut_step, event.count, rounded(place), log_delta)
+        if not tolerances or cut.bulk.log_bound > log_delta + math.log(tolerances[0]):
+            continue
+        tolerances = [least for least in tolerances if cut.bulk.log_bound > log_delta + math.log(least)]
+        form = cut.form()
+        if form is None:
+            return
+        yield form
 
 
 def _place_of(step: SampledStep, loss: float) -> float:

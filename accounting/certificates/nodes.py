@@ -1,4 +1,4 @@
-"""Where a verifier should put its nodes: the choices behind Theorems A and C, in double precision.
+"""Places where a verifier should put its nodes: the choices behind Theorems A and C, in double precision.
 
 Nothing here has to be right for a certificate to be sound. A bad choice makes one that is not verified, or a slow one.
 s, q, f and the tilt c are as in docs/concepts/fourier.md; ``digits`` are natural: an error of e^-digits is aimed at.
@@ -171,7 +171,7 @@ class SampledStep:
         wanted = digits + most + math.log(theta) + 3.0
         depth = math.ceil(max(wanted, 1.0) / math.log(4.0))
         steep = max(4, math.ceil(wanted / (2.0 * math.log(3.0))))
-        if depth > 60 or steep > _MOST_ORDER:
+        if depth > 120 or steep > _MOST_ORDER:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")
         return {**best, "depth": depth, "steep": steep}
 

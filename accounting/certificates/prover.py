@@ -1,4 +1,4 @@
-"""From a statement to a certificate: a witness is chosen in double precision, and the verifier decides.
+"""Certificates of statements: a witness is chosen in double precision, and the verifier decides.
 
 The verifier (`clients/verifier`) is a distribution of its own on python-flint. Where it is not installed there are no
 certificates: one that nobody has checked is not handed out.

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 #: What is left out of the sum, and aliases, are kept below this fraction of delta.
 _TOLERANCE = 1e-12
 #: Points, and nodes times points, beyond which another form is tried.
-MOST_POINTS, MOST_NODE_POINTS = 60_000, 2e7
+MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7
 _LINES_TRIED = 5
 
 
@@ -359,7 +359,9 @@ def lines_with_windows(search: LineSearch) -> Iterator[ChosenLine]:
             log = direction.log_moment(tilt) - tilt * direction.epsilon - search.log_tolerance
             window = rounded(math.sqrt(2.0 * max(log, 1.0)) / reach)
             line = search._at(rounded(tilt), rounded(period * 1.002), window, 1.3 * points)
-            if line is not None and (best is None or line.window < best.window):
+            if line is None or line.work > MOST_NODE_POINTS:
+                continue
+            if best is None or line.window < best.window:
                 best = line
         if best is not None:
             yield best

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from flint import acb, arb, arb_poly
 
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, require
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Poisson, Step
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Poisson, Sampled, Step
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import Line, Place, Transform, cut_line, read_place, transform
+from epsilond_verifier.rules import Place, Transform, above_cut, read_line, read_place, transform
 
 MOST_POINTS, _MOST_NODES, _MOST_NODE_POINTS, _MOST_TERMS, _MOST_PANELS = 400_000, 200_000, 4 * 10**8, 200_000, 10_000
 _TILTS = (1e-9, 1e9)
@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Where Theorem 1's sum is taken: z_k = c + ikh for k < N, h = 2 pi / P.
+    """A line on which Theorem 1's sum is taken: z_k = c + ikh for k < N, h = 2 pi / P.
 
     ``far`` is the tilt that bounds aliases on the right. Without it there is no bound of delta from below.
     """
@@ -204,51 +204,55 @@ def _contour(reader: Reader, asked: Asked) -> Proof:
 
 
 def _cut(reader: Reader, asked: Asked) -> Proof:
-    """Theorem 5 with one cut: M_below and M_above of one step's shares, on a line of their own.
+    """Theorem 5 with one cut at equal steps, M_above being the transform of what is above it.
 
-    The profile D of P^T - P_below^T has the transform (M_below + M_above)^T - M_below^T, at most T M(c)^(T-1)
-    |M_above| in modulus, and D <= delta <= D + bulk.
+    The profile D of P^T - P_below^T has the transform M^T - (M - M_above)^T, at most T M(c)^(T-1) |M_above| in modulus,
+    and D <= delta <= D + bulk. For a fixed size M_above is that of remove on the whole line. What it has below x = 1/2
+    weighs at most extra = psi's complement there, is added to P, and (1 + extra)^T - 1 is taken off below.
     """
-    law, count, none = asked.steps[0].law, asked.steps[0].count, arb(0)
-    line = _read_sum(reader, asked)
-    nodes = line.places[0]
+    law, count, line = asked.steps[0].law, asked.steps[0].count, _read_sum(reader, asked)
     place, width = arb(reader.real("place", -1e9, 1e9)), arb(reader.real("width", 1e-12, 1e9))
-    if len(asked.steps) > 1 or not isinstance(law, Poisson) or (asked.direction == "add" and not law.replace):
-        raise CannotCheck("one cut is proved for equal steps on Poisson batches, not in the direction add")
-    if not isinstance(nodes, Line) or nodes.envelope:
-        raise CannotCheck("a cut step has one line, which is its envelope's, too")
-    bulk = _read_bulk(reader.inside("bulk"), law, count, asked.e, place, width)
+    if len(asked.steps) > 1 or not isinstance(law, Sampled) or (asked.direction == "add" and not law.symmetric):
+        raise CannotCheck("one cut is proved for equal steps on batches, not for Poisson batches in the direction add")
+    above = reader.inside("above")
+    nodes, bulk = read_line(above), _read_bulk(reader.inside("bulk"), law, count, asked.e, place, width)
+    above.close()
 
     def prove() -> Enclosure:
-        low, high = cut_line(law, arb(line.tilt), nodes, place, width)
-        pairs = zip(low.on_line(line.h, line.points), high.on_line(line.h, line.points), strict=True)
-        total, _ = line.of([(m + above) ** count - m**count for m, above in pairs], none, asked.e)
-        envelope = count * (low.moment() + high.moment()) ** (count - 1) * high.envelope(line.points * line.h)
-        beyond = line.beyond(envelope, none, asked.e)
-        below = Below(total - beyond - line.aliases(asked, none)) if line.far else None
+        ((whole, _),) = asked.transforms(line.tilt, line.places)
+        high = above_cut(law, arb(line.tilt), nodes, place, width)
+        extra = normal_cdf((arb(1) / 2 - place) / width) if isinstance(law, FixedSize) else arb(0)
+        blur = acb(arb(0, extra), arb(0, extra))
+        pairs = zip(whole.on_line(line.h, line.points), high.on_line(line.h, line.points), strict=True)
+        values = [(m + blur) ** count - (m - m_above + blur) ** count for m, m_above in pairs]
+        total, _ = line.of(values, arb(0), asked.e)
+        envelope = count * (whole.moment() + extra) ** (count - 1) * high.envelope(line.points * line.h)
+        beyond, mass = line.beyond(envelope, arb(0), asked.e), (1 + extra) ** count
+        below = Below(total - beyond - mass * line.aliases(asked, arb(0)) - (mass - 1)) if line.far else None
         return Enclosure(Above(total + beyond + bulk()), below)
 
     return prove
 
 
-def _read_bulk(reader: Reader, law: Poisson, count: int, e: arb, place: arb, width: arb) -> Callable[[], arb]:
+def _read_bulk(reader: Reader, law: Sampled, count: int, e: arb, place: arb, width: arb) -> Callable[[], arb]:
     """Read where to bound what lies below the cut, by Chernoff at another tilt c' with p = c' + 1, r = dP/dQ:
 
         (1 + sum of Q(panel) max k psi + Q(x < start) max(p - 1, k(r(start))))^T B(c') e^(-c' e) + T psi(end) P(x > end)
 
-    k(r) = r^p - 1 - p (r - 1) is convex with its minimum at 1, and E_Q psi (r - 1) <= 0 as psi falls and r rises.
+    k(r) = r^p - 1 - p (r - 1) is convex with its minimum at 1, and E_Q psi (r - 1) <= 0 as psi falls and r rises. For a
+    fixed size the start is 1/2 and k = (f^c' - 1)(f - f^-c'), which is 0 there and rises.
     """
     x, panels = arb(reader.real("tilt", *_TILTS)), reader.whole("panels", 1, _MOST_PANELS)
-    start, end = arb(reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))
+    fixed, replaced = isinstance(law, FixedSize), isinstance(law, Poisson) and law.replace
+    start, end = arb(0.5 if fixed else reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))
     reader.close()
-    s, q, p = law.s, law.q, x + 1
 
     def sampled(at: arb, move: int) -> arb:
-        return (1 - q) * normal_cdf(at / s) + q * normal_cdf((at - move) / s)
+        return (1 - law.q) * normal_cdf(at / law.s) + law.q * normal_cdf((at - move) / law.s)
 
-    def convex(at: arb) -> arb:
-        r = law.f(acb(at)).real / (law.f(acb(-at)).real if law.replace else 1)
-        return r**p - 1 - p * (r - 1)
+    def height(at: arb) -> arb:
+        r = law.f(acb(at)).real / (law.f(acb(-at)).real if replaced else 1)
+        return (r**x - 1) * (r - r**-x) if fixed else r ** (x + 1) - 1 - (x + 1) * (r - 1)
 
     def share(at: arb) -> arb:
         return normal_cdf((place - at) / width)
@@ -256,9 +260,9 @@ def _read_bulk(reader: Reader, law: Poisson, count: int, e: arb, place: arb, wid
     def prove() -> arb:
         require(start < end, "the panels have a length")
         edges = [start + (end - start) * k / panels for k in range(panels + 1)]
-        under = [sampled(at, -1) if law.replace else normal_cdf(at / s) for at in edges]
-        heights = [convex(at) for at in edges]
-        total = 1 + under[0] * (p - 1).max(heights[0])
+        under = [sampled(at, -1) if replaced else normal_cdf(at / law.s) for at in edges]
+        heights = [height(at) for at in edges]
+        total = 1 + (0 if fixed else under[0] * x.max(heights[0]))
         for k in range(panels):
             total += (under[k + 1] - under[k]) * heights[k].max(heights[k + 1]) * share(edges[k])
         return total**count * kernel(x) * (-x * e).exp() + count * share(end) * (1 - sampled(end, 1))

@@ -17,7 +17,7 @@ from typing import TypeVar
 from flint import acb, acb_mat, arb
 
 from epsilond_verifier.bounds import CannotCheck, normal_cdf, normal_density, require
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Poisson
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Poisson, Sampled
 from epsilond_verifier.reading import Reader
 
 MOST_NODES, _MOST_ORDER = 20_000, 400
@@ -26,7 +26,7 @@ P = TypeVar("P", "Line", "Panels")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where to put the nodes of Theorem A, j = low .. high; ``envelope`` has those of a rule for the envelope alone."""
+    """The nodes of Theorem A, j = low .. high; ``envelope`` has those of a rule for the envelope alone."""
 
     angle: float
     spacing: float
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Where to put the panels of Theorem C: ``panels`` level ones of ``order`` nodes, ``depth`` steep ones."""
+    """The panels of Theorem C: ``panels`` level ones of ``order`` nodes, ``depth`` steep ones."""
 
     angle: float
     end: float
@@ -70,23 +70,24 @@ def read_place(reader: Reader, law: Law) -> Place:
     """Read where the nodes of a step are: an empty object for laws whose transform is known in closed form."""
     place: Place = None
     if isinstance(law, Poisson):
-        place = _read_line(reader)
+        place = read_line(reader)
     elif isinstance(law, FixedSize):
         place = _read_panels(reader)
     reader.close()
     return place
 
 
-def _read_line(reader: Reader) -> Line:
+def read_line(reader: Reader) -> Line:
+    """Read the nodes of Theorem A."""
     angle, spacing = reader.real("angle", 5e-324, 2.0), reader.real("spacing", 1e-12, 1e12)
     low, high = reader.whole("low", -MOST_NODES, -1), reader.whole("high", 1, MOST_NODES)
-    return _limited(Line(angle, spacing, low, high, _read_envelope(reader, _read_line)))
+    return _limited(Line(angle, spacing, low, high, _read_envelope(reader, read_line)))
 
 
 def _read_panels(reader: Reader) -> Panels:
     angle, end = reader.real("angle", 5e-324, 2.0), reader.real("end", 0.5, 1e12)
     panels, order = reader.whole("panels", 1, MOST_NODES), reader.whole("order", 2, _MOST_ORDER)
-    depth, steep = reader.whole("depth", 1, 60), reader.whole("steep", 2, _MOST_ORDER)
+    depth, steep = reader.whole("depth", 1, 120), reader.whole("steep", 2, _MOST_ORDER)
     return _limited(Panels(angle, end, panels, order, depth, steep, _read_envelope(reader, _read_panels)))
 
 
@@ -197,47 +198,35 @@ def _rule(law: Law, direction: str, c: arb, place: Line | Panels) -> Rule:
         assert isinstance(law, FixedSize)
         return fixed_size(law, c, place)
     assert isinstance(law, Poisson)
-    return _on_line(law, direction, c, place, [lambda _: acb(1)], arb(1))[0]
+    return shifted_line(law, direction, c, place, None, arb(1))
 
 
-def cut_line(law: Poisson, c: arb, line: Line, place: arb, width: arb) -> tuple[Rule, Rule]:
-    """Theorem A for the shares of P below and above a cut, psi(x) = P(N(x, width^2) <= place) and 1 - psi."""
-    scale = width * arb(2).sqrt()
-    shares: list[Callable[[acb], acb]] = [
-        lambda x: ((x - place) / scale).erfc() / 2,
-        lambda x: ((place - x) / scale).erfc() / 2,
-    ]
-    theta = arb(line.angle) * law.s * law.s
-    below, above = _on_line(law, "remove", c, line, shares, (theta * theta / (2 * width * width)).exp())
-    return below, above
+def above_cut(law: Sampled, c: arb, line: Line, place: arb, width: arb) -> Rule:
+    """Return Theorem A for the share 1 - psi above a cut, psi(x) = P(N(x, width^2) <= place)."""
+    pair = law if isinstance(law, Poisson) else Poisson(law.s, law.q, False)
+    theta, scale = arb(line.angle) * law.s * law.s, width * arb(2).sqrt()
+    growth = (theta * theta / (2 * width * width)).exp()
+    return shifted_line(pair, "remove", c, line, lambda x: ((place - x) / scale).erfc() / 2, growth)
 
 
-def _on_line(
-    law: Poisson,
-    direction: str,
-    c: arb,
-    line: Line,
-    shares: list[Callable[[acb], acb]],
-    growth: arb,
-) -> list[Rule]:
-    """Theorem A: the trapezoid rule on the line Im x = A s^2, below the axis for add, for each share of the law.
+def shifted_line(
+    law: Poisson, direction: str, c: arb, line: Line, share: Callable[[acb], acb] | None, growth: arb
+) -> Rule:
+    """Theorem A: the trapezoid rule on the line Im x = A s^2, below the axis for add, for a share of the law.
 
-    On the line at v the modulus of a share is at most growth^((v/theta)^2) times what it is on the axis.
+    On the line at v the modulus of the share is at most growth^((v/theta)^2) times what it is on the axis.
     """
     s, q, d, angle, add = law.s, law.q, arb(line.spacing), arb(line.angle), direction == "add" and not law.replace
     require(2 * angle < arb.pi(), "the angle is below pi/2")
     square, theta = s * s, angle * s * s
-    weights: list[list[acb]] = [[] for _ in shares]
-    losses = []
+    weights, losses = [], []
     for j in range(line.low, line.high + 1):
         x = acb(j * d, -theta if add else theta)
         log_f = law.f(x).log()
-        other = law.f(-x).log() if law.replace else acb(0)
-        loss = -log_f if add else log_f - other
-        tilted = normal_density(x, s) * (c * loss + (0 if add else log_f)).exp() * d
+        loss = -log_f if add else log_f - (law.f(-x).log() if law.replace else 0)
+        weight = normal_density(x, s) * (c * loss + (0 if add else log_f)).exp() * d
+        weights.append(weight * share(x) if share else weight)
         losses.append(loss)
-        for share, own in zip(shares, weights, strict=True):
-            own.append(tilted * share(x))
     right, left = line.high * d, -line.low * d
     one_sided = arb(1) if not add and not law.replace else 1 / (angle / 2).cos() ** c
     two_sided = arb(1) if not add and not law.replace else 1 / angle.cos() ** c
@@ -257,11 +246,8 @@ def _on_line(
     tails *= d * (angle * angle * square / 2).exp() * one_sided * growth
     kappa = ((2 * angle * angle * square).exp() * two_sided * growth**4 + 1) / ((2 * arb.pi() * theta / d).expm1())
     require(kappa < 1, "the spacing is fine enough")
-    rules = []
-    for own in weights:
-        error = kappa / (1 - kappa) * (abs(sum(own, acb(0))) + tails) + tails
-        rules.append(Rule(arb(0), own, losses, error))
-    return rules
+    error = kappa / (1 - kappa) * (abs(sum(weights, acb(0))) + tails) + tails
+    return Rule(arb(0), weights, losses, error)
 
 
 def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
