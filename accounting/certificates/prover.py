@@ -1,13 +1,17 @@
 """Certificates of statements: a witness is chosen in double precision, and the verifier decides.
 
-The verifier (`clients/verifier`) is a distribution of its own on python-flint. Where it is not installed there are no
+The verifier (`clients/verifier`) is a distribution of its own on python-flint. Where that is not installed there are no
 certificates: one that nobody has checked is not handed out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
 
 from accounting.canonical import Json
 from accounting.certificates.certificate import (
@@ -37,12 +41,28 @@ from accounting.losses.without_replacement import SymmetrizedLoss
 from accounting.relations import NeighboringRelation
 
 NOT_INSTALLED = (
-    "the verifier is not installed, and a certificate that nobody has checked is not handed out; install it with "
-    "`make proofs`"
+    "what the verifier computes with is not installed, and a certificate that nobody has checked is not handed out; "
+    "install it with `make proofs`"
 )
+_SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
 _MOST_TERMS = 200_000
 #: Points up to which nothing but the plain contour is tried.
 _FEW_POINTS = 4000
+
+
+class Verdict(Protocol):
+    """What the verifier says of a certificate."""
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def assumed(self) -> tuple[str, ...]: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def checked_with(self) -> str: ...
 
 
 def certify(
@@ -59,10 +79,7 @@ def certify(
 
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """
-    try:
-        from epsilond_verifier import check  # noqa: PLC0415 - an installation without it accounts all the same.
-    except ImportError:
-        raise NoCertificate(NOT_INSTALLED) from None
+    check = _verifier()
     statement = Statement(claim, tuple(events), NeighboringRelation(relation), float(epsilon), float(delta))
     reason = "no form of proof fits these events"
     for data in witnesses(statement):
@@ -75,6 +92,16 @@ def certify(
         if verdict.verdict == "refuted":
             break
     raise NoCertificate(reason)
+
+
+def _verifier() -> Callable[[bytes], Verdict]:
+    """Return the verifier: of this checkout, on python-flint where that is installed."""
+    if _SOURCE not in sys.path:
+        sys.path.append(_SOURCE)
+    try:
+        return cast(Callable[[bytes], Verdict], import_module("epsilond_verifier").check)
+    except ImportError:
+        raise NoCertificate(NOT_INSTALLED) from None
 
 
 def witnesses(statement: Statement) -> Iterator[bytes]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from epsilond_verifier import Verdict, check
 
-from accounting.canonical import canonical_text
+from accounting.canonical import canonical_text, number_to_string
 from accounting.certificates.certificate import NoCertificate, Statement
 from accounting.certificates.prover import witnesses
 from accounting.events import Event, FullBatch, Gaussian, Poisson, WithoutReplacement
@@ -125,3 +126,12 @@ def numbers(data: bytes) -> list[tuple[list[str | int], str]]:
 
     walk(json.loads(data)["witness"], ["witness"])
     return found
+
+
+def mutated(text: str, rng: random.Random) -> str:
+    """Return another number in its place, near it or far away."""
+    number = float(text)
+    if rng.random() < 0.2:
+        return rng.choice(["0", "1", "-1", "1e-300", "1000000", text])
+    moved = number * rng.choice([0.5, 0.9, 0.999, 1.001, 1.1, 2.0])
+    return str(round(moved)) if number.is_integer() and rng.random() < 0.8 else number_to_string(moved)
