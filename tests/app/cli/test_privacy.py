@@ -108,14 +108,12 @@ def test_an_account_is_a_table_with_ends_that_are_rounded_outward() -> None:
 
 
 def test_a_certificate_is_written_and_named(tmp_path: Path) -> None:
-    target = tmp_path / "certificate.json"
-    shown = done(f"account --noise-multiplier 2 --steps 10 --delta 1e-5 --certificate {target}")
+    target, none = tmp_path / "certificate.json", tmp_path / "none.json"
+    question = ("account", "--noise-multiplier", 2, "--steps", 10, "--delta", 1e-5)
+    shown = done(*question, "--certificate", target)
     assert check(target.read_bytes()).verdict == "verified"
     assert hashlib.sha256(target.read_bytes()).hexdigest() in shown
-    none = tmp_path / "none.json"
-    shown = done(
-        f"account --mechanism laplace --noise-multiplier 2 --sampling-probability 0.1 --delta 1e-5 --certificate {none}"
-    )
+    shown = done(*question, "--mechanism", "laplace", "--sampling-probability", 0.1, "--certificate", none)
     assert "no certificate covers laplace with poisson" in shown
     assert not none.exists()
 
