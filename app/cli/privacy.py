@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +45,9 @@ def account(
     group_size: Annotated[int | None, typer.Option(help="Records of one owner that are protected together.")] = None,
     effort: Annotated[int | None, typer.Option(help="Operations of a number; a billion by default.")] = None,
     certify: Annotated[bool, typer.Option("--certify", help="Ask dp-accounting, too, which takes seconds.")] = False,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Write a certificate of the upper end, for epsilond-verify, to this file.")
+    ] = None,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,6 +73,7 @@ def account(
         ("--group-size", "/group_size", group_size),
         ("--effort", "/effort", effort),
         ("--certify", "/certify", certify or None),
+        ("--certificate", "/certificate", None if certificate is None else True),
         ("--noise-multiplier", "/events", None),
     ]
     question = asked(request, fields)
@@ -76,7 +82,11 @@ def account(
     from app.privacy.account import AccountRequest
     from app.privacy.service import account as respond
 
-    print_answer(answer(AccountRequest, question, respond, exclude_unset=True), as_json, _print_account)
+    found = answer(AccountRequest, question, respond, exclude_unset=True)
+    upper = json.loads(found)["certificates"]["upper"] if certificate is not None else None
+    if certificate is not None and upper is not None:
+        certificate.write_bytes(upper["certificate"].encode())
+    print_answer(found, as_json, _print_account)
 
 
 @commands.command(
@@ -151,6 +161,10 @@ def _beside(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "group_size", found.get("group_size")
     if "certification" in found:
         yield "second opinion", found["certification"]["note"]
+    if "certificates" in found:
+        upper = found["certificates"]["upper"]
+        yield "certificate", f"sha256 {upper['sha256']}, {upper['checked_with']}" if upper else "none"
+        yield "about certificates", " ".join(found["certificates"]["notes"]) or None
     risk = found.get("attack_risk")
     if risk is not None:
         yield "advantage at most", interval(risk["advantage"])[1]

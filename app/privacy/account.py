@@ -81,6 +81,11 @@ class AccountRequest(Schema):
         "two to three seconds. What reaches it has a wider interval, and a warning.",
     )
     certify: bool = Field(False, description="Asks dp-accounting's PLD, too, which takes seconds.")
+    certificate: bool = Field(
+        False,
+        description="Asks for certificates of both ends, which `epsilond-verify` proves anew. One value at a time, of "
+        "single records; takes up to some seconds.",
+    )
 
 
 class CertificationBody(Schema):
@@ -102,6 +107,30 @@ class CertificationBody(Schema):
     )
     agrees: bool | None = Field(description="Whether it lies in the interval within the allowances; null: no saying.")
     note: str = Field(description="The same in words, or why there is no number.")
+
+
+class CertificateBody(Schema):
+    """One inequality, with all that a verifier needs to prove it in ball arithmetic."""
+
+    claim: Literal["at_most", "more_than"] = Field(
+        description="Of delta at `epsilon`, against `delta`: in every direction, or in some direction."
+    )
+    epsilon: float
+    delta: float
+    verdict: Literal["verified"] = Field(description="What the verifier said of it before it was handed out.")
+    assumed: list[str] = Field(description="The theorems by which the pairs dominate the mechanisms.")
+    checked_with: str = Field(description="The versions of the verifier and of its arithmetic.")
+    sha256: str = Field(description="Of the bytes of `certificate`.")
+    statement_sha256: str = Field(description="Of the statement alone, which a better witness shares.")
+    certificate: str = Field(description="Canonical JSON. Its UTF-8 bytes are what `epsilond-verify` reads.")
+
+
+class CertificatesBody(Schema):
+    """Certificates of the two ends of an interval."""
+
+    upper: CertificateBody | None = Field(description="null: there is none, and a note says why.")
+    lower: CertificateBody | None = Field(description="null: there is none, and a note says why.")
+    notes: list[str] = Field(description="Why an end has no certificate, or is stated a little wider.")
 
 
 class PointBody(Schema):
@@ -224,6 +253,7 @@ class AccountAnswer(Schema):
         None, description="Width of the interval by its named sources of error."
     )
     certification: CertificationBody | None = Field(None, description="Given if the request says `certify`.")
+    certificates: CertificatesBody | None = Field(None, description="Given if the request asks for a `certificate`.")
     points: list[PointBody] | None = Field(None, description="Given if the request has a list.")
     curve: CurveBody | None = Field(None, description="Given if the request asks for it.")
     attack_risk: AttackRiskBody | None = Field(None, description="Given if the request asks for it.")

@@ -10,6 +10,7 @@ from app.context import Context
 from app.evaluation import Evaluation
 from app.privacy.account import AccountAnswer, AccountRequest, CertificationBody, PointBody
 from app.privacy.attack_risk import attack_risk, gaussian_dp
+from app.privacy.certificates import certificates
 from app.privacy.certification import certify
 from app.privacy.curves import curve
 from app.problems import unprocessable
@@ -36,6 +37,12 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
             "the second opinion is on single records: ask with group_size 1, or without certify",
             "certify",
         )
+    if request.certificate and (request.group_size > 1 or isinstance(request.delta or request.epsilon, list)):
+        raise unprocessable(
+            "unsupported",
+            "certificates are of one value and of single records: ask with one delta or epsilon, and group_size 1",
+            "certificate",
+        )
     evaluation = Evaluation(context, events, relation, MOST_SECONDS, request.group_size, request.effort)
     field = "delta" if request.delta is not None else "epsilon"
     given = request.delta if request.delta is not None else request.epsilon
@@ -58,6 +65,8 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
         parts["group_size"] = request.group_size
     if field == "delta" and not isinstance(given, list) and asked[0] > 0.0 and request.group_size == 1:
         parts |= _about_shuffling(evaluation, asked[0])
+    if request.certificate:
+        parts["certificates"] = certificates(context, events, relation, field, asked[0], answers[0].value)
     if request.curve is not None:
         parts["curve"] = curve(evaluation, field, asked, request.curve.points)
     if request.attack_risk is not None:
@@ -87,7 +96,9 @@ def _about_shuffling(evaluation: Evaluation, delta: float) -> dict[str, object]:
 
 
 def has_every_opinion(answer: AccountAnswer) -> bool:
-    """Whether no second opinion is missing: another time, with less to do, the library may find it."""
+    """Whether no second opinion and no certificate is missing: another time, with less to do, they may be found."""
+    if answer.certificates is not None and None in (answer.certificates.upper, answer.certificates.lower):
+        return False
     points = answer.points if answer.points is not None else [answer]
     opinions = [point.certification for point in points if point.certification is not None]
     return all(opinion.epsilon is not None or opinion.delta is not None for opinion in opinions)

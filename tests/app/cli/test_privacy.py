@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from epsilond_verifier import check
 from starlette.testclient import TestClient
 
 from app.privacy.convert import CONVERT_EXAMPLES
@@ -104,6 +106,17 @@ def test_an_account_is_a_table_with_ends_that_are_rounded_outward() -> None:
         assert point["epsilon"]["lower"] - 1e-8 < float(lower) <= point["epsilon"]["lower"]
         assert point["epsilon"]["upper"] <= float(upper) < point["epsilon"]["upper"] + 1e-8
     assert lines[3].split() == ["relation", "add_or_remove_one"]
+
+
+def test_a_certificate_is_written_and_named(tmp_path: Path) -> None:
+    target, none = tmp_path / "certificate.json", tmp_path / "none.json"
+    question = ("account", "--noise-multiplier", 2, "--steps", 10, "--delta", 1e-5)
+    shown = done(*question, "--certificate", target)
+    assert check(target.read_bytes()).verdict == "verified"
+    assert hashlib.sha256(target.read_bytes()).hexdigest() in shown
+    shown = done(*question, "--mechanism", "laplace", "--sampling-probability", 0.1, "--certificate", none)
+    assert "no certificate covers laplace with poisson" in shown
+    assert not none.exists()
 
 
 def test_the_advantage_of_an_attacker_is_beside_the_table_and_rounded_up() -> None:

@@ -1,0 +1,20 @@
+"""Certificates are statements about a composition that others can check, with `clients/verifier`.
+
+A certificate states that delta at some epsilon is at most, or more than, some number, and says where a verifier should
+integrate to see it. What is stated and proved: docs/concepts/certificates.md.
+"""
+
+from accounting.certificates.answers import CertifiedEnd, certify_delta, certify_epsilon
+from accounting.certificates.certificate import AT_MOST, MORE_THAN, Certificate, NoCertificate
+from accounting.certificates.prover import certify
+
+__all__ = [
+    "AT_MOST",
+    "MORE_THAN",
+    "Certificate",
+    "CertifiedEnd",
+    "NoCertificate",
+    "certify",
+    "certify_delta",
+    "certify_epsilon",
+]

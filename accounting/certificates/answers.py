@@ -1,0 +1,67 @@
+"""Certificates of both ends of an answer, as narrow as they can be had."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accounting.certificates.certificate import AT_MOST, MORE_THAN, Certificate, NoCertificate
+from accounting.certificates.prover import certify
+from accounting.events import Event
+from accounting.intervals import Interval
+from accounting.relations import NeighboringRelation
+
+#: An end that its own slack does not prove is stated this much wider, relatively.
+WIDENED = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedEnd:
+    """What is certified of one end of an interval.
+
+    Attributes:
+        epsilon, delta: The numbers of the statement.
+        certificate: None where there is none, and `reason` says why.
+    """
+
+    epsilon: float
+    delta: float
+    certificate: Certificate | None
+    reason: str = ""
+
+
+def certify_epsilon(
+    events: Sequence[Event], relation: NeighboringRelation, delta: float, value: Interval
+) -> tuple[CertifiedEnd, CertifiedEnd]:
+    """Return what is certified of the upper and of the lower end of epsilon at ``delta``."""
+    upper = [(value.upper, delta), (value.upper * (1.0 + WIDENED), delta)]
+    lower = [(value.lower, delta), (value.lower * (1.0 - WIDENED), delta)]
+    return _first(AT_MOST, events, relation, upper), _first(MORE_THAN, events, relation, lower, value.lower)
+
+
+def certify_delta(
+    events: Sequence[Event], relation: NeighboringRelation, epsilon: float, value: Interval
+) -> tuple[CertifiedEnd, CertifiedEnd]:
+    """Return what is certified of the upper and of the lower end of delta at ``epsilon``."""
+    upper = [(epsilon, value.upper), (epsilon, min(1.0, value.upper * (1.0 + WIDENED)))]
+    lower = [(epsilon, value.lower), (epsilon, value.lower * (1.0 - WIDENED))]
+    return _first(AT_MOST, events, relation, upper), _first(MORE_THAN, events, relation, lower, value.lower)
+
+
+def _first(
+    claim: str,
+    events: Sequence[Event],
+    relation: NeighboringRelation,
+    stated: Sequence[tuple[float, float]],
+    positive: float = 1.0,
+) -> CertifiedEnd:
+    """Return the first of some statements that is certified, or why none is."""
+    reason = "it is 0, below which nothing is" if positive <= 0.0 else "it is infinite"
+    for epsilon, delta in stated:
+        if positive > 0.0 and math.isfinite(epsilon):
+            try:
+                return CertifiedEnd(epsilon, delta, certify(claim, events, relation, epsilon, delta))
+            except NoCertificate as error:
+                reason = str(error)
+    return CertifiedEnd(*stated[0], None, reason)

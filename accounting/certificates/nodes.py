@@ -1,0 +1,209 @@
+"""Places where a verifier should put its nodes: the choices behind Theorems A and C, in double precision.
+
+Nothing here has to be right for a certificate to be sound. A bad choice makes one that is not verified, or a slow one.
+s, q, f and the tilt c are as in docs/concepts/fourier.md; ``digits`` are natural: an error of e^-digits is aimed at.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.canonical import Json
+from accounting.certificates.certificate import NoCertificate
+
+Array = NDArray[np.float64]
+
+_STEEPEST = 1.45
+#: Nodes that a verifier evaluates at most, and those that are worth their time in a rule for the envelope alone.
+MOST_NODES, _MOST_FOR_ENVELOPE = 19_000, 6_000
+_MOST_ORDER = 400
+_FINE = 1 / 12
+_MOST_PLACES = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class SampledStep:
+    """A step on sampled batches, in one direction.
+
+    Attributes:
+        kind: "remove", "add" or "replace" on Poisson batches, or "fixed_size" with half the noise multiplier.
+        noise: s.
+        probability: q, below 1.
+    """
+
+    kind: str
+    noise: float
+    probability: float
+
+    def log_ratio(self, u: Array, angle: float | Array) -> tuple[Array, Array]:
+        """Return log |f| and arg f at u + i angle s^2."""
+        s, q = self.noise, self.probability
+        a = (2.0 * u - 1.0) / (2.0 * s * s)
+        over = np.maximum(a, 0.0)
+        f = (1.0 - q) * np.exp(-over) + q * np.exp(a - over) * np.exp(1j * angle)
+        return np.log(np.abs(f)) + over, np.angle(f)
+
+    def tilted(self, u: Array, angle: float | Array, tilt: float) -> tuple[Array, Array]:
+        """Return the log of the integrand's modulus at tilt c, and Im of the loss, on the line."""
+        s = self.noise
+        modulus, argument = self.log_ratio(u, angle)
+        density = (-u * u / s**2 + (angle * s) ** 2) / 2.0 - math.log(s * math.sqrt(2.0 * math.pi))
+        if self.kind == "add":
+            return density - tilt * modulus, argument
+        if self.kind == "remove":
+            return density + (tilt + 1.0) * modulus, argument
+        if self.kind == "replace":
+            other, turned = self.log_ratio(-u, angle)
+            return density + (tilt + 1.0) * modulus - tilt * other, argument + turned
+        both = np.logaddexp((tilt + 1.0) * modulus, -tilt * modulus)
+        return np.where(u >= 0.5, density + both, -math.inf), argument
+
+    def log_growth(self, angle: float, tilt: float) -> float:
+        """Return the log of how much the integrand grows from the axis to twice the angle, at most."""
+        grown = 2.0 * (angle * self.noise) ** 2
+        return grown if self.kind == "remove" else grown - tilt * math.log(math.cos(angle))
+
+    def steepest(self, tilt: float, most: float) -> float:
+        """Return the largest angle at which the integrand grows by at most e^most."""
+        low, high = 0.0, _STEEPEST
+        if self.log_growth(high, tilt) <= most:
+            return high
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self.log_growth(middle, tilt) <= most else (low, middle)
+        return low
+
+    def reach(self, tilt: float, digits: float, log_moment: float) -> tuple[float, float]:
+        """Return Y and X: left of -Y and right of X the tails of Theorem A are below e^(log_moment - digits)."""
+        s, q = self.noise, self.probability
+        drift = 0.0 if self.kind == "add" else tilt + 1.0
+        hidden = 0.0 if self.kind == "remove" else -tilt * math.log1p(-q)
+        right = self._end(drift, tilt, hidden, digits, log_moment, right=True)
+        left = 0.5 if self.kind == "fixed_size" else self._end(0.0, tilt, hidden, digits, log_moment, right=False)
+        return max(left, s * 0.5), right
+
+    def _end(self, drift: float, tilt: float, hidden: float, digits: float, log_moment: float, *, right: bool) -> float:
+        s = self.noise
+
+        def log_tail(x: float) -> float:
+            at = np.array([x if right else -x])
+            modulus = float(self.log_ratio(at, 0.0)[0][0])
+            power = {True: tilt + 1.0, False: tilt + 1.0}[right] * modulus + (hidden if right else 0.0)
+            if self.kind == "add":
+                power = -tilt * modulus if right else hidden
+            elif self.kind == "replace" and not right:
+                power -= tilt * float(self.log_ratio(-at, 0.0)[0][0])
+            return -x * x / (2.0 * s * s) + power - math.log(max((x - drift) / s, 1e-3))
+
+        low, high = drift, drift + s * math.sqrt(2.0 * (digits + 10.0)) + s
+        for _ in range(60):
+            if log_tail(high) <= log_moment - digits:
+                break
+            low, high = high, drift + 1.3 * (high - drift)
+        for _ in range(30):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if log_tail(middle) <= log_moment - digits else (middle, high)
+        return max(high, drift + 1e-3 * s)
+
+    def places(self, tilt: float, digits: float, log_moment: float, *, finest: float = math.inf) -> tuple[Array, Array]:
+        """Return places on the axis with the weights of a quadrature, for integrals that steer."""
+        left, right = self.reach(tilt, digits + 10.0, log_moment)
+        spacing = max(min(self.noise * _FINE, finest), (left + right) / _MOST_PLACES)
+        if self.kind == "fixed_size":
+            panels = math.ceil((right - 0.5) / (6.0 * spacing))
+            return panels_of(np.linspace(0.5, right, panels + 1))
+        places = np.arange(-left, right, spacing)
+        return places, np.full(places.shape, spacing)
+
+    def rise(self, angle: float, tilt: float) -> tuple[Array, Array]:
+        """Return logs of the weights and Im of the losses on the way from 1/2 to the line, for a fixed size."""
+        theta = angle * self.noise**2
+        heights, lengths = panels_of(theta * np.concatenate([[0.0], 4.0 ** np.arange(-24.0, 1.0)]))
+        logs, arguments = self.tilted(np.full(heights.shape, 0.5), heights / self.noise**2, tilt)
+        return logs + np.log(lengths), arguments
+
+    def nodes(
+        self, angle: float, tilt: float, digits: float, log_moment: float, more_growth: float = 0.0
+    ) -> dict[str, Json]:
+        """Return the nodes of a rule on the line of ``angle``.
+
+        Args:
+            more_growth: Of a share of the law, from the axis to twice the angle.
+        """
+        growth = self.log_growth(angle, tilt) + more_growth
+        # Tails grow with the line, and by what their geometric series are.
+        left, right = self.reach(tilt, digits + growth / 4.0 + 3.0, log_moment)
+        angle = rounded(angle)
+        if self.kind == "fixed_size":
+            return self._panels(angle, tilt, right, digits + 2.0 - min(log_moment, 0.0))
+        spacing = rounded(2.0 * math.pi * angle * self.noise**2 / (digits + growth + math.log(2.0)), down=True)
+        if not spacing > 0.0 or (left + right) / spacing > MOST_NODES:
+            raise NoCertificate("a step needs more nodes than a verifier evaluates")
+        return {
+            "angle": angle,
+            "spacing": spacing,
+            "low": -math.ceil(left / spacing),
+            "high": math.ceil(right / spacing),
+        }
+
+    def _panels(self, angle: float, tilt: float, end: float, digits: float) -> dict[str, Json]:
+        """Return the panels of Theorem C with the fewest nodes; the error is to be below e^-digits in all."""
+        theta, end = angle * self.noise**2, rounded(1.006 * end + 0.1 * self.noise)
+        best: dict[str, Json] = {}
+        for slope in (0.9, 1.2, 1.6, 2.2, 3.0):
+            panels = max(1, math.ceil((end - 0.5) * slope / (2.0 * theta)))
+            half = (end - 0.5) / (2.0 * panels)
+            middles = 0.5 + half * (2.0 * np.arange(panels, dtype=np.float64) + 1.0)
+            most = float(np.max(self._log_largest(middles, math.hypot(half, theta), 2.0 * theta, angle, tilt)))
+            wanted = digits + most + math.log(5.0 * half * panels)
+            order = max(4, math.ceil(wanted / (2.0 * math.asinh(theta / half))))
+            if order <= _MOST_ORDER and (
+                not best or panels * order < int(str(best["panels"])) * int(str(best["order"]))
+            ):
+                best = {"angle": angle, "end": end, "panels": panels, "order": order}
+        if not best or int(str(best["panels"])) * int(str(best["order"])) > MOST_NODES // 3:
+            raise NoCertificate("a step needs more nodes than a verifier evaluates")
+        most = float(self._log_largest(np.array([0.5]), theta / 2.0, 1.25 * theta, angle, tilt)[0])
+        wanted = digits + most + math.log(theta) + 3.0
+        depth = math.ceil(max(wanted, 1.0) / math.log(4.0))
+        steep = max(4, math.ceil(wanted / (2.0 * math.log(3.0))))
+        if depth > 120 or steep > _MOST_ORDER:
+            raise NoCertificate("a step needs more nodes than a verifier evaluates")
+        return {**best, "depth": depth, "steep": steep}
+
+    def _log_largest(self, middles: Array, reach: float, height: float, angle: float, tilt: float) -> Array:
+        """Return about the log of the bound of Theorem C's moduli around each place."""
+        found = np.full(middles.shape, -math.inf)
+        for k in range(8):
+            left, right = middles + reach * (k / 4.0 - 1.0), middles + reach * ((k + 1) / 4.0 - 1.0)
+            nearest = np.maximum(left, 0.0) + np.minimum(right, 0.0)
+            up = (tilt + 1.0) * self.log_ratio(right, 0.0)[0]
+            down = -tilt * (self.log_ratio(left, 0.0)[0] + math.log(math.cos(angle)))
+            found = np.maximum(found, np.logaddexp(up, down) - 0.5 * (nearest / self.noise) ** 2)
+        return found + 0.5 * (height / self.noise) ** 2 - math.log(self.noise * math.sqrt(2.0 * math.pi))
+
+    def number_of(self, nodes: dict[str, Json]) -> int:
+        """Return how many nodes there are."""
+        if self.kind == "fixed_size":
+            panels, order, depth, steep = (int(str(nodes[key])) for key in ("panels", "order", "depth", "steep"))
+            return 2 * (panels * order + depth * steep // 2)
+        return int(str(nodes["high"])) - int(str(nodes["low"])) + 1
+
+
+def panels_of(edges: Array) -> tuple[Array, Array]:
+    """Return the places and the weights of Gauss-Legendre rules between ``edges``."""
+    nodes, weights = np.polynomial.legendre.leggauss(10)
+    half = 0.5 * np.diff(edges)[:, None]
+    middle = 0.5 * (edges[1:] + edges[:-1])[:, None]
+    return (middle + half * nodes).ravel(), (half * weights).ravel()
+
+
+def rounded(number: float, *, down: bool = False) -> float:
+    """Return a number of few digits nearby: certificates are short, and where nodes are need not be exact."""
+    digits = 3 if number < 1e3 else 6
+    scaled = float(f"{number:.{digits}g}")
+    return scaled if not down or scaled <= number else float(f"{number * (1 - 10.0 ** (1 - digits)):.{digits}g}")

@@ -1,0 +1,367 @@
+"""The witness of one direction: which form of proof, on which line, with which nodes.
+
+Every number is found in double precision and none has to be right: a verifier evaluates its bounds for what is written.
+The forms are those of docs/concepts/certificates.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.canonical import Json
+from accounting.certificates.certificate import NoCertificate
+from accounting.certificates.nodes import SampledStep, rounded
+from accounting.fourier.choice import DirectedComposition
+from accounting.fourier.steps import MOMENTS, TILTS, VARIANCES, Step, TiltTable, log_chernoff, log_kernel
+
+Array = NDArray[np.float64]
+
+#: What is left out of the sum, and aliases, are kept below this fraction of delta.
+_TOLERANCE = 1e-12
+#: Points, and nodes times points, beyond which another form is tried.
+MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7
+_LINES_TRIED = 5
+
+
+@dataclass(frozen=True)
+class DirectedEvent:
+    """One event of a statement in one direction.
+
+    Attributes:
+        step: Its transform, as the engine's contour integrals have it; None for full batches of Gaussian noise.
+        sampled: Where its nodes have to be chosen.
+        count: Its steps.
+        largest_loss: Of one step.
+        has_outcomes: Whether one step has two or three outcomes.
+        has_closed_form: Whether the profile of one step is known in closed form.
+    """
+
+    step: Step | None
+    sampled: SampledStep | None
+    count: int
+    largest_loss: float = math.inf
+    has_outcomes: bool = False
+    has_closed_form: bool = False
+
+
+@dataclass(frozen=True)
+class Direction:
+    """All events in one direction, at one epsilon.
+
+    Attributes:
+        mu_squared: Of all full batches of Gaussian noise.
+        extra: Natural digits beyond those that should do, for a second try.
+    """
+
+    events: tuple[DirectedEvent, ...]
+    mu_squared: float
+    epsilon: float
+    extra: float = 0.0
+    slack: float = 1.0
+    _moments: dict[tuple[int, float], float] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def composition(self) -> DirectedComposition:
+        """Return the engine's composition of the same steps."""
+        steps = tuple((event.step, event.count) for event in self.events if event.step is not None)
+        return DirectedComposition(steps, self.mu_squared)
+
+    @cached_property
+    def table(self) -> TiltTable:
+        """Return moments around the saddle point."""
+        return self.composition.table_at(self.epsilon)
+
+    @cached_property
+    def far_table(self) -> Array:
+        """Return tilts and log M(x) B(x), also far above the saddle point."""
+        epsilon = max(self.epsilon, 1e-3)
+        bounds = [
+            2.0 * event.step.largest_tilt(event.count, epsilon) for event in self.events if event.step is not None
+        ]
+        with np.errstate(over="ignore"):
+            table = self.composition.table(np.geomspace(0.01 / epsilon, min([1e5 / epsilon, *bounds]), 90))
+        return np.array([table.tilts, table.log_bounds])
+
+    @property
+    def largest_loss(self) -> float:
+        """Return the largest loss of all steps."""
+        return math.fsum(event.count * event.largest_loss for event in self.events)
+
+    @property
+    def log_estimate(self) -> float:
+        """Return about the logarithm of delta, from above."""
+        return min(log_chernoff(self.table.rows, self.epsilon), 0.0)
+
+    def log_moment(self, tilt: float) -> float:
+        """Return about log M(tilt) of all steps."""
+        return float(self.composition.table(np.array([tilt])).rows[MOMENTS, 0])
+
+    def own_moment(self, index: int, tilt: float) -> float:
+        """Return about log M(tilt) of one step of an event."""
+        key = index, tilt
+        if key not in self._moments:
+            step = self.events[index].step
+            assert step is not None
+            self._moments[key] = float(step.table(np.array([tilt])).rows[MOMENTS, 0])
+        return self._moments[key]
+
+    def rules(self, tilt: float, digits: float) -> list[Json]:
+        """Return the nodes of each step for moments at one real tilt."""
+        return [
+            {}
+            if event.sampled is None
+            else event.sampled.nodes(
+                event.sampled.steepest(tilt, min(18.0, digits)), tilt, digits, self.own_moment(index, tilt)
+            )
+            for index, event in enumerate(self.events)
+        ]
+
+    def far(self, above: float, period: float) -> dict[str, Json]:
+        """Return the tilt that bounds aliases on the right best, of those above the line's."""
+        known = np.concatenate([self.far_table, [self.table.tilts, self.table.log_bounds]], axis=1)
+        tilts, logs = known[0], known[1] - known[0] * self.epsilon - (known[0] - above) * period
+        logs = np.where(tilts > 1.02 * above, logs, math.inf)
+        for index in np.argsort(logs)[:12]:
+            tilt = rounded(float(tilts[index]))
+            if math.isfinite(logs[index]):
+                with suppress(NoCertificate):
+                    return {"tilt": tilt, "steps": self.rules(tilt, self.digits_of_moments)}
+        raise NoCertificate("no tilt bounds the aliases")
+
+    @property
+    def digits_of_moments(self) -> float:
+        """Return the digits of a moment that only bounds something."""
+        return 4.0 + math.log(sum(event.count for event in self.events)) + self.extra
+
+
+def chernoff(direction: Direction, delta: float) -> dict[str, Json] | None:
+    """Return Chernoff's bound at the best tilt, where it is below ``delta``."""
+    rows = direction.table.rows
+    logs = rows[MOMENTS] + log_kernel(rows[TILTS]) - rows[TILTS] * direction.epsilon
+    tilt = rounded(float(rows[TILTS, int(np.argmin(logs))]))
+    if math.log(delta) - float(logs.min()) < 0.3:
+        return None
+    return {"form": "chernoff", "tilt": tilt, "steps": direction.rules(tilt, direction.digits_of_moments)}
+
+
+@dataclass(frozen=True)
+class ChosenLine:
+    """A line with its number of points, and where each step's envelope is evaluated."""
+
+    tilt: float
+    period: float
+    points: int
+    window: float
+    log_moment: float
+    main: list[float]
+    coarse: list[tuple[float, float]]
+    work: float
+
+
+class LineSearch:
+    """The search for a line: its tilt, its period, its points.
+
+    Args:
+        log_delta: Logarithm of the delta that everything is measured against.
+    """
+
+    def __init__(self, direction: Direction, log_delta: float) -> None:
+        self.direction, self.log_delta = direction, log_delta
+        self.log_tolerance = log_delta + math.log(_TOLERANCE) - direction.extra / 2.0
+
+    def lines(self) -> list[tuple[float, float]]:
+        """Return tilts with their periods, those with the fewest points expected first."""
+        rows, epsilon = self.direction.table.rows, self.direction.epsilon
+        tilts = rows[TILTS]
+        needed = rows[MOMENTS] + log_kernel(tilts) - tilts * epsilon - self.log_tolerance
+        found = []
+        for index, tilt in enumerate(tilts):
+            above = tilts > 1.02 * tilt
+            if not above.any() or tilt < 1e-8:
+                continue
+            right = float(np.min(np.logaddexp(needed[above], 0.0) / (tilts[above] - tilt)))
+            period = max(right, -self.log_tolerance / tilt)
+            log = rows[MOMENTS, index] - tilt * epsilon
+            amplification = log - math.log(tilt) - math.log1p(tilt) - self.log_delta
+            decay = math.sqrt(2.0 * max(log - self.log_tolerance, 1.0) / max(float(rows[VARIANCES, index]), 1e-300))
+            if amplification < 200.0 and math.isfinite(log):
+                found.append((period * decay * (1.0 + 0.01 * max(amplification, 0.0)), float(tilt), period))
+        return [(tilt, period) for _, tilt, period in sorted(found)[:_LINES_TRIED]]
+
+    def chosen(self, window: float = 0.0, most_points: float = MOST_POINTS) -> ChosenLine | None:
+        """Return the line with the least work; None where each has too many points."""
+        best: ChosenLine | None = None
+        for tilt, period in self.lines():
+            line = self._at(rounded(tilt), rounded(period * 1.002), window, most_points)
+            if line is not None and line.work <= MOST_NODE_POINTS and (best is None or line.work < best.work):
+                best = line
+        return best
+
+    def _at(self, tilt: float, period: float, window: float, most_points: float) -> ChosenLine | None:
+        direction = self.direction
+        log_moment = direction.log_moment(tilt) + 0.5 * window**2 * tilt * (tilt + 1.0)
+        gaussian = direction.mu_squared + window**2
+        envelopes = [
+            Envelope(event.sampled, tilt, direction.own_moment(index, tilt), math.log(max(event.count, 2)) + 8.0)
+            if event.sampled is not None
+            else None
+            for index, event in enumerate(direction.events)
+        ]
+        start = log_moment - tilt * direction.epsilon - self.log_tolerance
+        variance = max(float(direction.composition.table(np.array([tilt])).rows[VARIANCES, 0]), 1e-300) + window**2
+        t = 0.7 * math.sqrt(2.0 * max(start, 1.0) / variance)
+        most = most_points * 2.0 * math.pi / period
+        closed = [
+            (event.step, event.count) for event in direction.events if event.step is not None and event.sampled is None
+        ]
+        lasting = [(step.line(tilt, t), count) for step, count in closed]
+
+        def left(t: float) -> float:
+            total = start - 0.5 * gaussian * t * t - math.log(math.pi * t)
+            for envelope, event in zip(envelopes, direction.events, strict=True):
+                if envelope is not None:
+                    total += event.count * envelope.log_at(t)[0]
+            for line, count in lasting:
+                total += count * float(line.log_envelope(np.array([t]))[0])
+            return total
+
+        while t <= most and left(t) > 0.0:
+            t *= 1.25
+        if t > most:
+            return None
+        low, high = t / 1.25, t
+        for _ in range(4):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if left(middle) <= 0.0 else (middle, high)
+        points = max(4, math.ceil(high * period / (2.0 * math.pi) * direction.slack) + 1)
+        main: list[float] = []
+        coarse: list[tuple[float, float]] = []
+        nodes = 0.0
+        for envelope, event in zip(envelopes, direction.events, strict=True):
+            if envelope is None:
+                main.append(0.0)
+                coarse.append((0.0, 0.0))
+                continue
+            steep, narrow = envelope.angles_at(high, event.count)
+            main.append(steep)
+            # The error of a rule for the envelope is to stay below the envelope.
+            coarse.append((narrow, envelope.digits - envelope.log_at(high)[0]))
+            nodes += envelope.expected(steep)
+        return ChosenLine(tilt, period, points, window, log_moment, main, coarse, (nodes + 4.0) * points)
+
+    def contour(self, line: ChosenLine) -> tuple[dict[str, Json], float]:
+        """Return the witness of a line, and the natural digits that its arithmetic needs."""
+        direction = self.direction
+        scale = math.log(line.tilt) + math.log1p(line.tilt)
+        amplification = line.log_moment - line.tilt * direction.epsilon - scale - self.log_delta
+        digits = -math.log(_TOLERANCE) + max(amplification, 0.0) + 0.5 * math.log(line.points) + 3.0 + direction.extra
+        steps: list[Json] = []
+        most = 0.0
+        for index, event in enumerate(direction.events):
+            if event.sampled is None:
+                steps.append({})
+                continue
+            own, moment = digits + math.log(event.count), direction.own_moment(index, line.tilt)
+            nodes = event.sampled.nodes(line.main[index], line.tilt, own, moment)
+            growth = event.sampled.log_growth(line.main[index], line.tilt)
+            most = max(most, own + growth / 4.0 - math.log(event.sampled.probability))
+            angle, coarse = line.coarse[index]
+            if angle > 0.0:
+                nodes["envelope"] = event.sampled.nodes(angle, line.tilt, coarse, moment)
+            steps.append(nodes)
+        form: dict[str, Json] = {
+            "form": "contour",
+            "tilt": line.tilt,
+            "period": line.period,
+            "points": line.points,
+            "window": line.window,
+            "steps": steps,
+        }
+        return form, max(most, digits)
+
+
+class Envelope:
+    """Theorem B's bound of |M(c + it)/M(c)| of one step, on lines at several angles.
+
+    Args:
+        log_moment: log M(c).
+        digits: Those of a rule for the envelope alone.
+    """
+
+    def __init__(self, step: SampledStep, tilt: float, log_moment: float, digits: float) -> None:
+        self.step, self.tilt, self.log_moment, self.digits = step, tilt, log_moment, digits
+        steepest = step.steepest(tilt, 18.0)
+        self.angles = [steepest * 0.6**k for k in range(14)]
+        places, spacings = step.places(tilt, 20.0, log_moment)
+        self.lines = []
+        left, right = step.reach(tilt, digits, log_moment)
+        self.width = left + right
+        for k, angle in enumerate(self.angles):
+            if k and self._coarse_nodes(angle) > 6000:
+                break
+            logs, rates = step.tilted(places, angle, tilt)
+            logs = logs + np.log(spacings)
+            if step.kind == "fixed_size":
+                more, arguments = step.rise(angle, tilt)
+                logs, rates = np.concatenate([logs, more]), np.concatenate([rates, arguments])
+            weights, rates = np.exp(logs - log_moment), np.maximum(rates, 0.0)
+            kept = weights > 1e-20
+            self.lines.append((weights[kept], rates[kept]))
+        self.constant = 0.0
+        if step.kind == "fixed_size":
+            s, q = step.noise, step.probability
+            self.constant = (1.0 - q) * math.erf(0.5 / s * math.sqrt(0.5)) * math.exp(-log_moment)
+
+    def _coarse_nodes(self, angle: float) -> float:
+        theta = angle * self.step.noise**2
+        growth = self.step.log_growth(angle, self.tilt)
+        if self.step.kind == "fixed_size":
+            return 2.0 * (self.digits + growth) * (0.3 * self.width / theta + 10.0)
+        return self.width * (self.digits + growth) / (2.0 * math.pi * theta)
+
+    def expected(self, angle: float) -> float:
+        """Return about how many nodes the main rule has at an angle."""
+        theta, digits = angle * self.step.noise**2, 50.0 + self.digits
+        if self.step.kind == "fixed_size":
+            return 2.0 * (0.3 * self.width / theta * digits + 0.16 * digits**2)
+        return self.width * (digits + self.step.log_growth(angle, self.tilt)) / (2.0 * math.pi * theta)
+
+    def log_at(self, t: float) -> tuple[float, int]:
+        """Return the log of the smallest bound at t, at most 0, and which angle gives it."""
+        found = [self.constant + float(np.sum(weights * np.exp(-t * rates))) for weights, rates in self.lines]
+        best = int(np.argmin(found))
+        return min(math.log(found[best]), 0.0), best
+
+    def angles_at(self, t: float, count: int) -> tuple[float, float]:
+        """Return the main rule's angle, and that of a rule for the envelope where it needs another one; else 0."""
+        least, best = self.log_at(t)
+        main = self.angles[1] if len(self.lines) > 1 else self.angles[0]
+        weights, rates = self.lines[min(1, len(self.lines) - 1)]
+        own = min(math.log(self.constant + float(np.sum(weights * np.exp(-t * rates)))), 0.0)
+        return main, self.angles[best] if count * (own - least) > 0.7 else 0.0
+
+
+def lines_with_windows(search: LineSearch) -> Iterator[ChosenLine]:
+    """Yield lines with a Gaussian window, from few points to many: the window narrows as points are added."""
+    direction = search.direction
+    tilts = search.lines()
+    for points in (3000.0, 25_000.0):
+        best: ChosenLine | None = None
+        for tilt, period in tilts:
+            reach = points * 2.0 * math.pi / (period * 1.002)
+            log = direction.log_moment(tilt) - tilt * direction.epsilon - search.log_tolerance
+            window = rounded(math.sqrt(2.0 * max(log, 1.0)) / reach)
+            line = search._at(rounded(tilt), rounded(period * 1.002), window, 1.3 * points)
+            if line is None or line.work > MOST_NODE_POINTS:
+                continue
+            if best is None or line.window < best.window:
+                best = line
+        if best is not None:
+            yield best

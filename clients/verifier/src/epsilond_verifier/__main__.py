@@ -1,0 +1,33 @@
+"""``epsilond-verify certificate.json ...``: exit status 0 if all are verified, 1 if one is refuted, else 2."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from epsilond_verifier.verdicts import check
+
+_USAGE = "usage: epsilond-verify CERTIFICATE.json ...   (- reads one certificate from standard input)"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check certificates and say what was proved, and what was assumed."""
+    names = sys.argv[1:] if arguments is None else arguments
+    if not names or any(name.startswith("-") and name != "-" for name in names):
+        print(_USAGE, file=sys.stderr)
+        return 2
+    verdicts = []
+    for name in names:
+        found = check(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
+        verdicts.append(found.verdict)
+        print(f"{name}: {found.verdict}: {found.statement or 'no statement was read'}")
+        if found.reason:
+            print(f"  because {found.reason}")
+        for theorem in found.assumed:
+            print(f"  assumed: {theorem}")
+        print(f"  sha256 {found.sha256}, {found.checked_with}")
+    return 1 if "refuted" in verdicts else 0 if set(verdicts) == {"verified"} else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Bounds of delta. A bound has a side: one that holds from above can never be read as one from below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flint import acb, arb
+
+
+class CannotCheck(Exception):
+    """Nothing is said about the statement: the certificate is not in order, or its numbers do not decide."""
+
+
+def require(condition: object, what: str) -> None:
+    """Go on only if ``condition`` is certainly true: a comparison of balls that overlap, or are NaN, is false."""
+    if not bool(condition):
+        raise CannotCheck(f"not certain that {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """delta is at most some number of the ball."""
+
+    ball: arb
+
+    def is_at_most(self, delta: arb) -> bool:
+        """Return whether the whole ball is certainly at most ``delta``."""
+        return bool(self.ball <= delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """delta is at least some number of the ball."""
+
+    ball: arb
+
+    def is_more_than(self, delta: arb) -> bool:
+        """Return whether the whole ball is certainly above ``delta``."""
+        return bool(self.ball > delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """What is proved of delta in one direction; None where a side is not proved."""
+
+    above: Above | None = None
+    below: Below | None = None
+
+    @classmethod
+    def of(cls, delta: arb) -> Enclosure:
+        """Return both sides, of a ball that contains delta."""
+        return cls(Above(delta), Below(delta))
+
+
+def normal_cdf(x: arb) -> arb:
+    """Return P(N(0, 1) <= x)."""
+    return (-x / arb(2).sqrt()).erfc() / 2
+
+
+def normal_density(x: acb, s: arb) -> acb:
+    """Return the density of N(0, s^2), continued to complex x."""
+    return (-x * x / (2 * s * s)).exp() / (s * (2 * arb.pi()).sqrt())
+
+
+def kernel(x: arb) -> arb:
+    """Return B(x) = x^x / (1+x)^(1+x), the largest value of e^(-xy) (1 - e^-y) over y > 0, for x > 0."""
+    return (x * x.log() - (1 + x) * (1 + x).log()).exp()

@@ -1,0 +1,280 @@
+"""Events and a relation in, the laws of the privacy loss of independent steps out, with what is assumed of them.
+
+s is the noise multiplier, q the probability of taking part; f(x) = 1 - q + q e^((2x-1)/(2 s^2)) and x ~ N(0, s^2). The
+numbers of an event are exact, and what follows from them is a ball at the precision of the certificate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+
+from flint import acb, arb, fmpq
+
+from epsilond_verifier.bounds import CannotCheck
+from epsilond_verifier.reading import Reader
+
+RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
+_COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
+COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too (Zhu, Dong & Wang 2022)"
+GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
+SCHEDULE = "a record takes part in as many full batches as its schedule has passes, begun ones included"
+POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batches (Zhu, Dong & Wang 2022)"
+REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
+FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
+LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"
+RESPONSE = "the laws of two answers dominate randomised response: they are its outputs"
+PURE = "randomised response of the same epsilon dominates every epsilon-DP step (Kairouz, Oh & Viswanath 2015)"
+CORRELATED = (
+    "a record's worst steps are as close as they may be (Kalinin & Lampert 2024, Theorem 2), and are one Gaussian "
+    "mechanism (Smith & Thakurta 2022), or one sampled step a cycle (Choquette-Choo et al. 2023, Theorem 4)"
+)
+
+
+class Law:
+    """The law of one step's privacy loss."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Return whether the two directions have the same loss."""
+        return True
+
+    def largest_loss(self, direction: str) -> arb:
+        """Return the least upper bound of the loss in one direction."""
+        raise CannotCheck(f"the loss of a step has no bound in the direction {direction}")
+
+
+@dataclass(frozen=True)
+class Normal(Law):
+    """Full batches, all steps together: a normal loss of variance mu^2, M(z) = e^(mu^2 z (z+1) / 2)."""
+
+    mu_squared: arb
+
+
+@dataclass(frozen=True)
+class Sampled(Law):
+    """A step on sampled batches."""
+
+    s: arb
+    q: arb
+
+    def f(self, x: acb) -> acb:
+        """Return f(x) = 1 - q + q e^((2x-1)/(2 s^2))."""
+        return 1 - self.q + self.q * ((2 * x - 1) / (2 * self.s * self.s)).exp()
+
+
+class FixedSize(Sampled):
+    """Batches of a fixed size, s over the sensitivity 2: the loss is log f and -log f beyond x = 1/2, or 0."""
+
+
+@dataclass(frozen=True)
+class Poisson(Sampled):
+    """Poisson batches: log f for remove and -log f for add; of a replaced record log f(x) - log f(-x), both ways."""
+
+    replace: bool
+
+    @property
+    def symmetric(self) -> bool:
+        return self.replace
+
+    def largest_loss(self, direction: str) -> arb:
+        """Return -log(1-q) for add."""
+        return super().largest_loss(direction) if self.replace or direction != "add" else -(1 - self.q).log()
+
+
+@dataclass(frozen=True)
+class Laplace(Law):
+    """Laplace noise, lam = sensitivity / b."""
+
+    lam: arb
+
+    def largest_loss(self, direction: str) -> arb:
+        """Return lam."""
+        return self.lam
+
+
+@dataclass(frozen=True)
+class Atoms(Law):
+    """Finitely many outcomes: (probability, loss) in the direction remove and in the direction add."""
+
+    remove: tuple[tuple[arb, arb], ...]
+    add: tuple[tuple[arb, arb], ...]
+
+    @property
+    def symmetric(self) -> bool:
+        return self.remove is self.add
+
+    def outcomes(self, direction: str) -> tuple[tuple[arb, arb], ...]:
+        """Return those of one direction."""
+        return self.add if direction == "add" else self.remove
+
+    def largest_loss(self, direction: str) -> arb:
+        """Return the largest of them."""
+        return reduce(arb.max, [loss for _, loss in self.outcomes(direction)])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``count`` equal steps, and the theorem by which their pair dominates the mechanism."""
+
+    law: Law
+    count: int
+    assumed: str
+
+
+def read_step(event: Reader, relation: str) -> Step:
+    """Read one event, as the ledger writes it."""
+    mechanism, sampling = event.inside("mechanism"), event.inside("sampling")
+    count = event.whole("count", 1, _COUNT)
+    kind = mechanism.word("kind", *_MECHANISMS)
+    step = _MECHANISMS[kind](mechanism, sampling, count, relation)
+    for reader in (event, mechanism, sampling):
+        reader.close()
+    return step
+
+
+def _sensitivity(relation: str) -> int:
+    return 2 if relation == "replace_one" else 1
+
+
+def _noise(mechanism: Reader) -> arb:
+    return arb(mechanism.real("noise_multiplier", 1e-3, 1e6))
+
+
+def _refused(sampling: Reader, relation: str) -> CannotCheck:
+    return CannotCheck(f"{sampling.where}: no theorem of this verifier covers it under {relation}")
+
+
+def _passes(sampling: Reader, kind: str, count: int, relation: str) -> int:
+    """Return the full batches that a record takes part in, where the schedule is fixed in advance."""
+    if kind == "full_batch":
+        return count
+    if kind == "disjoint_batches":
+        moves = sampling.word("assignment", "by_position", "independent") == "by_position"
+        if moves and relation == "add_or_remove_one":
+            raise _refused(sampling, relation)
+        return 1
+    if relation == "add_or_remove_one":
+        raise _refused(sampling, relation)
+    return -(-count // sampling.whole("steps_per_epoch", 1, _COUNT))
+
+
+def _full(s: arb, relation: str, count: int, assumed: str) -> Step:
+    return Step(Normal(count * (_sensitivity(relation) / s) ** 2), 1, assumed)
+
+
+def _poisson(s: arb, q: float, relation: str, count: int, assumed: str = "") -> Step:
+    if q == 1.0:
+        return _full(s, relation, count, assumed or GAUSSIAN)
+    replaced = relation == "replace_one"
+    pair = REPLACED if replaced else POISSON
+    return Step(Poisson(s, arb(q), replaced), count, f"{assumed}; {pair}" if assumed else pair)
+
+
+def _gaussian(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
+    s = _noise(mechanism)
+    kinds = ("full_batch", "poisson", "without_replacement", "shuffled_epochs", "disjoint_batches")
+    kind = sampling.word("kind", *kinds)
+    if kind == "poisson":
+        return _poisson(s, sampling.real("sampling_probability", 5e-324, 1.0), relation, count)
+    if kind == "without_replacement":
+        n = sampling.whole("dataset_size", 1, _SIZE)
+        b = sampling.whole("batch_size", 1, n)
+        if relation == "add_or_remove_one":
+            raise _refused(sampling, relation)
+        if b == n:
+            return _full(s, relation, count, GAUSSIAN)
+        # A record that becomes null is one that becomes another, so that the pair dominates there as well.
+        return Step(FixedSize(s / 2, arb(fmpq(b, n))), count, FIXED_SIZE)
+    passes = _passes(sampling, kind, count, relation)
+    return _full(s, relation, passes, GAUSSIAN if kind == "full_batch" else f"{SCHEDULE}; {GAUSSIAN}")
+
+
+def _laplace(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
+    lam = _sensitivity(relation) / _noise(mechanism)
+    kind = sampling.word("kind", "full_batch", "shuffled_epochs", "disjoint_batches")
+    passes = _passes(sampling, kind, count, relation)
+    return Step(Laplace(lam), passes, LAPLACE if kind == "full_batch" else f"{SCHEDULE}; {LAPLACE}")
+
+
+def _response(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
+    """u is the probability of the true answer, v that of each other one; a null record answers uniformly."""
+    sampling.word("kind", "full_batch")
+    if relation == "add_or_remove_one":
+        raise _refused(sampling, relation)
+    k, p = mechanism.whole("num_categories", 2, 10**9), arb(mechanism.real("flip_probability", 1e-300, 1.0))
+    u, v = 1 - p + p / k, p / k
+    if relation == "replace_special":
+        remove = ((u, (k * u).log()), ((k - 1) * v, (k * v).log()))
+        add = ((arb(fmpq(1, k)), -(k * u).log()), (arb(fmpq(k - 1, k)), -(k * v).log()))
+        return Step(Atoms(remove, add), count, RESPONSE)
+    loss = (u / v).log()
+    both = ((u, loss), (v, -loss), ((k - 2) * v, arb(0)))[: min(k, 3)]
+    return Step(Atoms(both, both), count, RESPONSE)
+
+
+def _pure(mechanism: Reader, sampling: Reader, count: int, _relation: str) -> Step:
+    sampling.word("kind", "full_batch")
+    loss = arb(mechanism.real("epsilon", 0.0, 1e6))
+    both = ((1 / (1 + (-loss).exp()), loss), (1 / (1 + loss.exp()), -loss))
+    return Step(Atoms(both, both), count, PURE)
+
+
+def _correlated(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
+    """sens^2 is the sum over t < T of y_t^2, y_t = c_t + y_(t-m), where a record's steps are m apart."""
+    s, coefficients = _noise(mechanism), [arb(c) for c in mechanism.reals("coefficients", _BANDS, 0.0, 1e6)]
+    if not coefficients[0] > 0 or any(c < d for c, d in pairwise(coefficients)):
+        raise CannotCheck(f"{mechanism.where}: coefficients must be positive at first and may not increase")
+    return _with_noise_over_steps(s, coefficients, sampling, count, relation)
+
+
+def _square_root(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
+    """c_j = c_(j-1) (2j - 1) / (2j)."""
+    s, coefficients = _noise(mechanism), [arb(1)]
+    for j in range(1, min(mechanism.whole("bands", 1, _COUNT), count)):
+        if j >= _BANDS:
+            raise CannotCheck(f"{mechanism.where}: at most {_BANDS} coefficients are read")
+        coefficients.append(coefficients[-1] * (2 * j - 1) / (2 * j))
+    return _with_noise_over_steps(s, coefficients, sampling, count, relation)
+
+
+def _with_noise_over_steps(s: arb, coefficients: list[arb], sampling: Reader, count: int, relation: str) -> Step:
+    kind = sampling.word("kind", "full_batch", "cyclic_poisson", "fixed_order_epochs")
+    apart = 1
+    if kind == "cyclic_poisson":
+        cycle, q = sampling.whole("cycle_length", 1, _COUNT), sampling.real("sampling_probability", 5e-324, 1.0)
+        by_position = sampling.word("assignment", "by_position", "independent") == "by_position"
+        if relation == ("add_or_remove_one" if by_position else "replace_one"):
+            raise _refused(sampling, relation)
+        if len(coefficients) > cycle:
+            raise CannotCheck(f"{sampling.where}: noise reaches farther than a cycle")
+        noise = s / _sensitivity_over_steps(coefficients, count, count)
+        return _poisson(noise, q, relation, -(-count // cycle), CORRELATED)
+    if kind == "fixed_order_epochs":
+        if relation == "add_or_remove_one":
+            raise _refused(sampling, relation)
+        apart = sampling.whole("steps_per_epoch", 1, _COUNT)
+    return _full(s / _sensitivity_over_steps(coefficients, count, apart), relation, 1, CORRELATED)
+
+
+def _sensitivity_over_steps(coefficients: list[arb], steps: int, apart: int) -> arb:
+    column: list[arb] = []
+    for t, c in enumerate(coefficients[:steps]):
+        column.append(c + column[t - apart] if t >= apart else c)
+    total = sum((y * y for y in column), arb(0))
+    known = len(column)
+    for t in range(max(0, known - apart), known):
+        # Behind the last coefficient the column repeats its last ``apart`` entries.
+        total += column[t] * column[t] * ((steps - 1 - t) // apart)
+    return total.sqrt()
+
+
+_MECHANISMS = {
+    "gaussian": _gaussian,
+    "laplace": _laplace,
+    "randomized_response": _response,
+    "pure_dp": _pure,
+    "correlated_gaussian": _correlated,
+    "square_root_gaussian": _square_root,
+}

@@ -1,0 +1,119 @@
+"""Strict reading: a certificate has one spelling, and everything that it may hold has a range."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+from epsilond_verifier.bounds import CannotCheck
+
+N = TypeVar("N", int, float)
+MOST_BYTES = 2**20
+_LONGEST_NUMBER = 320
+
+
+def parse(data: bytes) -> Reader:
+    """Read canonical bytes: UTF-8 JSON with sorted keys, no white space, and strings in place of numbers."""
+    if len(data) > MOST_BYTES:
+        raise CannotCheck(f"the certificate has {len(data)} bytes; at most {MOST_BYTES} are read")
+    try:
+        value = json.loads(
+            data.decode(),
+            object_pairs_hook=_without_repeats,
+            parse_int=_bare_number,
+            parse_float=_bare_number,
+            parse_constant=_bare_number,
+        )
+        spelled = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise CannotCheck(f"the certificate is no JSON: {error}") from None
+    if spelled != data:
+        raise CannotCheck("the bytes are not the canonical ones: sorted keys, no white space, plain characters")
+    return Reader(value, "certificate")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise CannotCheck(f"a key is repeated among {sorted(key for key, _ in pairs)}")
+    return found
+
+
+def _bare_number(text: str) -> NoReturn:
+    raise CannotCheck(f"numbers are written as strings, but {text[:40]} is not")
+
+
+def shortest(number: float) -> str:
+    """Return the only spelling of a finite number: the shortest that reads back, integers in full."""
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+class Reader:
+    """An object of the certificate. `close` refuses keys that nobody has read."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise CannotCheck(f"{where} must be an object")
+        self._left, self.where = dict(value), where
+
+    def close(self) -> None:
+        """Refuse unknown keys."""
+        if self._left:
+            raise CannotCheck(f"{self.where} has unknown keys: {', '.join(sorted(self._left))[:200]}")
+
+    def has(self, key: str) -> bool:
+        """Return whether there is such a key, not read yet."""
+        return key in self._left
+
+    def keys(self) -> list[str]:
+        """Return the keys that were not read yet."""
+        return list(self._left)
+
+    def inside(self, key: str) -> Reader:
+        """Read an object."""
+        return Reader(self._take(key), f"{self.where}.{key}")
+
+    def objects(self, key: str, most: int) -> list[Reader]:
+        """Read a list of 1 to ``most`` objects."""
+        return [Reader(value, f"{self.where}.{key}[{i}]") for i, value in enumerate(self._list(key, most))]
+
+    def word(self, key: str, *allowed: str) -> str:
+        """Read one of some words."""
+        value = str(self._take(key))
+        if value not in allowed:
+            raise CannotCheck(f"{self.where}.{key} must be one of {', '.join(allowed)}, got {str(value)[:60]!r}")
+        return value
+
+    def real(self, key: str, low: float, high: float) -> float:
+        """Read a binary64 number within [low, high], which means itself exactly."""
+        return self._number(self._take(key), key, float, shortest, low, high)
+
+    def reals(self, key: str, most: int, low: float, high: float) -> list[float]:
+        """Read a list of 1 to ``most`` numbers."""
+        return [self._number(value, key, float, shortest, low, high) for value in self._list(key, most)]
+
+    def whole(self, key: str, low: int, high: int) -> int:
+        """Read an integer within [low, high]."""
+        return self._number(self._take(key), key, int, str, low, high)
+
+    def _number(self, text: Any, key: str, read: type[N], spell: Callable[[N], str], low: N, high: N) -> N:
+        try:
+            number = read(text) if isinstance(text, str) and len(text) <= _LONGEST_NUMBER else None
+        except ValueError:
+            number = None
+        if number is None or not low <= number <= high or text != spell(number):
+            expected = "an integer" if spell is str else "a number in its shortest spelling"
+            raise CannotCheck(f"{self.where}.{key} must be {expected}, in a string, from {low} to {high}: {text!r:.60}")
+        return number
+
+    def _list(self, key: str, most: int) -> list[Any]:
+        values = self._take(key)
+        if not isinstance(values, list) or not 1 <= len(values) <= most:
+            raise CannotCheck(f"{self.where}.{key} must be a list of 1 to {most} entries")
+        return values
+
+    def _take(self, key: str) -> Any:
+        if key not in self._left:
+            raise CannotCheck(f"{self.where} lacks {key}")
+        return self._left.pop(key)

@@ -1,0 +1,116 @@
+"""Certificates of the engine's own answers, verified; and what has none, with the reason."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from accounting.accountant import epsilon_for_delta
+from accounting.canonical import sha256_hex
+from accounting.certificates import AT_MOST, MORE_THAN, NoCertificate, certify
+from accounting.certificates.prover import NOT_INSTALLED
+from accounting.events import (
+    Blocks,
+    CorrelatedGaussian,
+    CyclicPoisson,
+    Event,
+    FixedOrderEpochs,
+    Gaussian,
+    Laplace,
+    Poisson,
+    PureDp,
+    RandomizedResponse,
+    ShuffledEpochs,
+    SquareRootGaussian,
+    WithoutReplacement,
+    ZcDp,
+)
+from accounting.relations import NeighboringRelation
+from tests.accounting.certificates.requests import drawn
+
+ADD, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
+NULL = NeighboringRelation.REPLACE_SPECIAL
+
+ANSWERS = {
+    "full batch": ((Event(Gaussian(3.0), count=10),), ADD),
+    "one poisson step": ((Event(Gaussian(0.7), Poisson(0.02)),), ADD),
+    "poisson": ((Event(Gaussian(4.0), Poisson(0.01), 10_000),), ADD),
+    "poisson, replaced": ((Event(Gaussian(2.0), Poisson(0.02), 2000),), REPLACE),
+    "poisson, null": ((Event(Gaussian(1.0), Poisson(0.01), 3000),), NULL),
+    "fixed size": ((Event(Gaussian(8.0), WithoutReplacement(1024, 50_000), 10_000),), REPLACE),
+    "one step of a fixed size": ((Event(Gaussian(2.0), WithoutReplacement(10, 500)),), REPLACE),
+    "list": (
+        (
+            Event(Gaussian(1.2), Poisson(0.02), 800),
+            Event(Gaussian(6.0), WithoutReplacement(50, 5000), 700),
+            Event(Gaussian(30.0), count=20),
+        ),
+        REPLACE,
+    ),
+    "few participations": ((Event(Gaussian(0.5), Poisson(0.001), 10),), ADD),
+    "shuffled epochs": ((Event(Gaussian(3.0), ShuffledEpochs(10), 25),), REPLACE),
+    "one laplace step": ((Event(Laplace(2.0)),), ADD),
+    "response": ((Event(RandomizedResponse(2, 0.5), count=40),), REPLACE),
+    "response, null": ((Event(RandomizedResponse(5, 0.3), count=12),), NULL),
+    "three outcomes": ((Event(RandomizedResponse(10, 0.6), count=9),), REPLACE),
+    "pure": ((Event(PureDp(0.1), count=100),), ADD),
+    "laplace beside a full batch": ((Event(Laplace(20.0), count=10), Event(Gaussian(10.0), count=4)), ADD),
+    "correlated": ((Event(CorrelatedGaussian(3.0, (1.0, 0.5, 0.25)), count=20),), ADD),
+    "correlated, cycles": (
+        (Event(CorrelatedGaussian(1.5, (1.0, 0.5)), CyclicPoisson(0.1, 10, "independent"), 3000),),
+        ADD,
+    ),
+    "correlated, epochs": ((Event(SquareRootGaussian(5.0, 12), FixedOrderEpochs(8), 40),), NULL),
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", ANSWERS)
+def test_both_ends_of_an_answer_are_proved(name: str) -> None:
+    events, relation = ANSWERS[name]
+    delta = 1e-6
+    answer = epsilon_for_delta(events, relation, delta).value
+    above = certify(AT_MOST, events, relation, answer.upper, delta)
+    below = certify(MORE_THAN, events, relation, answer.lower * (1 - 1e-12), delta)
+    for certificate, claim in ((above, AT_MOST), (below, MORE_THAN)):
+        read = json.loads(certificate.data)
+        assert read["statement"]["claim"] == claim
+        assert certificate.sha256 == sha256_hex(certificate.data)
+        stated = json.dumps(read["statement"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert certificate.statement_sha256 == sha256_hex(stated.encode())
+        assert len(certificate.data) <= 4096
+        assert certificate.assumed
+    # The other way round, the same numbers have no certificate: what is false is not certified.
+    with pytest.raises(NoCertificate):
+        certify(AT_MOST, events, relation, answer.lower * (1 - 1e-4), delta)
+
+
+@pytest.mark.parametrize(
+    ("events", "relation", "reason"),
+    [
+        ((Event(ZcDp(0.1)),), ADD, "no certificate covers zcdp with full_batch"),
+        ((Event(Gaussian(1.0), Blocks(10, 2), 20),), ADD, "no certificate covers gaussian with blocks"),
+        ((Event(Laplace(1.0), Poisson(0.1), 20),), ADD, "no certificate covers laplace with poisson"),
+    ],
+)
+def test_what_has_no_theorem_has_no_certificate(
+    events: tuple[Event, ...], relation: NeighboringRelation, reason: str
+) -> None:
+    with pytest.raises(NoCertificate, match=reason):
+        certify(AT_MOST, events, relation, 5.0, 1e-5)
+
+
+def test_without_the_verifier_there_is_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "epsilond_verifier", None)
+    with pytest.raises(NoCertificate) as refused:
+        certify(AT_MOST, (Event(Gaussian(1.0)),), ADD, 5.0, 1e-5)
+    assert str(refused.value) == NOT_INSTALLED
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_random_answers_are_proved(number: int) -> None:
+    request = drawn(number)
+    assert certify(AT_MOST, request.events, request.relation, request.upper, request.delta)
+    assert certify(MORE_THAN, request.events, request.relation, request.lower, request.delta)

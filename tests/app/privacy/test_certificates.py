@@ -1,0 +1,74 @@
+"""`"certificate": true` in `POST /v1/account`: both ends, verified, in the answer."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from epsilond_verifier import check
+
+from app.kit.process_pool import JobFailed
+from tests.app.problem_assertions import assert_problem
+
+POISSON = {
+    "mechanism": {"kind": "gaussian", "noise_multiplier": 1.0},
+    "sampling": {"kind": "poisson", "sampling_probability": 0.01},
+    "count": 1000,
+}
+
+
+def account(reader: Any, event: dict[str, Any], **question: Any) -> Any:
+    return reader.post("/v1/account", json={"events": [event], "certificate": True} | question)
+
+
+@pytest.mark.parametrize("question", [{"delta": 1e-5}, {"epsilon": 1.5}])
+def test_both_ends_are_certified(reader: Any, question: dict[str, float]) -> None:
+    body = account(reader, POISSON, **question).json()
+    found = body["certificates"]
+    wanted = "epsilon" if "delta" in question else "delta"
+    assert found["notes"] == []
+    for end, claim, words in (("upper", "at_most", "epsilon <= "), ("lower", "more_than", "epsilon > ")):
+        certificate = found[end]
+        assert certificate["claim"] == claim
+        assert certificate[wanted] == body[wanted][end]
+        data = certificate["certificate"].encode()
+        assert certificate["sha256"] == hashlib.sha256(data).hexdigest()
+        verdict = check(data)
+        assert verdict.verdict == certificate["verdict"] == "verified"
+        assert verdict.statement.startswith(words)
+        assert certificate["assumed"] == list(verdict.assumed)
+    plain = reader.post("/v1/account", json={"events": [POISSON]} | question).json()
+    assert plain[wanted] == body[wanted]
+    assert "certificates" not in plain
+
+
+def test_an_end_without_a_certificate_says_why(reader: Any) -> None:
+    body = account(reader, {"mechanism": {"kind": "zcdp", "rho": 0.1}}, delta=1e-5).json()
+    assert body["epsilon"]["upper"] > 0
+    assert body["certificates"]["upper"] is None
+    assert "no certificate covers zcdp" in body["certificates"]["notes"][0]
+
+
+def test_an_end_at_zero_is_not_stated(reader: Any) -> None:
+    body = account(reader, {"mechanism": {"kind": "gaussian", "noise_multiplier": 1000.0}}, delta=0.4).json()
+    assert body["epsilon"]["lower"] == 0
+    assert body["certificates"]["lower"] is None
+    assert "it is 0" in body["certificates"]["notes"][-1]
+    assert body["certificates"]["upper"]["verdict"] == "verified"
+
+
+@pytest.mark.parametrize("question", [{"delta": [1e-5, 1e-6]}, {"epsilon": [1.0]}, {"delta": 1e-5, "group_size": 2}])
+def test_lists_and_groups_are_refused(reader: Any, question: dict[str, Any]) -> None:
+    assert_problem(account(reader, POISSON, **question), 422, "unsupported", "/certificate")
+
+
+def test_a_failure_leaves_the_answer(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise JobFailed("it took longer than 20 s")
+
+    monkeypatch.setattr(reader.app.state.context.processes, "run", fail)
+    body = account(reader, {"mechanism": {"kind": "gaussian", "noise_multiplier": 3.0}}, delta=1e-5).json()
+    assert body["epsilon"]["upper"] > 1
+    assert body["certificates"]["upper"] is None
+    assert "it took longer than 20 s" in body["certificates"]["notes"][0]

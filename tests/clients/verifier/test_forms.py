@@ -1,0 +1,142 @@
+"""Forms of proof against exact sums, closed forms and each other."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from epsilond_verifier.bounds import CannotCheck, Enclosure
+from epsilond_verifier.forms import Asked, read_form
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Step
+from epsilond_verifier.laws import Poisson as PoissonLaw
+from epsilond_verifier.reading import Reader
+from flint import arb, ctx
+
+from accounting.canonical import number_to_string
+from accounting.certificates import AT_MOST
+from accounting.certificates.certificate import Statement
+from accounting.certificates.cut import cuts
+from accounting.certificates.prover import _directed, _integrals
+from accounting.certificates.witness import Direction, LineSearch
+from accounting.events import Event, Gaussian, Poisson
+from accounting.relations import NeighboringRelation
+
+
+def _enclosure(form: dict[str, object], steps: list[Step], direction: str, epsilon: float) -> Enclosure:
+    text = _strings(form)
+    assert isinstance(text, dict)
+    return read_form(Reader(text, "form"), Asked(steps, direction, arb(epsilon)))()
+
+
+def _strings(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _strings(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_strings(inner) for inner in value]
+    return value if isinstance(value, str) else number_to_string(value)
+
+
+@pytest.fixture(autouse=True)
+def _bits() -> object:
+    before = ctx.prec
+    ctx.prec = 160
+    yield
+    ctx.prec = before
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "k"), [(Fraction(3, 4), 7, 2), (Fraction(1, 3), 12, 5), (Fraction(9, 10), 3, 1)]
+)
+def test_two_outcomes_are_an_exact_sum(first: Fraction, count: int, k: int) -> None:
+    """e^loss is rational, and so is delta where e^epsilon is."""
+    ratio = Fraction(first, 1 - first)
+    e_epsilon = ratio**k
+    exact = sum(
+        math.comb(count, j) * first**j * (1 - first) ** (count - j) * max(0, 1 - e_epsilon / ratio ** (2 * j - count))
+        for j in range(count + 1)
+    )
+    loss = arb(ratio.numerator).log() - arb(ratio.denominator).log()
+    masses = [arb(p.numerator) / p.denominator for p in (first, 1 - first)]
+    outcomes = ((masses[0], loss), (masses[1], -loss))
+    asked = Asked([Step(Atoms(outcomes, outcomes), count, "")], "both", k * loss)
+    found = read_form(Reader({"form": "outcomes"}, "form"), asked)()
+    assert found.above is not None
+    assert found.above.ball.contains(arb(exact.numerator) / exact.denominator) or found.above.ball.overlaps(
+        arb(exact.numerator) / exact.denominator
+    )
+    assert float(found.above.ball.rad()) < 1e-40
+
+
+def test_three_outcomes_are_an_exact_sum() -> None:
+    """Losses log 2, 0, -log 2 with masses 1/2, 1/4, 1/4: e^epsilon = 2 after 3 steps."""
+    masses = {1: Fraction(1, 2), 0: Fraction(1, 4), -1: Fraction(1, 4)}
+    exact = Fraction(0)
+    for a, p in masses.items():
+        for b, r in masses.items():
+            for c, s in masses.items():
+                exact += p * r * s * max(0, 1 - Fraction(2) / Fraction(2) ** (a + b + c))
+    log2 = arb(2).log()
+    both = ((arb(1) / 2, log2), (arb(1) / 4, -log2), (arb(1) / 4, arb(0)))
+    found = read_form(Reader({"form": "outcomes"}, "form"), Asked([Step(Atoms(both, both), 3, "")], "both", log2))()
+    assert found.below is not None
+    assert found.below.ball.overlaps(arb(exact.numerator) / exact.denominator)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_one_sampled_step_agrees_with_a_contour_integral(direction: str) -> None:
+    """The two share nothing but the pair."""
+    law, epsilon = PoissonLaw(arb(1), arb(0.3), False), 0.2
+    steps = [Step(law, 1, ""), Step(Normal(arb(0.25)), 1, "")]
+    # A full batch beside it lets the contour end; without it the closed form answers.
+    closed = _enclosure({"form": "one_step"}, steps[:1], direction, epsilon)
+    search = _search((Event(Gaussian(1.0), Poisson(0.3)), Event(Gaussian(2.0))), direction, epsilon)
+    line = search.chosen()
+    assert line is not None
+    form, _ = search.contour(line)
+    form["far"] = search.direction.far(line.tilt, line.period)
+    both = _enclosure(form, steps, direction, epsilon)
+    assert closed.above is not None
+    assert both.above is not None
+    assert both.below is not None
+    # More noise is lost together, and the contour's interval is narrow.
+    assert both.below.is_more_than(closed.above.ball)
+    assert float((both.above.ball - both.below.ball).upper()) < 1e-11
+
+
+def _search(events: tuple[Event, ...], direction: str, epsilon: float) -> LineSearch:
+    stated = Statement(AT_MOST, events, NeighboringRelation.ADD_OR_REMOVE_ONE, epsilon, 1e-3)
+    directed = _directed(stated, direction, 0.0, 1.0)
+    return LineSearch(directed, directed.log_estimate)
+
+
+def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
+    """Different tilts, periods and spacings; the cut leaves the bulk out of its sum."""
+    events = (Event(Gaussian(0.5), Poisson(0.001), 10),)
+    direction: Direction = _search(events, "remove", 2.1).direction
+    steps = [Step(PoissonLaw(arb(0.5), arb(0.001), False), 10, "")]
+    found = []
+    form, _ = next(cuts(direction, math.log(1e-6)))
+    found.append({**form, "far": direction.far(float(str(form["tilt"])), float(str(form["period"])))})
+    windowed, _ = list(_integrals(direction, math.log(1e-6)))[-1]
+    found.append({**windowed, "far": direction.far(float(str(windowed["tilt"])), float(str(windowed["period"])))})
+    balls = [_enclosure(each, steps, "remove", 2.1) for each in found]
+    assert found[0]["form"] == "cut"
+    for one in balls:
+        for other in balls:
+            assert one.above is not None
+            assert other.below is not None
+            assert not other.below.ball > one.above.ball
+
+
+def test_a_form_answers_for_its_laws_alone() -> None:
+    step = Step(FixedSize(arb(1), arb(0.1)), 2, "")
+    for form, reason in (("gaussian", "closed form"), ("one_step", "closed form"), ("outcomes", "sum over outcomes")):
+        with pytest.raises(CannotCheck, match=reason):
+            _enclosure({"form": form}, [step], "both", 1.0)
+    with pytest.raises(CannotCheck, match="no bound"):
+        _enclosure({"form": "bounded"}, [step], "both", 1.0)
+    lost = _enclosure({"form": "bounded"}, [Step(Laplace(arb(0.5)), 2, "")], "both", 1.0)
+    assert lost.above is not None
+    assert lost.above.ball == 0
+    assert lost.below is None

@@ -1,0 +1,136 @@
+"""Rules of one step against Arb's own rigorous integration on the real axis, and their envelopes against values."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from epsilond_verifier.bounds import CannotCheck, normal_density
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Poisson
+from epsilond_verifier.rules import Line, Panels, Rule, transform
+from flint import acb, arb, ctx
+
+from accounting.certificates.nodes import SampledStep
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    before = ctx.prec
+    ctx.prec = bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def _integral(law: Poisson | FixedSize, direction: str, z: acb, reach: float) -> acb:
+    """Return M(z) on the real axis; beyond ``reach`` the integrand is nothing."""
+
+    def powers(x: acb) -> acb:
+        log_f = law.f(x).log()
+        if isinstance(law, FixedSize):
+            return ((z + 1) * log_f).exp() + (-z * log_f).exp() - law.f(x) - 1
+        if direction == "add":
+            return (-z * log_f).exp()
+        return ((z + 1) * log_f - (z * law.f(-x).log() if law.replace else 0)).exp()
+
+    low = 0.5 if isinstance(law, FixedSize) else -reach
+    found = acb.integral(lambda x, _: normal_density(x, law.s) * powers(x), acb(low), acb(reach))
+    return found + 1 if isinstance(law, FixedSize) else found
+
+
+def _rule(kind: str, s: float, q: float, c: float, digits: float) -> tuple[Poisson | FixedSize, str, Rule]:
+    chosen = SampledStep(kind, s, q)
+    angle = chosen.steepest(c, 12.0)
+    moment = 0.0 if kind == "add" else _log_moment(kind, s, q, c)
+    numbers = {key: float(str(value)) for key, value in chosen.nodes(angle, c, digits, moment).items()}
+    whole = {key: int(value) for key, value in numbers.items() if key not in ("angle", "spacing", "end")}
+    if kind == "fixed_size":
+        law: Poisson | FixedSize = FixedSize(arb(s), arb(q))
+        place: Line | Panels = Panels(numbers["angle"], numbers["end"], **whole, envelope=None)
+    else:
+        law = Poisson(arb(s), arb(q), kind == "replace")
+        place = Line(numbers["angle"], numbers["spacing"], **whole, envelope=None)
+    direction = kind if kind in ("add", "remove") else "both"
+    found = transform(law, direction, c, place)
+    assert isinstance(found, Rule)
+    return law, direction, found
+
+
+def _log_moment(kind: str, s: float, q: float, c: float) -> float:
+    law = FixedSize(arb(s), arb(q)) if kind == "fixed_size" else Poisson(arb(s), arb(q), kind == "replace")
+    return float(_integral(law, kind, acb(c), 14 * s + c + 1).real.log().mid())
+
+
+@pytest.mark.parametrize("kind", ["remove", "add", "replace", "fixed_size"])
+def test_every_value_is_within_the_error_and_below_the_envelope(kind: str) -> None:
+    rng = random.Random(kind)
+    tightest = 0.0
+    with precision(140):
+        for _ in range(3 if kind == "fixed_size" else 8):
+            s, q = math.exp(rng.uniform(-0.7, 1.5)), math.exp(rng.uniform(-7, -0.5))
+            c, digits = math.exp(rng.uniform(-0.7, 2.7)), rng.uniform(6, 40)
+            law, direction, rule = _rule(kind, s, q, c, digits)
+            for t in (math.exp(rng.uniform(-3, 3.5)) for _ in range(4)):
+                truth = _integral(law, direction, acb(c, t), 16 * s + 2 * c + 2)
+                value = rule.on_line(arb(t), 2)[1]
+                assert value.overlaps(truth), (s, q, c, t)
+                bare = Rule(rule.constant, rule.weights, rule.losses, arb(0)).on_line(arb(t), 2)[1]
+                distance = abs(bare - truth)
+                assert not distance > rule.error
+                tightest = max(tightest, float(distance.mid()) / float(rule.error.mid()))
+                for share in (0.3, 1.0):
+                    assert not abs(truth) > rule.envelope(arb(share * t))
+            assert not _integral(law, direction, acb(c), 16 * s + 2 * c + 2).real > rule.moment()
+    # The errors are no idle promise: some value is far from its rule.
+    assert 1e-6 < tightest <= 1.0
+
+
+def test_points_of_a_line_agree_with_each_by_itself() -> None:
+    with precision(140):
+        _, _, rule = _rule("remove", 1.0, 0.1, 3.0, 30.0)
+        together = rule.on_line(arb(0.37), 50)
+        for k in (0, 1, 7, 8, 48, 49):
+            alone = rule.constant + sum(
+                (
+                    w * (acb(0, 1) * k * arb(0.37) * loss).exp()
+                    for w, loss in zip(rule.weights, rule.losses, strict=True)
+                ),
+                acb(0),
+            )
+            assert together[k].overlaps(alone)
+            assert abs(together[k] - alone).upper() < 2.1 * rule.error.upper() + arb(1e-30)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"angle": 1.58}, "the angle is below pi/2"),
+        ({"spacing": 100.0}, "the spacing is fine enough"),
+        ({"high": 2}, "the nodes reach beyond the peak"),
+    ],
+)
+def test_nodes_for_which_the_theorem_does_not_hold_are_refused(change: dict[str, float], reason: str) -> None:
+    numbers = {"angle": 0.8, "spacing": 0.1, "low": -90, "high": 150, "envelope": None, **change}
+    with precision(100), pytest.raises(CannotCheck, match=reason):
+        transform(Poisson(arb(1), arb(0.1), False), "remove", 3.0, Line(**numbers))
+
+
+def test_laplace_noise_and_atoms_have_their_transforms() -> None:
+    """The values are integrals over the loss; the envelopes are above and fall."""
+    with precision(120):
+        lam, c = arb(0.7), 1.3
+        laplace = transform(Laplace(lam), "both", c, None)
+        for k, value in enumerate(laplace.on_line(arb(0.9), 40)):
+            z = acb(arb(c), k * arb(0.9))
+            # Under P the loss is lam with mass 1/2, -lam with mass e^-lam / 2, and has the density e^((l-lam)/2) / 4.
+            between = acb.integral(lambda x, _, z=z: (z * x + (x - lam) / 2).exp() / 4, acb(-lam), acb(lam))
+            assert value.overlaps((z * lam).exp() / 2 + (-lam - z * lam).exp() / 2 + between)
+            assert not abs(value) > laplace.envelope(k * arb(0.9))
+            assert not abs(value) > laplace.envelope(k * arb(0.4))
+        outcomes = ((arb(3) / 4, arb(3).log()), (arb(1) / 4, -arb(3).log()))
+        atoms = transform(Atoms(outcomes, outcomes), "both", 1.0, None)
+        assert atoms.moment().overlaps(arb(9) / 4 + arb(1) / 12)
