@@ -36,13 +36,13 @@ def reproduce(quick: bool) -> Reproduction:
     """Solve for the noise and the error at every target; ``quick`` leaves out the brute force over bands."""
     rows: list[dict[str, Cell]] = []
     lines: dict[str, list[float | None]] = {}
-    bands: list[int] = []
+    bands = [2**power for power in range(7)]
     lost = []
     for batch, steps, epsilon in SETTINGS:
         spec = _spec(batch, steps, epsilon)
         found = solve(spec).alternatives
-        bands = [each.bands for each in found]
-        lines[f"epsilon {epsilon:g}, {steps} steps"] = [each.ratio for each in found]
+        ratios = {each.bands: each.ratio for each in found}
+        lines[f"epsilon {epsilon:g}, {steps} steps"] = [ratios.get(each) for each in bands]
         rows += [_row(spec, each) for each in found]
         if not quick:
             best = min(_errors_of_all(spec))
