@@ -101,6 +101,7 @@ bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs 
 bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's and Opacus', on two cores; the results go to docs/measured.md
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.trainer
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.trainer.release
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.trainer.correlated
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.table
 
 # CuPy has to be the one for the machine's CUDA: `make cuda12` or `make cuda13` before.

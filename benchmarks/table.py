@@ -15,6 +15,7 @@ from benchmarks.ledger.markdown import ledger_section
 from benchmarks.ledger.verifying import verification_section
 from benchmarks.papers.page import papers_section
 from benchmarks.runs.markdown import runs_section
+from benchmarks.trainer.correlated import correlated_section
 from benchmarks.trainer.markdown import trainer_section
 from benchmarks.trainer.release import release_section
 
@@ -37,6 +38,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "runs": ("Carrying out runs", runs_section),
     "trainer": ("A private training step", trainer_section),
     "release": ("Exact noise and exact sums", release_section),
+    "correlated": ("Correlated noise", correlated_section),
     "gpu": ("A private training step on a GPU", gpu_section),
     "papers": ("The papers' theorems", papers_section),
 }

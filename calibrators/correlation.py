@@ -29,7 +29,7 @@ class Correlation:
     Attributes:
         bands: Steps that the noise of a step depends on, its own included; None tries 1, 2, 4, ... and takes the best.
         objective: Of the errors of the sums that training follows.
-        max_bands: The most that are tried: a run keeps twice as many vectors as there are bands, less two.
+        max_bands: The most that are tried: a run keeps a vector of noise for each band but one.
 
     Raises:
         InvalidValue: a number is outside its range.

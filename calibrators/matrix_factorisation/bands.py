@@ -23,8 +23,8 @@ from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 
 #: With so few cycles as this, their number falls by much from one number of bands to the next: more of these are tried.
 _FEW_CYCLES = 32
-#: A vector of earlier sums and one of earlier noise, in numbers of 8 bytes, for each band but the first.
-_BYTES_PER_BAND = 16
+#: A vector of earlier noise for each band but the first, in numbers of 32 bits.
+_BYTES_PER_BAND = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _between(bands: int, steps: int, most: int) -> Iterator[int]:
 
 
 def memory_of(bands: int, dimension: int) -> int:
-    """Return the bytes that a run keeps of earlier steps: their sums, and their noise."""
+    """Return the bytes that a run keeps of earlier steps: their noise, in whole numbers of 32 bits."""
     return _BYTES_PER_BAND * (bands - 1) * dimension
 
 

@@ -174,10 +174,10 @@ def _utility(spec: Spec, solved: Solved, phase: CorrelatedSteps) -> Iterator[Pro
         yield Provenance(
             "memory_bytes",
             float(memory_of(len(phase.coefficients), spec.dimension)),
-            r"16 (b - 1) d",
+            r"4 (b - 1) d",
             DERIVED,
             ProvenanceKind.DERIVED,
-            ("sums and noise of the last b - 1 steps, as secret as the records",),
+            ("noise of the last b - 1 steps, as secret as the records",),
         )
 
 

@@ -29,6 +29,14 @@ SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "shuffled_epochs": ({"batch_size": 65, "epochs": 5}, {"steps_per_epoch": 7}),
     "disjoint_batches": ({"iterations": 7}, {"assignment": "by_position"}),
+    "cyclic_poisson": (
+        {"batch_size": 65, "iterations": 35, "algorithm": "dp_bandmf", "correlation": {"bands": 3}},
+        {"sampling_probability": 3 * 65 / 455, "cycle_length": 3, "assignment": "independent"},
+    ),
+    "fixed_order_epochs": (
+        {"batch_size": 65, "epochs": 5, "algorithm": "dp_bandmf", "correlation": {"bands": 7}},
+        {"steps_per_epoch": 7},
+    ),
 }
 #: Calibrated in a moment.
 QUICK = ("shuffled_epochs", "disjoint_batches")

@@ -25,7 +25,7 @@ def test_the_best_number_of_bands_stands_beside_the_others(reader: TestClient) -
     assert [row["bands"] for row in rows if row["is_chosen"]] == [8]
     assert rows[0]["ratio"] == 1.0
     assert rows[3]["ratio"] == pytest.approx(0.8626, abs=6e-5)
-    assert rows[3]["memory"] == 16 * 7 * 7850
+    assert rows[3]["memory"] == 4 * 7 * 7850
     assert rows[3]["noise_multiplier"] == body["solution"]["noise_multiplier"]
     [phase] = body["plan"]["phases"]
     assert (phase["kind"], phase["momentum"]) == ("correlated_steps", 0.0)

@@ -207,9 +207,9 @@ def test_candidates_end_at_the_sizes_and_at_max_bands():
     assert whole.sampling == CyclicPoisson(1.0, 8, "independent")
 
 
-def test_memory_is_that_of_both_histories():
+def test_memory_is_that_of_the_noise_of_earlier_steps():
     found = solve(spec(dimension=10**6, correlation=Correlation(bands=32)))
-    assert [each.memory for each in found.alternatives] == [0, 2 * 31 * 8 * 10**6]
+    assert [each.memory for each in found.alternatives] == [0, 31 * 4 * 10**6]
     assert {each.memory for each in solve(spec()).alternatives} == {None}
 
 

@@ -15,6 +15,7 @@ from accounting.errors import InvalidValue
 from accounting.events import FixedOrderEpochs, Sampling
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import L2Ball
+from calibrators.matrix_factorisation.bands import memory_of
 from calibrators.plan import Clip, CorrelatedSteps, GradientBound, Plan
 from tests.trainer.given import trainer_of
 from tests.trainer.plans import correlated_of, phase_of, plan_of
@@ -23,6 +24,7 @@ from trainer.algorithms import EXECUTIONS
 from trainer.algorithms.dp_bandmf import Momentum
 from trainer.checkpoint import Binding, Checkpoints, pack, unpack
 from trainer.exact import correlated
+from trainer.exact.correlated import CorrelatedNoise, Recursion
 from trainer.exact.gaussian import RoundedGaussian
 from trainer.execution import Proposal
 from trainer.grid import Grid
@@ -259,6 +261,13 @@ def test_plans_that_are_not_its_own_are_refused() -> None:
     ):
         with pytest.raises(InvalidValue, match=words):
             run(wrong, MODELS[0], *data(), seed=1)
+
+
+def test_the_memory_that_an_answer_tells_is_what_is_kept() -> None:
+    for bands, dimension in ((1, 7), (4, 100)):
+        recursion = Recursion(tuple(range(bands, 0, -1)), 2)
+        noise = CorrelatedNoise(random_streams(1).gaussian_noise(), recursion, dimension)
+        assert noise.state()["kept"].nbytes == memory_of(bands, dimension)
 
 
 def test_noise_that_takes_too_much_memory_is_refused_before_anything_is_charged(
