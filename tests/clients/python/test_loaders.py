@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,10 +37,48 @@ def test_a_sampler_and_a_loader_that_has_it_are_what_they_say(wrapped: Any) -> N
 
 
 @pytest.mark.parametrize("batches", [[1, 2], range(3), Loader([[0], [1]])])
-@pytest.mark.parametrize("kind", ["poisson", "truncated_poisson", "random_allocation", "without_replacement"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "poisson",
+        "truncated_poisson",
+        "random_allocation",
+        "without_replacement",
+        "cyclic_poisson",
+        "fixed_order_epochs",
+    ],
+)
 def test_what_nobody_can_see_is_warned_of(batches: Any, kind: str) -> None:
     with pytest.warns(RuntimeWarning, match=f"charged as {kind}, and nothing here can tell"):
-        check_batches({"kind": kind}, batches, stacklevel=1)
+        check_batches({"kind": kind, "steps_per_epoch": 2}, batches, stacklevel=1)
+
+
+def test_a_loader_that_shuffles_is_refused_where_a_record_must_keep_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With classes that stand for PyTorch's; the real ones are in the adapters' tests."""
+
+    class SequentialSampler:
+        pass
+
+    class BatchSampler:
+        pass
+
+    class DataLoader:
+        def __init__(self, sampler: object, steps: int) -> None:
+            self.sampler, self.batch_sampler, self._steps = sampler, BatchSampler(), steps
+
+        def __len__(self) -> int:
+            return self._steps
+
+    stand_in = ModuleType("torch.utils.data")
+    stand_in.__dict__.update(SequentialSampler=SequentialSampler, BatchSampler=BatchSampler, DataLoader=DataLoader)
+    monkeypatch.setitem(sys.modules, "torch.utils.data", stand_in)
+    fixed = {"kind": "fixed_order_epochs", "steps_per_epoch": 4}
+    check_batches(fixed, DataLoader(SequentialSampler(), 4), stacklevel=1)
+    for wrong in (DataLoader(object(), 4), DataLoader(SequentialSampler(), 5)):
+        with pytest.raises(ValueError, match=r"charged as fixed_order_epochs.*a batch_sampler of [a-z_.]*$"):
+            check_batches(fixed, wrong, stacklevel=1)
+    with pytest.raises(ValueError, match=r"charged as cyclic_poisson.*a batch_sampler of [a-z_.]*$"):
+        check_batches({"kind": "cyclic_poisson"}, DataLoader(SequentialSampler(), 4), stacklevel=1)
 
 
 @pytest.mark.parametrize("sampling", [None, {"kind": "full_batch"}, {"kind": "shuffled_epochs", "steps_per_epoch": 4}])

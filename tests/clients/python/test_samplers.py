@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 from epsilond_client import samplers
-from epsilond_client.samplers import Blocks, Poisson, RandomAllocation, Sampler, TruncatedPoisson
+from epsilond_client.samplers import (
+    Blocks,
+    CyclicPoisson,
+    FixedOrderEpochs,
+    Poisson,
+    RandomAllocation,
+    Sampler,
+    TruncatedPoisson,
+)
 from scipy import stats
 
 RECORDS, BINS, STEPS = 60, 6, 6000
@@ -22,7 +30,11 @@ POISSON = Poisson(RECORDS, STEPS, sampling_probability=0.15, key=KEY)
 CUT = TruncatedPoisson(RECORDS, STEPS, sampling_probability=0.15, max_batch_size=9, key=KEY)
 ALLOCATION = RandomAllocation(RECORDS, STEPS, num_bins=BINS, key=KEY)
 BLOCKS = Blocks(RECORDS, STEPS, num_bins=15, participations=4, key=KEY)
-EVERY = pytest.mark.parametrize("sampler", [POISSON, CUT, ALLOCATION, BLOCKS], ids=lambda sampler: sampler.kind)
+TURNS = CyclicPoisson(RECORDS, STEPS, sampling_probability=0.45, cycle_length=3, assignment="independent", key=KEY)
+ORDER = FixedOrderEpochs(RECORDS, STEPS, steps_per_epoch=7)
+EVERY = pytest.mark.parametrize(
+    "sampler", [POISSON, CUT, ALLOCATION, BLOCKS, TURNS, ORDER], ids=lambda sampler: sampler.kind
+)
 
 
 class Dealt(RandomAllocation):
@@ -141,6 +153,43 @@ def test_bins_are_drawn_by_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [sampler.batch(step).tolist() for step in range(3)] == [[0], [1], [2, 3]]
 
 
+@pytest.mark.parametrize("assignment", ["independent", "by_position"])
+def test_groups_take_turns_and_a_record_stays_in_its_own(assignment: str) -> None:
+    sampler = CyclicPoisson(RECORDS, STEPS, sampling_probability=0.45, cycle_length=3, assignment=assignment, key=KEY)
+    taken = taken_by(sampler).reshape(-1, 3, RECORDS)
+    groups = taken.any(axis=0)
+    assert np.all(groups.sum(axis=0) == 1), "never two steps closer than a cycle"
+    if assignment == "by_position":
+        assert np.argmax(groups, axis=0).tolist() == [place % 3 for place in range(RECORDS)]
+    own = taken[:, np.argmax(groups, axis=0), np.arange(RECORDS)]
+    assert stats.binomtest(int(own.sum()), own.size, 0.45).pvalue > 1e-3
+    assert np.abs(own.sum(axis=0) - len(own) * 0.45).max() < 5 * math.sqrt(len(own) * 0.45 * 0.55)
+    assert pairs_are_independent(own, 0.45) > 1e-3
+    again = (own[1:] & own[:-1]).sum()
+    assert stats.binomtest(int(again), own[1:].size, 0.45**2).pvalue > 1e-3
+
+
+def test_each_record_draws_its_group_alone_and_all_groups_are_equally_likely() -> None:
+    drawn = [
+        CyclicPoisson(
+            1000, 1, sampling_probability=1.0, cycle_length=3, assignment="independent", key=bytes([k] * 32)
+        )._group_of_each()
+        for k in range(20)
+    ]
+    assert stats.chisquare(np.bincount(np.concatenate(drawn), minlength=3)).pvalue > 1e-3
+    sizes = [np.bincount(groups, minlength=3)[0] for groups in drawn]
+    assert max(sizes) != min(sizes), "groups are not cut to one size"
+    assert TURNS.divisor == pytest.approx(9.0)
+
+
+def test_epochs_in_a_fixed_order_are_the_same_and_have_every_record_once() -> None:
+    taken = taken_by(ORDER)[: STEPS // 7 * 7].reshape(-1, 7, RECORDS)
+    assert np.all(taken == taken[0])
+    assert np.all(taken[0].sum(axis=0) == 1)
+    assert set(taken[0].sum(axis=1).tolist()) == {8, 9}
+    assert ORDER.divisor == RECORDS / 7
+
+
 def test_a_cut_batch_is_a_uniform_subset_of_the_poisson_batch() -> None:
     whole, cut = taken_by(POISSON), taken_by(CUT)
     assert np.all(whole | ~cut), "the same coins, and fewer of them"
@@ -250,6 +299,10 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
     found = samplers.for_event({"sampling": allocation, "count": 12}, dataset_size=100)
     assert isinstance(found, RandomAllocation)
     assert (found.sampling, found.steps) == (allocation, 12)
+    for other in (TURNS, ORDER):
+        assert samplers.for_event({"sampling": other.sampling, "count": 2}, dataset_size=RECORDS).sampling == (
+            other.sampling
+        )
     cut = CUT.sampling
     assert samplers.for_event({"sampling": cut, "count": 2}, dataset_size=RECORDS).sampling == cut
     for sampling, words in (
@@ -276,6 +329,11 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
         (lambda: Blocks(1, 1, num_bins=3, participations=4), "at most num_bins, 3"),
         (lambda: RandomAllocation(1, 1, num_bins=0), "num_bins must be 1 or more"),
         (lambda: TruncatedPoisson(1, 1, sampling_probability=0.5, max_batch_size=1, records=2), "a bound on"),
+        (
+            lambda: CyclicPoisson(9, 1, sampling_probability=0.5, cycle_length=2, assignment="shuffled"),
+            'must be "independent" or "by_position"',
+        ),
+        (lambda: FixedOrderEpochs(9, 1, steps_per_epoch=0), "steps_per_epoch must be 1 or more"),
         (lambda: POISSON.batch(STEPS), f"from 0 to {STEPS - 1}"),
         (lambda: POISSON.batch(-1), f"from 0 to {STEPS - 1}"),
     ],

@@ -7,15 +7,17 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-#: Schemes that cost less because batches are drawn at random and kept secret. Any order of a schedule that is fixed in
-#: advance costs the same, so that there is nothing to look at.
-_AMPLIFIED = (
+#: Schemes that cost less because batches are drawn at random and kept secret, or because a record's steps are never
+#: close. Any order of another schedule that is fixed in advance costs the same, so that there is nothing to look at.
+_LOOKED_AT = (
     "poisson",
     "truncated_poisson",
     "random_allocation",
     "blocks",
     "without_replacement",
     "with_replacement",
+    "cyclic_poisson",
+    "fixed_order_epochs",
 )
 
 
@@ -33,18 +35,19 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
     Warns:
         RuntimeWarning: what draws them is unknown here.
     """
-    if sampling is None or sampling.get("kind") not in _AMPLIFIED:
+    if sampling is None or sampling.get("kind") not in _LOOKED_AT:
         return
     drawn_by = getattr(batches, "batch_sampler", batches)
     declared = declared_by(drawn_by)
     if declared is not None:
         if dict(declared) != dict(sampling):
             raise ValueError(f"the batches are drawn as {dict(declared)}, and what is reserved is {dict(sampling)}")
+    elif sampling["kind"] == "fixed_order_epochs" and _keeps_its_order(batches, sampling["steps_per_epoch"]):
+        return
     elif _cuts_an_order(batches):
         raise ValueError(
             f"the batches are charged as {sampling['kind']}, and this loader cuts them from an order of the records "
-            "(shuffle=True is one): give it a batch_sampler of epsilond_client.samplers, or reserve "
-            f'sampling={{"kind": "shuffled_epochs", "steps_per_epoch": {_length(batches)}}}'
+            f"(shuffle=True is one): give it a batch_sampler of epsilond_client.samplers{_or_else(sampling, batches)}"
         )
     else:
         warnings.warn(
@@ -72,10 +75,26 @@ def _cuts_an_order(batches: Any) -> bool:
     return batches.batch_sampler is None or _is_a(batches.batch_sampler, "torch.utils.data", "BatchSampler")
 
 
+def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:
+    """Whether this is a loader of PyTorch that hands out the records in their order, in so many batches."""
+    return (
+        _cuts_an_order(batches)
+        and _is_a(batches.sampler, "torch.utils.data", "SequentialSampler")
+        and _length(batches) == str(steps_per_epoch)
+    )
+
+
 def _is_a(thing: Any, module: str, name: str) -> bool:
     """Whether it is of a class whose library is loaded: nothing is of a class of one that is not."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(thing, getattr(loaded, name))
+
+
+def _or_else(sampling: Mapping[str, Any], batches: Any) -> str:
+    """Return what else may be done: noise that is correlated is proved for no orders that are drawn anew."""
+    if sampling["kind"] in ("cyclic_poisson", "fixed_order_epochs"):
+        return ""
+    return f', or reserve sampling={{"kind": "shuffled_epochs", "steps_per_epoch": {_length(batches)}}}'
 
 
 def _length(loader: Any) -> str:

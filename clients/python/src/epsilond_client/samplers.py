@@ -238,6 +238,22 @@ class Sampler(ABC):
             taken[place] = self._word("trailing", step, first + int(place)) >> (64 - _TRAILING) < trailing
         return first + np.flatnonzero(taken)
 
+    def _drawn_bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
+        """Return one of so many bins, all equally likely, for each record of the shard, which the block decides."""
+        beyond = (1 << 64) // count * count  # words from here on would favour the first bins
+        words = np.array(self._words("bins", "<u8", self._first, self._last, block))
+        if beyond < 1 << 64:
+            for place in np.flatnonzero(words >= np.uint64(beyond)):
+                words[place] = self._accepted(block, self._first + int(place), beyond)
+        return (words % np.uint64(count)).astype(np.int64)
+
+    def _accepted(self, block: int, record: int, beyond: int) -> int:
+        attempt, word = 0, beyond
+        while word >= beyond:
+            word = self._word("again", block, record, attempt)
+            attempt += 1
+        return word
+
 
 class Poisson(Sampler):
     """Each record takes part in each step with the same probability, independently of all others and of other steps.
@@ -377,21 +393,6 @@ class Blocks(Sampler):
             self._block = (block, self._key, self._drawn_bins(block, count))
         return self._block[2]
 
-    def _drawn_bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
-        beyond = (1 << 64) // count * count  # words from here on would favour the first bins
-        words = np.array(self._words("bins", "<u8", self._first, self._last, block))
-        if beyond < 1 << 64:
-            for place in np.flatnonzero(words >= np.uint64(beyond)):
-                words[place] = self._accepted(block, self._first + int(place), beyond)
-        return (words % np.uint64(count)).astype(np.int64)
-
-    def _accepted(self, block: int, record: int, beyond: int) -> int:
-        attempt, word = 0, beyond
-        while word >= beyond:
-            word = self._word("again", block, record, attempt)
-            attempt += 1
-        return word
-
 
 class RandomAllocation(Blocks):
     """Each record takes part in one of every `num_bins` steps, drawn for it alone and anew in every epoch.
@@ -412,6 +413,97 @@ class RandomAllocation(Blocks):
                 "Blocks"
             )
         super().__init__(dataset_size, steps, num_bins=num_bins, participations=1, **options)
+
+
+class CyclicPoisson(Sampler):
+    """Poisson batches from one group of the records after the other; a record is in one group for the whole training.
+
+    Step t draws from group t mod `cycle_length`, so that a record's steps are never closer than a cycle: what
+    correlated noise over as many steps needs. Groups follow from the key: they stay as they are where a loop goes on.
+
+    Args:
+        dataset_size: n, the public number of records.
+        steps: Of the whole training.
+        sampling_probability: Of each record in the steps of its group.
+        cycle_length: How many groups there are.
+        assignment: "independent" draws each record's group for it alone; "by_position" deals groups out by the place of
+            a record, which another record in its place keeps.
+        options: As `Sampler` has them.
+
+    >>> sampler = CyclicPoisson(100, 6, sampling_probability=1.0, cycle_length=3, assignment="independent")
+    >>> sorted(index for step in range(3) for index in sampler.batch(step).tolist()) == list(range(100))
+    True
+    """
+
+    kind = "cyclic_poisson"
+
+    def __init__(
+        self,
+        dataset_size: int,
+        steps: int,
+        *,
+        sampling_probability: float,
+        cycle_length: int,
+        assignment: str,
+        **options: Any,
+    ) -> None:
+        super().__init__(dataset_size, steps, **options)
+        if assignment not in ("independent", "by_position"):
+            raise ValueError(f'assignment must be "independent" or "by_position", got {assignment!r}')
+        self.sampling = {
+            "kind": self.kind,
+            "sampling_probability": _probability(sampling_probability),
+            "cycle_length": _whole("cycle_length", cycle_length, 1),
+            "assignment": assignment,
+        }
+        self._groups: tuple[bytes, npt.NDArray[np.int64]] | None = None
+
+    @property
+    def divisor(self) -> float:
+        """Return q n over the number of groups."""
+        return float(self.sampling["sampling_probability"]) * self.dataset_size / int(self.sampling["cycle_length"])
+
+    def batch(self, step: int) -> Indices:
+        group = _step(step, self.steps) % int(self.sampling["cycle_length"])
+        drawn = self._tossed(self.sampling["sampling_probability"], step, self._first, self._last)
+        its_turn: Indices = drawn[self._group_of_each()[drawn - self._first] == group]
+        return its_turn
+
+    def _group_of_each(self) -> npt.NDArray[np.int64]:
+        """Return the group of every record of the shard; it is kept."""
+        count = int(self.sampling["cycle_length"])
+        if self.sampling["assignment"] == "by_position":
+            places: npt.NDArray[np.int64] = np.arange(self._first, self._last) % count
+            return places
+        if self._groups is None or self._groups[0] != self._key:
+            self._groups = (self._key, self._drawn_bins(0, count))
+        return self._groups[1]
+
+
+class FixedOrderEpochs(Sampler):
+    """The same batches in the same order in every epoch: consecutive records, every record once an epoch.
+
+    >>> sampler = FixedOrderEpochs(10, 5, steps_per_epoch=4)
+    >>> [batch for batch in sampler]
+    [[0, 1], [2, 3, 4], [5, 6], [7, 8, 9], [0, 1]]
+    """
+
+    kind = "fixed_order_epochs"
+
+    def __init__(self, dataset_size: int, steps: int, *, steps_per_epoch: int, **options: Any) -> None:
+        super().__init__(dataset_size, steps, **options)
+        self.sampling = {"kind": self.kind, "steps_per_epoch": _whole("steps_per_epoch", steps_per_epoch, 1)}
+
+    @property
+    def divisor(self) -> float:
+        """Return n over the number of batches."""
+        return self.dataset_size / int(self.sampling["steps_per_epoch"])
+
+    def batch(self, step: int) -> Indices:
+        count = int(self.sampling["steps_per_epoch"])
+        place = _step(step, self.steps) % count
+        first, last = (self._records * edge // count for edge in (place, place + 1))
+        return np.arange(max(first, self._first), min(last, self._last))
 
 
 def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) -> Sampler:
@@ -440,7 +532,9 @@ def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) ->
     return SAMPLERS[kind](dataset_size, int(event.get("count", 1)), **sampling, **options)
 
 
-SAMPLERS: dict[str, type[Sampler]] = {cls.kind: cls for cls in (Poisson, TruncatedPoisson, RandomAllocation, Blocks)}
+SAMPLERS: dict[str, type[Sampler]] = {
+    cls.kind: cls for cls in (Poisson, TruncatedPoisson, RandomAllocation, Blocks, CyclicPoisson, FixedOrderEpochs)
+}
 
 
 def _whole(name: str, value: Any, lowest: int) -> int:

@@ -1,0 +1,215 @@
+"""Correlated noise for training loops of one's own, step by step: PyTorch, JAX or NumPy (needs NumPy).
+
+    plan = client.calibrate(algorithm="dp_bandmf", ...)["plan"]
+    noise = correlated_noise(plan, size=number_of_parameters)
+    sampler = samplers.for_event(plan["phases"][0]["event"], dataset_size=50_000)
+    for indices in sampler:                      # an empty batch has noise like others
+        total = ...                              # clip each record's gradient, and sum
+        mean = (total + noise.draw()) / noise.divisor
+        ...                                      # m = momentum m + mean, and a step along m
+
+Step t adds x_t = (z_t - sum over j >= 1 of c_j x_(t-j)) / c_0, with independent normal numbers z_t: what leaves the
+loop is a function of C applied to the sums, plus z, which is what was charged. All steps are one stream: no step may be
+left out, and none begins anew at an epoch.
+
+What this does not make exact. Sums, noise and coefficients meet in floating point here, so that the last bits of what a
+loop releases depend on the records in a way that nothing accounts for; the service's own runs form the same in whole
+numbers. Normal numbers are made by Box and Muller's formula from 53 bits, and end at 8.6 standard deviations; those of
+a library of one's own have its own faults, and its own generator. What a device's sums do to a record's contribution is
+not bounded either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+KEY_BYTES = 32
+_KIND = "correlated_steps"
+
+#: From a seed to standard normal numbers that follow from it alone, shape (size,), in an array of one's own library.
+Draw = Callable[[int], Any]
+
+
+class CorrelatedNoise:
+    """The noise of one step after the other.
+
+    Args:
+        coefficients: c_0, c_1, ... of C.
+        stddev: Of the normal numbers z_t: the noise multiplier times the bound on a record's contribution.
+        size: How many parameters there are.
+        steps: Of the whole training.
+        divisor: The public constant by which a noisy sum is divided.
+        momentum: That the plan was made for; the loop applies it.
+        key: Of another one that this goes on from; None makes a new one.
+        draw: Where normal numbers come from. For PyTorch, say,
+            ``lambda seed: torch.randn(size, generator=torch.Generator("cuda").manual_seed(seed), device="cuda")``, and
+            for JAX ``lambda seed: jax.random.normal(jax.random.key(seed), (size,))``. Left out, float64 from SHAKE-256.
+
+    Attributes:
+        divisor, momentum: As they were given.
+        memory: Bytes of noise of earlier steps that are kept, once there are so many, of float64.
+
+    Raises:
+        ValueError: a number is outside its range.
+
+    >>> noise = CorrelatedNoise((0.8, 0.6), 1.0, 1, steps=3, draw=lambda seed: np.ones(1))
+    >>> [round(float(noise.draw()[0]), 6) for _ in range(3)]
+    [1.25, 0.3125, 1.015625]
+    """
+
+    def __init__(
+        self,
+        coefficients: Sequence[float],
+        stddev: float,
+        size: int,
+        *,
+        steps: int,
+        divisor: float = 1.0,
+        momentum: float = 0.0,
+        key: bytes | None = None,
+        draw: Draw | None = None,
+    ) -> None:
+        self._coefficients = tuple(float(value) for value in coefficients)
+        if not self._coefficients or not self._coefficients[0] > 0.0:
+            raise ValueError("there is a first coefficient, and it is positive")
+        pairs = zip(self._coefficients, self._coefficients[1:], strict=False)
+        if any(not 0.0 <= after <= before for before, after in pairs):
+            raise ValueError("coefficients are not negative and do not increase: others are not what is charged")
+        if not 0.0 < stddev < math.inf or size < 1 or steps < 1:
+            raise ValueError(f"stddev, size and steps are positive, got {stddev!r}, {size!r} and {steps!r}")
+        if key is not None and len(key) != KEY_BYTES:
+            raise ValueError(f"a key has {KEY_BYTES} bytes: leave it out, or go on by load_state_dict")
+        self._stddev, self._size, self._steps = float(stddev), int(size), int(steps)
+        self.divisor, self.momentum = divisor, momentum
+        self._key = secrets.token_bytes(KEY_BYTES) if key is None else bytes(key)
+        self._draw = draw or self._normals
+        self._earlier: deque[Any] = deque(maxlen=len(self._coefficients) - 1)
+        self._done = 0
+
+    @property
+    def memory(self) -> int:
+        return 8 * self._size * (len(self._coefficients) - 1)
+
+    @property
+    def steps_left(self) -> int:
+        """The steps whose noise was not drawn yet."""
+        return self._steps - self._done
+
+    def draw(self) -> Any:
+        """Return the noise on the next step's sum, shape (size,), in an array of the caller's own.
+
+        Call it once for each step, after an empty batch too: noise of later steps depends on that of earlier ones.
+
+        Raises:
+            ValueError: all steps have their noise, or what draws normal numbers has another shape.
+        """
+        if not self.steps_left:
+            raise ValueError(
+                f"all {self._steps} steps have their noise: further ones would be another run, and a charge of its own"
+            )
+        found = self._draw(self.seed(self._done))
+        if tuple(found.shape) != (self._size,):
+            raise ValueError(f"normal numbers have the shape ({self._size},), got {tuple(found.shape)}")
+        for coefficient, earlier in zip(self._coefficients[1:], reversed(self._earlier), strict=False):
+            found = found - coefficient * earlier
+        found = found / self._coefficients[0]
+        self._earlier.append(found)
+        self._done += 1
+        return found * self._stddev
+
+    def seed(self, step: int) -> int:
+        """Return the seed of a step's normal numbers, in 63 bits: it follows from the key and the step alone."""
+        return int.from_bytes(self._digest(b"seed", step, 8), "little") >> 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that it takes to go on, the noise of earlier steps included: as secret as the records."""
+        return self._declared() | {"key": self._key.hex(), "step": self._done, "earlier": list(self._earlier)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state.
+
+        Without the noise of earlier steps the next step would be of another C, which nobody charged.
+
+        Raises:
+            ValueError: it is of other noise, or not whole.
+        """
+        for name, own in self._declared().items():
+            if state.get(name) != own:
+                raise ValueError(f"the state is of other noise: {name} is {state.get(name)!r} there and {own!r} here")
+        step, earlier = int(state["step"]), list(state["earlier"])
+        needed = min(step, len(self._coefficients) - 1)
+        if not 0 <= step <= self._steps or len(earlier) != needed:
+            raise ValueError(
+                f"after {step} steps a state has the noise of {needed} of them, this one of {len(earlier)}"
+            )
+        if any(tuple(each.shape) != (self._size,) for each in earlier):
+            raise ValueError(f"the noise of a step has the shape ({self._size},)")
+        self._key, self._done = bytes.fromhex(state["key"]), step
+        self._earlier = deque(earlier, maxlen=len(self._coefficients) - 1)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {len(self._coefficients)} bands, {self.steps_left} of {self._steps} steps left>"
+        )
+
+    def _declared(self) -> dict[str, Any]:
+        return {
+            "coefficients": list(self._coefficients),
+            "stddev": self._stddev,
+            "size": self._size,
+            "steps": self._steps,
+        }
+
+    def _digest(self, purpose: bytes, step: int, size: int) -> bytes:
+        return hashlib.shake_256(self._key + purpose.ljust(8, b"\0") + struct.pack("<Q", step)).digest(size)
+
+    def _normals(self, _seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return the step's normal numbers, by Box and Muller: two from two words of the hash."""
+        half = -(-self._size // 2)
+        words = np.frombuffer(self._digest(b"normal", self._done, 16 * half), dtype="<u8") >> np.uint64(11)
+        radius = np.sqrt(-2.0 * np.log((words[:half] + 1.0) * 2.0**-53))
+        angle = (2.0 * math.pi * 2.0**-53) * words[half:]
+        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[: self._size]
+
+
+def correlated_noise(plan: Mapping[str, Any], size: int, *, draw: Draw | None = None) -> CorrelatedNoise:
+    """Return the noise of a plan, as `/v1/calibrate` answers it.
+
+    Args:
+        plan: Of one phase with correlated noise.
+        size: How many parameters are trained.
+        draw: As `CorrelatedNoise` has it.
+
+    Raises:
+        ValueError: the plan has other steps.
+
+    >>> mechanism = {"kind": "correlated_gaussian", "noise_multiplier": 2.0, "coefficients": [0.75, 0.5]}
+    >>> phase = {"kind": "correlated_steps", "event": {"mechanism": mechanism, "count": 9}, "divisor": 50}
+    >>> phase |= {"gradient_bound": {"kind": "clip", "max_grad_norm": 1.5}, "momentum": 0.9}
+    >>> correlated_noise({"phases": [phase]}, size=4)
+    <CorrelatedNoise: 2 bands, 9 of 9 steps left>
+    """
+    phases = plan["phases"]
+    if len(phases) != 1 or phases[0].get("kind") != _KIND:
+        raise ValueError(
+            f"this is no plan with correlated noise, which has one phase of the kind {_KIND}: ask /v1/calibrate for one"
+        )
+    [phase] = phases
+    mechanism, bound = phase["event"]["mechanism"], phase["gradient_bound"]
+    return CorrelatedNoise(
+        mechanism["coefficients"],
+        mechanism["noise_multiplier"] * bound["max_grad_norm"],
+        size,
+        steps=phase["event"]["count"],
+        divisor=phase["divisor"],
+        momentum=phase["momentum"],
+        draw=draw,
+    )
