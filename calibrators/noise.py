@@ -36,11 +36,14 @@ from accounting.solve import (
 from accounting.targets import Target
 from calibrators.as_published import AsPublished
 from calibrators.geometry import Domain, Penalty
+from calibrators.matrix_factorisation.strategy import Workload, evaluated, optimal
 from calibrators.plan import AnyPhase, Plan
 from calibrators.provenance import Provenance
 from calibrators.release import LAST_ITERATE, Release
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 
+#: Of correlated noise that is recommended instead of shuffled epochs: bands, and the most steps that it is weighed for.
+_BANDS_OF_ADVICE, _STEPS_OF_ADVICE = 16, 100_000
 #: Noise multiplier, number of steps and batch size to the event of all steps. Must be hashable: solutions are kept.
 EventOf = Callable[[float, int, int], Event]
 
@@ -207,17 +210,36 @@ def calibration_of(
         hyperparameters=tuple(hyperparameters),
         utility=tuple(utility),
         missing_assumptions=missing,
-        warnings=(*steps.achieved.warnings, *_of_schedule(spec), *warnings),
+        warnings=(*steps.achieved.warnings, *_of_schedule(steps.event), *warnings),
         as_published=as_published,
     )
 
 
-def _of_schedule(spec: Spec) -> tuple[str, ...]:
-    if spec.sampling != ShuffledEpochs.kind:
+def _of_schedule(event: Event) -> tuple[str, ...]:
+    if not isinstance(event.sampling, ShuffledEpochs):
         return ()
     return (
         "Shuffled epochs are charged without amplification: every epoch costs one full batch. Under random_allocation "
         "every record is read once an epoch, too, and the same noise costs less.",
+        *_in_a_fixed_order(event.count, event.sampling.steps_per_epoch),
+    )
+
+
+def _in_a_fixed_order(steps: int, steps_per_epoch: int) -> tuple[str, ...]:
+    """Return what noise that is correlated over steps would gain for a loader that cannot sample.
+
+    In either order a record's steps are one for each epoch, and with as many bands as an epoch has steps at most they
+    cost the same with correlated noise.
+    """
+    bands = min(_BANDS_OF_ADVICE, steps_per_epoch)
+    if steps <= steps_per_epoch or bands == 1 or steps > _STEPS_OF_ADVICE:
+        return ()
+    workload = Workload(steps)
+    less = 1.0 - optimal(workload, bands).mean / evaluated(workload, (1.0,))[0]
+    return (
+        "Where a loader cannot sample: with the batches in the same order in every epoch and noise that is correlated "
+        f"over {bands} steps, as dp_bandmf with fixed_order_epochs has it, the sums of gradients have "
+        f"{100.0 * less:.0f} % less error at the same cost.",
     )
 
 

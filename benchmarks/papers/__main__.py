@@ -32,6 +32,7 @@ NAMES = (
     "tree_sfw_l1",
     "noisy_sfw_lp",
     "generalized_linear_l1",
+    "dp_bandmf",
 )
 #: What the figures depend on besides the code.
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")

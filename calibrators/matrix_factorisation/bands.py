@@ -259,6 +259,8 @@ def _candidates(spec: Spec) -> Iterator[int]:
     while bands <= most:
         yield bands
         bands *= 2
+    if spec.sampling == FixedOrderEpochs.kind and bands < 2 * most:
+        yield most  # more bands need no more noise there
 
 
 def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:

@@ -12,7 +12,7 @@ from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, read_assumptions
 from calibrators.as_published import AsPublished, judge
-from calibrators.correlation import Correlation, Objective
+from calibrators.correlation import Alternative, Correlation, Objective
 from calibrators.matrix_factorisation.bands import Solved, memory_of, solve
 from calibrators.matrix_factorisation.strategy import noise_of_steps
 from calibrators.noise import calibration_of
@@ -60,10 +60,36 @@ def calibrate(spec: Spec) -> Calibration:
         penalty=spec.penalty,
         hyperparameters=_hyperparameters(solved, phase),
         utility=_utility(spec, solved, phase),
-        warnings=(NO_BOUND, *((OTHER_WORKLOAD,) if spec.domain or spec.penalty else ())),
+        warnings=(
+            NO_BOUND,
+            *((OTHER_WORKLOAD,) if spec.domain or spec.penalty else ()),
+            *_of_other_batches(solved),
+        ),
         as_published=_as_published(spec, solved),
     )
     return replace(found, alternatives=solved.alternatives)
+
+
+def _of_other_batches(solved: Solved) -> Iterator[str]:
+    """Yield what is lost where batches are not sampled, or would be if they were not: with the best bands of each."""
+    best: dict[str, Alternative] = {}
+    for each in solved.alternatives:
+        if each.sampling not in best or each.error < best[each.sampling].error:
+            best[each.sampling] = each
+    if len(best) < 2:
+        return
+    sampled, fixed = best[CyclicPoisson.kind], best[FixedOrderEpochs.kind]
+    more = fixed.error / sampled.error - 1.0
+    if more >= 0.0:
+        yield (
+            f"Batches in a fixed order, for loaders that cannot sample, have {100.0 * more:.0f} % more error than "
+            f"cyclic_poisson: with {fixed.bands} and {sampled.bands} bands."
+        )
+    else:
+        yield (
+            f"Batches in a fixed order have {-100.0 * more:.0f} % less error than cyclic_poisson: with {fixed.bands} "
+            f"and {sampled.bands} bands."
+        )
 
 
 def _hyperparameters(solved: Solved, phase: CorrelatedSteps) -> Iterator[Provenance]:

@@ -31,9 +31,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy.optimize import minimize
-from scipy.signal import lfilter
 
 from accounting.errors import Unsupported
 from accounting.factorisations import Array, square_root
@@ -320,7 +319,7 @@ def _least(error: _Error, begin: Array, objective: Objective) -> Array:
         return math.log(value), by_ratio
 
     ratios = np.maximum(np.log(begin[:-1] / begin[1:]), 0.0)
-    found = minimize(
+    found = scipy.optimize.minimize(
         logarithm,
         ratios,
         jac=True,
@@ -339,7 +338,7 @@ def _of_ratios(ratios: Array) -> Array:
 
 def _filtered(denominator: Array, series: Array) -> Array:
     """Return the series over the denominator: both are power series, of which the first coefficients are given."""
-    found: Array = lfilter([1.0], denominator, series)
+    found: Array = scipy.signal.lfilter([1.0], denominator, series)
     return found
 
 
