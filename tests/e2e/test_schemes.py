@@ -31,7 +31,7 @@ SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "disjoint_batches": ({"iterations": 7}, {"assignment": "by_position"}),
 }
 #: Calibrated in a moment.
-QUICK = ("shuffled_epochs", "disjoint_batches")
+QUICK = ("disjoint_batches",)
 
 
 @pytest.fixture(scope="module")
