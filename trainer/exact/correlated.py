@@ -25,7 +25,7 @@ bit by bit, and the last b - 1 vectors e are all that is kept. They are the nois
 Rounding to whole steps moves each row of C x by n_0 / 2 at most, where R_t has the standard deviation K.
 
 **Numbers are exact.** e = h * (R + r) with |r_t| <= n_0 / 2 and h the coefficients of 1 / sum n_j x^j. So as long as
-|Z| stays below `_LARGEST_NORMAL`, which it leaves with a probability below 2^-2950 per number, e is at most E =
+|Z| stays below `_LARGEST_NORMAL`, which it leaves with a probability below 2^-740 per number, e is at most E =
 (`_LARGEST_NORMAL` K + n_0 / 2) |h|_1 in absolute value, and every other number at most `_LARGEST_NORMAL` K + n_0 / 2 +
 |n|_1 E. `Recursion.spread` keeps K so small that these are below 2^31 and 2^52: all sums and products are whole numbers
 that float64 holds, in any order, and e is kept in 32 bits. (n_0 / 2 is below `_LARGEST_NORMAL` K, since s is at least
@@ -49,8 +49,8 @@ from trainer.exact.loops import Floats, Kept, solve
 from trainer.grid import LARGEST_SCALE
 from trainer.noise import Noise, State
 
-#: The largest |Z| for which all numbers are exact: 2^6.
-_LARGEST_NORMAL = 64.0
+#: The largest |Z| for which all numbers are exact: 2^5.
+_LARGEST_NORMAL = 32.0
 #: All numbers stay below the one, and those that are kept below the other.
 _LARGEST_NUMBER, _LARGEST_KEPT = 2.0**52, 2.0**31
 #: Numbers of the noise that are kept from step to step, at most: 512 MiB.

@@ -133,7 +133,7 @@ def test_all_numbers_are_exact(recursion: Recursion, steps: int) -> None:
     inverse = np.linalg.solve(dense_of(recursion, listed), np.eye(listed))[:, 0]
     if recursion.whole == (1, 1):
         inverse = np.array([float(steps)])  # 1, -1, 1, ... without an end
-    largest = 64.0 * scale + recursion.whole[0] / 2
+    largest = 32.0 * scale + recursion.whole[0] / 2
     noise = float(np.abs(inverse).sum()) * largest
     assert largest + sum(recursion.whole) * noise <= 2.0**52
     assert noise < 2.0**31
