@@ -103,7 +103,7 @@ def test_the_commands_of_the_readme_are_answered(service: TestClient) -> None:
     [refusal] = denied
     assert refusal["code"] == "budget_exceeded"
     assert re.match(
-        r"these events would add 3\.27\d* to the epsilon that is used, and 1\.6 is left: ", refusal["detail"]
+        r"these events would add 3\.28\d* to the epsilon that is used, and 1\.6 is left: ", refusal["detail"]
     )
 
 
