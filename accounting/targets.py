@@ -3,6 +3,7 @@
 | target | the number | what it means for a list of events |
 |---|---|---|
 | approximate_dp | epsilon | the certified epsilon at delta |
+| approximate_dp of groups | epsilon | the certified epsilon at delta for so many records of one owner |
 | pure_dp | epsilon | the sum of epsilons; Gaussian noise and stated rhos have none |
 | zcdp | rho | the zCDP cost; sampling does not lower it |
 | gaussian_dp | mu | the Gaussian-DP cost; sampling does not lower it |
@@ -33,6 +34,7 @@ from accounting.filters import ApproximateDpFilter, Cost, PrivacyFilter, gaussia
 from accounting.filters.costs import checked, total
 from accounting.filters.privacy_filter import shares_of
 from accounting.filters.pure_dp import pure_epsilon
+from accounting.group_targets import GroupDpTarget
 from accounting.intervals import Answer, Interval
 from accounting.relations import NeighboringRelation
 from accounting.units import NANO, Amounts, exact
@@ -43,6 +45,7 @@ __all__ = [
     "BayesRiskTarget",
     "BudgetTarget",
     "GaussianDpTarget",
+    "GroupDpTarget",
     "PureDpTarget",
     "Target",
     "TruePositiveRateTarget",

@@ -28,7 +28,7 @@ print(int(status), *sorted({FRAMEWORKS} & set(sys.modules)))
     return set(loaded)
 
 
-@pytest.mark.parametrize("floor", ["accounting", "calibrators", "trainer"])
+@pytest.mark.parametrize("floor", ["trainer", "calibrators", "accounting"])
 @pytest.mark.one_in(1000)
 def test_tests_of_numerics_load_no_framework(floor: str) -> None:
     assert loaded_by_collecting(floor, f"tests/{floor}") == set()

@@ -6,7 +6,7 @@ from typing import cast
 
 from accounting.convention import convention
 from accounting.schedule_warnings import weak_guarantee
-from accounting.targets import ApproximateDpTarget
+from accounting.targets import ApproximateDpTarget, GroupDpTarget
 from app.algorithms.budget_costs import CostInBudgetBody
 from app.algorithms.calibrate import (
     BatchSizeSolution,
@@ -56,7 +56,7 @@ def _weaknesses(spec: Spec, calibration: Calibration) -> list[str]:
     """What an (epsilon, delta) hardly promises."""
     target, upper = spec.target, calibration.achieved.value.upper
     match target:
-        case ApproximateDpTarget() | OpenEpsilon():
+        case ApproximateDpTarget() | GroupDpTarget() | OpenEpsilon():
             epsilon, delta = upper, target.delta
         case OpenDelta():
             epsilon, delta = target.epsilon, upper

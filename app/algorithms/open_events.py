@@ -12,7 +12,7 @@ from accounting.numbers import MAX_EVENTS
 from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import public_size, schedule_warnings, weak_guarantee
 from accounting.solve.open_events import OpenEvents, OpenField, Solved, solve_events
-from accounting.targets import ApproximateDpTarget, Target
+from accounting.targets import ApproximateDpTarget, GroupDpTarget, Target
 from app.algorithms.calibrate import NextBody
 from app.algorithms.targets import (
     AnyAchievedBody,
@@ -152,7 +152,7 @@ def answer(context: Context, request: CalibrateEventsRequest) -> CalibrateEvents
 def _answer(request: CalibrateEventsRequest, target: Target, solved: Solved) -> CalibrateEventsAnswer:
     relation = request.neighboring_relation
     warnings = list(solved.achieved.warnings)
-    if isinstance(target, ApproximateDpTarget):
+    if isinstance(target, ApproximateDpTarget | GroupDpTarget):
         warnings += schedule_warnings(solved.events, relation, delta=target.delta)
         records = public_size(solved.events)
         warnings += weak_guarantee(epsilon=target.epsilon, delta=target.delta, records=records)

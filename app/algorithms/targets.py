@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from accounting.groups import MAX_GROUP_SIZE
 from accounting.intervals import Answer
 from accounting.targets import (
     AdvantageTarget,
@@ -14,16 +15,27 @@ from accounting.targets import (
     BayesRiskTarget,
     BudgetTarget,
     GaussianDpTarget,
+    GroupDpTarget,
     PureDpTarget,
     Target,
     TruePositiveRateTarget,
     ZcdpTarget,
 )
 from app.algorithms.schemas import AchievedBody, AlgorithmFields, CertifiedBody
-from app.kit.fields import Identifier, Schema
+from app.kit.fields import Identifier, Integer, Schema
 from app.problems import refused_at, unprocessable
 from app.wire.answers import IntervalBody, error_budget
 from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
+
+GroupSize = Annotated[
+    Integer,
+    Field(
+        ge=1,
+        le=MAX_GROUP_SIZE,
+        description="The guarantee is for so many records of one owner at a time, who all come or go, become null or "
+        "are replaced: for persons in place of records. The bound on an owner's records is yours to enforce.",
+    ),
+]
 
 
 class ApproximateDpGoal(Schema):
@@ -32,6 +44,7 @@ class ApproximateDpGoal(Schema):
     kind: Literal["approximate_dp"]
     epsilon: float | None = Field(None, gt=0, le=1e6)
     delta: float | None = Field(None, ge=1e-30, le=0.5)
+    group_size: GroupSize = 1
 
 
 class ApproximateDpTargetBody(Schema):
@@ -40,6 +53,7 @@ class ApproximateDpTargetBody(Schema):
     kind: Literal["approximate_dp"]
     epsilon: float = Field(gt=0, le=1e6)
     delta: float = Field(ge=1e-30, le=0.5)
+    group_size: GroupSize = 1
 
 
 class PureDpGoal(Schema):
@@ -108,6 +122,14 @@ class AlgorithmChoice(AlgorithmFields):
     solve_for: Literal["noise_multiplier"] = "noise_multiplier"
 
 
+class AchievedOfGroupsBody(CertifiedBody):
+    """Epsilon at the target's delta, for groups of records of one owner."""
+
+    epsilon: IntervalBody
+    delta: float
+    group_size: int
+
+
 class AchievedDeltaBody(CertifiedBody):
     """Delta at the target's epsilon."""
 
@@ -149,6 +171,7 @@ class AchievedShareBody(CertifiedBody):
 
 AnyAchievedBody = (
     AchievedBody
+    | AchievedOfGroupsBody
     | AchievedDeltaBody
     | AchievedRhoBody
     | AchievedPureBody
@@ -187,7 +210,7 @@ def to_target(
             case ApproximateDpGoal():
                 target = _approximate_dp(body, unknown)
             case ApproximateDpTargetBody():
-                target = ApproximateDpTarget(body.epsilon, body.delta)
+                target = _of_records(body.epsilon, body.delta, body.group_size)
             case PureDpGoal():
                 target = PureDpTarget(body.epsilon)
             case ZcdpGoal():
@@ -210,6 +233,8 @@ def achieved_body(target: Target | OpenEpsilon | OpenDelta, answer: Answer) -> A
     match target:
         case ApproximateDpTarget() | OpenEpsilon():
             body = AchievedBody(epsilon=interval, delta=target.delta, **shared)
+        case GroupDpTarget():
+            body = AchievedOfGroupsBody(epsilon=interval, delta=target.delta, group_size=target.group_size, **shared)
         case OpenDelta():
             body = AchievedDeltaBody(epsilon=target.epsilon, delta=interval, **shared)
         case ZcdpTarget():
@@ -230,7 +255,9 @@ def achieved_body(target: Target | OpenEpsilon | OpenDelta, answer: Answer) -> A
     return body
 
 
-def _approximate_dp(body: ApproximateDpGoal, unknown: Unknown) -> ApproximateDpTarget | OpenEpsilon | OpenDelta:
+def _approximate_dp(
+    body: ApproximateDpGoal, unknown: Unknown
+) -> ApproximateDpTarget | GroupDpTarget | OpenEpsilon | OpenDelta:
     for name, value in (("epsilon", body.epsilon), ("delta", body.delta)):
         if unknown == name and value is not None:
             raise unprocessable(
@@ -238,10 +265,17 @@ def _approximate_dp(body: ApproximateDpGoal, unknown: Unknown) -> ApproximateDpT
             )
         if unknown != name and value is None:
             raise unprocessable("missing", f"this target needs {name}", "target", name)
+    if body.group_size > 1 and (body.epsilon is None or body.delta is None):
+        detail = f"what given noise is worth for groups, /v1/account says with group_size {body.group_size}"
+        raise unprocessable("unsupported", detail, "target", "group_size")
     if body.epsilon is None:
         assert body.delta is not None, "one is the unknown, so that the other is given"
         return OpenEpsilon(body.delta)
-    return OpenDelta(body.epsilon) if body.delta is None else ApproximateDpTarget(body.epsilon, body.delta)
+    return OpenDelta(body.epsilon) if body.delta is None else _of_records(body.epsilon, body.delta, body.group_size)
+
+
+def _of_records(epsilon: float, delta: float, group_size: int) -> ApproximateDpTarget | GroupDpTarget:
+    return ApproximateDpTarget(epsilon, delta) if group_size == 1 else GroupDpTarget(epsilon, delta, group_size)
 
 
 #: The statements of an attack risk, by the fields that make one.

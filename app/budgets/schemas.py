@@ -59,7 +59,11 @@ class ApproximateGaussianDpLimit(_Limit):
         "participations or noise below 0.7. Fixed for ever. Not for a budget under another, whose rate it has.",
     )
     reserve_share: float | None = Field(
-        None, ge=0, le=0.9, description="Part of delta that is kept for steps with a stated delta; absent: 0.01."
+        None,
+        ge=0,
+        le=0.9,
+        description="Part of delta that is kept for steps with a stated delta, and for steps that are given up; "
+        "absent: 0.05.",
     )
     delta_per_mu_squared: float | None = Field(
         None, gt=0, le=1e9, description="The rate itself, in place of failure_share. Fixed for ever."

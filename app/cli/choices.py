@@ -14,7 +14,8 @@ BatchSize = Annotated[int | None, typer.Option(help="Nominal batch size: samplin
 Iterations = Annotated[int | None, typer.Option(help="Number of steps.")]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the data, in place of --iterations.")]
 Sampling = Annotated[
-    str | None, typer.Option(help="How batches are drawn, such as poisson or full-batch. Else the algorithm's own.")
+    str | None,
+    typer.Option(help="How batches are drawn, such as poisson or full-batch.", show_default="the algorithm's own"),
 ]
 Relation = Annotated[
     str | None,
@@ -26,6 +27,9 @@ MaxGradNorm = Annotated[float | None, typer.Option(help="Clip each record's grad
 Regularizer = Annotated[float | None, typer.Option(help="Normalise each record's gradient, in place of clipping it.")]
 Epsilon = Annotated[float | None, typer.Option(help="epsilon of the target, beside --delta.")]
 Delta = Annotated[float | None, typer.Option(help="delta of the target, beside --epsilon.")]
+GroupSize = Annotated[
+    int | None, typer.Option(help="Records of one owner that --epsilon and --delta protect together.")
+]
 Rho = Annotated[float | None, typer.Option(help="A target in zCDP.")]
 Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
 StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
@@ -33,7 +37,8 @@ Dtype = Annotated[
     str | None,
     typer.Option(
         "--dtype",
-        help="The numeric type of a run: float32 or float64. Else float32, unless that would do the plan no good.",
+        help="The numeric type of a run: float32 or float64.",
+        show_default="float32, or float64 where the plan needs it",
     ),
 ]
 Assumption = Annotated[
@@ -54,6 +59,7 @@ def fields_of(
     regularizer: float | None,
     epsilon: float | None,
     delta: float | None,
+    group_size: int | None,
     rho: float | None,
     mu: float | None,
     step_size: float | None,
@@ -82,6 +88,7 @@ def fields_of(
         ("--epsilon", "/target/kind", _only_one(targets, "--epsilon and --delta, --rho, or --mu")),
         ("--epsilon", "/target/epsilon", epsilon),
         ("--delta", "/target/delta", delta),
+        ("--group-size", "/target/group_size", group_size),
         ("--rho", "/target/rho", rho),
         ("--mu", "/target/mu", mu),
         ("--step-size", "/hyperparameters/step_size", step_size),

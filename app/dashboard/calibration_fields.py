@@ -44,6 +44,8 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "true_positive_rate": ("tpr", "fpr"),
     "bayes_risk": ("bayes_risk", "prior"),
 }
+#: The target that may be for several records of one owner.
+FOR_GROUPS = "approximate_dp"
 RISKS = ("advantage", "true_positive_rate", "bayes_risk")
 #: Schemes whose batches have a size that a request gives.
 WITH_BATCH_SIZE = (
@@ -116,6 +118,7 @@ _LABELS: Mapping[str, str] = {
     "max_grad_norm": "Clip norm C",
     "regularizer": "Regularizer",
     "target": "Guarantee",
+    "group_size": "For so many records at a time",
     "budget_id": "Show the cost in a budget",
     "tpr": "true positive rate, at most",
     "fpr": "at the false positive rate",
@@ -126,6 +129,7 @@ _LABELS: Mapping[str, str] = {
 HINTS: Mapping[str, str] = {
     "dataset_size": "A public number.",
     "batch_size": "Expected records in a step.",
+    "group_size": "Left out: one. All records of one owner, where an owner has several.",
     "noise_multiplier": "Noise on the sum, over C.",
     "regularizer": "Gradients are divided by it plus their norm.",
 }
@@ -136,6 +140,7 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     "target": ("/target", "/target/kind"),
     "sampling": ("/sampling", "/sampling/kind"),
     "max_batch_size": ("/sampling/max_batch_size",),
+    "group_size": ("/target/group_size",),
     **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},
 }
 

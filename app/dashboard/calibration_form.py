@@ -16,6 +16,7 @@ from app.dashboard.calibration_fields import (
     CHOICES,
     CONSTANT,
     FIRST_VALUES,
+    FOR_GROUPS,
     HINTS,
     RISKS,
     START,
@@ -73,6 +74,8 @@ class Form(FilledForm):
         body["target"] = {"kind": "attack_risk" if kind in RISKS else kind} | {
             name: number(given[name]) for name in TARGETS[kind] if name in given
         }
+        if kind == FOR_GROUPS and "group_size" in given:
+            body["target"]["group_size"] = number(given["group_size"])
         if given["solve_for"] != "noise_multiplier":
             body["solve_for"] = given["solve_for"]
         if self.judges_literal:
@@ -203,6 +206,8 @@ class _Shown:
         targets = ["approximate_dp"] if solve_for.value in ("epsilon", "delta") else list(TARGETS)
         target = self._choice("target", targets)
         amounts = [self._number(name) for name in TARGETS[target.value] if name != solve_for.value]
+        if target.value == FOR_GROUPS and solve_for.value not in ("epsilon", "delta"):
+            amounts.append(self._number("group_size"))
         relation = self._choice("neighboring_relation", algorithm["neighboring_relations"])
         yield "Privacy", [solve_for, target, *amounts, relation, *self._budget()]
         yield "Data and steps", self._steps(solve_for.value)

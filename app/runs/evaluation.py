@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.algorithms.schemas import AchievedBody
-from app.algorithms.targets import AchievedMuBody, AchievedPureBody, AchievedRhoBody
+from app.algorithms.targets import AchievedMuBody, AchievedOfGroupsBody, AchievedPureBody, AchievedRhoBody
 from app.runs.report_schemas import CardFacts, EvaluationPoint, Layer, RegistryField
 
 _VARIANTS = {
@@ -159,7 +159,7 @@ def _parameters(facts: CardFacts) -> dict[str, float | None]:
     if facts.seeded:
         return {}
     match facts.achieved:
-        case AchievedBody():
+        case AchievedBody() | AchievedOfGroupsBody():
             return {"epsilon": facts.achieved.epsilon.upper, "delta": facts.achieved.delta}
         case AchievedPureBody():
             return {"epsilon": facts.achieved.epsilon}

@@ -17,9 +17,11 @@ from app.algorithms.plans import LiteralBody, noise_body, plan_body
 from app.algorithms.schemas import AchievedBody, DtypeName
 from app.algorithms.targets import (
     AchievedMuBody,
+    AchievedOfGroupsBody,
     AchievedPureBody,
     AchievedRhoBody,
     AnyAchievedBody,
+    ApproximateDpTargetBody,
     RunTargetBody,
 )
 from app.datasets import repository as datasets
@@ -55,6 +57,12 @@ NEIGHBOURS = {
     NeighboringRelation.ADD_OR_REMOVE_ONE: "one {unit} is added or removed",
     NeighboringRelation.REPLACE_ONE: "one {unit} is replaced by another",
     NeighboringRelation.REPLACE_SPECIAL: "one {unit} is replaced by a null record in its place",
+}
+GROUP_NEIGHBOURS = {
+    NeighboringRelation.ADD_OR_REMOVE_ONE: "a group of up to {size} is added or removed, each of them one {unit}",
+    NeighboringRelation.REPLACE_ONE: "a group of up to {size} is replaced by others, each of them one {unit}",
+    NeighboringRelation.REPLACE_SPECIAL: "a group of up to {size}, each of them one {unit}, is replaced by null "
+    "records in their places",
 }
 
 PLAN_ALTERED = "The run's stored plan does not have its hash any more: the database was changed by other hands."
@@ -149,14 +157,14 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
     """
     plan = stored_plan(run)
     unit = DataDescription.model_validate(run.description).privacy_unit
-    neighbors = NEIGHBOURS[plan.neighboring_relation].format(unit=unit)
     target: RunTargetBody = _TARGET.validate_python(run.target)
+    neighbors = _neighbors(plan.neighboring_relation, unit, _group_size(target))
     sweep = sweep_of(session, run)
     achieved: AnyAchievedBody = _ACHIEVED.validate_python(_achieved(run, sweep))
     data = _data_summary(session, run)
     reservation_id = reservation_id_of(session, run)
     reservation = None if reservation_id is None else reservations.get_reservation(session, reservation_id)
-    caveats = [_of_several_rows(session, run, unit), *CAVEATS]
+    caveats = [_of_several_rows(session, run, unit, _group_size(target)), *CAVEATS]
     facts = CardFacts(
         run_id=run.id,
         state=RunState(run.state),
@@ -198,17 +206,34 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
     return PrivacyReport(**dict(facts), evaluation=evaluation(facts), registry=registry(facts))
 
 
-def _of_several_rows(session: Session, run: Run, unit: str) -> str:
-    """What the guarantee is to somebody with several rows, by the declaration alone: no rows are counted here."""
+def _group_size(target: RunTargetBody) -> int:
+    return target.group_size if isinstance(target, ApproximateDpTargetBody) else 1
+
+
+def _neighbors(relation: NeighboringRelation, unit: str, group_size: int) -> str:
+    """Say how neighbouring data sets differ: in one row, or in all rows of a group."""
+    if group_size == 1:
+        return NEIGHBOURS[relation].format(unit=unit)
+    return GROUP_NEIGHBOURS[relation].format(unit=unit, size=group_size)
+
+
+def _of_several_rows(session: Session, run: Run, unit: str, group_size: int) -> str:
+    """Say what the guarantee is to somebody with several rows, by the declaration alone: no rows are counted here."""
     dataset = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
     most = None if dataset is None else dataset.rows_per_person
+    if most is None and group_size > 1:
+        return (
+            f"One row is taken as one {unit}. The guarantee is for {group_size} of them at a time, and weaker for more."
+        )
     if most is None:
         return f"One row is taken as one {unit}: a {unit} with several rows has a weaker guarantee."
     if most == 1:
         return "No person has more than one row, by the ids that the owner gave: they were compared at each upload."
+    if most <= group_size:
+        return f"A person has at most {most} rows, by the ids that the owner gave. The guarantee is about all of them."
     return (
-        f"A person has at most {most} rows, by the ids that the owner gave. The guarantee is about one of them; "
-        f"/v1/account says with group_size {most} what it is for all."
+        f"A person has at most {most} rows, by the ids that the owner gave. The guarantee is about {group_size} of "
+        f"them; /v1/account says with group_size {most} what it is for all."
     )
 
 
@@ -358,7 +383,7 @@ def _sweep_summary(session: Session, sweep: RunSweep) -> SweepSummary:
 
 def _guarantee(achieved: AnyAchievedBody) -> str:
     match achieved:
-        case AchievedBody():
+        case AchievedBody() | AchievedOfGroupsBody():
             return f"({round_up(achieved.epsilon.upper)}, {round_up(achieved.delta)})-differentially private"
         case AchievedPureBody():
             return f"{round_up(achieved.epsilon)}-differentially private"

@@ -276,6 +276,11 @@ def _charged_otherwise(target: RunTargetBody, price: PlanPriceBody | None) -> li
     """Say it where a run asks for an epsilon and its budget charges another."""
     if not isinstance(target, ApproximateDpTargetBody) or price is None or price.charged is None:
         return []
+    if target.group_size > 1:
+        return [
+            f"the run's epsilon is for groups of {target.group_size} records; its budget charges what the plan costs "
+            f"one record, epsilon {price.charged:.5g} at delta {price.delta:g}"
+        ]
     if abs(price.charged - target.epsilon) <= AS_ASKED * target.epsilon:
         return []
     tight = "" if price.tight.upper is None else f", where its tight epsilon is at most {price.tight.upper:.5g}"

@@ -18,6 +18,7 @@ import numpy as np
 from accounting.accountant import epsilon_for_delta
 from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp
 from accounting.filters import ApproximateGaussianDpFilter
+from accounting.filters.approximate_gaussian_dp import FAILURE_SHARE
 from accounting.relations import NeighboringRelation
 from benchmarks import report
 from benchmarks.accounting import cases, peers
@@ -26,7 +27,7 @@ from benchmarks.accounting.peers import Peer
 from benchmarks.accounting.verdicts import failure
 
 ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
-FAILURE_SHARES = (0.1, 0.3)
+FAILURE_SHARES = (FAILURE_SHARE, 0.3)
 PEERS = (peers.DP_ACCOUNTING_RDP, Peer("Opacus RDP", "opacus", peers.opacus_epsilon("rdp")))
 DISTRIBUTIONS = ("numpy", "scipy", "dp-accounting")
 
@@ -171,7 +172,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     def worst(least: float, below: float) -> Any:
         return max(
-            row["over_tight"]["0.1"]
+            row["over_tight"][str(FAILURE_SHARE)]
             for row in trainings
             if least <= row["expected_participations"] * (1 + 1e-9) < below
         )
@@ -179,7 +180,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     near = [
         (f"a plan alone, at least {MANY:g} expected participations", worst(MANY, math.inf), NEAR_MANY),
         (f"a plan alone, {SOME:g} to {MANY:g} expected participations", worst(SOME, MANY), NEAR_SOME),
-        ("six mixed plans in one budget", figures["mixed"]["over_tight"]["0.1"], NEAR_MIXED),
+        ("six mixed plans in one budget", figures["mixed"]["over_tight"][str(FAILURE_SHARE)], NEAR_MIXED),
     ]
     return [
         {
@@ -219,7 +220,8 @@ def filter_section(figures: Mapping[str, Any]) -> list[str]:
         f"What a budget of approximate Gaussian DP charges (`{figures['command']}`, {figures['date']}, commit "
         f"{figures['commit'][:10]}):",
         "epsilon of the smallest budget with room for a plan alone, over the plan's tight epsilon, where failures have",
-        "0.1 or 0.3 of delta; beside it the epsilon of Rényi accountants over the tight one.",
+        f"{' or '.join(map(str, FAILURE_SHARES))} of delta; beside it the epsilon of Rényi accountants over the tight",
+        "one.",
         "",
         *report.markdown_table(
             ["goal", "asked", "measured", ""],

@@ -55,7 +55,7 @@ def check_target(spec: Spec) -> None:
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
         raise Unsupported(
             "the cost of shuffled counts is known as epsilon at a delta: Lemma 56 bounds likelihood ratios up to an "
-            f"event of probability delta; use approximate_dp, not {target.kind}",
+            "event of probability delta; use an approximate_dp target for single records",
             code="no_cost_in_filter",
             pointer=("target", "kind"),
         )

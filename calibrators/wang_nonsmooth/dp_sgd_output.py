@@ -152,7 +152,8 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
         raise Unsupported(
             "the cost of the released average is known as epsilon at a delta: who is drawn how often is hidden, and a "
-            f"mixture of Gaussians that are up to 2 R apart has no better one; use approximate_dp, not {target.kind}",
+            "mixture of Gaussians that are up to 2 R apart has no better one; use an approximate_dp target for "
+            "single records",
             code="no_cost_in_filter",
             pointer=("target", "kind"),
         )

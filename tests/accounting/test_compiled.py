@@ -91,11 +91,12 @@ json.dump([name for name, count in misses().items() if count != before[name]], s
     assert any(tmp_path.rglob("*.nbi"))
 
 
-@pytest.mark.parametrize("module", ["app.main", "app.runs.worker", "trainer.run"])
-def test_no_process_loads_the_compiler_before_it_needs_it(module: str) -> None:
-    assert run(f'import {module}; json.dump("numba" in sys.modules, sys.stdout)') is False
+def test_no_worker_loads_the_compiler_before_it_needs_it() -> None:
+    """Nor does a server (tests/app/cli/test_launcher.py)."""
+    assert run('import app.runs.worker; json.dump("numba" in sys.modules, sys.stdout)') is False
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("home", ["writable", "missing"])
 def test_an_installation_that_cannot_be_written_takes_what_was_compiled_with_it(tmp_path: Path, home: str) -> None:
     """It is copied to the user's cache once, or to a folder of the process."""

@@ -111,6 +111,7 @@ def test_events_of_other_mechanisms_and_samplings(ours: Event, theirs: Any) -> N
         assert from_dp_event(to_dp_event([ours], SPECIAL), SPECIAL) == (ours,)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("theirs", "relation"),
     [
@@ -320,7 +321,7 @@ THEIRS = {
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("listed", LISTS)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_their_pld_accountant_finds_the_same_epsilon_on_what_is_handed_over(
     listed: list[Event], relation: NeighboringRelation
 ) -> None:

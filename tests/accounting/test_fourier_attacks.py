@@ -30,6 +30,7 @@ def _add_moment(s: float, q: float, z: mp.mpc) -> mp.mpc:
     return total * spacing / (s * mp.sqrt(2 * mp.pi))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("q", [0.9999815063928041, 0.9999999999999801])
 def test_moments_keep_their_digits_where_hardly_anything_is_left_out_of_the_sample(q):
     s, tilt, t = 0.2680622635, 0.2831521286, 0.3548006491

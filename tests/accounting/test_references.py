@@ -27,7 +27,7 @@ every_reference_in_range = pytest.mark.parametrize(
 
 
 @every_reference
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 def test_delta_contains_the_reference(known: KnownDelta) -> None:
     value = delta_for_epsilon(known.events, known.relation, known.epsilon).value
     assert Decimal(value.lower) <= known.delta + known.error

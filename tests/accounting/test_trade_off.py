@@ -80,6 +80,7 @@ def sampled_truth(noise: float, probability: float) -> list[float]:
     return truths
 
 
+@pytest.mark.thorough
 def test_both_directions_of_a_sampled_pair_make_one_curve() -> None:
     noise, probability = 0.6, 0.3
     found = curve(Event(Gaussian(noise), Poisson(probability)), np.linspace(0, 8, 120))

@@ -53,6 +53,7 @@ def test_one_laplace_step_has_a_closed_form(fpr: float) -> None:
     assert answer.value.lower <= truth
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("fpr", [0.01, 0.3, 0.8])
 def test_no_attack_is_better(fpr: float) -> None:
     """The likelihood ratio of one sampled step grows with the output, so its best tests are thresholds.

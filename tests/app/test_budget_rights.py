@@ -137,6 +137,7 @@ def client(app: FastAPI) -> Iterator[TestClient]:
         yield client
 
 
+@on_one_engine
 def test_what_a_key_does_not_reach_does_not_exist_for_it(context: Context, app: FastAPI, client: TestClient) -> None:
     assert list(faults(app.openapi(), World(context, client))) == []
 

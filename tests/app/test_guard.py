@@ -14,7 +14,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.conftest import LOOPBACK_PEER, ConnectAs
 from tests.app.problem_assertions import assert_problem
-from tests.databases import DatabaseFactory
+from tests.databases import DatabaseFactory, on_one_engine
 
 PATHS = ("/v1/algorithms", "/docs", "/openapi.json", "/", "/v1/nothing")
 
@@ -90,11 +90,13 @@ def test_a_proxy_is_refused(reader: TestClient, header: str) -> None:
     assert_problem(reader.get("/v1/algorithms", headers={header: "127.0.0.1"}), 403, "loopback_only")
 
 
+@on_one_engine
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
 def test_a_loopback_peer_is_answered(connect: ConnectAs, peer: str) -> None:
     assert connect(peer=(peer, 1)).get("/v1/algorithms").status_code == 200
 
 
+@on_one_engine
 @pytest.mark.parametrize("peer", ["10.0.0.1", "192.168.1.7", "0.0.0.0", "::ffff:10.0.0.1", "fe80::1", "unix", ""])
 def test_another_machine_is_refused(connect: ConnectAs, peer: str) -> None:
     client = connect(peer=(peer, 1))
@@ -103,6 +105,7 @@ def test_another_machine_is_refused(connect: ConnectAs, peer: str) -> None:
     assert client.get("/health/live").status_code == 200
 
 
+@on_one_engine
 def test_with_a_key_the_api_needs_one_and_the_documentation_does_not(connect: ConnectAs, context: Context) -> None:
     client = connect(base_url="http://epsilond.example", peer=("10.0.0.1", 1))
     created = service.create_key(context, "test", [Scope.ANALYST])
@@ -118,6 +121,7 @@ def test_with_a_key_the_api_needs_one_and_the_documentation_does_not(connect: Co
         assert client.get("/v1/algorithms", headers=headers).status_code == 200
 
 
+@on_one_engine
 def test_a_wrong_revoked_or_expired_key_is_refused(connect: ConnectAs, context: Context) -> None:
     client = connect()
     created = service.create_key(context, "test", [Scope.ADMIN])
@@ -137,6 +141,7 @@ def test_a_wrong_revoked_or_expired_key_is_refused(connect: ConnectAs, context: 
     assert_problem(response, 401, "invalid_key")
 
 
+@on_one_engine
 def test_revoking_the_last_key_does_not_open_the_server(connect: ConnectAs, context: Context) -> None:
     created = service.create_key(context, "test", [Scope.ADMIN])
     assert created is not None
@@ -144,6 +149,7 @@ def test_revoking_the_last_key_does_not_open_the_server(connect: ConnectAs, cont
     assert_problem(connect().get("/v1/algorithms"), 401, "unauthenticated")
 
 
+@on_one_engine
 def test_the_first_key_ends_the_keyless_mode_of_a_running_server(connect: ConnectAs, context: Context) -> None:
     client = connect()
     assert client.get("/v1/algorithms").status_code == 200
@@ -151,6 +157,7 @@ def test_the_first_key_ends_the_keyless_mode_of_a_running_server(connect: Connec
     assert_problem(client.get("/v1/algorithms"), 401, "unauthenticated")
 
 
+@on_one_engine
 def test_without_a_schema_nothing_is_answered_but_health(settings: Settings, databases: DatabaseFactory) -> None:
     database = Database(databases.empty())
     client = TestClient(

@@ -67,6 +67,7 @@ def test_our_side_takes_turns_in_a_process_of_its_own(folder: Path, model: str) 
     assert measured["ratios"]["ratio"]["ratio"] == 1.0
 
 
+@pytest.mark.thorough
 def test_the_memory_of_a_process_counts_its_data(folder: Path) -> None:
     with child_process("ours", Task("softmax", 256), folder) as child:
         before = child.description["libraries_bytes"]

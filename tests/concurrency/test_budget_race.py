@@ -64,15 +64,18 @@ def race_for_a_renyi_budget(context: Context, seed: int = 0) -> list[Attempt]:
     return fill(context, Race(spend_either_way, [budget_id], MECHANISMS, CONNECTIONS, ATTEMPTS, seed), PROCESSES)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("spend", [spend_alone, spend_in_groups, spend_either_way])
 def test_exactly_what_fits_is_admitted(context: Context, spend: Spend) -> None:
     race_for_a_zcdp_budget(context, spend)
 
 
+@pytest.mark.thorough
 def test_the_caps_of_a_renyi_budget_hold_and_what_fits_some_order_is_admitted(context: Context) -> None:
     race_for_a_renyi_budget(context)
 
 
+@pytest.mark.thorough
 def test_the_caps_of_an_approximate_gaussian_budget_hold_and_what_is_within_either_is_admitted(
     context: Context,
 ) -> None:
@@ -87,6 +90,7 @@ def test_the_caps_of_an_approximate_gaussian_budget_hold_and_what_is_within_eith
     fill(context, Race(spend_either_way, [budget_id], events, CONNECTIONS, ATTEMPTS, 0), PROCESSES)
 
 
+@pytest.mark.thorough
 def test_the_control_that_reads_checks_and_writes_overspends(context: Context) -> None:
     budget_id = open_budget(context, {"kind": "zcdp", "rho": LIMIT / 100})
     with context.database.write() as session:

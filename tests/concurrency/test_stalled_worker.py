@@ -119,6 +119,7 @@ def model_files(context: Context) -> list[str]:
     return sorted(path.name for path in (context.settings.data_dir / "models").glob("*"))
 
 
+@pytest.mark.thorough  # tests/app/runs/test_taken_over.py has the shorter ones
 def test_a_worker_that_stalls_before_its_start_cannot_start_what_another_carried_out(service, context):
     budget, run = service.charged()
     with stalling_before(context, "start") as stalled:

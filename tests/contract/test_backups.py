@@ -190,7 +190,7 @@ def test_files_that_are_saved_are_their_owners_alone_and_come_back(service: Serv
     assert service.run("epsilond ledger verify").startswith("valid: 0 entries of 0 budgets")
 
 
-@pytest.mark.parametrize("service", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True)
+@pytest.mark.thorough  # tests/app/ledger/test_recovery.py has the shorter ones
 def test_damaged_state_is_mended(service: Service) -> None:
     with service.client() as client:
         terms = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}

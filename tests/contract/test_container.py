@@ -170,7 +170,7 @@ def made_last(image: Image) -> None:
 
 
 @pytest.mark.thorough
-def test_the_image_has_its_modules_compiled(image: Image) -> None:
+def test_the_image_has_its_modules_compiled_and_the_program(image: Image) -> None:
     """Modules that the tests have compiled already are copied as such, but for one of each folder."""
     copied = [line.split()[1] for line in instructions("COPY") if not line.startswith(("--", "requirements"))]
     copied = [folder for folder in copied if (image.folder / folder).is_dir()]
@@ -182,9 +182,6 @@ def test_the_image_has_its_modules_compiled(image: Image) -> None:
     assert len(modules) > 300
     assert [path for path in modules if not Path(cache_from_source(str(path))).exists()] == []
 
-
-def test_the_image_has_the_program(image: Image) -> None:
-    made_last(image)
     command = [image.python.with_name("epsilond"), "--version"]
     printed = subprocess.run(command, cwd="/", env=image.environment, capture_output=True, text=True, check=True)
     assert printed.stdout == f"epsilond {VERSION}\n"

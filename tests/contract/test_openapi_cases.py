@@ -22,7 +22,7 @@ from tests.databases import DatabaseFactory
 #: In all, and of operations by themselves, which are dealt out to so many tests that may run side by side.
 CASES, SINGLE_CASES, SHARES = 2000, 1200, 2
 #: In sequences, in `make test`.
-FEW_CASES = 40
+FEW_CASES = 20
 
 ROOT = Path(__file__).parents[2]
 

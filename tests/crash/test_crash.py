@@ -25,6 +25,7 @@ def test_a_killed_server_keeps_what_it_acknowledged_and_leaves_nothing_half_done
     outcome.check(rounds)
 
 
+@pytest.mark.thorough  # tests/faults/test_database_away.py has the shorter one
 @each_number_of_rounds
 def test_a_killed_database_server_keeps_it_too_and_the_service_answers_503_until_it_is_back(
     tmp_path: Path, say: Say, rounds: int

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.app.webhooks.receiver import Receiver, receiving
 from tests.crash.connection import Connection
 from tests.crash.server_process import ServerProcess, running_server
@@ -29,6 +31,7 @@ def wait_for(receiver: Receiver, count: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough  # tests/app/webhooks has the shorter ones
 def test_a_message_comes_after_the_server_was_killed(databases: DatabaseFactory, tmp_path: Path) -> None:
     with (
         receiving() as receiver,

@@ -54,6 +54,7 @@ def request_for(algorithm: str, ids: dict[str, str], **changes: Any) -> dict[str
     return {"algorithm": algorithm, "target": target, **ids, **CHOICES[algorithm], **changes}
 
 
+@pytest.mark.thorough  # tests/e2e/test_schemes.py has the shorter ones
 def test_an_algorithm_of_each_paper_runs_on_private_rows_and_stands_an_attack(api: Api) -> None:
     private, public = breast_cancer.split()
     budget = create_budget(api, neighboring_relation="replace_one", filter={"kind": "zcdp", "rho": 5.5})

@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 
 import httpx2
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 300
 
 
+@pytest.mark.thorough  # `make test` has installed and compiled the same
 def test_make_serve_is_all_that_is_typed(tmp_path: Path) -> None:
     # A path with a space in it, as on many people's machines.
     clone = tmp_path / "fresh clone"

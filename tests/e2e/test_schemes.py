@@ -30,6 +30,8 @@ SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "shuffled_epochs": ({"batch_size": 65, "epochs": 5}, {"steps_per_epoch": 7}),
     "disjoint_batches": ({"iterations": 7}, {"assignment": "by_position"}),
 }
+#: Calibrated in a moment.
+QUICK = ("shuffled_epochs", "disjoint_batches")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,9 @@ def ids(api: Api) -> dict[str, str]:
     return {"dataset_id": train["id"], "test_dataset_id": test["id"], "budget_id": budget["id"]}
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    "scheme", [scheme if scheme in QUICK else pytest.param(scheme, marks=pytest.mark.thorough) for scheme in SCHEMES]
+)
 def test_a_private_run_is_charged_as_it_is_drawn_and_stands_an_attack(
     api: Api, ids: dict[str, str], scheme: str
 ) -> None:

@@ -44,6 +44,7 @@ def sampled(algorithm: str) -> Plan:
     return plan_of(algorithm, phase_of(BOUNDS[algorithm], noise_multiplier=2.0, probability=0.1, steps=200))
 
 
+@pytest.mark.one_in(3)
 @every_algorithm
 def test_a_tight_claim_is_proved_to_six_tenths(algorithm: str) -> None:
     result = audit(tight(algorithm), trials=100_000, seed=1)
@@ -52,12 +53,14 @@ def test_a_tight_claim_is_proved_to_six_tenths(algorithm: str) -> None:
     assert 0.6 * result.claim.upper <= result.epsilon_lower <= result.claim.upper
 
 
+@pytest.mark.thorough
 def test_a_tight_claim_of_gaussian_dp_is_proved_nearly_in_full() -> None:
     result = audit(tight("dp_sgd"), trials=100_000, method="gaussian_dp", seed=1)
     assert result.verdict == CONSISTENT
     assert 0.95 * result.claim.upper <= result.epsilon_lower <= result.claim.upper
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("method", "trials", "share"), [("clopper_pearson", 100_000, 0.5), ("one_run", 4000, 0.3)])
 def test_the_other_methods_stay_under_the_claim_and_have_power(method: str, trials: int, share: float) -> None:
     result = audit(tight("dp_sgd"), trials=trials, method=method, seed=1)
@@ -93,6 +96,7 @@ def test_halved_noise_is_caught(algorithm: str, method: str) -> None:
     assert result.verdict == VIOLATED
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("halved_noise")
 def test_halved_noise_is_caught_at_the_delta_that_was_asked_about() -> None:
     """Without the comparison at larger deltas: epsilon is 9.99 instead of 4.377."""
@@ -129,6 +133,7 @@ def bound_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedSum, "at", at)
 
 
+@pytest.mark.thorough
 @every_algorithm
 @pytest.mark.one_in(1000)
 def test_a_bound_on_the_sum_is_caught(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
@@ -181,6 +186,7 @@ def shuffle(monkeypatch: pytest.MonkeyPatch, *, anew: bool) -> None:
     monkeypatch.setattr(RandomStreams, "sampler", sampler)
 
 
+@pytest.mark.one_in(3)
 @every_algorithm
 def test_shuffling_where_poisson_was_claimed_is_caught(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
     assert audit(sampled(algorithm), trials=4000, seed=7).verdict == CONSISTENT
@@ -216,6 +222,7 @@ def test_one_allocation_for_all_epochs_is_caught(monkeypatch: pytest.MonkeyPatch
     assert audit(plan, trials=4000, seed=10).verdict == VIOLATED
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("probability", [None, 0.3])
 def test_canaries_of_one_run_are_as_canaries_of_their_own_runs(probability: float | None) -> None:
     """The law of a canary's noisy sums is the same among many in one run as alone, and no two of one run correlate."""

@@ -126,7 +126,7 @@ def values(model: Model, plan: Plan, **options: Any) -> np.ndarray:
 @pytest.mark.parametrize(
     "release", [LAST_ITERATE, AverageIterate(), RandomIterate(), WeightedAverage((0.0,) * 8 + (1.0,))]
 )
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 def test_resumed_runs_go_on_bit_by_bit(sampling: Sampling, release: Release, dtype: str) -> None:
     """From every step at which the run may have died, with a seed that has nothing to do with it."""
     model, plan = MultilayerPerceptron(3, 3, hidden=(4,)), replace(plan_with(sampling, release), dtype=dtype)

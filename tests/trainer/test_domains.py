@@ -72,6 +72,7 @@ def test_projections_are_in_the_domain_and_nearest(point: np.ndarray, domain: Do
     assert gaps.max() <= 1e-9 * max(1.0, float(np.linalg.norm(y)))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_points_of_the_domain_stay(domain: Domain) -> None:
     for x in members(domain, 6, np.random.default_rng(2)):

@@ -47,7 +47,7 @@ def test_prox_is_the_minimiser(penalty: Penalty) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 def test_projected_prox_is_the_constrained_prox(penalty: Penalty, domain: Domain | None) -> None:
     """No point of the domain is better: against points nearby, and against what a search finds."""
     rng = np.random.default_rng(2)

@@ -87,7 +87,7 @@ def visible(features: Any, labels: Any, model: Model, algorithm: str, dtype: str
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(20)
 def test_rows_show_only_in_the_model(algorithm: str, model: Model, dtype: str) -> None:
     features, labels = data()
     expected = visible(features, labels, model, algorithm, dtype)
@@ -237,6 +237,7 @@ def test_a_cancelled_run_releases_nothing() -> None:
     assert stopped.value.steps == 3
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -101,6 +101,7 @@ def test_batches_may_be_empty_or_whole() -> None:
     assert whole.tolist() == list(range(50))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("capacity", "probability", "steps"),
     [(60_000, 1024 / 60_000, 10_000), (1000, 0.1, 1000), (50, 0.5, 3), (7, 1e-9, 1)],

@@ -43,6 +43,7 @@ def true_delta(groups: tuple[tuple[float, int], ...], epsilon: float) -> mp.mpf:
         return total
 
 
+@pytest.mark.one_in(3)
 @EVERY_LIST
 def test_exact_for_pure_guarantees(groups: tuple[tuple[float, int], ...]) -> None:
     largest = sum(size * count for size, count in groups)
@@ -54,6 +55,7 @@ def test_exact_for_pure_guarantees(groups: tuple[tuple[float, int], ...]) -> Non
         assert bounds.width <= 1e-8 * bounds.upper + 1e-318
 
 
+@pytest.mark.one_in(4)
 @EVERY_LIST
 def test_epsilon_is_where_delta_falls_below(groups: tuple[tuple[float, int], ...]) -> None:
     for delta in (1e-2, 1e-6):

@@ -63,6 +63,7 @@ def test_a_choice_that_depends_on_what_was_seen_costs_more() -> None:
     assert answer.method == METHOD
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("size", "steps", "delta"), [(0.1, 20, 1e-6), (0.02, 60, 1e-3), (1e-6, 8, 1e-7), (30.0, 5, 0.1)]
 )

@@ -108,6 +108,7 @@ def test_interval_contains_truth_for_gaussian_and_randomized_response() -> None:
     assert checked > 30
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("s", "q"), [(1.0, 0.01), (0.5, 0.2), (4.0, 0.3), (0.1, 0.4)])
 def test_exact_for_one_step(s: float, q: float) -> None:
     """Poisson, once: the closed form, and every evaluator around it."""

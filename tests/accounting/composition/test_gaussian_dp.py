@@ -42,6 +42,7 @@ def width_in_errors(mu: float, delta: float) -> float:
     return float((upper - lower) / (1e-14 * (1 + a * a) / slope + 8 * math.ulp(upper) + 2e-15 * mu))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("mu", CORNERS_OF_MU)
 def test_gaussian_epsilon_is_enclosed_at_corners(mu: float) -> None:
     assert all(is_enclosed(mu, delta) for delta in CORNERS_OF_DELTA)
@@ -153,6 +154,7 @@ def test_the_farther_value_is_a_slope() -> None:
         assert mills_difference(centre, d)[1] == pytest.approx(float(_mills(mp.mpf(centre) + mp.mpf(d) / 2)), rel=1e-9)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.1, 1.0, 30.0, 1e5])
 def test_noise_meets_its_target_to_the_last_digits(epsilon: float) -> None:
     draw = random.Random(8)

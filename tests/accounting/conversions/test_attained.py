@@ -78,7 +78,7 @@ def test_pure_dp_is_converted_as_randomised_response(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("mu", [1e-9, 0.01, 0.3, 1.0, 7.0, 60.0])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 def test_gaussian_mechanism_attains_all(mu: float) -> None:
     stated = GaussianDpGuarantee(mu)
     with mp.workdps(60):

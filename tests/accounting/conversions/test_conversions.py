@@ -48,6 +48,7 @@ def test_every_direction_is_served_or_refused_with_a_reason(
         assert all(best <= other * (1 + 1e-12) for best, other in pairs)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("target", "parameters"), TARGETS)
 def test_monotone_in_what_is_stated(target: str, parameters: dict[str, Any]) -> None:
     families: dict[str, list[Guarantee]] = {

@@ -26,6 +26,7 @@ def laws(pair: TwoOutcomePair) -> tuple[mp.mpf, mp.mpf]:
     return p, p * mp.exp(-mp.mpf(pair.log_ratio))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("log_ratio", [1e-15, 1e-6, 0.03, 0.49, 1.9, 2.1, 40.0, 900.0])
 @pytest.mark.parametrize("log_odds", [-300.0, -7.0, -1e-3, 0.7, 12.0, 300.0])
 def test_divergence_is_accurate(log_odds: float, log_ratio: float) -> None:
@@ -36,6 +37,7 @@ def test_divergence_is_accurate(log_odds: float, log_ratio: float) -> None:
             assert abs(divergence(tilt, log_odds, log_ratio) / exact - 1) < 5e-14
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("order", "size", "delta"),
     [(2.0, 1.0, 1e-5), (8.0, 0.2, 1e-3), (1.5, 4.0, 1e-8), (64.0, 3.0, 1e-12), (3.0, 1e-6, 1e-5)],
@@ -50,6 +52,7 @@ def test_one_order_alone_is_converted_exactly(order: float, size: float, delta: 
         assert exact * (1 - mp.mpf(10) ** -18) <= found.epsilon <= exact * (1 + mp.mpf(10) ** -9) + 1e-13
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("rho", "delta"), [(0.5, 1e-5), (0.03125, 1e-3), (1e-6, 1e-4), (30.0, 1e-12), (2.0, 0.3), (1e-3, 0.01)]
 )

@@ -83,6 +83,7 @@ def menus(remove: bool) -> dict[str, list[Plan]]:
     }
 
 
+@pytest.mark.one_in(3)
 @BOTH
 @pytest.mark.parametrize("name", menus(True))
 def test_nobody_attains_more_than_the_limit(name: str, remove: bool) -> None:
@@ -305,7 +306,7 @@ def test_stated_deltas_are_failures() -> None:
         (Event(Gaussian(1e-3), count=10**8), (SATURATED,) * 3),
         (Event(Gaussian(0.05), Poisson(0.5), 10**8), (SATURATED,) * 3),
         (Event(Gaussian(1e6)), (1, 0, SATURATED)),
-        (Event(Gaussian(1e3), Poisson(1e-8)), (1, 14105, SATURATED)),
+        (Event(Gaussian(1e3), Poisson(1e-8)), (1, 14190, SATURATED)),
     ],
     ids=repr,
 )
@@ -320,7 +321,7 @@ def test_prices_at_the_edges(event: Event, amounts: Amounts) -> None:
 def test_a_price_in_a_budget_of_the_smallest_delta_fails_with_a_unit_at_least() -> None:
     """d is rounded down to 1e-18, and a loss without a bound needs some of it."""
     budget = ApproximateGaussianDpFilter(1.0, 1e-15)
-    amount, failure, _ = budget.cost([Event(Gaussian(50.0), Poisson(0.01))], ADD_REMOVE).amounts
+    amount, failure, _ = budget.cost([Event(Gaussian(20.0), Poisson(0.01))], ADD_REMOVE).amounts
     assert failure == 1
     assert amount <= 2 * ATTO // NANO / Fraction(repr(budget.delta_per_mu_squared)) / NANO
 
@@ -402,7 +403,7 @@ def test_what_is_within_an_epsilon_at_another_delta_is_within_one_box() -> None:
 def test_amounts_of_one_box_have_one_epsilon() -> None:
     """What is not used of a box that was fixed beforehand does not count as left."""
     amount, delta = 30_000_000, 1e-4
-    goes_with_it = failure_of(amount, Fraction(repr(BUDGET.delta_per_mu_squared))) + 10**12
+    goes_with_it = failure_of(amount, Fraction(repr(BUDGET.delta_per_mu_squared))) + 5 * 10**12
     inside = [BUDGET.epsilon_at((amount, failure, SATURATED), delta) for failure in (0, 10**12, goes_with_it)]
     assert inside[0] == inside[1] == inside[2]
     outside = BUDGET.epsilon_at((amount, goes_with_it + 10**9, SATURATED), delta)
@@ -511,7 +512,7 @@ def test_half_a_plan_is_charged_what_the_page_says(row: list[float]) -> None:
     paid, fixed = (budget.cost(events, ADD_REMOVE).amounts for events in (whole, half))
     back = budget.given_back(paid, whole, half, ADD_REMOVE)
     assert back is not None
-    assert -back.amounts[1] == pytest.approx(1e-3 * delta * ATTO)
+    assert -back.amounts[1] == pytest.approx(5e-3 * delta * ATTO)
     net = tuple(map(sub, paid, back.amounts))
     assert net[0] / fixed[0] == pytest.approx(mu_squared, abs=2e-3)
     over = [budget.epsilon_at((amounts[0], 0, SATURATED), delta) for amounts in (net, fixed)]
@@ -531,8 +532,8 @@ def test_pure_steps_would_cost_several_times_their_epsilon_without_the_pure_limi
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("noise", "q", "steps"), [(4.69, 0.05, 600), (1.08939, 0.02, 5000), (4.0, 0.01, 10_000)])
-def test_a_larger_reserve_takes_two_or_three_thousandths(noise: float, q: float, steps: int) -> None:
-    assert "0.05 takes 0.2 to 0.3 percent of epsilon" in PAGE
+def test_the_reserve_takes_two_or_three_thousandths(noise: float, q: float, steps: int) -> None:
+    assert "the first three plans of the table above 0.2 to 0.3 percent less" in " ".join(PAGE.split())
     events = [Event(Gaussian(noise), Poisson(q), steps)]
     small, large = (of_own_size(events, 1e-5, reserve_share=share)[1] for share in (0.01, 0.05))
     assert 0.002 < large / small - 1.0 < 0.0035

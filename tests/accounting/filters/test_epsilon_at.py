@@ -74,7 +74,7 @@ def test_approximate_charges_are_their_own_epsilon_where_delta_is_not_below_thei
 
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("rho", [1e-9, 1e-4, 0.5, 40.0])
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 def test_zcdp_charges_cost_what_their_rho_does(rho: float, delta: float) -> None:
     """Between the Gaussian that has this rho and the best single order."""
     found = ZcdpFilter(100.0).epsilon_at((round(rho * NANO),), delta)
@@ -92,7 +92,7 @@ def test_zcdp_at_a_known_number() -> None:
 
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("mu_squared", [1, 1_000_000, 1_210_000_000, 49 * NANO])
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 def test_gaussian_charges_cost_what_one_gaussian_does(mu_squared: int, delta: float) -> None:
     found = GaussianDpFilter(30.0).epsilon_at((mu_squared,), delta)
     assert found is not None
@@ -185,6 +185,7 @@ def test_a_limit_beyond_what_is_counted_is_none() -> None:
 # -- every filter -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(5)
 @by_kind
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -199,6 +200,7 @@ def test_bounds_every_admitted_total(budget: PrivacyFilter, data: st.DataObject)
         assert found <= limit * (1 + 1e-11) + 1.001e-9
 
 
+@pytest.mark.one_in(5)
 @by_kind
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -215,6 +217,7 @@ def known(epsilon: float | None) -> float:
     return math.inf if epsilon is None else epsilon
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("budget", FILTERS[2:], ids=lambda budget: budget.kind)
 @pytest.mark.parametrize("noise", [0.7, 3.0, 40.0])
 def test_a_gaussian_that_was_charged_is_as_private_as_is_said(budget: PrivacyFilter, noise: float) -> None:
@@ -229,6 +232,7 @@ def test_a_gaussian_that_was_charged_is_as_private_as_is_said(budget: PrivacyFil
         assert gaussian_delta(2.0 / noise, epsilon) <= delta
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("budget", [ZcdpFilter(50.0), GaussianDpFilter(30.0), RenyiFilter(50.0, 1e-3)])
 def test_valid_for_adaptive_charges(budget: PrivacyFilter) -> None:
     """Whoever looks at the loss after every charge and stops at will gains nothing where epsilon was fixed before.

@@ -88,6 +88,7 @@ def places(
     return sorted([*(far * rng.random(count - count // 2)), *(far * rng.random(count // 2) ** 3)])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", LISTS)
 def test_a_cover_is_above_the_list_at_random_epsilons(name: str) -> None:
     events, relation = LISTS[name]
@@ -97,6 +98,7 @@ def test_a_cover_is_above_the_list_at_random_epsilons(name: str) -> None:
     assert is_covered(events, relation, found.most, RATE, places(events, relation, RATE, found.most, count))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", ["many participations", "replaced", "pure", "mixed"])
 @pytest.mark.parametrize("share", [0.03, 0.3])
 def test_a_cover_is_no_larger_than_what_is_attained_asks_for(name: str, share: float) -> None:
@@ -149,6 +151,7 @@ def single_steps(count: int) -> list[tuple[float, float, float, float]]:
     ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("noise", "q", "epsilon", "delta"), single_steps(4))
 def test_no_step_costs_less_than_its_own_profile_asks_for(noise: float, q: float, epsilon: float, delta: float) -> None:
     """The closed forms of one sampled Gaussian, both directions."""
@@ -235,7 +238,7 @@ def check_concatenation(seed: int) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("seed", range(24))
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(15)
 def test_a_concatenation_costs_no_more_than_its_parts(seed: int) -> None:
     assert check_concatenation(seed)[1] <= TOLERANCE
 

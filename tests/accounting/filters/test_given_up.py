@@ -52,6 +52,7 @@ TAILS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("relation", "mechanism", "sampling", "count"), TAILS)
 def test_both_directions_are_above_the_gaussian_between_the_nodes_too(
     relation: NeighboringRelation, mechanism: Mechanism, sampling: Sampling, count: int
@@ -184,7 +185,7 @@ def test_the_net_charge_after_half_a_plan() -> None:
     assert back is not None
     half = BUDGET.cost(HALF, ADD_REMOVE).amounts
     assert 1.0 < (paid[0] - back.amounts[0]) / half[0] < 1.06
-    assert back.amounts[1:] == (-(10**10), 0)
+    assert back.amounts[1:] == (-5 * 10**10, 0)
     assert back.amounts[0] <= back.most[0]
 
 
@@ -225,6 +226,7 @@ def test_a_plan_that_was_charged_less_than_it_costs_gets_nothing() -> None:
     assert BUDGET.given_back((amount + 1, failure + 1, pure), WHOLE, HALF, ADD_REMOVE) is not None
 
 
+@pytest.mark.thorough
 def test_large_batches_with_null_records_are_worth_less_than_they_cost() -> None:
     """They are paid for by their own pair, which lies below the Gaussians of distance 1 here, and given back by it."""
     events = (Event(Gaussian(2.0), WithoutReplacement(900, 1000), 4),)

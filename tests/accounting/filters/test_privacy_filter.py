@@ -142,6 +142,7 @@ def test_order_of_charges_does_not_matter_and_costs_add_up() -> None:
         assert all(0 <= x - y <= 1 for x, y in zip(apart, together, strict=True))
 
 
+@pytest.mark.one_in(4)
 @by_additive_kind
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -153,6 +154,7 @@ def test_costs_are_additive_and_never_cheaper_apart(budget: PrivacyFilter, data:
     assert budget.cost(lists[1] + lists[0], REPLACE).amounts == together
 
 
+@pytest.mark.one_in(3)
 @by_additive_kind
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -169,6 +171,7 @@ def test_costs_are_monotone(budget: PrivacyFilter, data: st.DataObject) -> None:
         assert all(a <= b for a, b in zip(budget.cost(events, ADD_REMOVE).amounts, whole, strict=True))
 
 
+@pytest.mark.one_in(4)
 @by_additive_kind
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -218,6 +221,7 @@ def test_admission_is_monotone_and_zero_is_admitted(budget: PrivacyFilter, data:
     assert all(0 <= left <= max(cap, 0) for left, cap in zip(budget.remaining(amounts), budget.caps, strict=True))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("budget", [*FILTERS, RenyiFilter(1.0, 1e-5, (2.0, 64.0))], ids=lambda budget: budget.kind)
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -239,6 +243,7 @@ def test_headroom_is_not_negative_exactly_where_a_total_is_admitted(budget: Priv
     assert not budget.admits(tuple(amount + max(room, 0) + 1 for amount in used))
 
 
+@pytest.mark.one_in(5)
 @by_kind
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -272,6 +277,7 @@ def test_a_negative_amount_is_never_admitted(budget: PrivacyFilter) -> None:
         assert not budget.admits(tuple(-1 if at == index else 0 for at in range(len(budget.caps))))
 
 
+@pytest.mark.one_in(3)
 @by_additive_kind
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(data=st.data())

@@ -169,6 +169,7 @@ def two_steps(s: float, q: float, epsilon: float) -> float:
     return float(total + step.at_zero * profile(np.array([epsilon]))[0])
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("s", "q", "epsilon"), [(0.2, 0.015, 20.0), (0.7, 0.01, 0.5), (0.5, 0.2, 1.0), (2.0, 1e-4, 3e-3)]
 )
@@ -215,6 +216,7 @@ def test_what_a_band_has_too_much_below_zero_is_paid_for() -> None:
     assert bounds.lower + profile.too_much > truth * (1.0 + 1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("s", "q"), [(0.7, 0.01), (0.5, 0.2), (0.3, 1e-3)])
 @pytest.mark.parametrize("share", [0.15, 0.47, 0.75, 2.0])
 def test_bulk_bound_is_above_the_bulk(s: float, q: float, share: float) -> None:

@@ -21,6 +21,7 @@ CASES = (
 )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("remove", [True, False])
 @pytest.mark.parametrize(("s", "r", "tilt", "largest"), CASES)
 def test_moment_line_and_envelope(s: float, r: float, tilt: float, largest: float, remove: bool) -> None:
@@ -33,6 +34,7 @@ def test_moment_line_and_envelope(s: float, r: float, tilt: float, largest: floa
     ratio_checks.check_envelope(step, tilt, largest)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("upward", [True, False])
 @pytest.mark.parametrize(("s", "r", "tilt"), [(8.0, 0.02, 20.0), (0.6, 1e-4, 3.0), (1.0, 0.9, 8.0), (3.0, 1e-9, 40.0)])
 def test_norms_of_shifted_lines_are_within_their_growth(s: float, r: float, tilt: float, upward: bool) -> None:

@@ -26,6 +26,7 @@ def closed_form(size: float, z: mp.mpc) -> mp.mpc:
     return ((z + 1) * mp.exp(lam * z) + z * mp.exp(-lam * (z + 1))) / (2 * z + 1)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("size", SIZES)
 def test_laplace_moment_within_its_error(size: float) -> None:
     step = LaplaceLoss(size).contour_step(ratio_checks.LOG_COUNT, remove=True)
@@ -89,6 +90,7 @@ def response_delta(size: float, count: int, epsilon: float, mu: float = 0.0) -> 
         return total
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("size", "count", "epsilon", "mu"),
     [(0.1, 100, 4.3, 0.0), (0.01, 10_000, 3.3, 0.0), (0.5, 12, 3.1, 0.0), (0.1, 100, 4.5, 0.3), (2.0, 3, 5.0, 0.8)],

@@ -59,6 +59,7 @@ class RealLine:
             return mp.fsum(weight * mp.expj(t * loss) for weight, loss in self.terms)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", list(Pair))
 @pytest.mark.parametrize(("noise", "q", "records"), GROUPS)
 def test_lines_and_tables_are_within_their_errors(kind: Pair, noise: float, q: float, records: int) -> None:

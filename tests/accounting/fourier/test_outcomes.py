@@ -102,7 +102,7 @@ def test_two_steps_agree_with_a_nested_quadrature(loss: PrivacyLoss, share: floa
 
 @pytest.mark.parametrize(("loss", "remove"), [LOSSES[0], *LOSSES[2:]])
 @pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 def test_without_the_leading_term_it_is_the_same(
     loss: PrivacyLoss, count: int, monkeypatch: pytest.MonkeyPatch, *, remove: bool
 ) -> None:
@@ -131,6 +131,7 @@ def _fields(part: RatioPart) -> tuple[float, float, float, float, float, bool]:
     return part.probability, part.log_scale, part.curvature, part.low, part.high, part.upward
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("upward", [True, False])
 @pytest.mark.parametrize(
     ("q", "size", "low"), [(1.0, 0.05, -0.05), (0.2, 3.0, -3.0), (1e-4, 9.0, 0.0), (0.9, 20.0, 0.0)]
@@ -273,7 +274,7 @@ def test_too_many_outcomes_are_left_to_others() -> None:
 @pytest.mark.parametrize("sampling", [FullBatch(), Poisson(0.3), WithoutReplacement(30, 1000)])
 @pytest.mark.parametrize("noise", [0.2, 1.3, 30.0])
 @pytest.mark.parametrize("steps", [2, 5, 19])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(15)
 def test_few_steps_are_narrow_at_every_delta(sampling: Sampling, noise: float, steps: int) -> None:
     """Up to the largest loss, at which lattices and windows were a fifth of epsilon wide; there and back."""
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE

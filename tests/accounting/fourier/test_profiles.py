@@ -68,6 +68,7 @@ def test_the_rule_chooses_the_method(
     assert back.value.lower - 1e-5 <= epsilon <= back.value.upper + 1e-5
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("kind", "s", "q", "count", "epsilon"),
     [(Pair.REMOVE, 0.7, 0.01, 2, 0.5), (Pair.REMOVE, 0.5, 0.2, 3, 1.0), (Pair.ADD, 1.0, 0.3, 2, 0.2),
@@ -239,6 +240,7 @@ def nothing(*_: object) -> None:
     return None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("fault", [broken, nan_bounds, nan_budget, crossed, nothing])
 def test_a_fault_gives_the_next_evaluators_sound_answer(fault: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FourierInversion, "epsilon", fault)
@@ -252,6 +254,7 @@ def test_a_fault_gives_the_next_evaluators_sound_answer(fault: object, monkeypat
     assert truth.value.lower <= answer.value.upper < math.inf
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "value"), [("delta_bounds", math.nan), ("estimate", math.nan), ("estimate", -1.0)])
 def test_a_profile_gone_wrong_never_leaves_the_interval_without_the_truth(
     name: str, value: float, monkeypatch: pytest.MonkeyPatch

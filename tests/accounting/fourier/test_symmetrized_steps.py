@@ -29,6 +29,7 @@ EVERY_GAUSSIAN = pytest.mark.parametrize(("s", "q", "tilt", "largest"), GAUSSIAN
 EVERY_LAPLACE = pytest.mark.parametrize(("size", "q", "tilt", "largest"), LAPLACES)
 
 
+@pytest.mark.one_in(5)
 @EVERY_GAUSSIAN
 def test_gaussian_moment_line_and_envelope(s: float, q: float, tilt: float, largest: float) -> None:
     """moment_within_its_error, line_within_its_error, envelope_is_above_and_falls."""
@@ -40,6 +41,7 @@ def test_gaussian_moment_line_and_envelope(s: float, q: float, tilt: float, larg
     ratio_checks.check_envelope(step, tilt, largest)
 
 
+@pytest.mark.one_in(2)
 @EVERY_LAPLACE
 def test_laplace_moment_line_and_envelope(size: float, q: float, tilt: float, largest: float) -> None:
     """moment_within_its_error, line_within_its_error, envelope_is_above_and_falls."""

@@ -22,6 +22,7 @@ LOSSES: list[tuple[AtomicLoss, tuple[discrete_laws.Law, discrete_laws.Law]]] = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("loss", "laws"), LOSSES, ids=[str(loss) for loss, _ in LOSSES])
 def test_moment_and_line_within_their_errors(
     loss: AtomicLoss, laws: tuple[discrete_laws.Law, discrete_laws.Law]

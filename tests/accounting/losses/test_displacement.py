@@ -24,6 +24,7 @@ SPECIAL, REPLACE = NeighboringRelation.REPLACE_SPECIAL, NeighboringRelation.REPL
 SIZES = pytest.mark.parametrize(("s", "r"), [(2.0, 0.25), (6.0, 0.03), (0.45, 1e-3), (1.0, 0.95), (30.0, 1e-6)])
 
 
+@pytest.mark.one_in(3)
 @SIZES
 def test_excess_is_the_integral_of_the_densities(s: float, r: float) -> None:
     """The record's law against the null record's for eps >= 0, the null record's against nothing's for eps < 0."""
@@ -42,6 +43,7 @@ def test_excess_is_the_integral_of_the_densities(s: float, r: float) -> None:
         assert value == pytest.approx(float(exact), rel=2e-10, abs=1e-17)
 
 
+@pytest.mark.one_in(3)
 @SIZES
 def test_moments_are_those_of_the_profile(s: float, r: float) -> None:
     """log_moment is above M(x) = 1 + x (x+1) int (e^(x eps) d(eps) + e^(-(x+1) eps) d'(eps)), and close to it."""

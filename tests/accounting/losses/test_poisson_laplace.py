@@ -34,7 +34,7 @@ def integrated(loss: float, q: float, epsilon: float, direction: str) -> mp.mpf:
 
 @pytest.mark.parametrize("direction", ["remove", "add", "replace"])
 @pytest.mark.parametrize(("loss", "q"), CASES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(20)
 def test_excess_is_the_integral_of_the_densities_for_both_signs(loss: float, q: float, direction: str) -> None:
     pair = PoissonLaplaceReplaceLoss(loss, q) if direction == "replace" else PoissonLaplaceLoss(loss, q)
     end = pair.pure_epsilon
@@ -76,6 +76,7 @@ def test_pure_epsilon_is_where_the_profile_ends(loss: float, q: float) -> None:
             assert -pair.pure_epsilon <= support.lower <= 0 <= support.upper <= pair.pure_epsilon
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("loss", "q", "tilt"), [(1.0, 0.1, 3.0), (0.02, 1e-4, 0.4), (6.0, 0.7, 11.0), (9.0, 1e-5, 1.5)]
 )

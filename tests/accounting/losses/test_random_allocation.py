@@ -139,6 +139,7 @@ VECTORS = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("noise", "bins", "epochs", "delta", "remove", "add"), VECTORS)
 def test_numbers_of_other_methods(
     noise: float, bins: int, epochs: int, delta: float, remove: float, add: float | None

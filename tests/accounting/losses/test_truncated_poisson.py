@@ -350,6 +350,7 @@ def test_laplace_noise_is_charged_as_if_cut_in_any_way() -> None:
     assert compose(laws[:1], ADD_REMOVE) == compose(laws[1:], ADD_REMOVE)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 def test_sizes_of_today(relation: NeighboringRelation) -> None:
     """Ten trillion records and a cap near the mean."""

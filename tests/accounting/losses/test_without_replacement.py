@@ -38,6 +38,7 @@ def test_sensitivity_is_two_where_a_record_is_replaced() -> None:
     assert compose([event], REPLACE) == compose([event], SPECIAL)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize(("scale", "batch", "size"), [(2.0, 1, 4), (6.0, 3, 100), (0.9, 1, 1000)])
 def test_excess_is_the_integral_of_the_densities_for_both_signs(

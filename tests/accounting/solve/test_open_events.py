@@ -48,6 +48,7 @@ def test_noise_is_shared_by_the_events_that_leave_it_out() -> None:
     assert found.next_achieved is None
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("field", "listed", "relation", "is_extreme"),
     [

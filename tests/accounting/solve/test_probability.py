@@ -26,6 +26,7 @@ def sampled(noise: float, count: int) -> EventsAt:
     return lambda probability: [Event(Gaussian(noise), Poisson(probability), count)]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("target", "count"),
     [

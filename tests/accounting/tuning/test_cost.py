@@ -76,6 +76,7 @@ def pure_laws(epsilon: float, generator: np.random.Generator) -> tuple[np.ndarra
     return p, q
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_score_costs_more_by_exact_enumeration(law: RandomTrials) -> None:
     """Every order of the outcomes of random neighbours that attain epsilon-DP, in both directions."""

@@ -16,6 +16,7 @@ def example(name: str, **changes: Any) -> dict[str, Any]:
     return body | changes
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ADVISE_EXAMPLES)
 def test_every_example_runs_as_it_stands_and_what_it_recommends_calibrates(reader, name):
     answer = reader.post("/v1/advise", json=example(name))

@@ -18,6 +18,7 @@ from app.datasets.columns import CategoryColumn, NumberColumn
 from calibrators.registry import ALGORITHMS
 from tests.app.problem_assertions import assert_problem
 from tests.conformance.latex import faults
+from tests.databases import on_one_engine
 from trainer import scaling
 from trainer.models import LinearModel, MeanModel, build
 
@@ -291,6 +292,7 @@ def test_faults_are_pointed_at(reader, changes, expected):
     assert pointers == expected[2] or (not expected[2] and status == 404)
 
 
+@on_one_engine
 def test_a_data_sets_constants_are_those_of_its_declaration_and_it_takes_the_scopes_of_a_run(connect, context):
     seen = {}
     for scope in Scope:

@@ -17,6 +17,7 @@ from calibrators.algorithm import Algorithm
 from calibrators.plan import Phase, Plan, plan_from_canonical
 from calibrators.registry import ALGORITHMS, calibrate
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 CLIP = {"kind": "clip", "max_grad_norm": 2.0}
 LONG = {"step_size": 2}
@@ -143,6 +144,7 @@ VARIATIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("algorithm", "changes"), VARIATIONS)
 def test_the_hash_is_of_the_plan_that_is_shown(reader, algorithm, changes):
     body = answered(reader, algorithm, **changes)
@@ -191,6 +193,8 @@ def test_what_is_left_out_is_the_first_that_is_named(reader, algorithm):
     assert described["neighboring_relations"][0] == relation
 
 
+@on_one_engine
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("relation", ["replace_one", "replace_special", "add_or_remove_one"])
 @pytest.mark.parametrize("algorithm", ["dp_gd", "tree_sfw_l1"])
 def test_a_budget_brings_its_relation(client, algorithm, relation):

@@ -27,7 +27,7 @@ from app.tables.runs import Audit, Run
 from calibrators.plan import plan_from_canonical
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import Service
-from tests.databases import DatabaseFactory
+from tests.databases import DatabaseFactory, on_one_engine
 from tests.local_access import local_client
 from tests.warm_processes import WarmProcesses
 from trainer.audit.audit import AuditCancelled
@@ -86,6 +86,7 @@ def test_every_example_is_answered_with_fewer_trials(auditor, name):
     assert found["verdict"] == "consistent"
 
 
+@on_one_engine
 def test_an_audit_is_made_stored_and_found_again_beside_its_claim(service):
     calibrated = service.post("/v1/calibrate", CALIBRATION).json()
     answer = post(service)
@@ -203,6 +204,7 @@ def test_plans_of_every_algorithm_are_attacked_as_they_are(auditor, changes):
     assert found["runs"] >= 2
 
 
+@on_one_engine
 def test_the_audits_of_a_run_are_listed_beside_each_other(service):
     run = service.queued(dataset_id="ds_breast_cancer")
     other = service.queued(dataset_id="ds_breast_cancer", iterations=3)
@@ -224,6 +226,7 @@ def test_the_audits_of_a_run_are_listed_beside_each_other(service):
     assert len({identifier for page in pages for identifier in page}) == 3
 
 
+@on_one_engine
 def test_an_audit_touches_no_data_set_and_no_budget(service):
     """The rows of the run's data set are gone before the attack begins, and it attacks all the same."""
     budget, run = service.private()
@@ -236,6 +239,7 @@ def test_an_audit_touches_no_data_set_and_no_budget(service):
     assert after == before
 
 
+@on_one_engine
 def test_an_audit_of_an_altered_plan_is_refused(service):
     run = service.queued(dataset_id="ds_breast_cancer")
     with service.context.database.write() as session:
@@ -298,6 +302,7 @@ def test_an_attack_that_takes_too_long_says_what_would_help(auditor, monkeypatch
     assert "fewer trials" in problem["detail"]
 
 
+@on_one_engine
 def test_a_process_that_breaks_its_limits_says_the_same(settings, database):
     context = fenced_context(settings, database, audit_processes=ProcessPool(size=1, seconds=0.01, memory_bytes=2**30))
     with local_client(create_app(context)) as client:
@@ -320,6 +325,7 @@ def test_what_is_not_there_is_404(auditor):
 ADMITTED = {Scope.OWNER, Scope.ANALYST, Scope.AUDITOR, Scope.ADMIN}
 
 
+@on_one_engine
 def test_audits_take_their_scopes(connect, context):
     refused: dict[str, Any] = {"calibration": CALIBRATION | {"algorithm": "adam"}}
     for scope in Scope:

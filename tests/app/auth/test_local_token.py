@@ -24,6 +24,7 @@ from app.dashboard.asking import ask
 from app.main import create_app
 from tests.app.conftest import ConnectAs
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 from tests.local_access import local_client
 
 CALCULATIONS = {
@@ -78,6 +79,7 @@ def make_budget(client: TestClient) -> str:
     return str(answer.json()["id"])
 
 
+@on_one_engine
 def test_every_operation_is_an_open_calculation_or_needs_the_token(anybody: TestClient) -> None:
     document = anybody.get("/openapi.json").json()
     seen = set()
@@ -96,6 +98,7 @@ def test_every_operation_is_an_open_calculation_or_needs_the_token(anybody: Test
     assert seen >= OPEN
 
 
+@on_one_engine
 def test_nothing_else_under_v1_is_open(anybody: TestClient) -> None:
     for path in (
         "/v1",
@@ -110,11 +113,13 @@ def test_nothing_else_under_v1_is_open(anybody: TestClient) -> None:
         assert_problem(anybody.get(path), 401, "unauthenticated")
 
 
+@on_one_engine
 def test_the_documentation_is_open(anybody: TestClient) -> None:
     for path in ("/docs", "/openapi.json", "/docs/assets/docs.js", "/dashboard/assets/dashboard.css", "/health/live"):
         assert anybody.get(path).status_code == 200, path
 
 
+@on_one_engine
 def test_a_calculation_that_names_what_is_stored_needs_the_token(anybody: TestClient, operator: TestClient) -> None:
     budget = make_budget(operator)
     columns = {"model": {"kind": "logistic_regression"}, "dataset_id": "ds_breast_cancer"}
@@ -133,6 +138,7 @@ def test_a_calculation_that_names_what_is_stored_needs_the_token(anybody: TestCl
     assert_problem(anybody.post("/v1/calibrate", json=unknown), 401, "unauthenticated")
 
 
+@on_one_engine
 def test_the_refusal_says_where_the_token_is_and_not_which_folder(anybody: TestClient, context: Context) -> None:
     refusal = anybody.get("/v1/budgets")
     detail = assert_problem(refusal, 401, "unauthenticated")["detail"]
@@ -142,6 +148,7 @@ def test_the_refusal_says_where_the_token_is_and_not_which_folder(anybody: TestC
     assert refusal.headers["www-authenticate"].startswith("Bearer ")
 
 
+@on_one_engine
 def test_the_file_is_a_header_for_this_user_alone(context: Context, open_umask: None) -> None:
     assert local_token.settle(context)
     file = context.settings.local_token_file
@@ -152,6 +159,7 @@ def test_the_file_is_a_header_for_this_user_alone(context: Context, open_umask: 
     assert file.read_text() == before
 
 
+@on_one_engine
 def test_starts_at_once_make_one_token(context: Context) -> None:
     tokens: list[str | None] = []
 
@@ -170,6 +178,7 @@ def test_starts_at_once_make_one_token(context: Context) -> None:
     assert [file.name for file in context.settings.data_dir.glob("local-token*")] == ["local-token"]
 
 
+@on_one_engine
 def test_two_servers_of_one_folder_take_the_same_token(connect: ConnectAs, context: Context) -> None:
     connect()
     with local_client(create_app(replace(context))) as other:
@@ -197,6 +206,7 @@ def _pipe(file: Path) -> None:
     os.mkfifo(file, 0o600)
 
 
+@on_one_engine
 @pytest.mark.parametrize("put", [_open_to_others, _elsewhere, _garbage, _pipe, Path.mkdir])
 def test_a_file_that_others_may_know_lets_nobody_in(put: Any, context: Context, connect: ConnectAs) -> None:
     file = context.settings.local_token_file
@@ -208,6 +218,7 @@ def test_a_file_that_others_may_know_lets_nobody_in(put: Any, context: Context, 
     assert_problem(connect(is_local=False, headers=headers).get("/v1/budgets"), 401, "invalid_key")
 
 
+@on_one_engine
 def test_a_wrong_token_is_refused_also_for_a_calculation(operator: TestClient, context: Context) -> None:
     token = local_token.read(context.settings)
     assert token is not None
@@ -222,6 +233,7 @@ def test_a_wrong_token_is_refused_also_for_a_calculation(operator: TestClient, c
     assert operator.get("/v1/budgets", headers={"Authorization": f"bearer {token}"}).status_code == 200
 
 
+@on_one_engine
 def test_the_token_is_good_on_this_machine_alone(connect: ConnectAs) -> None:
     operator = connect()
     for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"X-Forwarded-For": "127.0.0.1"}):
@@ -229,6 +241,7 @@ def test_the_token_is_good_on_this_machine_alone(connect: ConnectAs) -> None:
     assert_problem(connect(peer=("10.0.0.1", 1)).get("/v1/budgets"), 403, "loopback_only")
 
 
+@on_one_engine
 def test_removing_the_file_ends_the_token_at_once(operator: TestClient, context: Context) -> None:
     token = local_token.read(context.settings)
     headers = {"Authorization": f"Bearer {token}"}
@@ -237,6 +250,7 @@ def test_removing_the_file_ends_the_token_at_once(operator: TestClient, context:
     assert_problem(operator.get("/v1/budgets", headers=headers), 401, "invalid_key")
 
 
+@on_one_engine
 def test_the_first_key_ends_it_for_ever(operator: TestClient, anybody: TestClient, context: Context) -> None:
     file = context.settings.local_token_file
     line = file.read_text()
@@ -262,12 +276,14 @@ def test_the_first_key_ends_it_for_ever(operator: TestClient, anybody: TestClien
     assert not file.exists()
 
 
+@on_one_engine
 def test_a_key_that_the_command_line_makes_removes_the_file_at_once(context: Context) -> None:
     assert local_token.settle(context)
     assert service.create_key(context, "first", [Scope.ADMIN]) is not None
     assert not context.settings.local_token_file.exists()
 
 
+@on_one_engine
 def test_a_key_that_another_machine_made_removes_the_file_here(operator: TestClient, context: Context) -> None:
     elsewhere = replace(
         context, settings=context.settings.model_copy(update={"data_dir": context.settings.data_dir / "x"})
@@ -279,6 +295,7 @@ def test_a_key_that_another_machine_made_removes_the_file_here(operator: TestCli
     assert not context.settings.local_token_file.exists()
 
 
+@on_one_engine
 def test_the_token_is_in_no_answer_and_no_log(
     operator: TestClient, context: Context, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -292,6 +309,7 @@ def test_the_token_is_in_no_answer_and_no_log(
     assert all(token not in text for text in [*texts, out, err])
 
 
+@on_one_engine
 def test_all_who_show_nothing_are_one_caller(context: Context) -> None:
     limited = replace(context, settings=context.settings.model_copy(update={"requests_per_second": 1.0}))
     app = create_app(limited)
@@ -310,6 +328,7 @@ def test_whoever_shows_nothing_reaches_nothing() -> None:
     assert ANYBODY.id != LOOPBACK.id
 
 
+@on_one_engine
 def test_pages_of_what_is_stored_need_a_session_and_calculators_do_not(
     anybody: TestClient, operator: TestClient
 ) -> None:
@@ -334,6 +353,7 @@ def test_pages_of_what_is_stored_need_a_session_and_calculators_do_not(
     assert anybody.post("/dashboard/budgets/new", data={"name": "b"}, headers=origin).status_code == 303
 
 
+@on_one_engine
 def test_a_page_that_calculates_asks_for_nothing_that_is_stored(context: Context) -> None:
     """What a page asks in this process passes the guard, too: a page could be asked to ask for more."""
     app = create_app(context)

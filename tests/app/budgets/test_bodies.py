@@ -18,6 +18,7 @@ from app.main import RESOURCES
 from app.reservations import endpoints as reservations
 from app.reservations import service
 from tests.app.budgets.conftest import Api, Clock, gaussian, made, zcdp
+from tests.databases import on_one_engine
 
 LAPLACE = {"mechanism": {"kind": "laplace", "noise_multiplier": 20}}
 FILTERS: dict[str, tuple[dict[str, Any], Any]] = {
@@ -72,6 +73,7 @@ class Contract:
         self.seen.add(route.operation_id)
 
 
+@on_one_engine
 @pytest.mark.parametrize("kind", FILTERS)
 @pytest.mark.one_in(4)
 def test_every_answer_is_what_the_contract_says(api: Api, clock: Clock, context: Context, kind: str) -> None:
@@ -114,6 +116,7 @@ def test_every_call_whose_answer_is_built_by_hand_was_compared() -> None:
     assert by_hand <= OPERATIONS
 
 
+@on_one_engine
 def test_a_wrong_answer_would_be_noticed(api: Api) -> None:
     held = api.hold(api.budget()["id"], [zcdp(0.1)])
     (route,) = (each for each in routes() if each.operation_id == "get_reservation")

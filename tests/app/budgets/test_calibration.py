@@ -8,6 +8,7 @@ import pytest
 
 from tests.app.budgets.conftest import Api, gaussian, zcdp
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 REQUEST: dict[str, Any] = {
     "algorithm": "dp_sgd",
@@ -32,6 +33,7 @@ def less_noise(events: list[Any], factor: float) -> list[Any]:
     return [events[0] | {"mechanism": mechanism | {"noise_multiplier": mechanism["noise_multiplier"] * factor}}]
 
 
+@on_one_engine
 @pytest.mark.parametrize(
     ("budget_filter", "sampling"), [({"kind": "zcdp", "rho": "0.5"}, {}), (RENYI, {}), (RENYI, POISSON)]
 )
@@ -49,6 +51,7 @@ def test_the_plan_is_admitted_and_one_of_less_noise_is_not(api: Api, budget_filt
     assert held["cost"] == body["cost_in_budget"]["cost"], "the ledger's price is the calibration's"
 
 
+@on_one_engine
 def test_iterations_and_batch_sizes_are_the_ledgers_own_limits(api: Api) -> None:
     budget = api.budget(RENYI)
     steps = calibrate(api, budget, **POISSON, iterations=..., noise_multiplier=2.0, solve_for="iterations").json()
@@ -62,6 +65,7 @@ def test_iterations_and_batch_sizes_are_the_ledgers_own_limits(api: Api) -> None
     assert api.reserve(budget["id"], batch["events"]).status_code == 201
 
 
+@on_one_engine
 def test_any_target_can_show_its_cost_in_a_budget(api: Api) -> None:
     budget = api.budget({"kind": "zcdp", "rho": "0.01"})
     target = {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5}
@@ -74,6 +78,7 @@ def test_any_target_can_show_its_cost_in_a_budget(api: Api) -> None:
     assert plain["plan_hash"] == answer.json()["plan_hash"]
 
 
+@on_one_engine
 def test_what_a_budget_cannot_answer_is_refused(api: Api) -> None:
     budget = api.budget({"kind": "zcdp", "rho": "0.5"})
     other = calibrate(api, budget, neighboring_relation="replace_one")
@@ -89,6 +94,7 @@ def test_what_a_budget_cannot_answer_is_refused(api: Api) -> None:
     assert_problem(sampled, 422, "unreachable_target", "/target")
 
 
+@on_one_engine
 def test_nothing_is_reserved(api: Api) -> None:
     budget = api.budget(RENYI)
     before = api.get(f"/v1/budgets/{budget['id']}").json()
@@ -96,6 +102,7 @@ def test_nothing_is_reserved(api: Api) -> None:
     assert api.get(f"/v1/budgets/{budget['id']}").json() == before
 
 
+@on_one_engine
 @pytest.mark.parametrize("tight", [0, 1, 2])
 @pytest.mark.one_in(3)
 def test_a_plan_for_a_budget_fits_those_above_it_too(api: Api, tight: int) -> None:

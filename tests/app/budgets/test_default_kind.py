@@ -12,6 +12,7 @@ from app.ledger.price_verification import PriceClass, PriceVerification
 from app.ledger.verification import verify
 from tests.app.budgets.conftest import Api, gaussian, made
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 DELTA = 1e-5
 LIMIT = {"epsilon": 2, "delta": DELTA}
@@ -43,6 +44,8 @@ def check_prices(context: Context) -> None:
     assert set(report.entries) - {each for each in PriceClass if not report.entries[each]} == {PriceClass.RIGHT}
 
 
+@on_one_engine
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sampling", [{}, {"sampling": "full_batch", "batch_size": ...}], ids=["poisson", "full"])
 @pytest.mark.parametrize("is_under_another", [False, True])
 def test_a_calibration_fills_what_is_left_and_its_plan_is_admitted(
@@ -69,6 +72,7 @@ def test_a_calibration_fills_what_is_left_and_its_plan_is_admitted(
     check_prices(context)
 
 
+@on_one_engine
 @pytest.mark.parametrize("unknown", ["iterations", "batch_size"])
 def test_a_whole_number_is_found_that_fits_and_the_next_does_not(api: Api, unknown: str) -> None:
     budget = api.budget(LIMIT)
@@ -84,6 +88,7 @@ def test_a_whole_number_is_found_that_fits_and_the_next_does_not(api: Api, unkno
     assert_problem(api.reserve(other["id"], next_plan), 409, "budget_exceeded")
 
 
+@on_one_engine
 def test_what_another_library_recorded_is_charged(api: Api, context: Context) -> None:
     history = [[1.1, 0.01, 500], [1.5, 0.02, 300]]
     source = {"kind": "opacus", "mechanism": "rdp", "history": history}
@@ -104,6 +109,7 @@ def test_what_another_library_recorded_is_charged(api: Api, context: Context) ->
     check_prices(context)
 
 
+@on_one_engine
 @pytest.mark.parametrize(
     ("delta", "is_admitted"), [(0, True), (5e-8, True), (2e-6, False)], ids=["none", "within the reserve", "beyond"]
 )
@@ -127,6 +133,7 @@ def test_a_stated_delta_takes_what_is_kept_for_it(api: Api, context: Context, de
     check_prices(context)
 
 
+@on_one_engine
 def test_a_larger_reserve_admits_a_larger_delta(api: Api) -> None:
     event = {"mechanism": {"kind": "approximate_dp", "epsilon": 0.1, "delta": 2e-6}}
     assert_problem(api.reserve(api.budget(LIMIT)["id"], [event]), 409, "budget_exceeded")
@@ -135,11 +142,12 @@ def test_a_larger_reserve_admits_a_larger_delta(api: Api) -> None:
     assert held["cost"]["failure_delta"] >= 2e-6
 
 
+@on_one_engine
 def test_an_approximate_target_shows_its_cost_in_the_budget(api: Api) -> None:
     budget = api.budget(LIMIT)
     target = {"kind": "approximate_dp", "epsilon": 1.0, "delta": DELTA}
     cost = calibrate(api, budget, target=target, budget_id=budget["id"])["cost_in_budget"]
     price = cost["price"]
     assert cost["fits"] is True
-    assert 0.999 < price["tight"]["upper"] <= 1.0 < price["charged"] < 1.05
+    assert 0.999 < price["tight"]["upper"] <= 1.0 < price["charged"] < 1.055
     assert price["adds"] == pytest.approx(price["charged"], abs=1e-9)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.app.budgets.conftest import Api, gaussian, made, zcdp
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 LAPLACE = {"mechanism": {"kind": "laplace", "noise_multiplier": 10}}
 
@@ -56,6 +57,7 @@ def amount(case: Case, amounts: dict[str, Any]) -> float:
     return float(value[0] if isinstance(value, list) else value)
 
 
+@on_one_engine
 @every_filter
 @pytest.mark.one_in(4)
 def test_what_fits_is_admitted_and_one_step_more_is_not(api: Api, case: Case) -> None:
@@ -73,6 +75,7 @@ def test_what_fits_is_admitted_and_one_step_more_is_not(api: Api, case: Case) ->
     assert_problem(api.reserve(budget["id"], case.events(1), **case.terms), 409, "budget_exceeded")
 
 
+@on_one_engine
 @every_filter
 @pytest.mark.one_in(4)
 def test_spending_moves_what_was_held_in_the_filters_own_fields(api: Api, case: Case) -> None:
@@ -91,6 +94,7 @@ def test_spending_moves_what_was_held_in_the_filters_own_fields(api: Api, case: 
     assert (body["amounts"]["spent"], amount(case, body["amounts"]["reserved"])) == (held["cost"], 0)
 
 
+@on_one_engine
 @every_filter
 @pytest.mark.one_in(4)
 def test_a_part_is_charged_for_itself_except_where_it_may_have_been_chosen(api: Api, case: Case) -> None:
@@ -109,6 +113,7 @@ def test_a_part_is_charged_for_itself_except_where_it_may_have_been_chosen(api: 
     assert amount(case, api.read(budget["id"])["amounts"]["spent"]) == one
 
 
+@on_one_engine
 @pytest.mark.parametrize(
     ("kind", "fields", "warned"),
     [
@@ -137,6 +142,7 @@ def test_a_budget_that_charges_a_sampled_step_in_full_warns(
     assert plain["warnings"] == []
 
 
+@on_one_engine
 def test_amounts_of_gaussian_dp_are_told_as_mu_and_as_its_square(api: Api) -> None:
     budget = api.budget({"kind": "gaussian_dp", "mu": "0.5"})
     assert budget["amounts"]["limit"] == {"mu": 0.5, "mu_squared": 0.25}
@@ -148,6 +154,7 @@ def test_amounts_of_gaussian_dp_are_told_as_mu_and_as_its_square(api: Api) -> No
     assert api.hold(other["id"], [gaussian(20.0, count=9)])["cost"] == {"mu": 0.3, "mu_squared": 0.09}
 
 
+@on_one_engine
 def test_epsilon_and_delta_of_approximate_dp_have_both_to_fit(api: Api) -> None:
     budget = api.budget({"kind": "approximate_dp", "epsilon": 1, "delta": "1e-5"})
     assert budget["amounts"]["limit"] == {"epsilon": 1, "delta": 1e-5}
@@ -164,6 +171,7 @@ def test_epsilon_and_delta_of_approximate_dp_have_both_to_fit(api: Api) -> None:
     made(api.reserve(budget["id"], [LAPLACE]))
 
 
+@on_one_engine
 @pytest.mark.parametrize(
     ("limit", "kept"),
     [
@@ -187,6 +195,7 @@ def test_limits_are_numbers_or_decimal_strings_rounded_down(api: Api, limit: Any
         assert api.budget(budget_filter)["amounts"]["limit"][field] == kept
 
 
+@on_one_engine
 def test_costs_are_rounded_up_and_limits_down_to_the_unit(api: Api) -> None:
     # A limit of a hair less than 3 units has room for 2; a step of a hair more than 1 unit costs 2.
     budget = api.budget({"kind": "pure_dp", "epsilon": "2.99999e-9"})
@@ -202,6 +211,7 @@ def test_costs_are_rounded_up_and_limits_down_to_the_unit(api: Api) -> None:
     assert_problem(api.reserve(delta["id"], [stated]), 409, "budget_exceeded")
 
 
+@on_one_engine
 def test_a_hundred_charges_of_a_hundredth_fill_1_exactly(api: Api) -> None:
     budget = api.budget({"kind": "pure_dp", "epsilon": 1})
     step = {"mechanism": {"kind": "pure_dp", "epsilon": 0.01}}

@@ -34,6 +34,7 @@ def interval(report: dict[str, Any]) -> tuple[float, float]:
     return report["epsilon"]["lower"], report["epsilon"]["upper"]
 
 
+@on_one_engine
 def test_of_a_budget_without_charges_there_is_nothing_to_report(api: Api) -> None:
     budget = api.budget(RENYI)
     api.hold(budget["id"], [gaussian(10.0)])
@@ -45,6 +46,7 @@ def test_of_a_budget_without_charges_there_is_nothing_to_report(api: Api) -> Non
     assert (report["delta"], report["different_steps"], report["warnings"]) == (DELTA, 0, [])
 
 
+@on_one_engine
 def test_the_interval_is_the_engines_own_for_everything_charged(api: Api) -> None:
     budget = api.budget(RENYI)
     sampled, plain, pure = gaussian(5.0, 100, 0.1), gaussian(30.0, 4), laplace(20.0, 2)
@@ -63,6 +65,7 @@ def test_the_interval_is_the_engines_own_for_everything_charged(api: Api) -> Non
     assert body["epsilon"]["spent"] < body["report"]["filter_epsilon"], "what is started counts"
 
 
+@on_one_engine
 def test_however_the_same_steps_are_charged_the_report_is_the_same(api: Api) -> None:
     whole, pieces = api.budget(RENYI), api.budget(RENYI)
     api.spend(whole["id"], [gaussian(10.0, 12), laplace(20.0)])
@@ -86,6 +89,8 @@ FILTERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@on_one_engine
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("budget_filter", "event"), FILTERS, ids=[case[0]["kind"] for case in FILTERS])
 def test_the_filters_number_is_never_below_the_tight_one_for_charges_fixed_in_advance(
     api: Api, budget_filter: dict[str, Any], event: dict[str, Any]
@@ -108,6 +113,7 @@ def test_the_filters_number_is_never_below_the_tight_one_for_charges_fixed_in_ad
     assert 0 < body["report"]["left"] < limit
 
 
+@on_one_engine
 def test_a_report_is_stated_at_the_delta_that_is_asked_for(api: Api) -> None:
     budget = api.budget(RENYI, report_delta=1e-7)
     api.spend(budget["id"], [gaussian(10.0, 9)])
@@ -124,6 +130,7 @@ def test_a_report_is_stated_at_the_delta_that_is_asked_for(api: Api) -> None:
     assert api.read(budget["id"], delta="1e-7") == own
 
 
+@on_one_engine
 def test_the_delta_is_the_requests_then_the_budgets_then_the_filters(api: Api) -> None:
     assert api.read(api.budget(RENYI)["id"])["report"]["delta"] == DELTA
     assert api.read(api.budget(RENYI, report_delta=1e-6)["id"])["report"]["delta"] == 1e-6
@@ -137,6 +144,7 @@ def test_the_delta_is_the_requests_then_the_budgets_then_the_filters(api: Api) -
         assert_problem(api.get(f"/v1/budgets/{without['id']}", delta=wrong), 422, "invalid_request", "/query/delta")
 
 
+@on_one_engine
 def test_of_a_part_the_report_counts_the_whole_and_the_filter_what_was_charged(api: Api) -> None:
     part, whole = api.budget(RENYI), api.budget(RENYI)
     for budget, commit in ((part, {"events": [gaussian(10.0, 2)]}), (whole, None)):
@@ -150,6 +158,7 @@ def test_of_a_part_the_report_counts_the_whole_and_the_filter_what_was_charged(a
     assert "the whole" in one["caveat"]
 
 
+@on_one_engine
 def test_a_pending_commit_of_a_part_counts_in_full_too(api: Api) -> None:
     budget = api.budget(RENYI)
     held = api.hold(budget["id"], [gaussian(10.0, 9)])
@@ -184,6 +193,7 @@ def test_steps_without_a_closed_form_are_composed_in_a_process_within_its_time(c
         assert api.read(slow["id"])["report"] == found, "it is remembered"
 
 
+@on_one_engine
 @pytest.mark.parametrize(("sampled", "most"), [(False, "MAX_STEPS"), (True, "MAX_SAMPLED_STEPS")])
 def test_of_too_many_different_steps_there_is_no_tight_number(
     api: Api, monkeypatch: pytest.MonkeyPatch, sampled: bool, most: str
@@ -202,6 +212,7 @@ def test_of_too_many_different_steps_there_is_no_tight_number(
     assert report["filter_epsilon"] > 0
 
 
+@on_one_engine
 def test_of_more_repetitions_than_the_engine_composes_the_filters_number_stands_alone(api: Api) -> None:
     budget = api.budget({"kind": "zcdp", "rho": 1000}, report_delta=DELTA)
     api.spend(budget["id"], [zcdp(1e-7, 10**8)])
@@ -214,6 +225,7 @@ def test_of_more_repetitions_than_the_engine_composes_the_filters_number_stands_
     assert report["filter_epsilon"] > tight(Event(ZcDp(20.0))).lower
 
 
+@on_one_engine
 def test_a_delta_below_what_was_charged_has_no_epsilon(api: Api) -> None:
     budget = api.budget({"kind": "approximate_dp", "epsilon": 9, "delta": 1e-4})
     api.spend(budget["id"], [{"mechanism": {"kind": "approximate_dp", "epsilon": 0.5, "delta": 1e-6}}])
@@ -227,6 +239,7 @@ def test_a_delta_below_what_was_charged_has_no_epsilon(api: Api) -> None:
     assert report["epsilon"]["lower"] is None or report["epsilon"]["lower"] > 0
 
 
+@on_one_engine
 def test_nothing_remains_of_an_overdrawn_budget(api: Api) -> None:
     budget = api.budget({"kind": "pure_dp", "epsilon": 1}, report_delta=DELTA)
     made(api.correct(budget["id"], events=[{"mechanism": {"kind": "pure_dp", "epsilon": 3}}]))

@@ -20,6 +20,7 @@ def opened(live: Live, *options: str, name: str = "survey") -> dict[str, Any]:
     return budget
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("options", "limit"),
     [

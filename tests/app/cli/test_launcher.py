@@ -111,7 +111,8 @@ def test_the_application_waits_for_nothing_that_its_first_answers_do_not_need() 
 import sys
 import app.main
 
-named = {"alembic", "mako", "distributed", "dp_accounting", "pyarrow", "sklearn", "typer", "uvicorn", "numpy.f2py"}
+named = {"alembic", "mako", "distributed", "dp_accounting", "numba", "pyarrow", "sklearn", "typer", "uvicorn"}
+named.add("numpy.f2py")
 scipy = {name for name in sys.modules if name.startswith("scipy.") and name[6] != "_"} - {"scipy.version"}
 print(*sorted(named & set(sys.modules) | scipy))
 """

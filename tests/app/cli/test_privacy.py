@@ -24,6 +24,7 @@ def event(noise: float, count: int = 1, sampling: dict[str, Any] | None = None, 
     return {"mechanism": mechanism, "sampling": sampling or {"kind": "full_batch"}, "count": count}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("options", "body"),
     [

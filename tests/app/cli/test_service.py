@@ -30,6 +30,7 @@ def run(settings: Settings, *arguments: str) -> Result:
     return CliRunner().invoke(cli, list(arguments), env=environment_of(settings))
 
 
+@on_one_engine
 def test_a_created_key_is_shown_once_and_works(context: Context) -> None:
     result = run(context.settings, "keys", "create", "--name", "ci", "--scope", "owner", "--scope", "analyst")
     assert result.exit_code == 0, result.output
@@ -43,6 +44,7 @@ def test_a_created_key_is_shown_once_and_works(context: Context) -> None:
     assert result.stdout.strip().rpartition("_")[2] not in listed
 
 
+@on_one_engine
 def test_a_key_written_to_a_file_is_its_owners_alone_and_not_shown(context: Context, tmp_path: Path) -> None:
     path = tmp_path / "key"
     arguments = ("keys", "create", "--name", "ci", "--scope", "admin", "--if-none", "--output", str(path))
@@ -59,6 +61,7 @@ def test_a_key_written_to_a_file_is_its_owners_alone_and_not_shown(context: Cont
     assert len(service.list_keys(context)) == 1
 
 
+@on_one_engine
 def test_a_file_that_exists_is_left_alone_and_costs_no_key(context: Context, tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("mine")
@@ -69,6 +72,7 @@ def test_a_file_that_exists_is_left_alone_and_costs_no_key(context: Context, tmp
     assert not service.keys_exist(context)
 
 
+@on_one_engine
 def test_a_key_is_revoked(context: Context) -> None:
     created = service.create_key(context, "ci", [Scope.OWNER])
     assert created is not None
@@ -83,6 +87,7 @@ def test_a_key_is_revoked(context: Context) -> None:
     assert "no active key" in again.stderr
 
 
+@on_one_engine
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb"])
 def test_a_name_is_printable_and_short(context: Context, name: str) -> None:
     result = run(context.settings, "keys", "create", "--name", name, "--scope", "admin")
@@ -90,6 +95,7 @@ def test_a_name_is_printable_and_short(context: Context, name: str) -> None:
     assert not service.keys_exist(context)
 
 
+@on_one_engine
 def test_migrate_makes_the_schema_that_the_other_commands_ask_for(databases: DatabaseFactory, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, database_url=databases.empty())
     for command in (("serve",), ("keys", "list"), ("worker",)):
@@ -125,6 +131,7 @@ def test_a_database_that_is_no_database_is_one_line_without_its_password(url: st
     assert "password1" not in result.output
 
 
+@on_one_engine
 @pytest.mark.parametrize("command", [("serve",), ("worker",), ("keys", "create", "--name", "ci", "--scope", "admin")])
 def test_a_data_folder_that_cannot_be_written_to_is_one_line(
     context: Context, tmp_path: Path, command: tuple[str, ...]
@@ -137,6 +144,7 @@ def test_a_data_folder_that_cannot_be_written_to_is_one_line(
     assert not service.keys_exist(context)
 
 
+@on_one_engine
 def test_a_damaged_secret_is_not_used(context: Context) -> None:
     assert context.settings.secret
     path = context.settings.data_dir / "secret.key"
@@ -173,6 +181,7 @@ def test_a_sqlite_file_that_cannot_be_made_or_read_is_one_line(tmp_path: Path) -
         assert words in result.stderr
 
 
+@on_one_engine
 def test_a_database_of_a_later_version_is_one_line(context: Context) -> None:
     with context.database.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -181,6 +190,7 @@ def test_a_database_of_a_later_version_is_one_line(context: Context) -> None:
     assert re.fullmatch(r"epsilond: The database is at a revision that this version does not know\..*\n", result.stderr)
 
 
+@on_one_engine
 def test_a_host_that_is_no_name_is_one_line(context: Context) -> None:
     result = run(context.settings.model_copy(update={"host": "x" * 70}), "serve")
     assert result.exit_code == 1
@@ -221,6 +231,7 @@ def test_a_command_in_a_wrong_folder_makes_no_database(tmp_path: Path) -> None:
     assert run(settings, "keys", "list").exit_code == 0
 
 
+@on_one_engine
 def test_no_file_stays_where_no_token_is_written(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

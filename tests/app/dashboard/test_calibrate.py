@@ -73,7 +73,7 @@ def test_the_first_screen_has_the_answer_to_the_common_case(reader: TestClient) 
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_every_algorithm_that_is_chosen_has_an_answer_and_charts(reader: TestClient, name: str) -> None:
     document = show(reader, {**QUICK, "algorithm": name, "shown": "dp_sgd"})
     said = faults(document)
@@ -103,6 +103,12 @@ def test_the_form_makes_the_request_that_fills_it_in(algorithms: list[dict[str, 
         body["sampling"] = body["sampling"]["kind"]
     made = {name: value for name, value in form.body().items() if name in body}
     assert made == {name: value for name, value in body.items() if name != "solve_for" or value != "noise_multiplier"}
+
+
+def test_a_guarantee_for_all_records_of_one_owner(reader: TestClient) -> None:
+    page = show(reader, {**QUICK, "group_size": "4"})
+    assert "group size 4" in page.text_of("summary")
+    assert faults(show(reader, {**QUICK, "group_size": "0"})).keys() == {"group_size"}
 
 
 def test_several_faults_are_told_without_words_of_the_interface(reader: TestClient) -> None:

@@ -18,6 +18,7 @@ from tests.app.conftest import ConnectAs
 from tests.app.datasets.declarations import CSV, metadata, private_metadata
 from tests.app.datasets.uploads import create_budget, upload
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 BUNDLED = ["ds_breast_cancer", "ds_diabetes", "ds_digits"]
 
@@ -41,6 +42,7 @@ def everything_visible(client: TestClient, dataset_id: str) -> tuple[Any, Any]:
     )
 
 
+@on_one_engine
 def test_an_upload_is_answered_with_its_declaration_and_a_report(client: TestClient, context: Context) -> None:
     response = upload(client, metadata(), CSV + b"500,south,no\n")
     assert response.status_code == 201
@@ -57,6 +59,7 @@ def test_an_upload_is_answered_with_its_declaration_and_a_report(client: TestCli
     assert body["privacy_unit"] == "record"
 
 
+@on_one_engine
 def test_the_worker_gets_the_rows(client: TestClient, context: Context) -> None:
     dataset_id = upload(client, metadata()).json()["id"]
     with context.database.read() as session:
@@ -67,6 +70,7 @@ def test_the_worker_gets_the_rows(client: TestClient, context: Context) -> None:
     assert (loaded.id, loaded.public, loaded.declared_size) == (dataset_id, True, 100)
 
 
+@on_one_engine
 def test_files_on_disk_are_the_services_alone(client: TestClient, context: Context) -> None:
     dataset_id = upload(client, metadata()).json()["id"]
     (path,) = stored_files(context)
@@ -75,12 +79,14 @@ def test_files_on_disk_are_the_services_alone(client: TestClient, context: Conte
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+@on_one_engine
 def test_a_private_data_set_names_its_budget(client: TestClient, context: Context) -> None:
     budget_id = create_budget(context)
     body = upload(client, private_metadata(budget_id)).json()
     assert (body["public"], body["budget_id"]) == (False, budget_id)
 
 
+@on_one_engine
 def test_replacing_one_row_changes_nothing_that_a_reader_sees(client: TestClient, context: Context) -> None:
     files = [
         CSV,
@@ -103,6 +109,7 @@ def test_replacing_one_row_changes_nothing_that_a_reader_sees(client: TestClient
     assert "owner_report" not in repr(records)
 
 
+@on_one_engine
 def test_public_data_need_rows(client: TestClient, context: Context) -> None:
     for file in (b"age,region,outcome\n", b"age,region,outcome\n\n"):
         assert_problem(upload(client, metadata(), file, key="mended"), 422, "no_rows", "/file", "no_rows")
@@ -110,6 +117,7 @@ def test_public_data_need_rows(client: TestClient, context: Context) -> None:
     assert upload(client, metadata(), CSV, key="mended").status_code == 201
 
 
+@on_one_engine
 def test_a_private_file_without_rows_is_accepted(client: TestClient, context: Context) -> None:
     response = upload(client, private_metadata(create_budget(context)), b"age,region,outcome\n")
     assert response.json()["owner_report"] == {"rows": 0, "values_clipped": 0}
@@ -118,6 +126,7 @@ def test_a_private_file_without_rows_is_accepted(client: TestClient, context: Co
     assert loaded.features.shape == (0, 2)
 
 
+@on_one_engine
 def test_a_repeated_upload_is_one_data_set(client: TestClient, context: Context) -> None:
     budget_id = create_budget(context)
     first = upload(client, private_metadata(budget_id), key="once")
@@ -135,6 +144,7 @@ def test_a_repeated_upload_is_one_data_set(client: TestClient, context: Context)
     assert len(stored_files(context)) == 1
 
 
+@on_one_engine
 def test_an_upload_needs_a_key(client: TestClient) -> None:
     response = client.post(
         "/v1/datasets", files={"file": ("rows.csv", CSV), "metadata": (None, json.dumps(metadata()))}
@@ -142,6 +152,7 @@ def test_an_upload_needs_a_key(client: TestClient) -> None:
     assert_problem(response, 400, "idempotency_key_missing")
 
 
+@on_one_engine
 def test_a_refused_file_may_be_mended_under_the_same_key(client: TestClient, context: Context) -> None:
     response = upload(client, metadata(), CSV + b"8675309,west,no\n", key="mended")
     body = assert_problem(response, 422, "invalid_csv", "/file", "unknown_category")
@@ -152,6 +163,7 @@ def test_a_refused_file_may_be_mended_under_the_same_key(client: TestClient, con
     assert upload(client, metadata(), key="mended").status_code == 201
 
 
+@on_one_engine
 def test_faulty_metadata_are_refused_with_a_pointer(client: TestClient, context: Context) -> None:
     declared = metadata()
     declared["columns"][0]["upper"] = -1
@@ -160,18 +172,21 @@ def test_faulty_metadata_are_refused_with_a_pointer(client: TestClient, context:
     assert stored_files(context) == []
 
 
+@on_one_engine
 def test_an_unknown_budget_is_refused(client: TestClient, context: Context) -> None:
     response = upload(client, private_metadata("bud_unknown"))
     assert_problem(response, 422, "unknown_budget", "/metadata/budget_id")
     assert stored_files(context) == []
 
 
+@on_one_engine
 def test_data_and_budget_protect_the_same_unit(client: TestClient, context: Context) -> None:
     budget_id = create_budget(context, privacy_unit="patient")
     assert_problem(upload(client, private_metadata(budget_id)), 422, "privacy_unit_mismatch", "/metadata/privacy_unit")
     assert upload(client, private_metadata(budget_id, privacy_unit="patient")).status_code == 201
 
 
+@on_one_engine
 def test_other_content_types_are_refused(client: TestClient) -> None:
     headers = {"Idempotency-Key": "a"}
     assert_problem(
@@ -185,6 +200,7 @@ def test_other_content_types_are_refused(client: TestClient) -> None:
     assert_problem(response, 422, "unsupported_part_type", "/file")
 
 
+@on_one_engine
 def test_an_upload_larger_than_the_limit_is_refused(client: TestClient, context: Context) -> None:
     object.__setattr__(context.settings, "max_upload_bytes", 20_000)
     assert upload(client, metadata(), CSV + b"50.5,south,yes\n" * 1000).status_code == 201
@@ -193,6 +209,7 @@ def test_an_upload_larger_than_the_limit_is_refused(client: TestClient, context:
     assert len(stored_files(context)) == 1
 
 
+@on_one_engine
 def test_lists_are_paged_and_begin_with_the_bundled_sets(client: TestClient) -> None:
     created = [upload(client, metadata(name=f"study {index}")).json()["id"] for index in range(3)]
     found: list[str] = []
@@ -208,12 +225,14 @@ def test_lists_are_paged_and_begin_with_the_bundled_sets(client: TestClient) -> 
     assert client.get("/v1/datasets?limit=201").status_code == 422
 
 
+@on_one_engine
 def test_an_unknown_data_set_is_not_found(client: TestClient) -> None:
     for dataset_id in ("ds_unknown", "bud_a", "..%2fsecret.key", "a" * 500):
         assert_problem(client.get(f"/v1/datasets/{dataset_id}"), 404, "not_found")
         assert_problem(client.delete(f"/v1/datasets/{dataset_id}"), 404, "not_found")
 
 
+@on_one_engine
 def test_deletion_removes_the_rows_and_can_be_repeated(client: TestClient, context: Context) -> None:
     dataset_id = upload(client, metadata()).json()["id"]
     for _ in range(2):
@@ -227,6 +246,7 @@ def test_deletion_removes_the_rows_and_can_be_repeated(client: TestClient, conte
     assert list(stored) == [dataset_id]
 
 
+@on_one_engine
 def test_an_upload_sweeps_what_this_database_marks_deleted_and_never_what_it_does_not_know(
     client: TestClient, context: Context
 ) -> None:
@@ -243,6 +263,7 @@ def test_an_upload_sweeps_what_this_database_marks_deleted_and_never_what_it_doe
     assert [path.name for path in stored_files(context)] == sorted(kept)
 
 
+@on_one_engine
 @pytest.mark.parametrize("dataset_id", BUNDLED)
 def test_bundled_sets_are_listed_and_never_deleted(client: TestClient, dataset_id: str) -> None:
     assert_problem(client.delete(f"/v1/datasets/{dataset_id}"), 409, "dataset_is_bundled")
@@ -250,6 +271,7 @@ def test_bundled_sets_are_listed_and_never_deleted(client: TestClient, dataset_i
     assert (body["public"], body["bundled"], body["budget_id"]) == (True, True, None)
 
 
+@on_one_engine
 def test_only_owners_upload_and_delete(connect: ConnectAs, context: Context) -> None:
     analyst = create_key(context, "analyst", [Scope.ANALYST])
     assert analyst is not None
@@ -260,6 +282,7 @@ def test_only_owners_upload_and_delete(connect: ConnectAs, context: Context) -> 
     assert stored_files(context) == []
 
 
+@on_one_engine
 def test_the_documented_request_has_no_loose_reference(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     operation = document["paths"]["/v1/datasets"]["post"]

@@ -57,6 +57,7 @@ NUMBERED = [
 ]
 
 
+@on_one_engine
 def test_the_declaration_says_that_there_are_ids(datasets: Datasets) -> None:
     one, several = datasets.uploaded(), datasets.uploaded(rows_per_person=3)
     shown = [datasets.client.get(f"/v1/datasets/{each}").json() for each in (one, several)]
@@ -66,6 +67,7 @@ def test_the_declaration_says_that_there_are_ids(datasets: Datasets) -> None:
     assert stated == shown[1]
 
 
+@on_one_engine
 def test_an_edited_bound_is_found_by_verification(datasets: Datasets) -> None:
     datasets.uploaded()
     attacks.run(datasets.context.database, "UPDATE datasets SET rows_per_person = 2 WHERE rows_per_person = 1")
@@ -89,6 +91,7 @@ def test_a_declaration_that_cannot_be_is_refused(datasets: Datasets, changes: di
     assert_problem(datasets.upload(**changes), 422, "invalid_request", pointer)
 
 
+@pytest.mark.one_in(4)
 @on_one_engine
 @pytest.mark.parametrize(
     "file",
@@ -124,6 +127,7 @@ def test_integers_stand_for_their_digits(datasets: Datasets) -> None:
         assert datasets.ages(datasets.deleted(dataset_id, "3", "4")["id"]) == [40.0, 50.5]
 
 
+@pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize(
     ("file", "code", "where"),
@@ -157,6 +161,7 @@ def test_a_file_with_faulty_ids_is_refused_without_an_id(
     assert list(datasets.files.folder.iterdir()) == []
 
 
+@pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize("ids", [["a", "b", "c"], ["a", "b", "c", "d", "e"], [["a"], ["b"], ["c"], ["d"]], "a"])
 def test_an_archive_with_a_matrix_has_an_id_for_each_row(datasets: Datasets, ids: Any) -> None:
@@ -166,6 +171,7 @@ def test_an_archive_with_a_matrix_has_an_id_for_each_row(datasets: Datasets, ids
     assert [each["code"] for each in both.json()["errors"]] == ["wrong_shape"]
 
 
+@on_one_engine
 def test_no_version_has_more_rows_of_a_person_than_declared(datasets: Datasets) -> None:
     twice = PERSONS + "33,south,no,K-0001\n"
     assert_problem(datasets.upload(twice), 422, "invalid_csv", "/file")
@@ -180,6 +186,7 @@ def test_no_version_has_more_rows_of_a_person_than_declared(datasets: Datasets) 
     assert datasets.version(dataset_id, twice + "33,south,yes,K-0002\n").status_code == 201
 
 
+@on_one_engine
 def test_ids_are_in_all_versions_or_in_none(datasets: Datasets) -> None:
     without = "age,region,outcome\n41,north,no\n"
     dataset_id = datasets.uploaded()
@@ -192,6 +199,7 @@ def test_ids_are_in_all_versions_or_in_none(datasets: Datasets) -> None:
     assert datasets.client.get(f"/v1/datasets/{other}").json()["person_column"] is None
 
 
+@on_one_engine
 def test_a_person_is_deleted_by_id(datasets: Datasets) -> None:
     dataset_id = datasets.uploaded(PERSONS + "33,south,no,K-0001\n", rows_per_person=2)
     before = datasets.client.get(f"/v1/datasets/{dataset_id}").json()
@@ -215,6 +223,7 @@ def test_a_person_is_deleted_by_id(datasets: Datasets) -> None:
     assert verified(datasets.context).valid
 
 
+@on_one_engine
 def test_what_is_left_is_bound_as_a_file_without_the_person(datasets: Datasets) -> None:
     fewer = PERSONS.replace("50.5,south,yes,K-0002\n", "")
     dataset_id = datasets.uploaded()
@@ -227,6 +236,7 @@ def test_what_is_left_is_bound_as_a_file_without_the_person(datasets: Datasets) 
     assert_problem(refused, 409, "budget_not_bound")
 
 
+@on_one_engine
 def test_nothing_tells_whether_a_person_was_there(datasets: Datasets) -> None:
     dataset_ids = [datasets.uploaded(), datasets.uploaded()]
     answers = [
@@ -242,6 +252,7 @@ def test_nothing_tells_whether_a_person_was_there(datasets: Datasets) -> None:
     assert [len(datasets.ages(answer.json()["id"])) for answer in answers] == [3, 4]
 
 
+@on_one_engine
 def test_an_id_is_in_no_answer_log_table_or_file(
     datasets: Datasets, caplog: pytest.LogCaptureFixture, client: TestClient
 ) -> None:
@@ -268,6 +279,7 @@ def test_an_id_is_in_no_answer_log_table_or_file(
             assert "Quux" not in repr(session.execute(select(table)).all())
 
 
+@on_one_engine
 def test_a_deletion_is_carried_out_once(datasets: Datasets) -> None:
     dataset_id = datasets.uploaded()
     first = datasets.delete(dataset_id, "K-0001", key="once-0001")
@@ -279,6 +291,7 @@ def test_a_deletion_is_carried_out_once(datasets: Datasets) -> None:
     assert {path.stem for path in datasets.files.folder.iterdir()} == {first.json()["id"]}
 
 
+@on_one_engine
 @pytest.mark.parametrize("erases", [False, True])
 def test_a_version_that_comes_meanwhile_is_not_lost(
     datasets: Datasets, monkeypatch: pytest.MonkeyPatch, erases: bool
@@ -304,6 +317,7 @@ def test_a_version_that_comes_meanwhile_is_not_lost(
     assert verified(datasets.context).valid
 
 
+@on_one_engine
 def test_rows_that_are_lost_are_no_version_that_came(datasets: Datasets) -> None:
     dataset_id = datasets.uploaded()
     datasets.files.remove(dataset_id)
@@ -312,6 +326,7 @@ def test_rows_that_are_lost_are_no_version_that_came(datasets: Datasets) -> None
     assert_problem(datasets.delete(dataset_id, "K-0001"), 404, "not_found")
 
 
+@on_one_engine
 def test_who_may_not_add_a_version_deletes_nobody(datasets: Datasets, connect: ConnectAs) -> None:
     dataset_id, other = datasets.uploaded(), create_budget(datasets.context)
     for scope, budgets, status, code in (
@@ -330,6 +345,7 @@ def crash(*_: Any) -> None:
     raise RuntimeError("killed")
 
 
+@on_one_engine
 @pytest.mark.parametrize(("place", "name"), [(DatasetFiles, "sweep"), (repository, "lock_content")])
 def test_a_deletion_that_a_crash_interrupts_is_done_once_it_is_repeated(
     datasets: Datasets, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
@@ -347,6 +363,7 @@ def test_a_deletion_that_a_crash_interrupts_is_done_once_it_is_repeated(
     assert verified(datasets.context).valid
 
 
+@on_one_engine
 def test_deletions_at_once_are_all_carried_out(datasets: Datasets) -> None:
     dataset_id = datasets.uploaded()
     barrier = threading.Barrier(3)

@@ -25,6 +25,7 @@ from tests.app.conftest import ConnectAs
 from tests.app.datasets.declarations import CSV, metadata, private_metadata
 from tests.app.datasets.uploads import create_budget, upload
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 SECRET = CSV + b"33,north,yes\n"
 WRONG = CSV + b"34,north,yes\n"
@@ -125,6 +126,7 @@ def statements(context: Context) -> Any:
         event.remove(context.database.engine, "after_cursor_execute", listen)
 
 
+@on_one_engine
 @pytest.mark.parametrize("who", OUTSIDERS)
 def test_a_right_guess_at_rows_out_of_reach_is_answered_as_a_wrong_one(tenants: Tenants, who: str) -> None:
     client = OUTSIDERS[who](tenants)
@@ -149,6 +151,7 @@ def test_a_right_guess_at_rows_out_of_reach_is_answered_as_a_wrong_one(tenants: 
     assert victims.get(f"/v1/datasets/{tenants.dataset_id}").json()["budget_id"] == tenants.victim
 
 
+@on_one_engine
 @pytest.mark.parametrize("who", OUTSIDERS)
 def test_a_right_guess_as_a_version_is_answered_as_a_wrong_one(tenants: Tenants, who: str) -> None:
     client = OUTSIDERS[who](tenants)
@@ -173,6 +176,7 @@ def test_a_right_guess_as_a_version_is_answered_as_a_wrong_one(tenants: Tenants,
     assert shared["root_budget_ids"] == sorted([tenants.victim, tenants.other])
 
 
+@on_one_engine
 @pytest.mark.parametrize("who", [*OUTSIDERS, "owner of both roots", "owner of everything"])
 def test_only_an_administrator_declares_rows_public(tenants: Tenants, who: str) -> None:
     client = (OUTSIDERS | INSIDERS)[who](tenants)
@@ -186,6 +190,7 @@ def test_only_an_administrator_declares_rows_public(tenants: Tenants, who: str) 
     assert answers[0] == answers[1] == answers[2]
 
 
+@on_one_engine
 @pytest.mark.parametrize("who", INSIDERS)
 def test_a_conflict_is_told_to_who_owns_the_other_root(tenants: Tenants, who: str) -> None:
     client = INSIDERS[who](tenants)
@@ -198,6 +203,7 @@ def test_a_conflict_is_told_to_who_owns_the_other_root(tenants: Tenants, who: st
     assert upload(client, private_metadata(tenants.victim), SECRET).status_code == 201
 
 
+@on_one_engine
 @pytest.mark.parametrize("who", READERS)
 @pytest.mark.parametrize("declared", ["public", "private"])
 @pytest.mark.one_in(4)
@@ -210,6 +216,7 @@ def test_who_uploads_nothing_learns_nothing(tenants: Tenants, who: str, declared
     assert comparable(answers[0]) == comparable(answers[1])
 
 
+@on_one_engine
 def test_rows_under_two_roots_stay_under_both(tenants: Tenants) -> None:
     """Nobody who has once registered rows is refused later because somebody else has registered them, too."""
     mine = tenants.client(Scope.OWNER, budgets=[tenants.other])
@@ -228,6 +235,7 @@ def test_rows_under_two_roots_stay_under_both(tenants: Tenants) -> None:
         assert upload(client, private_metadata(budget_id), SECRET).status_code == status
 
 
+@on_one_engine
 def test_data_sets_without_rows_are_no_conflict(tenants: Tenants) -> None:
     """Nobody's rows are shared: empty files are alike because they are empty."""
     header = CSV[: CSV.index(b"\n") + 1]
@@ -238,6 +246,7 @@ def test_data_sets_without_rows_are_no_conflict(tenants: Tenants) -> None:
     assert auditor.get("/v1/datasets/shared-contents").json()["items"] == []
 
 
+@on_one_engine
 def test_who_shares_rows_is_for_unrestricted_auditors_alone(tenants: Tenants) -> None:
     mine = tenants.client(Scope.OWNER, budgets=[tenants.other])
     dataset_id = upload(mine, private_metadata(tenants.other), SECRET).json()["id"]
@@ -260,6 +269,7 @@ def test_who_shares_rows_is_for_unrestricted_auditors_alone(tenants: Tenants) ->
     assert tenants.client(Scope.AUDITOR).get(path).json()["items"] == [expected]
 
 
+@on_one_engine
 def test_contents_that_are_shared_are_listed_page_by_page(tenants: Tenants) -> None:
     mine = tenants.client(Scope.OWNER, budgets=[tenants.other])
     victims = tenants.client(Scope.OWNER, budgets=[tenants.victim])
@@ -280,6 +290,7 @@ def test_contents_that_are_shared_are_listed_page_by_page(tenants: Tenants) -> N
     assert (items, cursor) == (whole, None)
 
 
+@on_one_engine
 def test_no_content_hash_is_served_to_anybody(tenants: Tenants) -> None:
     """Not in data sets, budgets, entries, proofs or exports: two of them would say whose rows are the same."""
     mine = tenants.client(Scope.OWNER, budgets=[tenants.other])

@@ -360,6 +360,7 @@ def test_versions_that_there_are_not_are_refused(service: Sweeps, ids: dict[str,
     assert run["dataset_version"] is None
 
 
+@pytest.mark.one_in(2)
 @on_one_engine
 @pytest.mark.parametrize(
     "statement",

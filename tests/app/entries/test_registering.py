@@ -172,7 +172,7 @@ def kind_of(column: Any) -> type:
 
 
 @pytest.mark.parametrize("subject", REGISTERED)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_every_edited_column_is_named(lived_in: Service, subject: Subject) -> None:
     database, registered = lived_in.context.database, REGISTERED[subject]
     table = registered.table
@@ -200,7 +200,7 @@ def test_every_edited_column_is_named(lived_in: Service, subject: Subject) -> No
 @on_one_engine
 @pytest.mark.parametrize("value", ["1000000000000", "'x'", "x'00ff'", "1.5"])
 @pytest.mark.parametrize("table", [table.name for table in STATE_TABLES])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 def test_a_value_of_another_kind_is_named_with_its_row(lived_in: Service, table: str, value: str) -> None:
     """SQLite takes any value in any column. An integer in the place of bytes is no request for so much memory."""
     database = lived_in.context.database
@@ -485,6 +485,7 @@ def test_a_flag_that_is_cleared_before_the_claim_is_refused(service: Service) ->
     assert (trial.state, trial.stream_id) == ("failed", None)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("what", ["another law", "a cell less", "no release before"])
 def test_nothing_is_released_of_a_sweep_that_was_altered_between_its_trials(
     service: Service, draws: Draws, what: str

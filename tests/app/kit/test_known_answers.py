@@ -87,6 +87,7 @@ def test_equal_questions_get_equal_bytes(client: TestClient) -> None:
         }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("field", "value"),
     [

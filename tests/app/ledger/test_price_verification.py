@@ -403,6 +403,7 @@ def test_an_export_is_priced_from_the_file_alone(
     assert (bad.budget_id, bad.sequence) == (forger.budget, 3)
 
 
+@pytest.mark.thorough
 @on_one_engine
 def test_the_command_line_names_it_with_status_1(context: Context, api: Api, forger: Forger) -> None:
     Api(api.client).spend(forger.budget, [zcdp(0.01)])

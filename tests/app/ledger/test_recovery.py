@@ -46,7 +46,7 @@ def rebuilt(database: Database) -> Rebuilt:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 def test_what_is_lost_of_the_state_is_written_anew(
     root: dict[str, Any], client: TestClient, clock: Clock, context: Context, loss: str
 ) -> None:

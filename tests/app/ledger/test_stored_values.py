@@ -89,7 +89,7 @@ def answers(client: TestClient, entry_id: str, budget_id: str) -> Iterator[Any]:
 @on_one_engine
 @pytest.mark.parametrize("value", OTHER_VALUES)
 @pytest.mark.parametrize("table", ROWS)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_no_value_of_another_kind_is_an_error_of_the_server(
     signed: list[transparency.SignedCheckpoint],
     client: TestClient,

@@ -257,6 +257,7 @@ def elsewhere(tmp_path: Path, *command: str) -> subprocess.CompletedProcess[byte
     return result
 
 
+@pytest.mark.thorough
 @on_one_engine
 def test_an_export_is_verified_elsewhere_with_a_checkpoint_and_a_public_key_alone(
     root: dict[str, Any], client: TestClient, context: Context, tmp_path: Path

@@ -30,6 +30,7 @@ from tests.app.conftest import ConnectAs
 from tests.app.ledger import attacks
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST
+from tests.databases import on_one_engine
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating" / "monitoring.md"
 RESULTS = tuple(VerificationResult)
@@ -74,6 +75,7 @@ def reserve(client: TestClient, budget_id: str, rho: float) -> str:
     return identifier
 
 
+@on_one_engine
 def test_requests_are_counted_by_template_method_and_class(client: TestClient) -> None:
     for path in ("/v1/budgets/bud_48151623", "/v1/budgets/bud_2", "/nothing/48151623"):
         client.get(path)
@@ -95,6 +97,7 @@ def test_requests_are_counted_by_template_method_and_class(client: TestClient) -
     assert "48151623" not in client.get("/metrics").text
 
 
+@on_one_engine
 def test_evaluators_and_the_cache_are_told(client: TestClient) -> None:
     for _ in range(3):
         client.post("/v1/account", json=ACCOUNT)
@@ -108,6 +111,7 @@ def test_evaluators_and_the_cache_are_told(client: TestClient) -> None:
     assert found["epsilond_cache_bytes", frozenset()] > 500
 
 
+@on_one_engine
 def test_gates_and_pools_are_told(client: TestClient, context: Context) -> None:
     with context.numerics, context.verifications:
         assert value(client, "epsilond_numerics_running", gate="numerics") == 1
@@ -119,6 +123,7 @@ def test_gates_and_pools_are_told(client: TestClient, context: Context) -> None:
     assert value(client, "epsilond_numerics_refused_total", gate="numerics") == 7
 
 
+@on_one_engine
 def test_replays_and_verifications_are_counted(client: TestClient) -> None:
     body = {"name": "b", "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1}}
     for _ in range(3):
@@ -134,6 +139,7 @@ def test_replays_and_verifications_are_counted(client: TestClient) -> None:
     assert value(client, last) == pytest.approx(time.time(), abs=600)
 
 
+@on_one_engine
 def test_a_checkpoint_that_anybody_may_have_made_up_is_no_fault_of_the_ledger(
     client: TestClient, context: Context
 ) -> None:
@@ -160,6 +166,7 @@ def test_a_checkpoint_that_anybody_may_have_made_up_is_no_fault_of_the_ledger(
     assert value(client, "epsilond_ledger_verifications_total", result="valid") == 0
 
 
+@on_one_engine
 def test_budgets_near_exhaustion_and_overdue_reservations(
     client: TestClient, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +195,7 @@ def test_a_share_is_of_the_cap_that_refuses_first() -> None:
     assert share_used(ApproximateDpFilter(1.0, 1e-5), (100_000_000, 9 * 10**12)) == 0.9
 
 
+@on_one_engine
 def test_no_more_budgets_than_a_few_are_named_and_looked_at(client: TestClient, monkeypatch: Any) -> None:
     for _ in range(3):
         reserve(client, budget(client), 0.9)
@@ -197,6 +205,7 @@ def test_no_more_budgets_than_a_few_are_named_and_looked_at(client: TestClient, 
     assert (value(client, "epsilond_budgets"), value(client, "epsilond_budgets_truncated")) == (2, 1)
 
 
+@on_one_engine
 def test_runs_that_nobody_sees_are_not_counted(client: TestClient, context: Context) -> None:
     columns = [
         {"name": "a", "type": "number", "lower": 0, "upper": 2},
@@ -231,6 +240,7 @@ def without_process(
     return {key: number for key, number in found.items() if not key[0].startswith(own)}
 
 
+@on_one_engine
 def test_a_claim_that_an_audit_contradicts_is_an_alarm(client: TestClient, context: Context) -> None:
     def audit(name: str, verdict: str) -> dict[str, Any]:
         words = {"id": name, "principal_id": "p", "algorithm": "dp_sgd", "plan": b"", "plan_hash": "", "request": {}}
@@ -241,6 +251,7 @@ def test_a_claim_that_an_audit_contradicts_is_an_alarm(client: TestClient, conte
     assert value(client, "epsilond_audits_contradicting_claim") == 1
 
 
+@on_one_engine
 def test_a_database_that_is_away_is_told_and_the_rest_with_it(client: TestClient, context: Context) -> None:
     assert value(client, "epsilond_database_up") == 1
     with context.database.write() as session:
@@ -252,6 +263,7 @@ def test_a_database_that_is_away_is_told_and_the_rest_with_it(client: TestClient
     assert found["process_open_fds", frozenset()] > 0
 
 
+@on_one_engine
 def test_the_database_is_asked_once_in_a_while(client: TestClient, monkeypatch: Any) -> None:
     monkeypatch.setattr(collectors, "BELIEVED_S", 1e6)
     assert value(client, "epsilond_budgets") == 0
@@ -259,6 +271,7 @@ def test_the_database_is_asked_once_in_a_while(client: TestClient, monkeypatch: 
     assert value(client, "epsilond_budgets") == 0
 
 
+@on_one_engine
 def test_who_may_scrape(connect: ConnectAs, context: Context) -> None:
     client = connect()
     budget_id = budget(client)
@@ -277,6 +290,7 @@ def test_who_may_scrape(connect: ConnectAs, context: Context) -> None:
     assert_problem(client.get("/v1/budgets", headers={"Authorization": f"Bearer {only.token}"}), 403, "forbidden")
 
 
+@on_one_engine
 def test_the_page_names_every_metric_and_no_other(client: TestClient) -> None:
     for path in ("/v1/account", "/v1/account"):
         client.post(path, json=ACCOUNT)

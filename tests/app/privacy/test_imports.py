@@ -13,6 +13,7 @@ def ask(reader: Any, source: dict[str, Any], **more: Any) -> Any:
     return reader.post("/v1/import", json={"source": source, "delta": 1e-5} | more)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", IMPORT_EXAMPLES)
 def test_every_example_runs_as_it_stands(reader: Any, name: str) -> None:
     answer = reader.post("/v1/import", json=IMPORT_EXAMPLES[name]["value"])

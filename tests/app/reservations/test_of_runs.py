@@ -92,7 +92,7 @@ def test_a_released_hold_has_cost_nothing(api: Api, clock: Clock, context: Conte
     clock.advance(60)
     assert service.release_due_holds(context) == 1
     with context.database.read() as session:
-        cost = {name: service.reservation_cost(session, held[name]["id"])["epsilons"] for name in names}
+        cost = {name: service.charge(session, held[name]["id"])[0]["epsilons"] for name in names}
     paid, nothing = [0.08, 0.16], [0, 0]
     assert cost == {"pending": paid, "started": paid, "committed": paid, "voided": nothing, "expired": nothing}
 

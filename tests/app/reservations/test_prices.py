@@ -12,6 +12,7 @@ from accounting.events import Event, Gaussian, Poisson
 from accounting.relations import NeighboringRelation
 from tests.app.budgets.conftest import Api, gaussian, made
 from tests.app.problem_assertions import assert_problem
+from tests.databases import on_one_engine
 
 DELTA = 1e-5
 LIMIT = {"epsilon": 2, "delta": DELTA}
@@ -50,6 +51,8 @@ def used(api: Api, budget_id: str) -> Decimal:
     return Decimal(str(use["limit"])) - Decimal(str(use["left"]))
 
 
+@on_one_engine
+@pytest.mark.one_in(4)
 @by_filter
 def test_a_dry_run_says_what_the_plan_costs_alone_and_what_it_adds(api: Api, budget_filter: dict[str, Any]) -> None:
     budget = api.budget(budget_filter, report_delta=DELTA)
@@ -73,6 +76,7 @@ def test_a_dry_run_says_what_the_plan_costs_alone_and_what_it_adds(api: Api, bud
         assert used(api, budget["id"]) - before == Decimal(str(price["adds"]))
 
 
+@on_one_engine
 @by_filter
 def test_a_denial_says_it_too(api: Api, budget_filter: dict[str, Any]) -> None:
     budget, others = api.budget(budget_filter, report_delta=DELTA), terms(budget_filter)
@@ -88,12 +92,14 @@ def test_a_denial_says_it_too(api: Api, budget_filter: dict[str, Any]) -> None:
     assert {"kinds", "in_parts", "after_a_quarter"} <= dry["price"].keys()
 
 
+@on_one_engine
 def test_a_budget_without_a_delta_explains_nothing(api: Api) -> None:
     budget = api.budget({"kind": "zcdp", "rho": 0.01})
     assert made(dry_run(api, budget["id"], [gaussian(10.0)]))["price"] is None
     assert assert_problem(api.reserve(budget["id"], [gaussian(1.0)]), 409, "budget_exceeded")["price"] is None
 
 
+@on_one_engine
 def test_the_cost_in_a_budget_under_another_is_told_as_the_budget_tells_what_is_left(api: Api) -> None:
     root = api.budget(LIMIT)
     child, sibling = (api.budget({"epsilon": 5, "delta": DELTA}, parent_id=root["id"]) for _ in range(2))

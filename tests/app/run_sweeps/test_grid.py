@@ -14,6 +14,7 @@ from tests.app.problem_assertions import assert_problem
 from tests.app.run_sweeps.conftest import BEST, Sweeps
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", RUN_SWEEP_EXAMPLES)
 def test_every_example_runs_as_it_stands(sweeps: Sweeps, name: str) -> None:
     body = RUN_SWEEP_EXAMPLES[name]["value"]

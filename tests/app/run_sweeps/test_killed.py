@@ -54,6 +54,7 @@ def one_noisy_trial(service, draws):
     return service.paid(**BEST | {"score": {"kind": "noisy", "noise_multiplier": 50.0}}, iterations=8)
 
 
+@pytest.mark.thorough  # tests/app/run_sweeps/test_best.py has the shorter ones
 @on_one_engine
 def test_a_score_is_released_once_whoever_releases_it(service, context, draws, monkeypatch):
     keys = []
@@ -78,6 +79,7 @@ def test_a_score_is_released_once_whoever_releases_it(service, context, draws, m
     assert not list((context.settings.data_dir / "checkpoints").glob("*"))
 
 
+@pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize("fault", ["gone", "damaged"])
 def test_a_trial_without_the_key_of_its_score_fails_with_its_charge(service, context, draws, fault):

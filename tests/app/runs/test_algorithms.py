@@ -168,7 +168,7 @@ def has_hash(plan: dict[str, Any], plan_hash: str) -> bool:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("algorithm", CHOICES)
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(18)
 def test_every_algorithm_runs_under_every_guarantee_that_its_noise_has(quick, algorithm, target):
     request = request_for(algorithm, target)
     without = {"pure_dp"} - ({"pure_dp"} if algorithm in SELECTIONS else set())
@@ -219,7 +219,7 @@ def soak(name: str) -> Any:
 
 
 @pytest.mark.parametrize("algorithm", CHOICES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 def test_the_papers_own_relation_is_meant_where_none_is_named(quick, algorithm):
     run = quick.trained(**request_for(algorithm))
     first = ALGORITHMS[algorithm].relations[0]
@@ -332,7 +332,7 @@ RELATIONS = {"replace_one": "replaced by another", "replace_special": "replaced 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("algorithm", CHOICES)
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 def test_a_run_is_meant_under_the_relation_of_the_budget_that_pays(quick, algorithm, relation):
     kind = {"kind": "pure_dp", "epsilon": 10} if algorithm in SELECTIONS else {"kind": "zcdp", "rho": 1}
     target = "pure_dp" if algorithm in SELECTIONS else "zcdp"
@@ -433,7 +433,7 @@ OTHER_LOSS = {"radius": 1, "failure_probability": 0.1, "holder_exponent": 0.5, "
         ),
     ],
 )
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_what_the_trainer_does_not_carry_out_is_refused_before_it_is_charged(
     service, algorithm, changes, code, pointer
 ):

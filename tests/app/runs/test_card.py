@@ -133,6 +133,7 @@ def audited(service, run: dict[str, Any]) -> None:
         session.add(row)
 
 
+@on_one_engine
 def test_a_card_has_its_entries_of_the_ledger_and_every_rendering_every_fact(service):
     budget, run = service.private()
     service.work()
@@ -319,6 +320,7 @@ def test_the_page_needs_nothing_but_itself_and_may_do_nothing_else(service):
     assert named == [attributes["id"] for tag, attributes in page.elements if tag == "h2"]
 
 
+@on_one_engine
 def test_a_failed_run_says_so_and_that_its_charge_stands(service, monkeypatch):
     _, run = service.private()
     monkeypatch.setattr(local, "run", lambda: None)
@@ -423,6 +425,7 @@ def test_the_media_type_is_the_one_that_the_client_ranks_highest(accept, expecte
     assert preferred(accept, ["a/x", "b/y"]) == expected
 
 
+@pytest.mark.one_in(4)
 @on_one_engine
 @pytest.mark.parametrize(
     ("declared", "caveat"),
@@ -441,4 +444,20 @@ def test_a_card_says_how_many_rows_a_person_has(service, declared, caveat):
     run = service.trained(budget_id=budget["id"], dataset_id=dataset["id"])
     card, markdown, page = rendered(service, run)
     assert caveat in card["caveats"][0]
+    check_every_fact_is_shown(card, markdown, page)
+
+
+@on_one_engine
+def test_a_card_says_that_its_guarantee_is_for_a_group(service):
+    budget = service.budget(filter={"kind": "renyi_dp", "epsilon": 20, "delta": 1e-5})
+    header, *rows = ROWS.splitlines()
+    with_ids = [f"{header},who", *(f"{row},K-{number}" for number, row in enumerate(rows))]
+    dataset = service.dataset("\n".join(with_ids), budget_id=budget["id"], person_column="who", rows_per_person=3)
+    target = {"kind": "approximate_dp", "epsilon": 4.0, "delta": 1e-5, "group_size": 3}
+    run = service.trained(budget_id=budget["id"], dataset_id=dataset["id"], target=target)
+    card, markdown, page = rendered(service, run)
+    assert card["achieved"]["group_size"] == 3
+    assert card["achieved"]["epsilon"]["upper"] <= 4.0
+    assert "a group of up to 3 is added or removed" in card["statement"]
+    assert "at most 3 rows, by the ids that the owner gave. The guarantee is about all of them." in card["caveats"][0]
     check_every_fact_is_shown(card, markdown, page)

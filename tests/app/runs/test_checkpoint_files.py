@@ -71,6 +71,7 @@ def other_secret(service: Service, _patch: pytest.MonkeyPatch) -> None:
     CheckpointFiles(fenced_context(settings, service.context.database)).write(run_id, stream_id, int(epoch), content)
 
 
+@pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize(
     "spoil",

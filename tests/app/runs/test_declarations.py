@@ -197,7 +197,7 @@ def held(service: Service, dataset: dict[str, Any]) -> dict[str, Any]:
         "dataset = NULL",
     ],
 )
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_charge_whose_row_is_not_what_its_entries_say_is_refused(
     service: Service, held: dict[str, Any], change: str
 ) -> None:
@@ -319,6 +319,7 @@ def test_a_process_that_has_read_a_chain_reads_on(service: Service, dataset: dic
     assert verdict_on(service.context.database).valid
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "change",
     [

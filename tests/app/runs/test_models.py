@@ -98,6 +98,7 @@ def released(quick: Any, run: dict[str, Any]) -> tuple[dict[str, Any], list[dict
     return model, [model["parameters"], npz]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_classifier_is_released_with_all_that_its_reader_needs(quick, name):
     choice = CLASSIFIERS[name]
@@ -114,6 +115,7 @@ def test_a_classifier_is_released_with_all_that_its_reader_needs(quick, name):
         assert sum(right) / len(right) == pytest.approx(metric["accuracy"], abs=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_a_regression_predicts_the_label_and_is_scored_in_its_unit(quick, name):
     run = quick.trained(dataset=inline(NUMBER_LABEL), model=REGRESSIONS[name], **KINKED)

@@ -13,6 +13,7 @@ from app.tables.runs import Run
 from tests.app.entries.found import forget_register
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import REQUEST
+from tests.databases import on_one_engine
 
 PUBLIC: dict[str, Any] = {"dataset_id": "ds_breast_cancer", "iterations": 3, "seed": 3}
 #: A plan that was queued before requests named a type, its hash, and the model that it led to then.
@@ -40,6 +41,7 @@ def calibrated(service: Any, **changes: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
+@on_one_engine
 def test_a_plan_that_was_queued_without_a_type_keeps_its_hash_and_its_model(service: Any) -> None:
     run = service.queued(**PUBLIC)
     with service.context.database.write() as session:
@@ -62,6 +64,7 @@ def test_a_plan_that_was_queued_without_a_type_keeps_its_hash_and_its_model(serv
     np.testing.assert_allclose(numbers(service, again), numbers(service, done), rtol=1e-9)
 
 
+@on_one_engine
 def test_a_run_takes_float32_unless_it_is_told_otherwise(service: Any) -> None:
     left_out, narrow, wide = (service.trained(**PUBLIC, **more) for more in ({}, *map(named, ("float32", "float64"))))
     assert left_out["plan_hash"] == narrow["plan_hash"] != wide["plan_hash"]
@@ -78,6 +81,7 @@ def named(dtype: str) -> dict[str, str]:
     return {"dtype": dtype}
 
 
+@on_one_engine
 def test_a_calibration_makes_the_plan_of_the_run_in_each_type(service: Any) -> None:
     for more in ({}, named("float32"), named("float64")):
         found = calibrated(service, **more)
@@ -87,6 +91,7 @@ def test_a_calibration_makes_the_plan_of_the_run_in_each_type(service: Any) -> N
     assert_problem(service.run(**PUBLIC, expected_plan_hash=expected), 422, "plan_hash_mismatch", "/expected_plan_hash")
 
 
+@on_one_engine
 def test_where_float32_would_do_no_good_float64_is_taken_and_the_answer_says_why(service: Any) -> None:
     mean = {**dict.fromkeys(REQUEST, ...), "algorithm": "clipped_mean", "dataset_id": "ds_breast_cancer"}
     mean |= {"model": {"kind": "mean"}, "target": {"kind": "zcdp", "rho": 0.5}}
@@ -109,12 +114,14 @@ def test_where_float32_would_do_no_good_float64_is_taken_and_the_answer_says_why
     assert "leave dtype out" in problem["detail"]
 
 
+@on_one_engine
 @pytest.mark.parametrize("dtype", ["float16", "", 32, ["float32"], True])
 def test_another_type_is_refused(service: Any, dtype: object) -> None:
     problem = assert_problem(service.run(**PUBLIC, dtype=dtype), 422, "invalid_request", "/dtype")
     assert "float32" in problem["detail"]
 
 
+@on_one_engine
 def test_a_sweep_of_runs_may_try_both_types_and_its_dry_run_says_which_each_cell_takes(service: Any) -> None:
     request = {name: value for name, value in (REQUEST | PUBLIC).items() if name != "seed"} | {"select": "all"}
     quote = service.client.post("/v1/run-sweeps?dry_run=true", json=request | {"dtype": ["float32", "float64"]})
@@ -127,6 +134,7 @@ def test_a_sweep_of_runs_may_try_both_types_and_its_dry_run_says_which_each_cell
     assert len({cell["plan_hash"] for cell in cells}) == 2
 
 
+@on_one_engine
 def test_a_sweep_of_calibrations_and_advice_name_the_plans_of_runs(service: Any) -> None:
     body = {name: value for name, value in REQUEST.items() if name != "model"} | {"dataset_size": 569}
     rows = service.post("/v1/sweep", body | {"iterations": [3, 4]}).json()["rows"]
@@ -143,6 +151,8 @@ def test_a_sweep_of_calibrations_and_advice_name_the_plans_of_runs(service: Any)
         assert service.post("/v1/calibrate", each["request"]).json()["plan_hash"] == each["plan_hash"]
 
 
+@on_one_engine
+@pytest.mark.thorough
 def test_an_audit_attacks_the_type_that_a_calibration_names(service: Any) -> None:
     body = {name: value for name, value in REQUEST.items() if name != "model"} | {"dataset_size": 50, "iterations": 2}
     hashes = set()

@@ -16,6 +16,7 @@ from tests.app.runs.conftest import COLUMNS, HEADER, REQUEST
 from tests.databases import on_one_engine
 
 
+@on_one_engine
 def test_a_private_run_is_reserved_started_executed_and_committed(service):
     budget, run = service.private()
     assert run["state"] == "queued"
@@ -50,18 +51,21 @@ def test_a_run_is_cancelled_by_whoever_made_it_or_by_an_owner(service):
         assert who.post(f"/v1/runs/{run['id']}/cancel").json()["state"] == "cancelled"
 
 
+@on_one_engine
 def test_the_charge_is_the_plans_events(service):
     _, run = service.private()
     reservation = service.get(f"/v1/reservations/{run['reservation_id']}")
     assert reservation["events"] == [phase["event"] for phase in run["plan"]["phases"]]
 
 
+@on_one_engine
 def test_sizes_come_from_the_declared_size_and_never_from_the_rows(service):
     _, run = service.private()
     assert run["plan"]["dataset_size"] == 1000
     assert run["plan"]["phases"][0]["divisor"] == 1000
 
 
+@on_one_engine
 def test_a_run_has_the_plan_hash_that_its_calibration_answered(service):
     calibration = service.post(
         "/v1/calibrate", {k: v for k, v in REQUEST.items() if k != "model"} | {"dataset_size": 1000}
@@ -70,6 +74,7 @@ def test_a_run_has_the_plan_hash_that_its_calibration_answered(service):
     assert run["plan_hash"] == calibration["plan_hash"]
 
 
+@on_one_engine
 def test_a_budget_of_epsilon_and_delta_prices_a_run_at_the_runs_own_delta(service):
     budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 2, "delta": 1e-4})
     asked = {"dataset_id": "ds_breast_cancer", "budget_id": budget["id"]}
@@ -83,6 +88,7 @@ def test_a_budget_of_epsilon_and_delta_prices_a_run_at_the_runs_own_delta(servic
     )
 
 
+@on_one_engine
 def test_another_plan_than_the_expected_is_refused_and_charges_nothing(service):
     budget = service.budget()
     dataset = service.dataset(budget_id=budget["id"])
@@ -94,6 +100,7 @@ def test_another_plan_than_the_expected_is_refused_and_charges_nothing(service):
     )
 
 
+@on_one_engine
 def test_a_second_run_that_does_not_fit_is_denied_and_changes_nothing(service):
     budget, run = service.private()
     service.work()
@@ -105,6 +112,7 @@ def test_a_second_run_that_does_not_fit_is_denied_and_changes_nothing(service):
     assert len(service.get("/v1/runs")["items"]) == 1
 
 
+@on_one_engine
 def test_the_same_key_replays_and_charges_once(service):
     budget = service.budget()
     dataset = service.dataset(budget_id=budget["id"])
@@ -132,7 +140,7 @@ SCORES = {
 
 @on_one_engine
 @pytest.mark.parametrize("name", RUN_EXAMPLES)
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 def test_every_example_runs_as_it_stands_on_a_fresh_server(service, name):
     run = service.queued(**dict.fromkeys(REQUEST, ...) | RUN_EXAMPLES[name]["value"])
     service.work()
@@ -148,6 +156,7 @@ def test_every_example_runs_as_it_stands_on_a_fresh_server(service, name):
     assert "differentially private" in statement or "zCDP" in statement or name == "breast_cancer"
 
 
+@on_one_engine
 def test_a_public_run_with_a_seed_repeats(service):
     models = []
     for _ in range(2):
@@ -157,6 +166,7 @@ def test_a_public_run_with_a_seed_repeats(service):
     assert models[0] == models[1]
 
 
+@on_one_engine
 def test_unseeded_runs_differ(service):
     models = []
     for _ in range(2):
@@ -166,6 +176,7 @@ def test_unseeded_runs_differ(service):
     assert models[0] != models[1]
 
 
+@on_one_engine
 def test_inline_public_data_run_and_are_scored(service):
     rows = [[1, 0.5, "red", "no"], [9, -0.5, "green", "yes"]]
     inline = {"public": True, "columns": COLUMNS, "label": "y", "rows": rows}
@@ -177,6 +188,7 @@ def test_inline_public_data_run_and_are_scored(service):
     assert done["result"]["metrics"][0]["records"] == 2
 
 
+@on_one_engine
 def test_the_step_size_comes_from_the_theorem_with_constants_of_the_declared_bounds(service):
     budget = service.budget()
     dataset = service.dataset(budget_id=budget["id"])
@@ -198,6 +210,7 @@ def test_the_step_size_comes_from_the_theorem_with_constants_of_the_declared_bou
     assert assumptions["initial_gap"] == pytest.approx(np.log(2))
 
 
+@on_one_engine
 def test_the_model_is_released_as_json_and_as_npz_with_the_same_numbers(service):
     _, run = service.private()
     path = f"/v1/runs/{run['id']}/model"
@@ -212,6 +225,7 @@ def test_the_model_is_released_as_json_and_as_npz_with_the_same_numbers(service)
         assert str(arrays["plan_hash"]) == run["plan_hash"]
 
 
+@on_one_engine
 def test_the_model_file_is_for_the_service_alone(service):
     _, run = service.private()
     service.work()
@@ -220,6 +234,7 @@ def test_the_model_file_is_for_the_service_alone(service):
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
+@on_one_engine
 def test_the_report_says_what_is_guaranteed_and_what_is_not(service):
     _, run = service.private()
     before = service.get(f"/v1/runs/{run['id']}/report")
@@ -234,6 +249,7 @@ def test_the_report_says_what_is_guaranteed_and_what_is_not(service):
     assert "protects nobody" in service.get(f"/v1/runs/{public['id']}/report")["statement"]
 
 
+@pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize(
     ("changes", "code", "pointer"),
@@ -256,6 +272,7 @@ def test_what_a_run_may_not_be_is_refused_and_charges_nothing(service, changes, 
     assert "reserve" not in kinds
 
 
+@on_one_engine
 def test_a_label_that_does_not_fit_the_model_is_refused(service):
     number = service.run(dataset_id="ds_diabetes")
     assert_problem(number, 422, "label_not_categorical", "/model/kind")
@@ -263,6 +280,7 @@ def test_a_label_that_does_not_fit_the_model_is_refused(service):
     assert_problem(ten, 422, "label_not_binary", "/model/kind")
 
 
+@on_one_engine
 def test_a_test_data_set_must_be_public_and_of_the_same_columns(service):
     budget = service.budget()
     dataset = service.dataset(budget_id=budget["id"])
@@ -275,6 +293,7 @@ def test_a_test_data_set_must_be_public_and_of_the_same_columns(service):
     assert service.get(f"/v1/runs/{run['id']}")["result"]["metrics"][0]["records"] == 1
 
 
+@on_one_engine
 def test_private_data_pay_from_their_own_budget_alone_and_under_its_relation(service):
     budget = service.budget()
     dataset = service.dataset(budget_id=budget["id"])
@@ -285,6 +304,7 @@ def test_private_data_pay_from_their_own_budget_alone_and_under_its_relation(ser
     assert_problem(mismatch, 422, "relation_mismatch")
 
 
+@on_one_engine
 def test_what_is_not_there_is_404(service):
     assert_problem(service.run(dataset_id="ds_nothing"), 404, "not_found")
     assert_problem(service.run(dataset_id="ds_breast_cancer", budget_id="bud_nothing"), 404, "not_found")
@@ -293,10 +313,12 @@ def test_what_is_not_there_is_404(service):
     assert_problem(service.post("/v1/runs/run_nothing/cancel"), 404, "not_found")
 
 
+@on_one_engine
 def test_a_run_without_a_key_is_400(service):
     assert_problem(service.client.post("/v1/runs", json=REQUEST), 400, "idempotency_key_missing")
 
 
+@on_one_engine
 def test_runs_are_listed_newest_first_in_pages(service):
     made = [service.queued(dataset_id="ds_breast_cancer")["id"] for _ in range(3)]
     listed, cursor = [], ""
@@ -308,6 +330,7 @@ def test_runs_are_listed_newest_first_in_pages(service):
     assert len(listed) == 3
 
 
+@on_one_engine
 def test_a_run_that_is_charged_another_epsilon_than_it_asks_for_says_so_before_it_starts(service):
     target = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-5}
     kinds = {"renyi_dp": {"kind": "renyi_dp", "epsilon": 4, "delta": 1e-5}, "default": {"epsilon": 4, "delta": 1e-5}}
@@ -328,6 +351,7 @@ def test_a_run_that_is_charged_another_epsilon_than_it_asks_for_says_so_before_i
     assert prices["default"]["charged"] < prices["renyi_dp"]["charged"]
 
 
+@on_one_engine
 def test_a_run_that_is_charged_what_it_asks_for_says_nothing_of_it(service):
     budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 4, "delta": 1e-5})
     target = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 1e-5}

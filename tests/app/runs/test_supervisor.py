@@ -67,6 +67,7 @@ def test_a_killed_workers_run_goes_on_under_another_worker(service, supervisor):
     assert reservation_state(service, run) == "started"
 
 
+@pytest.mark.thorough  # tests/app/runs/executors/test_executors.py has the shorter one
 @on_one_engine
 def test_a_running_run_can_be_cancelled_and_is_charged_in_full(service, supervisor):
     run = running(service)

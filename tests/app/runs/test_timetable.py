@@ -48,6 +48,7 @@ def schedule_of(service: Service, run: dict[str, Any]) -> Schedule:
     return Schedule.from_json(stored)
 
 
+@pytest.mark.one_in(4)
 @on_one_engine
 @pytest.mark.parametrize("content", [rows(0), rows(1), rows(1088), rows(1089)], ids=["none", "one", "1088", "1089"])
 def test_neighbours_start_and_end_at_times_that_the_schedule_fixes(turned, content):
@@ -115,6 +116,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.one_in(4)
 @on_one_engine
 @pytest.mark.parametrize(("fail", "code"), FAILURES.items(), ids=lambda each: getattr(each, "__name__", each))
 def test_a_run_that_fails_anywhere_ends_when_it_would_have_succeeded(turned, monkeypatch, fail, code):

@@ -135,6 +135,7 @@ def law(slopes: Vector, waves: Vector, T: int, scale: float) -> npt.NDArray[np.f
     return np.array(found)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 def test_no_transcript_loses_more_than_is_charged(relation: NeighboringRelation) -> None:
     """A record turned around, or gone with the divisor kept; at all orders, and in the log-ratio."""

@@ -94,6 +94,7 @@ def law(signs: Vector, waves: Vector, recursion: Recursion, problem: Problem, sc
     return np.array(found)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("recursion", "smoothness"),
     [(Recursion(5, 2, 1, 0.2), 1.0), (Recursion(5, 4, 2, 0.5), 50.0), (Recursion(4, 1, 1, 1.0), 0.3)],

@@ -97,6 +97,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("trees", "dimension", "problem"), CASES)
 def test_no_transcript_loses_more_than_is_charged_whatever_the_gradients(
     trees: Trees, dimension: int, problem: Problem

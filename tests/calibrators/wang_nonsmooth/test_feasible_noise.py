@@ -57,6 +57,7 @@ def test_worked_numbers_of_sigma():
         assert split.is_feasible is feasible
 
 
+@pytest.mark.one_in(3)
 @rows
 def test_the_table_of_the_noise_that_is_assumed_and_the_noise_that_is_needed(
     n, T, target, formula, best, accountant, beta

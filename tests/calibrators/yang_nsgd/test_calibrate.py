@@ -221,6 +221,7 @@ def test_with_a_domain_or_a_penalty_there_is_no_theorem_and_the_noise_stays(name
     assert calibrate(name, full(name, step_size=0.1, **changes)).plan.is_executable
 
 
+@pytest.mark.one_in(5)
 @names
 @pytest.mark.parametrize(
     "sampling", ["random_allocation", "blocks", "shuffled_epochs", "disjoint_batches", "truncated_poisson"]

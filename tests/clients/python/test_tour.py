@@ -76,6 +76,7 @@ def url(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPathFact
         yield f"http://{host}:{port}"
 
 
+@pytest.mark.thorough
 def test_the_documents_do_what_they_say(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,7 +61,7 @@ def checkpoints(saved: list[bytes], resume: bytes | None = None, **changes: Any)
 
 @every_dtype
 @every_plan
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(16)
 def test_a_resumed_run_goes_on_bit_by_bit(name: str, plan: Plan, dtype: str) -> None:
     """From its beginning and every step, with keys that nobody chose: everything random is in the checkpoint."""
     plan = replace(plan, dtype=dtype)

@@ -66,7 +66,7 @@ def assert_steps_are_independent(taken: np.ndarray, probability: float) -> None:
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(Poisson))
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(18)
 def test_poisson_rows_take_part_independently(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, Poisson)
@@ -82,7 +82,7 @@ def test_poisson_rows_take_part_independently(name: str, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(TruncatedPoisson))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_large_poisson_batches_keep_a_random_subset(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, TruncatedPoisson)
@@ -105,7 +105,7 @@ def test_large_poisson_batches_keep_a_random_subset(name: str, plan: Plan) -> No
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(WithoutReplacement))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_batches_of_a_fixed_size_are_alike_likely(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, WithoutReplacement)
@@ -124,7 +124,7 @@ def test_full_batches_are_everybody(name: str, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(DisjointBatches))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_disjoint_batches_have_every_row_once_at_most_in_steps_alike_likely(name: str, plan: Plan) -> None:
     [phase] = plan.phases
     assert isinstance(phase, Phase)
@@ -169,7 +169,7 @@ def test_allocated_rows_draw_a_step_of_every_epoch_for_themselves(name: str, pla
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(ShuffledEpochs))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_shuffled_rows_are_dealt_out_anew_in_every_epoch(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, ShuffledEpochs)

@@ -6,6 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.contract.copies import LEFT_OUT, hashes, run
 from tests.contract.documents import ROOT
 
@@ -26,6 +28,7 @@ SUITES = (
 )
 
 
+@pytest.mark.thorough  # tests/accounting/losses/test_rules.py has the shorter ones
 def test_three_files_are_enough(tmp_path: Path) -> None:
     """Its tests cover JSON, an epsilon, groups, costs in every kind of budget, and refusals; then HTTP is asked."""
     copy = tmp_path / "repository"

@@ -55,7 +55,7 @@ def test_a_run_is_the_papers_oracle_on_the_records(groups: int) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("relation", [RELATION, NeighboringRelation.REPLACE_SPECIAL])
 @pytest.mark.parametrize("groups", [1, 2, 3, 8])
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_one_record_moves_the_medians_by_at_most_what_was_charged(
     groups: int, relation: NeighboringRelation, dtype: str
 ) -> None:

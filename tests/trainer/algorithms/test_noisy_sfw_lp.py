@@ -77,7 +77,7 @@ def test_without_noise_trees_lead_where_the_worked_update_does() -> None:
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("estimator", ["sums", "prefix_tree", "momentum"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_one_record_moves_one_mean_by_at_most_what_was_charged(estimator: str, relation: NeighboringRelation) -> None:
     """Means that are not the record's are the same, bit by bit; its own moves within its bound, which is reached."""
     phase = replace(SUMS, estimator=estimator, estimates=5, first_batch=6, batch=3, lipschitz=0.8, smoothness=1.5)

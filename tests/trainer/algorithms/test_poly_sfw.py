@@ -138,6 +138,7 @@ def test_without_noise_and_clipping_the_worked_points_are_reached() -> None:
     np.testing.assert_allclose(trainer.state()["estimate"], (0.09014600884647, 0.26129996508852), atol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("relation", [REPLACE, NeighboringRelation.REPLACE_SPECIAL])
 @pytest.mark.parametrize("smoothness", [0.05, 1e6])
 def test_no_estimate_moves_by_more_than_was_charged_and_every_step_by_that(

@@ -159,6 +159,7 @@ def gradient_of(model: LinearModel, features: Floats, labels: Floats) -> Callabl
     return gradient
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("xp", [np, array_api_strict], ids=["numpy", "strict"])
 @pytest.mark.parametrize("trees", [Trees(1, 2), Trees(2, 4), Trees(3, 16)], ids=str)
 @pytest.mark.parametrize(("model", "problem"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
@@ -249,7 +250,7 @@ def estimates_along(plan: Plan, model: LinearModel, features: Floats, labels: Fl
 @pytest.mark.parametrize("relation", [NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL])
 @pytest.mark.parametrize("smoothness", [0.02, 0.6, 1e6])
 @pytest.mark.parametrize("wavy", [False, True])
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_no_node_moves_by_more_than_was_charged_and_every_node_by_that(
     relation: NeighboringRelation, smoothness: float, wavy: bool
 ) -> None:

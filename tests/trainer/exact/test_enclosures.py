@@ -64,6 +64,7 @@ def test_sines_are_enclosed() -> None:
         contains(sine, mpmath.sin, (place, min(place + width, SINE_LIMIT)))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("exponent", [Fraction(2), Fraction(5, 2), Fraction(12.7), Fraction(128)])
 def test_powers_are_enclosed(exponent: Fraction) -> None:
     for index, (number, width) in enumerate(arguments(60)):

@@ -65,7 +65,7 @@ def test_radius_and_entries_have_their_laws(dimension: int, order: float) -> Non
 
 
 @pytest.mark.parametrize(("order", "scale"), [(2.0, 1.0), (3.0, 1.0), (3.0, 5.25), (60.0, 2.5)])
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_one_entry_is_a_rounded_normal_number(order: float, scale: float) -> None:
     """In one dimension every norm is the absolute value. Probabilities are those of whole numbers."""
     z = drawn(2000, 1, order, scale)[:, 0]
@@ -104,7 +104,7 @@ def test_low_bits_are_uniform() -> None:
 
 
 @pytest.mark.parametrize(("dimension", "order"), LAWS)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_the_common_factor_has_its_law(dimension: int, order: float) -> None:
     """Times the norm of independent entries, whose power has a gamma law, it is the root of a chi-squared number."""
     stream, law = random_streams(7).noise, mixing(dimension, order)
@@ -115,7 +115,7 @@ def test_the_common_factor_has_its_law(dimension: int, order: float) -> None:
 
 
 @pytest.mark.parametrize(("dimension", "order"), LAWS)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 def test_rectangles_cover_what_is_accepted(dimension: int, order: float) -> None:
     """No x h(x)^(1/2) is beyond the ends, whose density is somewhere nearly as large."""
     law = mixing(dimension, order)

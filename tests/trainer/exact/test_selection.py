@@ -33,6 +33,7 @@ def _given(words: list[int], extensions: list[int]) -> Selections:
     return Selections(cast(Any, _Words(words, extensions)))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("scale", [0.3, 1.0, 7.0])
 def test_law_is_the_exponential_mechanism(scale: float) -> None:
     scores = np.array([0.0, 0.4, 0.4, 1.1])

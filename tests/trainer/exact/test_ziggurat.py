@@ -189,6 +189,7 @@ def test_what_one_word_decides_is_so_for_all_further_bits(
             assert trial.outcome(Known(Fraction(scale)), cast(Any, GivenWords(bits))) == (True, int(made[index]))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layers", ALL, ids=lambda layers: f"{float(layers.order):g}")
 def test_words_of_the_tail_are_read_to_their_end(layers: Layers) -> None:
     """With a large scale, a word's last bits say where in the tail a number is."""
@@ -220,6 +221,7 @@ def outcome(layers: Layers, word: int, own: tuple[int, int], bits: int) -> tuple
     return rejected.size == 0, float(made[0])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layers", ALL, ids=lambda layers: f"{float(layers.order):g}")
 def test_heights_at_the_density_are_decided_by_more_bits(layers: Layers) -> None:
     """Heights within some 2^-60 of the density, in layers and in the tail: floating point could not tell."""
@@ -352,6 +354,7 @@ def digest(layers: Layers, scale: float) -> str:
     return found.hexdigest()[:16]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("line", DRAWN.strip().splitlines()[1:])
 @pytest.mark.parametrize(("column", "order"), [(1, 2.0), (2, 3.0), (3, 128.0)])
 def test_the_same_bits_give_the_same_numbers_as_ever(line: str, column: int, order: float) -> None:

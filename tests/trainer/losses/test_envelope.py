@@ -34,6 +34,7 @@ def test_the_worked_envelope_of_the_hinge() -> None:
     np.testing.assert_allclose(hinge.residuals(np, logits, labels)[:, 0], [-0.8, -1.0], rtol=1e-12)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_values_and_slopes_are_those_of_the_least_point(loss: Loss) -> None:
     rng = np.random.default_rng(4)

@@ -39,6 +39,7 @@ def test_the_function_is_called_with_as_many_rows_whatever_is_in_the_slots() -> 
     assert seen.count(seen[0]) == len(seen)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("size", "rows"), [(10, 2048), (2**16, 128), (2**18, 32), (2**25, 1)])
 def test_a_blocks_gradients_fit_in_bounded_memory(size: int, rows: int) -> None:
     model = PerRecordModel(2, np.zeros(size), logistic_rows)

@@ -44,6 +44,7 @@ def test_approximate_dp_gaussian_is_tight() -> None:
         assert delta == 10**12
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("sampling", [Poisson(0.05), WithoutReplacement(5, 100)])
 @pytest.mark.parametrize("relation", [SPECIAL, REPLACE])
 def test_above_the_certified_epsilon(sampling: Poisson | WithoutReplacement, relation: NeighboringRelation) -> None:

@@ -528,7 +528,7 @@ def cell(row: str, kind: str) -> object:
 
 @pytest.mark.parametrize("relation", [SPECIAL, REPLACE])
 @pytest.mark.parametrize(("row", "kind"), [cell(row, kind) for row in ROWS for kind in KINDS])
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(30)
 def test_cell(row: str, kind: str, relation: NeighboringRelation) -> None:
     event, budget, prices = ROWS[row], COLUMNS[kind], CELLS[row]
     if kind in prices and relation not in event.sampling.relations:
@@ -556,7 +556,7 @@ def test_cell(row: str, kind: str, relation: NeighboringRelation) -> None:
 
 
 @pytest.mark.parametrize(("row", "kind"), [cell(row, kind) for row, prices in CELLS.items() for kind in prices])
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(20)
 def test_the_price_of_a_prefix_leaves_that_of_the_rest(row: str, kind: str) -> None:
     """Where a prefix may depend on outputs, what is charged for it and for the rest is what the whole costs."""
     event, budget = ROWS[row], COLUMNS[kind]

@@ -137,6 +137,7 @@ def test_every_mechanism_and_sampling_is_tried() -> None:
     assert list(BUDGETS) == list(FILTERS)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_a_positive_loss_costs_at_least_one_unit(kind: str) -> None:
     budget, priced = BUDGETS[kind], 0

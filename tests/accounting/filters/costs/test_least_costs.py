@@ -51,6 +51,7 @@ FEWER = 10**6
 ORDERS = (1.25, 2.0, 3.5, 9.0, 40.5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_a_lower_end_is_never_above_the_price(kind: str) -> None:
     budget = BUDGETS[kind]
@@ -112,6 +113,7 @@ MOMENTS: dict[str, tuple[Event, NeighboringRelation, Callable[[float], mp.mpf], 
 }  # fmt: skip
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", MOMENTS)
 @mp.workdps(40)
 def test_a_divergence_is_between_both_ends(name: str) -> None:

@@ -35,6 +35,7 @@ def test_renyi_sampled_gaussian_is_a_proved_bound_per_order(relation: Neighborin
         assert amount < renyi_dp_cost((Event(Gaussian(2.0), count=300),), relation, (order,)).amounts[0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("relation", [SPECIAL, REPLACE])
 def test_renyi_fixed_size_gaussian_is_a_proved_bound_per_order(relation: NeighboringRelation) -> None:
     event = Event(Gaussian(4.0), WithoutReplacement(5, 100), 300)
@@ -46,6 +47,7 @@ def test_renyi_fixed_size_gaussian_is_a_proved_bound_per_order(relation: Neighbo
         assert min(divergence, mp.mpf(full) - 1) <= amount <= divergence * (1 + mp.mpf("1e-6")) + 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("relation", "pair"), [(ADD_REMOVE, "remove"), (SPECIAL, "remove"), (REPLACE, "replace")])
 def test_renyi_sampled_laplace_is_a_proved_bound_per_order(relation: NeighboringRelation, pair: str) -> None:
     event = Event(Laplace(2.0), Poisson(0.2), 300)
