@@ -113,7 +113,7 @@ class CertificateBody(Schema):
     """One inequality, with all that a verifier needs to prove it in ball arithmetic."""
 
     claim: Literal["at_most", "more_than"] = Field(
-        description="The side of delta at `epsilon` that is stated, against `delta`: in every direction, or in some direction."
+        description="The side of `delta` on which delta at `epsilon` is, in every direction or in some direction."
     )
     epsilon: float
     delta: float
