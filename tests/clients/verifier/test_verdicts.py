@@ -254,6 +254,14 @@ def test_limits_come_before_arrays() -> None:
         assert reason in found.reason, found.reason
 
 
+def test_the_line_of_a_cut_has_limits_too() -> None:
+    data, verdict = best(statement(AT_MOST, KNOWN["B1"], 1.1e-6))
+    assert verdict.verdict == "verified"
+    cut = ["witness", "directions", "remove"]
+    wide = changed(changed(data, [*cut, "above", "high"], "18000"), [*cut, "points"], "9000")
+    assert "nodes at 9000 points" in check(wide).reason
+
+
 def test_nesting_and_length_are_refused() -> None:
     assert "are read" in check(b"1" * (2**20 + 1)).reason
     assert check(b"[" * 1_000_000).verdict == "cannot check"
