@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 _STEEPEST = 1.45
 #: Nodes that a verifier evaluates at most, and those that are worth their time in a rule for the envelope alone.
-MOST_NODES, _MOST_FOR_ENVELOPE = 19_000, 6_000
+MOST_NODES, MOST_FOR_ENVELOPE = 19_000, 6_000
 _MOST_ORDER = 400
 _FINE = 1 / 12
 _MOST_PLACES = 60_000
