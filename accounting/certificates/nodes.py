@@ -160,7 +160,7 @@ class SampledStep:
             middles = 0.5 + half * (2.0 * np.arange(panels, dtype=np.float64) + 1.0)
             most = float(np.max(self._log_largest(middles, math.hypot(half, theta), 2.0 * theta, angle, tilt)))
             wanted = digits + most + math.log(5.0 * half * panels)
-            order = max(4, math.ceil(wanted / (2.0 * math.asinh(theta / half))))
+            order = max(4, math.ceil(wanted / (2.0 * math.log(theta / half + math.hypot(theta / half, 1.0)))))
             if order <= _MOST_ORDER and (
                 not best or panels * order < int(str(best["panels"])) * int(str(best["order"]))
             ):
