@@ -37,7 +37,7 @@ class _OfRecords(Schema):
         ge=1,
         le=MAX_GROUP_SIZE,
         exclude_if=lambda size: size == 1,
-        description="For how many records of one owner at a time the guarantee is. Their number is yours to bound.",
+        description="The guarantee is for so many records of one owner at a time. Their number is yours to bound.",
     )
 
 
