@@ -88,7 +88,7 @@ def most_bands(spec: Spec) -> int:
     Args:
         spec: With its batch size, or with that solved for; the same of its number of steps.
     """
-    most = spec.dataset_size if spec.iterations is None else spec.iterations
+    most = spec.dataset_size if spec.iterations is None else min(spec.iterations, spec.dataset_size)
     if spec.batch_size is None:
         return most
     if spec.sampling == FixedOrderEpochs.kind:
@@ -168,7 +168,7 @@ def _check_sizes(spec: Spec) -> None:
     what = "steps in an epoch" if spec.sampling == FixedOrderEpochs.kind else "groups that fill a batch"
     raise InvalidValue(
         f"with {bands} bands a record's steps are at least {bands} apart, and {spec.dataset_size} records in batches "
-        f"of {spec.batch_size} have no more {what} than {most}: use at most {most} bands, or smaller batches",
+        f"of {spec.batch_size or 1} have no more {what} than {most}: use at most {most} bands, or smaller batches",
         pointer=("correlation", "bands"),
     )
 

@@ -180,6 +180,23 @@ def test_batches_end_where_the_groups_do():
             ("correlation", "bands"),
         ),
         ({"sampling": "fixed_order_epochs"}, Unsupported, "a record that comes or goes", ("sampling",)),
+        *(
+            (
+                {
+                    "correlation": Correlation(bands=8),
+                    "dataset_size": 7,
+                    "sampling": sampling,
+                    "neighboring_relation": NULL,
+                    "unknown": Unknown.BATCH_SIZE,
+                    "batch_size": None,
+                    "noise_multiplier": 3.0,
+                },
+                InvalidValue,
+                "7 records in batches of 1 have .* than 7: use at most 7 bands",
+                ("correlation", "bands"),
+            )
+            for sampling in ("cyclic_poisson", "fixed_order_epochs")
+        ),
         ({"batch_size": None}, InvalidValue, "batch_size is needed", ("batch_size",)),
         ({"iterations": None}, InvalidValue, "iterations is needed", ("iterations",)),
         (
