@@ -73,7 +73,7 @@ class Correlated(Mechanism):
         noise = math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0)
         if noise < MIN_NOISE_MULTIPLIER:
             raise InvalidValue(
-                f"over what a record moves in all its steps the noise is {noise:g}, less than "
+                f"over what a record moves in all its steps the noise is {noise!r}, less than "
                 f"{MIN_NOISE_MULTIPLIER:g}: take more noise, or fewer steps",
                 pointer=("mechanism", "noise_multiplier"),
             )

@@ -43,7 +43,7 @@ def test_numbers_are_those_of_the_plan() -> None:
     assert numbers["error_of_sums"].value == pytest.approx(stddev * mean, rel=1e-12)
     assert numbers["largest_error_of_sums"].value == pytest.approx(stddev * largest, rel=1e-12)
     assert numbers["error_of_points"].value == pytest.approx(0.05 * stddev * mean, rel=1e-12)
-    assert numbers["memory_bytes"].value == 16 * 7 * 20
+    assert numbers["memory_bytes"].value == 4 * 7 * 20
     inverse: list[float] = []
     for t in range(2000):
         earlier = sum(phase.coefficients[j] * inverse[t - j] for j in range(1, min(t + 1, 8)))
