@@ -10,7 +10,8 @@
 
 Step t adds x_t = (z_t - sum over j >= 1 of c_j x_(t-j)) / c_0, with independent normal numbers z_t: what leaves the
 loop is a function of C applied to the sums, plus z, which is what was charged. All steps are one stream: no step may be
-left out, and none begins anew at an epoch.
+left out, and none begins anew at an epoch. A loop that ended early and was charged for the steps that it took is over:
+what goes on under another reservation takes other noise and another sampler.
 
 What this does not make exact. Sums, noise and coefficients meet in floating point here, so that the last bits of what a
 loop releases depend on the records in a way that nothing accounts for; the service's own runs form the same in whole
