@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 _STEEPEST = 1.45
 #: Nodes that a verifier evaluates at most, and those that are worth their time in a rule for the envelope alone.
-MOST_NODES, _MOST_FOR_ENVELOPE = 19_000, 6_000
+MOST_NODES, MOST_FOR_ENVELOPE = 19_000, 6_000
 _MOST_ORDER = 400
 _FINE = 1 / 12
 _MOST_PLACES = 60_000
@@ -160,7 +160,7 @@ class SampledStep:
             middles = 0.5 + half * (2.0 * np.arange(panels, dtype=np.float64) + 1.0)
             most = float(np.max(self._log_largest(middles, math.hypot(half, theta), 2.0 * theta, angle, tilt)))
             wanted = digits + most + math.log(5.0 * half * panels)
-            order = max(4, math.ceil(wanted / (2.0 * math.asinh(theta / half))))
+            order = max(4, math.ceil(wanted / (2.0 * math.log(theta / half + math.hypot(theta / half, 1.0)))))
             if order <= _MOST_ORDER and (
                 not best or panels * order < int(str(best["panels"])) * int(str(best["order"]))
             ):

@@ -45,6 +45,10 @@ NOT_INSTALLED = (
     "install it with `make proofs`"
 )
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
+_WIDER_PAIR = (
+    "batches of a fixed size have a narrower pair under replace_special than the one that certificates are about, so "
+    "that more of this one says nothing"
+)
 _MOST_TERMS = 200_000
 #: Points up to which nothing but the plain contour is tried.
 _FEW_POINTS = 4000
@@ -80,6 +84,9 @@ def certify(
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """
     check = _verifier()
+    null = NeighboringRelation(relation) is NeighboringRelation.REPLACE_SPECIAL
+    if claim == MORE_THAN and null and any(isinstance(event.sampling, WithoutReplacement) for event in events):
+        raise NoCertificate(_WIDER_PAIR)
     statement = Statement(claim, tuple(events), NeighboringRelation(relation), float(epsilon), float(delta))
     reason = "no form of proof fits these events"
     for data in witnesses(statement):

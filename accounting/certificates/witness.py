@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accounting.canonical import Json
 from accounting.certificates.certificate import NoCertificate
-from accounting.certificates.nodes import SampledStep, rounded
+from accounting.certificates.nodes import MOST_FOR_ENVELOPE, SampledStep, rounded
 from accounting.fourier.choice import DirectedComposition
 from accounting.fourier.steps import MOMENTS, TILTS, VARIANCES, Step, TiltTable, log_chernoff, log_kernel
 
@@ -304,7 +304,7 @@ class Envelope:
         left, right = step.reach(tilt, digits, log_moment)
         self.width = left + right
         for k, angle in enumerate(self.angles):
-            if k and self._coarse_nodes(angle) > 6000:
+            if k and self._coarse_nodes(angle) > MOST_FOR_ENVELOPE:
                 break
             logs, rates = step.tilted(places, angle, tilt)
             logs = logs + np.log(spacings)

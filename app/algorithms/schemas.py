@@ -86,7 +86,7 @@ class CorrelationChoice(Schema):
         USUAL_MAX_BANDS,
         ge=1,
         le=MOST_LISTED,
-        description="The most that are tried: a run keeps 4 bytes for each parameter and each band but the first.",
+        description="The most that are tried: a run keeps 4 bytes of each parameter for each band but the first.",
     )
 
 

@@ -27,33 +27,32 @@ from app.problems import refused_at, unprocessable
 from app.wire.answers import IntervalBody, error_budget
 from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
 
-GroupSize = Annotated[
-    Integer,
-    Field(
+
+class _OfRecords(Schema):
+    """What is held for one record, or for all records of one owner."""
+
+    kind: Literal["approximate_dp"]
+    group_size: Integer = Field(
+        1,
         ge=1,
         le=MAX_GROUP_SIZE,
-        description="The guarantee is for so many records of one owner at a time, who all come or go, become null or "
-        "are replaced: for persons in place of records. The bound on an owner's records is yours to enforce.",
-    ),
-]
+        exclude_if=lambda size: size == 1,
+        description="For how many records of one owner at a time the guarantee is. Their number is yours to bound.",
+    )
 
 
-class ApproximateDpGoal(Schema):
+class ApproximateDpGoal(_OfRecords):
     """(epsilon, delta) of the whole run; the one that is solved for is left out."""
 
-    kind: Literal["approximate_dp"]
     epsilon: float | None = Field(None, gt=0, le=1e6)
     delta: float | None = Field(None, ge=1e-30, le=0.5)
-    group_size: GroupSize = 1
 
 
-class ApproximateDpTargetBody(Schema):
+class ApproximateDpTargetBody(_OfRecords):
     """(epsilon, delta) of the whole run."""
 
-    kind: Literal["approximate_dp"]
     epsilon: float = Field(gt=0, le=1e6)
     delta: float = Field(ge=1e-30, le=0.5)
-    group_size: GroupSize = 1
 
 
 class PureDpGoal(Schema):

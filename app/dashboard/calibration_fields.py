@@ -147,7 +147,7 @@ HINTS: Mapping[str, str] = {
     "noise_multiplier": "Noise on the sum, over C.",
     "regularizer": "Gradients are divided by it plus their norm.",
     "bands": "Steps that the noise of a step depends on: a number, or auto.",
-    "max_bands": "Left out: 64. A run keeps two vectors for each.",
+    "max_bands": "Left out: 64. A run keeps a vector of 4-byte numbers for each.",
     "momentum": "Left out: none.",
 }
 _POINTERS: Mapping[str, tuple[str, ...]] = {

@@ -38,6 +38,7 @@ from app.tables.states import (
     WebhookState,
 )
 from calibrators.as_published import Verdict
+from calibrators.correlation import Objective
 from calibrators.provenance import ProvenanceKind
 from calibrators.scopes import Measure, Shape
 from calibrators.spec import Unknown
@@ -60,6 +61,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
         Measure,
         NeighboringRelation,
         NoiseOver,
+        Objective,
         ProvenanceKind,
         ReservationStatus,
         RunState,

@@ -113,15 +113,18 @@ class CertificateBody(Schema):
     """One inequality, with all that a verifier needs to prove it in ball arithmetic."""
 
     claim: Literal["at_most", "more_than"] = Field(
-        description="Of delta at `epsilon`, against `delta`: in every direction, or in some direction."
+        description="`at_most`: delta at `epsilon` is at most `delta` in every direction. `more_than`: it is above "
+        "`delta` in some direction."
     )
     epsilon: float
     delta: float
-    verdict: Literal["verified"] = Field(description="What the verifier said of it before it was handed out.")
+    verdict: Literal["verified"] = Field(
+        description="`verified`: the verifier proved it before it was handed out. Others are handed out never."
+    )
     assumed: list[str] = Field(description="The theorems by which the pairs dominate the mechanisms.")
     checked_with: str = Field(description="The versions of the verifier and of its arithmetic.")
-    sha256: str = Field(description="Of the bytes of `certificate`.")
-    statement_sha256: str = Field(description="Of the statement alone, which a better witness shares.")
+    sha256: str = Field(description="The hash of the bytes of `certificate`.")
+    statement_sha256: str = Field(description="The hash of the statement alone, which a better witness shares.")
     certificate: str = Field(description="Canonical JSON. Its UTF-8 bytes are what `epsilond-verify` reads.")
 
 

@@ -317,29 +317,19 @@ def _solved_for(spec: Spec, event_of: CorrelatedSteps) -> Steps:
 def _certified(spec: Spec, target: Target, steps: Steps, event_of: CorrelatedSteps) -> Steps | None:
     """Return steps that were solved for with a norm of 1 with the plan's own event and its certificate.
 
-    The norm of the plan's coefficients may be a little less, so that one more step or record may do: then it is taken.
-
     Returns:
-        None where an upper end that hardly met the target is above it for the plan's own event, by rounding.
+        None where that does not do: the norm of the plan's coefficients is a little less than 1, so that one more step
+        or record may meet the target, too; or an upper end that hardly met it is above it, by rounding.
     """
-
-    def certified(count: int, size: int) -> Steps:
-        event = event_of(steps.noise_multiplier, count, size)
-        achieved = target.assess((event,), spec.relation)
-        value = {Unknown.ITERATIONS: float(count), Unknown.BATCH_SIZE: float(size)}.get(spec.unknown, steps.value)
-        return replace(steps, event=event, batch_size=size, value=value, achieved=achieved)
-
-    found = certified(steps.event.count, steps.batch_size)
-    if found.achieved.value.upper > target.limit:
+    count, size = steps.event.count, steps.batch_size
+    event = event_of(steps.noise_multiplier, count, size)
+    achieved = target.assess((event,), spec.relation)
+    if achieved.value.upper > target.limit:
         return None
-    while steps.next_achieved is not None:
-        more = (found.event.count + 1, found.batch_size)
-        if spec.unknown is Unknown.BATCH_SIZE:
-            more = (found.event.count, found.batch_size + 1)
-        if more[0] > MAX_COUNT or more[1] > event_of.largest_batch:
-            return replace(found, next_achieved=None)
-        following = certified(*more)
-        if following.achieved.value.upper > target.limit:
-            return replace(found, next_achieved=following.achieved)
-        found = following
-    return found
+    following = None
+    if steps.next_achieved is not None:
+        more = (count, size + 1) if spec.unknown is Unknown.BATCH_SIZE else (count + 1, size)
+        following = target.assess((event_of(steps.noise_multiplier, *more),), spec.relation)
+        if following.value.upper <= target.limit:
+            return None
+    return replace(steps, event=event, achieved=achieved, next_achieved=following)

@@ -70,6 +70,7 @@ def locked(path: Path) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
+@pytest.mark.thorough
 def test_the_server_ends_while_a_request_waits_for_a_lock(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, port=0, workers=0)
     upgrade(settings.sqlalchemy_url)

@@ -58,6 +58,7 @@ def test_the_clock_is_read_after_the_device_has_settled() -> None:
     assert len(moments) >= 4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", work.MODELS)
 @pytest.mark.one_in(1000)
 def test_our_side_takes_turns_in_a_process_of_its_own(folder: Path, model: str) -> None:

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
+import pytest
+
 from app.context import Context
 from app.ledger.price_search import PriceSearch
 from app.ledger.price_verification import PriceClass, PriceVerification
@@ -28,6 +30,7 @@ def steps(count: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough  # tests/app/budgets/test_corrections.py has the shorter ones
 def test_refunds_and_corrections_at_once_charge_what_was_said_last(api: Api, context: Context) -> None:
     root = api.budget({"epsilon": 8, "delta": 1e-5})["id"]
     seen = set()

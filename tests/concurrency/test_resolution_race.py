@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from anyio.from_thread import BlockingPortal
 
 from app.auth.principal import LOOPBACK
@@ -100,6 +101,7 @@ def play(host: Host, role: Role) -> list[list[str]]:
     return carried_out
 
 
+@pytest.mark.thorough
 def test_a_hold_that_is_due_makes_room_for_all_who_come_at_once(context: Context, loop: BlockingPortal) -> None:
     """Also for those who find that another has released it already. Each comes to a server of its own."""
     servers = 6

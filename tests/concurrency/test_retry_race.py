@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pytest
 from sqlalchemy import func, select
 
 from app.context import Context
@@ -108,5 +109,6 @@ def send_often_and_everywhere(context: Context, seed: int = 0) -> dict[str, list
     return answers
 
 
+@pytest.mark.thorough  # tests/concurrency/test_command_race.py has the shorter ones
 def test_a_command_sent_often_and_everywhere_has_one_effect_and_one_answer(context: Context) -> None:
     send_often_and_everywhere(context)

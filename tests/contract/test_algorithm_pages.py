@@ -53,7 +53,7 @@ def test_the_formulas_of_a_page_render(page: Path) -> None:
     assert page_faults(page.read_text()) == []
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @every_algorithm
 def test_the_formulas_of_an_algorithms_page_render(name: str) -> None:
     assert page_faults(page_of(name)) == []
@@ -72,7 +72,7 @@ def test_the_links_of_an_algorithms_page_lead_somewhere(name: str) -> None:
             assert fragment in anchors_in(page_of(name)), link
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @every_algorithm
 def test_the_example_of_a_page_is_answered_with_the_numbers_that_it_shows(name: str, service: TestClient) -> None:
     page = page_of(name)

@@ -177,6 +177,7 @@ def test_what_an_old_backup_forgot_is_found_and_charged(service: Service) -> Non
         assert (closed["amounts"]["spent"], closed["amounts"]["remaining"]) == ({"rho": 0.2}, {"rho": 0})
 
 
+@pytest.mark.thorough  # tests/app/backups has the shorter ones
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
 def test_files_that_are_saved_are_their_owners_alone_and_come_back(service: Service) -> None:
     (service.data / "secret.key").write_bytes(b"s" * 64)

@@ -56,6 +56,7 @@ def service(sqlite_databases: DatabaseFactory, tmp_path_factory: pytest.TempPath
     database.dispose()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("source", "before"), snippets("python"))
 def test_python_snippets_run(source: str, before: str) -> None:
     """A snippet asserts what it shows, or defines what a reader copies; a name that is gone raises."""
@@ -63,7 +64,7 @@ def test_python_snippets_run(source: str, before: str) -> None:
     assert "assert " in source or "def " in source, "say with an assertion what the snippet gives"
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("source", "before"), snippets("json"))
 def test_json_snippets_are_requests_that_are_answered(source: str, before: str, service: TestClient) -> None:
     endpoint = ENDPOINT.findall(before)[-1]

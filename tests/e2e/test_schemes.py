@@ -39,7 +39,7 @@ SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 #: Calibrated in a moment.
-QUICK = ("shuffled_epochs", "disjoint_batches")
+QUICK = ("disjoint_batches",)
 
 
 @pytest.fixture(scope="module")

@@ -127,6 +127,7 @@ def test_a_server_without_room_refuses_what_it_would_write_and_takes_it_later(
     assert (verdict["valid"], verdict["entries"]) == (True, 4)
 
 
+@pytest.mark.thorough
 def test_a_locked_database_file_is_busy_and_the_same_request_succeeds_afterwards(
     database_file: str, connection: Connection
 ) -> None:

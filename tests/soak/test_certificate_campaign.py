@@ -120,7 +120,7 @@ def test_answers_are_verified_and_what_is_false_is_not() -> None:
     )
     assert not false["verified"]
     assert not any("REFUTED" in reason for each in found for reason in each.reasons)
-    assert sum(count for verdict, count in verdicts.items() if "cannot check" not in verdict) >= 0.99 * 2 * REQUESTS
+    assert sum(count for verdict, count in verdicts.items() if "cannot check" not in verdict) >= 0.98 * 2 * REQUESTS
     assert sizes[-1] <= 4096
 
 

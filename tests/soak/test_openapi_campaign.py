@@ -1,4 +1,4 @@
-"""50000 cases made of the OpenAPI document, as `tests/contract/test_openapi_cases.py` has 2000."""
+"""50000 cases made of the OpenAPI document, as `tests/contract/test_openapi_cases.py` has 1000."""
 
 from __future__ import annotations
 

@@ -102,8 +102,17 @@ def test_what_has_no_theorem_has_no_certificate(
         certify(AT_MOST, events, relation, 5.0, 1e-5)
 
 
+def test_more_of_a_wider_pair_is_not_certified() -> None:
+    events = (Event(Gaussian(6.0), WithoutReplacement(50, 5000), 2000),)
+    answer = epsilon_for_delta(events, NULL, 1e-6).value
+    with pytest.raises(NoCertificate, match="a narrower pair under replace_special"):
+        certify(MORE_THAN, events, NULL, answer.lower, 1e-6)
+    # From above the wider pair dominates, too.
+    assert certify(AT_MOST, events, NULL, 3.0 * answer.upper, 1e-6)
+
+
 def test_without_the_verifier_there_is_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "epsilond_verifier", None)
+    monkeypatch.setitem(sys.modules, "epsilond_verifier", None)  # As where python-flint is missing.
     with pytest.raises(NoCertificate) as refused:
         certify(AT_MOST, (Event(Gaussian(1.0)),), ADD, 5.0, 1e-5)
     assert str(refused.value) == NOT_INSTALLED

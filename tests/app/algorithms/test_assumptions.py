@@ -62,6 +62,7 @@ def test_every_example_runs_as_it_stands_and_every_constant_has_its_reason(reade
         assert item["name"] not in body["assumptions"]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_numbers_are_those_that_a_run_derives(reader, algorithm):
     """For every algorithm, beside what the domain implies; and what is missing is what the theorem lacks."""

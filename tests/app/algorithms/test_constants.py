@@ -105,6 +105,7 @@ def test_the_constants_hold_for_rows_within_the_bounds(name: str, fit_intercept:
     assert found["moment_order"] == MOMENT_ORDER
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_change_no_faster_than_their_constants(name: str, norm: float) -> None:

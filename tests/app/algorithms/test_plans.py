@@ -169,6 +169,7 @@ def test_what_a_plan_does_not_have_is_not_in_it(reader):
     assert set(plan) == {"algorithm", "dataset_size", "neighboring_relation", "phases", "engine"}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("algorithm", MINIMAL)
 def test_what_is_left_out_is_the_first_that_is_named(reader, algorithm):
     paper = ALGORITHMS[algorithm]

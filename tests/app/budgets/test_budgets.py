@@ -191,6 +191,7 @@ def test_a_budget_that_cannot_be_made_is_refused_where_it_is_wrong(api: Api) -> 
     assert api.get("/v1/budgets").json() == {"items": [], "next_cursor": None}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("amount", "code"),
     [

@@ -80,6 +80,7 @@ def test_refusals_name_row_and_column_or_what_was_found(client: TestClient) -> N
     assert_problem(mistaken, 422, "unsupported_file", "/file")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", FileKind)
 def test_an_upload_that_is_encrypted_on_the_disk_is_read_all_the_same(tmp_path: Path, kind: FileKind) -> None:
     if kind is FileKind.CSV:

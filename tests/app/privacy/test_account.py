@@ -32,7 +32,7 @@ def account(reader, *events, **question):
 
 
 @pytest.mark.parametrize("name", ACCOUNT_EXAMPLES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_every_example_runs_as_it_stands(reader, name):
     answer = reader.post("/v1/account", json=ACCOUNT_EXAMPLES[name]["value"])
     assert answer.status_code == 200, answer.text

@@ -79,6 +79,7 @@ def test_a_score_is_released_once_whoever_releases_it(service, context, draws, m
     assert not list((context.settings.data_dir / "checkpoints").glob("*"))
 
 
+@pytest.mark.thorough
 @pytest.mark.one_in(3)
 @on_one_engine
 @pytest.mark.parametrize("fault", ["gone", "damaged"])

@@ -257,6 +257,7 @@ def test_a_report_of_a_run_that_has_not_run_says_so_for_every_guarantee(quick):
         assert re.search(STATEMENTS[target], statement)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("domain", "within"),
     [
@@ -341,7 +342,7 @@ RELATIONS = {"replace_one": "replaced by another", "replace_special": "replaced 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("algorithm", CHOICES)
-@pytest.mark.one_in(24)
+@pytest.mark.one_in(96)
 def test_a_run_is_meant_under_the_relation_of_the_budget_that_pays(quick, algorithm, relation):
     kind = {"kind": "pure_dp", "epsilon": 10} if algorithm in SELECTIONS else {"kind": "zcdp", "rho": 1}
     target = "pure_dp" if algorithm in SELECTIONS else "zcdp"

@@ -180,6 +180,7 @@ def test_a_mean_is_that_of_the_scaled_features_whatever_the_label_is(quick, labe
         assert np.array(found["mean"]) == pytest.approx(np.mean(features, axis=0), abs=0.01)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("dataset", "kind", "code"),
     [

@@ -249,7 +249,7 @@ def test_the_report_says_what_is_guaranteed_and_what_is_not(service):
     assert "protects nobody" in service.get(f"/v1/runs/{public['id']}/report")["statement"]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @on_one_engine
 @pytest.mark.parametrize(
     ("changes", "code", "pointer"),

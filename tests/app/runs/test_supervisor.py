@@ -93,6 +93,7 @@ def test_a_stop_leaves_the_run_in_progress_to_the_next_start(service, context):
     assert state_of(service, waiting) == "queued", "what nobody started waits for the next worker"
 
 
+@pytest.mark.thorough
 @on_one_engine
 def test_a_worker_whose_parent_is_gone_ends_and_hands_its_run_back(service, context):
     parent = subprocess.Popen(

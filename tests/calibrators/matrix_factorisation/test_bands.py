@@ -10,7 +10,7 @@ import pytest
 from accounting.errors import AccountingError, InvalidValue, Unreachable, Unsupported
 from accounting.events import CyclicPoisson, Event, FixedOrderEpochs, Gaussian, Poisson
 from accounting.relations import NeighboringRelation
-from accounting.solve import solve_noise
+from accounting.solve import solve_count, solve_noise
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget
 from calibrators.correlation import Correlation, Objective
 from calibrators.matrix_factorisation.bands import CorrelatedSteps, Solved, solve
@@ -153,6 +153,22 @@ def test_integers_are_the_largest(sampling, unknown):
         open_epsilon = replace(asked, unknown=Unknown.EPSILON, target=OpenEpsilon(1e-5), **sizes)
         assert (solve(open_epsilon).steps.value <= 2.0) is meets
     assert found.alternatives == ()
+
+
+def test_coefficients_with_a_norm_below_one_allow_a_few_steps_more():
+    """With a norm of 1 fewer steps would be answered, and one more than that would meet the target."""
+    asked = spec(
+        batch_size=10,
+        correlation=Correlation(bands=2),
+        unknown=Unknown.ITERATIONS,
+        iterations=None,
+        noise_multiplier=0.6,
+    )
+    found = solve(asked)
+    alone = CorrelatedSteps(CyclicPoisson.kind, 50_000, ADD, 2, 0.0, Correlation(), is_exact=False)
+    assert sum(value * value for value in found.strategy.coefficients) < 1.0
+    assert found.steps.value > solve_count(lambda count: [alone(0.6, count, 10)], ADD, asked.target).value
+    assert found.steps.achieved.value.upper <= 2.0 < found.steps.next_achieved.value.upper
 
 
 def test_batches_end_where_the_groups_do():

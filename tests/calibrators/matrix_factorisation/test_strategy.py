@@ -103,11 +103,16 @@ def test_errors_are_those_of_the_matrices_written_out(workload):
         assert largest == pytest.approx(np.max(dense), rel=1e-12)
 
 
-@pytest.mark.parametrize("objective", list(Objective))
-@pytest.mark.parametrize("workload", [*WORKLOADS, Workload(9000), Workload(9000, 0.8)])
+@pytest.mark.parametrize(
+    ("workload", "objective"),
+    [
+        (workload, objective)
+        for workload in (*WORKLOADS, Workload(9000), Workload(9000, 0.8))
+        for objective in Objective
+        if workload.step_sizes is None or objective is not MAX
+    ],
+)
 def test_derivatives_are_differences(workload, objective):
-    if workload.step_sizes is not None and objective is MAX:
-        pytest.skip("it is refused")
     error = strategy._error_of(workload)
     coefficients = np.array([1.0, 0.6, 0.5, 0.3])
     _, slope = error.value_and_slope(coefficients, objective)

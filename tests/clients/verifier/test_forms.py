@@ -19,7 +19,7 @@ from accounting.certificates.certificate import Statement
 from accounting.certificates.cut import cuts
 from accounting.certificates.prover import _directed, _integrals
 from accounting.certificates.witness import Direction, LineSearch
-from accounting.events import Event, Gaussian, Poisson
+from accounting.events import Event, Gaussian, Poisson, WithoutReplacement
 from accounting.relations import NeighboringRelation
 
 
@@ -125,6 +125,37 @@ def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
     for one in balls:
         for other in balls:
             assert one.above is not None
+            assert other.below is not None
+            assert not other.below.ball > one.above.ball
+
+
+@pytest.mark.parametrize("relation", [NeighboringRelation.REPLACE_ONE, NeighboringRelation.ADD_OR_REMOVE_ONE])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_a_cut_agrees_with_the_whole_line(relation: NeighboringRelation, fixed: bool) -> None:
+    """A batch of a fixed size is cut with remove's law, and a replaced record with its own."""
+    if fixed and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+        return
+    noise, q, count, epsilon = (2.0, 0.01, 30, 3.0) if fixed else (1.0, 0.01, 30, 3.0)
+    sampling = WithoutReplacement(10, 1000) if fixed else Poisson(q)
+    replaced = relation is NeighboringRelation.REPLACE_ONE
+    law = FixedSize(arb(noise) / 2, arb(1) / 100) if fixed else PoissonLaw(arb(noise), arb(q), replaced)
+    stated = Statement(AT_MOST, (Event(Gaussian(noise), sampling, count),), relation, epsilon, 1e-6)
+    name = "both" if replaced else "remove"
+    direction = _directed(stated, name, 0.0, 1.0)
+    line = LineSearch(direction, direction.log_estimate).chosen()
+    assert line is not None
+    whole, _ = LineSearch(direction, direction.log_estimate).contour(line)
+    cut, _ = next(cuts(direction, direction.log_estimate - 2.0))
+    found = []
+    for form in (whole, cut):
+        far = direction.far(float(str(form["tilt"])), float(str(form["period"])))
+        found.append(_enclosure({**form, "far": far}, [Step(law, count, "")], name, epsilon))
+    for one in found:
+        assert one.above is not None
+        assert one.below is not None
+        width = float((one.above.ball - one.below.ball).upper())
+        assert 0.0 <= width < 1e-6 * float(one.above.ball.mid())
+        for other in found:
             assert other.below is not None
             assert not other.below.ball > one.above.ball
 

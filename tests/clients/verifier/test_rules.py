@@ -89,6 +89,40 @@ def test_every_value_is_within_the_error_and_below_the_envelope(kind: str) -> No
     assert 1e-6 < tightest <= 1.0
 
 
+@pytest.mark.parametrize("kind", ["remove", "add", "replace"])
+def test_nodes_that_are_left_out_are_in_the_error(kind: str) -> None:
+    """The nodes end where the integrand is still large, at one end or the other, so that the tails are all there is."""
+    law, direction = Poisson(arb(1), arb(0.2), kind == "replace"), kind if kind != "replace" else "both"
+    largest = 0.0
+    with precision(120):
+        for low, high in ((-120, 60), (-30, 120), (-40, 70)):
+            rule = transform(law, direction, 1.0, Line(0.6, 0.05, low, high, None))
+            assert isinstance(rule, Rule)
+            bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
+            for t in (0.0, 0.4, 2.0):
+                distance = abs(bare.on_line(arb(t), 2)[1] - _integral(law, direction, acb(1, t), 30.0))
+                assert distance < rule.error
+                largest = max(largest, float(distance.mid()) / float(rule.error.mid()))
+    assert largest > 0.05
+
+
+def test_panels_that_are_too_few_are_in_the_error() -> None:
+    law = FixedSize(arb(1), arb(0.2))
+    with precision(120):
+        for place in (
+            Panels(0.8, 12.0, 3, 4, 40, 24, None),
+            Panels(0.8, 12.0, 12, 24, 40, 3, None),
+            Panels(0.8, 12.0, 12, 24, 1, 24, None),
+        ):
+            rule = transform(law, "both", 1.0, place)
+            assert isinstance(rule, Rule)
+            bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
+            for t in (0.5, 3.0):
+                distance = abs(bare.on_line(arb(t), 2)[1] - _integral(law, "both", acb(1, t), 30.0))
+                assert distance < rule.error
+                assert distance > 1e-5 * rule.error
+
+
 def test_points_of_a_line_agree_with_each_by_itself() -> None:
     with precision(140):
         _, _, rule = _rule("remove", 1.0, 0.1, 3.0, 30.0)

@@ -147,6 +147,28 @@ def test_a_direction_may_not_be_missing_and_none_may_be_added() -> None:
     assert "the directions" in check(changed(honest, ["witness", "directions", "both"], both)).reason
 
 
+def test_a_short_period_proves_nothing_from_below() -> None:
+    """The sum has nonnegative aliases: it is above delta, and bounds nothing from below until they are taken off."""
+    known = KNOWN["P2"]
+    data, verdict = best(statement(MORE_THAN, known, known.low * (1 - 1e-9)))
+    assert verdict.verdict == "verified"
+    line = ["witness", "directions", "both"]
+    period = float(json.loads(data)["witness"]["directions"]["both"]["period"])
+    too_much = changed(data, ["statement", "delta"], number_to_string(known.high * 1.001))
+    seen = set()
+    for share in (0.7, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2):
+        short = changed(too_much, [*line, "period"], number_to_string(float(f"{share * period:.3g}")))
+        seen.add(check(short).verdict)
+        # From above it stays sound: the sum is too large, not too small.
+        below = changed(
+            changed(short, ["statement", "claim"], AT_MOST),
+            ["statement", "delta"],
+            number_to_string(known.low * (1 - 1e-9)),
+        )
+        seen.add(check(below).verdict)
+    assert "verified" not in seen
+
+
 def test_a_bound_that_does_not_apply_says_nothing() -> None:
     """A form that bounds from above alone proves nothing from below, also where it does not apply."""
     sampled = {**GAUSSIAN, "sampling": {"kind": "poisson", "sampling_probability": 0.01}, "count": 10}
@@ -230,6 +252,14 @@ def test_limits_come_before_arrays() -> None:
         found = check(moved)
         assert found.verdict == "cannot check"
         assert reason in found.reason, found.reason
+
+
+def test_the_line_of_a_cut_has_limits_too() -> None:
+    data, verdict = best(statement(AT_MOST, KNOWN["B1"], 1.1e-6))
+    assert verdict.verdict == "verified"
+    cut = ["witness", "directions", "remove"]
+    wide = changed(changed(data, [*cut, "above", "high"], "18000"), [*cut, "points"], "9000")
+    assert "nodes at 9000 points" in check(wide).reason
 
 
 def test_nesting_and_length_are_refused() -> None:

@@ -89,8 +89,8 @@ class Client:
 
         Args:
             events: What is released, step by step.
-            fields: `neighboring_relation`, `delta` or `epsilon` (a number or a list), `curve`, `certify`, `effort`,
-                `group_size` and what else the service documents.
+            fields: `neighboring_relation`, `delta` or `epsilon` (a number or a list), `curve`, `certify`,
+                `certificate`, `effort`, `group_size` and what else the service documents.
         """
         return self._http.ask("/v1/account", {"events": events} | fields, Answer)
 

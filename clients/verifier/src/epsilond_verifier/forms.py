@@ -16,7 +16,7 @@ from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Poisson, S
 from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import Place, Transform, above_cut, read_line, read_place, transform
 
-MOST_POINTS, _MOST_NODES, _MOST_NODE_POINTS, _MOST_TERMS, _MOST_PANELS = 400_000, 200_000, 4 * 10**8, 200_000, 10_000
+MOST_POINTS, _MOST_NODES, _MOST_NODE_POINTS, _MOST_TERMS, _MOST_PANELS = 400_000, 200_000, 10**8, 200_000, 10_000
 _TILTS = (1e-9, 1e9)
 Proof = Callable[[], Enclosure]
 
@@ -217,6 +217,7 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
     above = reader.inside("above")
     nodes, bulk = read_line(above), _read_bulk(reader.inside("bulk"), law, count, asked.e, place, width)
     above.close()
+    _check_work(nodes.nodes, line.points)
 
     def prove() -> Enclosure:
         ((whole, _),) = asked.transforms(line.tilt, line.places)
@@ -278,13 +279,17 @@ def _read_sum(reader: Reader, asked: Asked) -> Sum:
     )
     places, far = _read_places(reader, asked), None
     nodes = sum(place.nodes if place else 3 for place in places)
-    if nodes * points > _MOST_NODE_POINTS:
-        raise CannotCheck(f"{nodes} nodes at {points} points are more than {_MOST_NODE_POINTS}")
+    _check_work(nodes, points)
     if reader.has("far"):
         inner = reader.inside("far")
         far = inner.real("tilt", *_TILTS), _read_places(inner, asked)
         inner.close()
     return Sum(tilt, period, points, places, far)
+
+
+def _check_work(nodes: int, points: int) -> None:
+    if nodes * points > _MOST_NODE_POINTS:
+        raise CannotCheck(f"{nodes} nodes at {points} points are more than {_MOST_NODE_POINTS}")
 
 
 def _read_places(reader: Reader, asked: Asked) -> list[Place]:
