@@ -22,7 +22,7 @@ from accounting.events import (
     WithoutReplacement,
 )
 from accounting.intervals import Answer
-from accounting.numbers import MAX_COUNT
+from accounting.numbers import MAX_COUNT, MIN_NOISE_MULTIPLIER
 from accounting.relations import NeighboringRelation
 from accounting.solve import (
     IntegerSolution,
@@ -156,6 +156,7 @@ class _Question:
     iterations: int | None
     batch_size: int | None
     largest_batch: int
+    least_noise: float
 
     def events(
         self, *, noise_multiplier: float | None = None, iterations: int | None = None, batch_size: int | None = None
@@ -334,6 +335,7 @@ def solve_steps(
     iterations: int | None,
     batch_size: int | None,
     largest_batch: int | None = None,
+    least_noise: float = MIN_NOISE_MULTIPLIER,
 ) -> Steps:
     """Equal steps, with what the spec leaves open solved for.
 
@@ -342,6 +344,7 @@ def solve_steps(
         event_of: The event of the steps; hashable, since solutions are remembered by it.
         iterations, batch_size: The algorithm's own where the spec leaves them to it; None for what is solved for.
         largest_batch: The largest batch for which there are events; None is all records.
+        least_noise: The smallest noise multiplier at which there are events.
 
     Guarantees:
         never_misses: the certified upper end at the returned value meets the target.
@@ -362,6 +365,7 @@ def solve_steps(
         iterations,
         batch_size,
         spec.dataset_size if largest_batch is None else largest_batch,
+        least_noise,
     )
     with pointed_at_sampling():
         return _solve(asked)
@@ -369,12 +373,16 @@ def solve_steps(
 
 @contextmanager
 def pointed_at_sampling() -> Iterator[None]:
-    """Let a refusal point at the sampling that was asked for, and not into a list of events, which nobody wrote."""
+    """Let a refusal point at the sampling or noise that was asked for, and not into events, which nobody wrote."""
     try:
         yield
     except Unsupported as error:
         if "sampling" in error.pointer:
             error.pointer = ("sampling",)
+        raise
+    except InvalidValue as error:
+        if "noise_multiplier" in error.pointer:
+            error.pointer = ("noise_multiplier",)
         raise
 
 
@@ -387,7 +395,9 @@ def _solve(asked: _Question) -> Steps:
     if isinstance(target, OpenDelta):
         return _steps(asked, asked.events(), solve_delta(asked.events(), relation, target.epsilon))
     if asked.unknown is Unknown.NOISE_MULTIPLIER:
-        noise = solve_noise(lambda value: asked.events(noise_multiplier=value), relation, target)
+        noise = solve_noise(
+            lambda value: asked.events(noise_multiplier=value), relation, target, least=asked.least_noise
+        )
         return _steps(asked, asked.events(noise_multiplier=noise.value), noise, noise_multiplier=noise.value)
     if asked.unknown is Unknown.ITERATIONS:
         count = solve_count(lambda value: asked.events(iterations=value), relation, target)

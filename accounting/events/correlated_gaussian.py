@@ -19,7 +19,7 @@ from accounting.errors import InvalidValue
 from accounting.events.gaussian import Gaussian
 from accounting.events.mechanism import Mechanism, NoiseMultiplier, mechanism
 from accounting.events.samplings import FULL_BATCH, CyclicPoisson, FixedOrderEpochs, FullBatch, Sampling
-from accounting.numbers import MAX_COUNT, MIN_NOISE_MULTIPLIER
+from accounting.numbers import MAX_COUNT, MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 
 
 class _LoadedWhenUsed:
@@ -73,8 +73,14 @@ class Correlated(Mechanism):
         noise = math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0)
         if noise < MIN_NOISE_MULTIPLIER:
             raise InvalidValue(
-                f"over what a record moves in all its steps the noise is {noise:g}, less than "
+                f"over what a record moves in all its steps the noise is {noise!r}, less than "
                 f"{MIN_NOISE_MULTIPLIER:g}: take more noise, or fewer steps",
+                pointer=("mechanism", "noise_multiplier"),
+            )
+        if noise > MAX_NOISE_MULTIPLIER:
+            raise InvalidValue(
+                f"over what a record moves in all its steps the noise is {noise!r}, more than "
+                f"{MAX_NOISE_MULTIPLIER:g}: take less noise, or larger coefficients",
                 pointer=("mechanism", "noise_multiplier"),
             )
         stands = Gaussian(noise)

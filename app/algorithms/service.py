@@ -146,8 +146,10 @@ def _solve_within_limits(context: Context, question: Question) -> Calibration:
     if is_brief(question.spec):
         with context.numerics:
             return solve(question)
-    remedy = "poisson batches are quicker, full batches quickest"
-    with _refusals(question.spec), too_much_work("the calibration", remedy, "sampling"):
+    remedy, place = "poisson batches are quicker, full batches quickest", "sampling"
+    if question.spec.correlation is not None:
+        remedy, place = "take fewer steps, or give the number of bands if it is left open", "correlation"
+    with _refusals(question.spec), too_much_work("the calibration", remedy, place):
         found = context.processes.run(registry.calibrate, question.algorithm, question.spec)
     return in_dtype(found, question.dtype)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import CorrelatedGaussian, CyclicPoisson, Event, FixedOrderEpochs, Sampling
-from accounting.numbers import MAX_COUNT
+from accounting.numbers import MAX_COUNT, MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
 from calibrators.correlation import Alternative, Correlation
@@ -69,6 +69,16 @@ class CorrelatedSteps:
         share = self.bands * batch_size / self.dataset_size
         return CyclicPoisson(share, self.bands, "by_position" if by_position else "independent")
 
+    def least_noise(self, iterations: int, batch_size: int) -> float:
+        """Return the least noise multiplier of such steps: it is measured against what a record moves in all of them.
+
+        Less than a billionth is added for the rounding of that.
+        """
+        event = self(MAX_NOISE_MULTIPLIER, iterations, batch_size)
+        assert isinstance(event.mechanism, CorrelatedGaussian), "as it was made"
+        move = event.mechanism.sensitivity(event.sampling, event.count)
+        return MIN_NOISE_MULTIPLIER * max(1.0, move * (1.0 + 1e-9))
+
     @property
     def largest_batch(self) -> int:
         """The largest batch with so many bands."""
@@ -88,7 +98,7 @@ def most_bands(spec: Spec) -> int:
     Args:
         spec: With its batch size, or with that solved for; the same of its number of steps.
     """
-    most = spec.dataset_size if spec.iterations is None else spec.iterations
+    most = spec.dataset_size if spec.iterations is None else min(spec.iterations, spec.dataset_size)
     if spec.batch_size is None:
         return most
     if spec.sampling == FixedOrderEpochs.kind:
@@ -168,7 +178,7 @@ def _check_sizes(spec: Spec) -> None:
     what = "steps in an epoch" if spec.sampling == FixedOrderEpochs.kind else "groups that fill a batch"
     raise InvalidValue(
         f"with {bands} bands a record's steps are at least {bands} apart, and {spec.dataset_size} records in batches "
-        f"of {spec.batch_size} have no more {what} than {most}: use at most {most} bands, or smaller batches",
+        f"of {spec.batch_size or 1} have no more {what} than {most}: use at most {most} bands, or smaller batches",
         pointer=("correlation", "bands"),
     )
 
@@ -289,12 +299,18 @@ def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
 
 
 def _solved_for(spec: Spec, event_of: CorrelatedSteps) -> Steps:
+    least = MIN_NOISE_MULTIPLIER
+    if spec.unknown is Unknown.NOISE_MULTIPLIER:
+        assert spec.iterations is not None, "as was checked"
+        assert spec.batch_size is not None, "as was checked"
+        least = event_of.least_noise(spec.iterations, spec.batch_size)
     return solve_steps(
         spec,
         event_of,
         iterations=spec.iterations,
         batch_size=spec.batch_size,
         largest_batch=event_of.largest_batch,
+        least_noise=least,
     )
 
 

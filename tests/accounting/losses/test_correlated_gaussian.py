@@ -167,6 +167,11 @@ def test_several_records_of_an_owner_are_charged_through_single_ones() -> None:
         (lambda: Event(CorrelatedGaussian(1.0, (1.0, 0.5)), FixedOrderEpochs(2)), ADD_REMOVE, "other batches"),
         (lambda: Event(SquareRootGaussian(1.0, 10**7), count=10**7), ADD_REMOVE, "100000 steps at most"),
         (lambda: Event(SquareRootGaussian(1.0, 10**5), count=10**5), ADD_REMOVE, "take more noise, or fewer steps"),
+        (
+            lambda: Event(CorrelatedGaussian(1e6, (0.5,))),
+            ADD_REMOVE,
+            "moves in all its steps the noise is .*, more than",
+        ),
         (lambda: CorrelatedGaussian(1.0, (1.0, 0.5, 0.75)), ADD_REMOVE, "may not increase"),
         (lambda: CorrelatedGaussian(1.0, (0.0, 0.0)), ADD_REMOVE, "at least 1e-6"),
         (lambda: CorrelatedGaussian(1.0, (9e-7,)), ADD_REMOVE, "at least 1e-6"),

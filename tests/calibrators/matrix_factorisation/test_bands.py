@@ -196,6 +196,23 @@ def test_batches_end_where_the_groups_do():
             ("correlation", "bands"),
         ),
         ({"sampling": "fixed_order_epochs"}, Unsupported, "a record that comes or goes", ("sampling",)),
+        *(
+            (
+                {
+                    "correlation": Correlation(bands=8),
+                    "dataset_size": 7,
+                    "sampling": sampling,
+                    "neighboring_relation": NULL,
+                    "unknown": Unknown.BATCH_SIZE,
+                    "batch_size": None,
+                    "noise_multiplier": 3.0,
+                },
+                InvalidValue,
+                "7 records in batches of 1 have .* than 7: use at most 7 bands",
+                ("correlation", "bands"),
+            )
+            for sampling in ("cyclic_poisson", "fixed_order_epochs")
+        ),
         ({"batch_size": None}, InvalidValue, "batch_size is needed", ("batch_size",)),
         ({"iterations": None}, InvalidValue, "iterations is needed", ("iterations",)),
         (
@@ -249,3 +266,17 @@ def test_a_correlation_has_its_ranges():
         with pytest.raises(AccountingError) as caught:
             Correlation(**wrong)
         assert caught.value.pointer == ("bands",) if "bands" in wrong else ("max_bands",)
+
+
+def test_the_least_noise_is_over_what_a_record_moves():
+    """It is a refusal of the target, and none of a noise that nobody gave; a noise that is given is where it stands."""
+    rare = {"dataset_size": 10**9, "batch_size": 3, "iterations": 20, "correlation": Correlation(bands=4)}
+    with pytest.raises(Unreachable, match=r"every noise multiplier from 0\.001 on"):
+        solve(spec(target=ApproximateDpTarget(1e-4, 0.5), **rare))
+    epochs = {"sampling": "fixed_order_epochs", "neighboring_relation": NULL, "correlation": Correlation(bands=1)}
+    with pytest.raises(Unreachable, match=r"every noise multiplier from 0\.00447214 on"):
+        solve(spec(target=ApproximateDpTarget(1e6, 0.5), **epochs))
+    given = {"unknown": Unknown.EPSILON, "target": OpenEpsilon(1e-5), "noise_multiplier": 1e-3}
+    with pytest.raises(InvalidValue, match=r"the noise is 0\.0002236") as caught:
+        solve(spec(**epochs | given))
+    assert caught.value.pointer == ("noise_multiplier",)

@@ -60,11 +60,16 @@ def test_a_loader_that_shuffles_is_refused_where_a_record_must_keep_its_turn(mon
         pass
 
     class BatchSampler:
-        pass
+        def __init__(self, sampler: object) -> None:
+            self.sampler = sampler
+
+    class Mixed(BatchSampler):
+        """Cuts the same order in another way each time."""
 
     class DataLoader:
-        def __init__(self, sampler: object, steps: int) -> None:
-            self.sampler, self.batch_sampler, self._steps = sampler, BatchSampler(), steps
+        def __init__(self, sampler: object, steps: int, batch_sampler: object = None) -> None:
+            self.sampler, self._steps = sampler, steps
+            self.batch_sampler = BatchSampler(sampler) if batch_sampler is None else batch_sampler
 
         def __len__(self) -> int:
             return self._steps
@@ -74,7 +79,10 @@ def test_a_loader_that_shuffles_is_refused_where_a_record_must_keep_its_turn(mon
     monkeypatch.setitem(sys.modules, "torch.utils.data", stand_in)
     fixed = {"kind": "fixed_order_epochs", "steps_per_epoch": 4}
     check_batches(fixed, DataLoader(SequentialSampler(), 4), stacklevel=1)
-    for wrong in (DataLoader(object(), 4), DataLoader(SequentialSampler(), 5)):
+    # Beside a batch_sampler of one's own PyTorch keeps a sequential sampler that nobody asks.
+    shuffled = DataLoader(SequentialSampler(), 4, BatchSampler(object()))
+    mixed = DataLoader(SequentialSampler(), 4, Mixed(SequentialSampler()))
+    for wrong in (DataLoader(object(), 4), DataLoader(SequentialSampler(), 5), shuffled, mixed):
         with pytest.raises(ValueError, match=r"charged as fixed_order_epochs.*a batch_sampler of [a-z_.]*$"):
             check_batches(fixed, wrong, stacklevel=1)
     with pytest.raises(ValueError, match=r"charged as cyclic_poisson.*a batch_sampler of [a-z_.]*$"):

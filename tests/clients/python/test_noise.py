@@ -77,6 +77,7 @@ def test_it_goes_on_bit_for_bit(taken: int) -> None:
         ({"step": 2}, "has the noise of 2 of them"),
         ({"step": 21}, "after 21 steps"),
         ({"earlier": [np.zeros(4)] * 3}, "has the shape"),
+        ({"key": "00"}, "a key of 32 bytes, this one of 1"),
     ],
 )
 def test_a_state_that_is_of_other_noise_or_not_whole_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -134,6 +135,7 @@ def test_memory_is_stated_and_keys_are_not_shown() -> None:
     [
         ({"coefficients": ()}, "a first coefficient"),
         ({"coefficients": (0.0,)}, "a first coefficient"),
+        ({"coefficients": (float("inf"), 1.0)}, "finite"),
         ({"coefficients": (0.5, 0.75)}, "do not increase"),
         ({"coefficients": (0.5, -0.25)}, "not negative"),
         ({"stddev": 0.0}, "are positive"),

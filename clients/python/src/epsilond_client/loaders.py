@@ -76,12 +76,15 @@ def _cuts_an_order(batches: Any) -> bool:
 
 
 def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:
-    """Whether this is a loader of PyTorch that hands out the records in their order, in so many batches."""
-    return (
-        _cuts_an_order(batches)
-        and _is_a(batches.sampler, "torch.utils.data", "SequentialSampler")
-        and _length(batches) == str(steps_per_epoch)
-    )
+    """Whether this is a loader of PyTorch that hands out the records in their order, in so many batches.
+
+    A loader that was given a batch_sampler has a sequential sampler beside it, which draws nothing.
+    """
+    if not _cuts_an_order(batches) or _length(batches) != str(steps_per_epoch):
+        return False
+    data, cuts = sys.modules["torch.utils.data"], batches.batch_sampler
+    drawn_by = batches.sampler if cuts is None else cuts.sampler
+    return type(drawn_by) is data.SequentialSampler and (cuts is None or type(cuts) is data.BatchSampler)
 
 
 def _is_a(thing: Any, module: str, name: str) -> bool:

@@ -10,7 +10,8 @@
 
 Step t adds x_t = (z_t - sum over j >= 1 of c_j x_(t-j)) / c_0, with independent normal numbers z_t: what leaves the
 loop is a function of C applied to the sums, plus z, which is what was charged. All steps are one stream: no step may be
-left out, and none begins anew at an epoch.
+left out, and none begins anew at an epoch. A loop that ended early and was charged for the steps that it took is over:
+what goes on under another reservation takes other noise and another sampler.
 
 What this does not make exact. Sums, noise and coefficients meet in floating point here, so that the last bits of what a
 loop releases depend on the records in a way that nothing accounts for; the service's own runs form the same in whole
@@ -78,8 +79,8 @@ class CorrelatedNoise:
         draw: Draw | None = None,
     ) -> None:
         self._coefficients = tuple(float(value) for value in coefficients)
-        if not self._coefficients or not self._coefficients[0] > 0.0:
-            raise ValueError("there is a first coefficient, and it is positive")
+        if not self._coefficients or not 0.0 < self._coefficients[0] < math.inf:
+            raise ValueError("there is a first coefficient, and it is positive and finite")
         pairs = zip(self._coefficients, self._coefficients[1:], strict=False)
         if any(not 0.0 <= after <= before for before, after in pairs):
             raise ValueError("coefficients are not negative and do not increase: others are not what is charged")
@@ -152,7 +153,10 @@ class CorrelatedNoise:
             )
         if any(tuple(each.shape) != (self._size,) for each in earlier):
             raise ValueError(f"the noise of a step has the shape ({self._size},)")
-        self._key, self._done = bytes.fromhex(state["key"]), step
+        key = bytes.fromhex(state["key"])
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"a state has a key of {KEY_BYTES} bytes, this one of {len(key)}")
+        self._key, self._done = key, step
         self._earlier = deque(earlier, maxlen=len(self._coefficients) - 1)
 
     def __repr__(self) -> str:
