@@ -1,4 +1,4 @@
-"""Of a test with many cases, `make test` runs some and `make test-all` the others."""
+"""Of a test with many cases, `make test` runs some, `make test-all` others, and `make soak` the rest."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ def test_on_one(databases): pass
 @pytest.mark.one_in(1000)
 @pytest.mark.parametrize("number", range(3))
 def test_few_on_both(databases, number): pass
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", range(20))
+def test_long_on_both(databases, number): pass
 """
 
 
@@ -51,13 +55,13 @@ def collected(folder: Path, expression: str) -> set[str]:
     return {line.rpartition("::")[2] for line in found.stdout.splitlines() if "::" in line}
 
 
-def test_each_case_runs_in_one_of_the_two_and_every_test_in_the_first(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    one_in\n    thorough\n")
+def test_each_case_runs_in_one_of_the_three_and_every_quick_test_in_the_first(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    one_in\n    thorough\n    soak\n")
     module = tmp_path / "test_cases.py"
     module.write_text(MODULE)
-    often, rest = collected(tmp_path, "not thorough"), collected(tmp_path, "thorough")
-    assert often.isdisjoint(rest)
-    assert len(often | rest) == 69 + 40 + 1 + 6
+    often, rest = collected(tmp_path, "not thorough and not soak"), collected(tmp_path, "thorough and not soak")
+    late = collected(tmp_path, "soak")
+    assert len(often) + len(rest) + len(late) == len(often | rest | late) == 69 + 40 + 1 + 6 + 40
     assert {
         "test_many[0]",
         "test_few[0]",
@@ -66,10 +70,15 @@ def test_each_case_runs_in_one_of_the_two_and_every_test_in_the_first(tmp_path: 
     } <= often
     assert 10 <= sum(case.startswith("test_many") for case in often) <= 30
     assert sum(case.startswith("test_few_on_both") for case in often) == 1
+    assert 5 <= sum(case.startswith("test_many") for case in rest) < sum(case.startswith("test_many") for case in late)
+    for of_long in (rest, late):
+        numbers = [number for case in of_long if "long" in case for number in re.findall(r"\d+", case)]
+        assert sorted(numbers, key=int) == [str(number) for number in range(20)], "each on one of them"
+    assert {case for case in rest if case.startswith("test_on_both")}, "the other database is not left to soak"
     on_both = [case for case in often if case.startswith("test_on_both")]
     numbers = [number for case in on_both for number in re.findall(r"\d+", case)]
     assert sorted(numbers, key=int) == [str(number) for number in range(20)], "each on one of them"
     assert {"sqlite" in case for case in on_both} == {True, False}
     # A case stays where it is when others come before it.
     module.write_text(MODULE.replace("range(60)", "range(-7, 60)"))
-    assert {case for case in rest if "many" in case} <= collected(tmp_path, "thorough")
+    assert {case for case in rest if "many" in case} <= collected(tmp_path, "thorough and not soak")

@@ -1,9 +1,10 @@
-"""Which cases of a test with many are left to `make test-all`.
+"""Leave some cases of a test that has many to `make test-all`, and some to `make soak`.
 
 - A test that runs on both databases runs on one of them in `make test`, and on the other in `make test-all`. Of three,
-  one runs on PostgreSQL in `make test`, where a test costs half as much again.
-- The marker ``one_in(n)`` is for a test whose cases show one thing many times. One of n cases runs in `make test`, and
-  the others are thorough.
+  one runs on PostgreSQL in `make test`, where a test costs half as much again. A thorough one runs on one of them in
+  `make test-all`, and on the other in `make soak`.
+- The marker ``one_in(n)`` is for a test whose cases show one thing many times. One of n cases runs in `make test`.
+  Of the others one in three is thorough, and two are left to `make soak`.
 
 A case's name decides, so that it stays where it is when others come and go. Of every test at least one case runs in
 `make test`.
@@ -25,12 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _on_one_database(items)
     tests: set[str] = set()
     for item in items:
-        if _is_thorough(item):
-            continue
         test, marker = item.nodeid.partition("[")[0], item.get_closest_marker("one_in")
-        if marker is not None and test in tests and _number(item.nodeid) % marker.args[0]:
-            item.add_marker(pytest.mark.thorough)
-        tests.add(test)
+        is_thorough, number = _is_thorough(item), _number(item.nodeid)
+        if marker is not None and (is_thorough or (test in tests and number % marker.args[0])):
+            item.add_marker(pytest.mark.soak if number // marker.args[0] % 3 else pytest.mark.thorough)
+        elif not is_thorough:
+            tests.add(test)
 
 
 def _on_one_database(items: list[pytest.Item]) -> None:
@@ -38,14 +39,13 @@ def _on_one_database(items: list[pytest.Item]) -> None:
     cases = defaultdict(list)
     for item in items:
         databases = item.callspec.params.get("databases") if hasattr(item, "callspec") else None
-        if databases in ENGINES and not _is_thorough(item):
+        if databases in ENGINES:
             cases[item.nodeid.replace(databases, "")].append(item)
     for name, on_each in cases.items():
         if len(on_each) == len(ENGINES):
             left_out = ENGINES[0 if _number(name) % 3 == 0 else 1]
-            next(item for item in on_each if item.callspec.params["databases"] == left_out).add_marker(
-                pytest.mark.thorough
-            )
+            item = next(each for each in on_each if each.callspec.params["databases"] == left_out)
+            item.add_marker(pytest.mark.soak if _is_thorough(item) else pytest.mark.thorough)
 
 
 def _is_thorough(item: pytest.Item) -> bool:

@@ -39,7 +39,7 @@ SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 #: Calibrated in a moment.
-QUICK = ("disjoint_batches",)
+MARKS = {"disjoint_batches": ()} | dict.fromkeys(("blocks", "truncated_poisson", "shuffled_epochs"), pytest.mark.soak)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def ids(api: Api) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "scheme", [scheme if scheme in QUICK else pytest.param(scheme, marks=pytest.mark.thorough) for scheme in SCHEMES]
+    "scheme", [pytest.param(scheme, marks=MARKS.get(scheme, pytest.mark.thorough)) for scheme in SCHEMES]
 )
 def test_a_private_run_is_charged_as_it_is_drawn_and_stands_an_attack(
     api: Api, ids: dict[str, str], scheme: str

@@ -81,7 +81,6 @@ EXECUTION = Execution(
                 "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
                 "hyperparameters": {"step_size": 0.5},
                 "correlation": {"bands": "auto"},
-                "seed": 1,
             },
         ),
         "fixed_order": ExampleRequest(
