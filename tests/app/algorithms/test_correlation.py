@@ -132,7 +132,7 @@ def test_what_takes_too_long_says_what_would_be_quicker_here(
     reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Poisson batches and full ones are not for noise that is correlated."""
-    monkeypatch.setattr(reader.app.state.context.processes, "seconds", 0.2)  # type: ignore[attr-defined]
+    monkeypatch.setattr(reader.app.state.context.processes, "seconds", 0.0)  # type: ignore[attr-defined]
     problem = ask(reader, dataset_size=49_999, correlation={"bands": "auto", "max_bands": 1024}).json()
     assert (problem["code"], problem["errors"][0]["pointer"]) == ("too_much_work", "/correlation")
     assert "poisson" not in problem["detail"]
