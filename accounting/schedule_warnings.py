@@ -66,7 +66,7 @@ def schedule_warnings(
 
 
 def same_randomizer_required(events: Sequence[Event]) -> str | None:
-    """What shuffled messages require of those who send them; None where there are none."""
+    """Say what shuffled messages require of those who send them; None where there are none."""
     messages = [index for index, event in enumerate(events) if isinstance(event.sampling, ShuffleModel)]
     if not messages:
         return None
@@ -113,14 +113,14 @@ def _is_charged_as_replaced(event: Event) -> bool:
 
 
 def hides_nothing(event: Event) -> bool:
-    """Whether an event is of those that are often charged as Poisson."""
+    """Return whether an event is of those that are often charged as Poisson batches."""
     return isinstance(event.sampling, ShuffledEpochs) and event.sampling.steps_per_epoch > 1
 
 
 def _poisson_number(
     events: Sequence[Event], relation: NeighboringRelation, delta: float | None, epsilon: float | None
 ) -> str:
-    """What the list would cost if its batches were drawn anew at every step."""
+    """Say what the list would cost if its batches were drawn anew at every step."""
     wrong = [
         Event(event.mechanism, Poisson(1.0 / event.sampling.steps_per_epoch), event.count)
         if isinstance(event.sampling, ShuffledEpochs)

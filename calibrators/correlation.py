@@ -1,4 +1,4 @@
-"""How the noise of a run is to be correlated: what a request says of it, and what an answer says of other choices."""
+"""The correlation of a run's noise over its steps: what a request asks for, and other choices in an answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USUAL_MAX_BANDS = 64
 
 
 class Objective(StrEnum):
-    """What is made as small as possible: a root mean square over the steps' errors, or the largest of them."""
+    """The number that is made as small as possible: a root mean square of the steps' errors, or the largest of them."""
 
     MEAN = "mean"
     """The root mean square over all steps."""
@@ -28,8 +28,8 @@ class Correlation:
 
     Attributes:
         bands: Steps that the noise of a step depends on, its own included; None tries 1, 2, 4, ... and takes the best.
-        objective: Of the errors of the sums that training follows.
-        max_bands: The most that are tried: a run keeps a vector of noise for each band but one.
+        objective: Which error of the sums that training follows is made small.
+        max_bands: The most bands that are tried. A run keeps a vector of noise for each band but one.
 
     Raises:
         InvalidValue: a number is outside its range.
@@ -58,13 +58,13 @@ class Alternative:
 
     Attributes:
         sampling: Kind of sampling.
-        bands: Their number; 1 is independent noise.
+        bands: The number of bands; 1 is independent noise.
         noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the contribution
             bound.
-        error: Root mean square error of the sums that training follows, over the steps, in contribution bounds.
+        error: What the objective is: the error of the sums that training follows, in contribution bounds.
         ratio: The error over that of independent noise with Poisson batches; None where no such noise meets the target.
         memory: Bytes that a run keeps of earlier steps; None where the number of parameters is not known.
-        is_chosen: Whether it is the plan's.
+        is_chosen: Whether it is the plan's number of bands.
     """
 
     sampling: str

@@ -255,7 +255,8 @@ class CorrelatedSteps(BoundedSteps):
     @property
     def whole_coefficients(self) -> tuple[int, ...]:
         """The coefficients as multiples of 2 to the minus `coefficient_bits`."""
-        return tuple(int(math.ldexp(value, self.coefficient_bits)) for value in self.coefficients)
+        bits = self.coefficient_bits
+        return tuple(int(math.ldexp(value, bits)) for value in self.coefficients)
 
     @property
     def noise_multiplier(self) -> float:
@@ -399,7 +400,7 @@ def _plan_from_json(value: Mapping[str, Any]) -> Plan:
 
 
 def _phase_from_json(value: Mapping[str, Any]) -> AnyPhase:
-    if value.get("kind", CorrelatedSteps.kind) != CorrelatedSteps.kind:
+    if "kind" in value and value["kind"] != CorrelatedSteps.kind:
         return PHASES[value["kind"]].from_json(value)
     event, bound = event_from_json(value["event"]), from_json(value["gradient_bound"], GRADIENT_BOUNDS)
     divisor, step_size = int(value["divisor"]), _step_size_from_json(value["step_size"])

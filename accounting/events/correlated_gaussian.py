@@ -68,6 +68,10 @@ class Correlated(Mechanism):
             separation = sampling.steps_per_epoch
         return factorisations.participation_norm(self.coefficients_of(steps), steps, separation)
 
+    def least_noise(self, sampling: Sampling, steps: int) -> float:
+        """Return a noise multiplier from which on such steps are accounted: a billionth more than the least."""
+        return MIN_NOISE_MULTIPLIER * max(1.0, self.sensitivity(sampling, steps) * (1.0 + 1e-9))
+
     def resolved(self, sampling: Sampling, count: int) -> tuple[Mechanism, Sampling, int]:
         """Return one Gaussian mechanism for all steps of a record; with cyclic Poisson batches, one for each cycle."""
         noise = math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0)

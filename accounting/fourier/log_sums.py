@@ -92,13 +92,13 @@ class LogSum:
 
 
 @lru_cache(maxsize=32)
-def log_sum(mu: float, count: int, of: int = 0) -> LogSum:
+def log_sum(mu: float, count: int, as_fine_as: int = 0) -> LogSum:
     """Return q_n, made from sums of half as many variables.
 
     Args:
         mu: Standard deviation of each logarithm.
         count: n.
-        of: The lattice is as fine as for so many variables, if they are more.
+        as_fine_as: A number of variables: the lattice is as fine as theirs, if they are more than n.
 
     Guarantees: density_within_its_errors.
 
@@ -108,12 +108,12 @@ def log_sum(mu: float, count: int, of: int = 0) -> LogSum:
     levels = [[count]]
     while levels[-1][-1] > 2:
         levels.append(sorted({half for number in levels[-1] for half in (number // 2, number - number // 2)}))
-    steps = [2.0 ** math.floor(math.log2(mu / math.sqrt(numbers[-1]) / _PER_SIGMA)) for numbers in levels]
+    steps = [_lattice_step(mu, numbers[-1]) for numbers in levels]
     # Room for a cut; and each lattice reaches beyond what the next one asks of it.
     uppers = [_upper_end(mu, count, LOG_ABOVE) + _ROOM * mu / math.sqrt(count)]
     for step in steps:
         uppers.append(uppers[-1] + (_HALF + 2) * step + _moved(_shift(_PER_SIGMA * 2.0 * step)))
-    steps[0] = 2.0 ** math.floor(math.log2(mu / math.sqrt(max(of, count)) / _PER_SIGMA))
+    steps[0] = _lattice_step(mu, max(as_fine_as, count))
     one = _one(mu, steps[-1], uppers[-1])
     if count == 1:
         return one
@@ -129,6 +129,11 @@ def log_sum(mu: float, count: int, of: int = 0) -> LogSum:
                 laws[number], more = _sum(halves[number // 2], halves[number - number // 2], step, upper, terms)
                 terms += more
     return laws[count]
+
+
+def _lattice_step(mu: float, count: int) -> float:
+    """Return the largest power of two of which `_PER_SIGMA` fit into the sigma of so many variables."""
+    return 2.0 ** math.floor(math.log2(mu / math.sqrt(count) / _PER_SIGMA))
 
 
 def log_below(mu: float, count: int, logs: Array) -> Array:
@@ -272,7 +277,7 @@ def _sum(left: LogSum, right: LogSum, step: float, upper: float, spent: int) -> 
 
 
 def _shift(sigma: float) -> float:
-    """How far Im v is moved."""
+    """Return how far Im v is moved."""
     return min(5.0 * sigma, 1.0)
 
 
@@ -321,7 +326,7 @@ _Table = tuple[Array, Array, Array, Array, Array, float]
 
 
 def _table(law: LogSum) -> _Table:
-    """What interpolation needs in each cell between two nodes.
+    """Return what interpolation needs in each cell between two nodes.
 
     Returns:
         T at the nodes of each cell, T(k) = q_(i+k) e^(curvature k^2 - tilt k) / q_i, one row for each node; q_i; the

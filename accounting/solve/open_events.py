@@ -209,8 +209,7 @@ def _correlated(open_events: OpenEvents, value: float) -> list[tuple[Correlated,
 def _least_noise(open_events: OpenEvents) -> float:
     """Return the smallest noise multiplier in range: correlated noise is measured against what a record moves."""
     runs = _correlated(open_events, MAX_NOISE_MULTIPLIER)
-    moves = [mechanism.sensitivity(sampling, count) for mechanism, sampling, count in runs]
-    return MIN_NOISE_MULTIPLIER * max([1.0, *(move * (1.0 + 1e-9) for move in moves)])
+    return max([MIN_NOISE_MULTIPLIER, *(mechanism.least_noise(sampling, count) for mechanism, sampling, count in runs)])
 
 
 def _most_steps(open_events: OpenEvents) -> int:

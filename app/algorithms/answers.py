@@ -10,7 +10,7 @@ from accounting.schedule_warnings import weak_guarantee
 from accounting.targets import ApproximateDpTarget, GroupDpTarget
 from app.algorithms.budget_costs import CostInBudgetBody
 from app.algorithms.calibrate import (
-    AlternativeBody,
+    AlternativeBandsBody,
     BatchSizeSolution,
     CalibrateAnswer,
     DeltaSolution,
@@ -40,7 +40,7 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
         noise=noise_body(plan),
         hyperparameters=[ProvenanceBody.of(item) for item in calibration.hyperparameters],
         utility=[ProvenanceBody.of(item) for item in calibration.utility],
-        alternatives=[AlternativeBody(**asdict(each)) for each in calibration.alternatives],
+        alternatives=[AlternativeBandsBody(**asdict(each)) for each in calibration.alternatives],
         plan=plan_body(plan),
         events=[EventSchema.of(event) for event in plan.events],
         dtype=cast(DtypeName, plan.dtype),

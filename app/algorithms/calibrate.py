@@ -82,7 +82,7 @@ SolutionBody = (
 )
 
 
-class AlternativeBody(Schema):
+class AlternativeBandsBody(Schema):
     """One number of bands, with the least noise that meets the target."""
 
     sampling: str
@@ -125,7 +125,7 @@ class CalibrateAnswer(Schema):
     noise: NoiseBody
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
-    alternatives: list[AlternativeBody] = Field(
+    alternatives: list[AlternativeBandsBody] = Field(
         default=[],
         exclude_if=is_empty,
         description="The plan's number of bands beside others, and beside the other sampling where that is accounted: "

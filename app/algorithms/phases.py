@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typing
 from dataclasses import fields
-from typing import Any, Literal, Union
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from pydantic import Field, create_model
 
@@ -25,17 +26,15 @@ class GradientStepsBody(Schema):
     step_size: float | list[float] | None = Field(description="One for all steps, or one for each.")
 
 
-class CorrelatedStepsBody(GradientStepsBody):
-    """Noisy gradient steps whose noise is correlated over steps."""
-
-    kind: Literal[CorrelatedSteps.kind]  # type: ignore[valid-type]  # one word, in one place
-    momentum: float
+def _kind(word: str) -> Any:
+    """Return the field of a kind: this word alone."""
+    return Literal[word], ...
 
 
 def _body_of(phase: type[StructuredPhase]) -> type[Schema]:
     """The fields of the phase, in their order, named after its kind."""
     annotations = typing.get_type_hints(phase)
-    described: dict[str, Any] = {"kind": (Literal[phase.kind], ...), "event": (EventSchema, ...)}
+    described: dict[str, Any] = {"kind": _kind(phase.kind), "event": (EventSchema, ...)}
     described |= {
         field.name: (_as_list(annotations[field.name]), ...) for field in fields(phase) if field.name != "event"
     }
@@ -47,9 +46,20 @@ def _body_of(phase: type[StructuredPhase]) -> type[Schema]:
 def _as_list(annotation: Any) -> Any:
     """Tuples are written as lists."""
     if typing.get_origin(annotation) is tuple:
-        return list[_as_list(typing.get_args(annotation)[0])]  # type: ignore[misc]  # computed
+        return GenericAlias(list, (_as_list(typing.get_args(annotation)[0]),))
     return annotation
 
 
-#: A phase of any kind; one without a kind is noisy gradient steps.
-PhaseBody = Union[(*map(_body_of, PHASES.values()), CorrelatedStepsBody, GradientStepsBody)]  # type: ignore[valid-type]
+CorrelatedStepsBody = create_model(
+    "CorrelatedStepsBody",
+    __base__=GradientStepsBody,
+    __doc__="Noisy gradient steps whose noise is correlated over steps.",
+    kind=_kind(CorrelatedSteps.kind),
+    momentum=(float, ...),
+)
+
+if TYPE_CHECKING:  # a checker of types cannot follow how the schemas are made
+    PhaseBody = Schema
+else:
+    #: A phase of any kind; one without a kind is noisy gradient steps.
+    PhaseBody = Union[(*map(_body_of, PHASES.values()), CorrelatedStepsBody, GradientStepsBody)]

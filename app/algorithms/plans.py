@@ -64,7 +64,7 @@ class PlanBody(Schema):
     algorithm: str
     dataset_size: int
     neighboring_relation: str
-    phases: list[PhaseBody]  # type: ignore[valid-type]  # made of the phases' fields
+    phases: list[PhaseBody]
     # What has its default is left out, as in the canonical bytes that the hash is of.
     domain: DomainBody | None = Field(
         None, exclude_if=is_none, description="The set to which parameters are confined; left out, all of R^d."

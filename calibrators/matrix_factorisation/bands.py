@@ -28,8 +28,8 @@ _BYTES_PER_BAND = 4
 
 
 @dataclass(frozen=True, slots=True)
-class CorrelatedSteps:
-    """The event of steps with correlated noise, whose parameters follow from the public sizes.
+class BandedEvent:
+    """Makes the event of steps with correlated noise: its parameters follow from the public sizes.
 
     Attributes:
         sampling: Kind of sampling.
@@ -38,9 +38,10 @@ class CorrelatedSteps:
             draws its own.
         bands: b, and the number of groups.
         momentum, correlation: Of the workload, and the objective.
-        is_exact: Whether with the plan's own coefficients, whose norm is at most 1; else with one, which is 1.
+        is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; else it has one, which
+            is 1.
 
-    >>> steps = CorrelatedSteps("cyclic_poisson", 1000, NeighboringRelation.REPLACE_ONE, 4, 0.0, Correlation(), False)
+    >>> steps = BandedEvent("cyclic_poisson", 1000, NeighboringRelation.REPLACE_ONE, 4, 0.0, Correlation(), False)
     >>> steps(2.0, 100, 10).sampling
     CyclicPoisson(sampling_probability=0.04, cycle_length=4, assignment='by_position')
     """
@@ -70,14 +71,10 @@ class CorrelatedSteps:
         return CyclicPoisson(share, self.bands, "by_position" if by_position else "independent")
 
     def least_noise(self, iterations: int, batch_size: int) -> float:
-        """Return the least noise multiplier of such steps: it is measured against what a record moves in all of them.
-
-        Less than a billionth is added for the rounding of that.
-        """
+        """Return a noise multiplier from which on such steps are accounted, a billionth more than the least."""
         event = self(MAX_NOISE_MULTIPLIER, iterations, batch_size)
         assert isinstance(event.mechanism, CorrelatedGaussian), "as it was made"
-        move = event.mechanism.sensitivity(event.sampling, event.count)
-        return MIN_NOISE_MULTIPLIER * max(1.0, move * (1.0 + 1e-9))
+        return event.mechanism.least_noise(event.sampling, event.count)
 
     @property
     def largest_batch(self) -> int:
@@ -287,7 +284,7 @@ def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     assert spec.correlation is not None, "as was checked"
     momentum = 0.0 if spec.momentum is None else spec.momentum
-    exact = CorrelatedSteps(
+    exact = BandedEvent(
         spec.sampling, spec.dataset_size, spec.relation, bands, momentum, spec.correlation, is_exact=True
     )
     steps = None
@@ -298,7 +295,7 @@ def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
     return steps, exact.strategy(steps.event.count)
 
 
-def _solved_for(spec: Spec, event_of: CorrelatedSteps) -> Steps:
+def _solved_for(spec: Spec, event_of: BandedEvent) -> Steps:
     least = MIN_NOISE_MULTIPLIER
     if spec.unknown is Unknown.NOISE_MULTIPLIER:
         assert spec.iterations is not None, "as was checked"
@@ -314,7 +311,7 @@ def _solved_for(spec: Spec, event_of: CorrelatedSteps) -> Steps:
     )
 
 
-def _certified(spec: Spec, target: Target, steps: Steps, event_of: CorrelatedSteps) -> Steps | None:
+def _certified(spec: Spec, target: Target, steps: Steps, event_of: BandedEvent) -> Steps | None:
     """Return steps that were solved for with a norm of 1 with the plan's own event and its certificate.
 
     Returns:

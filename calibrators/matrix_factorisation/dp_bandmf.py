@@ -17,7 +17,7 @@ from calibrators.matrix_factorisation.bands import Solved, memory_of, solve
 from calibrators.matrix_factorisation.strategy import noise_of_steps
 from calibrators.noise import calibration_of
 from calibrators.plan import Clip, CorrelatedSteps
-from calibrators.provenance import GRADIENT, PARAMETER, Provenance, ProvenanceKind
+from calibrators.provenance import GRADIENT, PARAMETER, PURE, Provenance, ProvenanceKind, Units
 from calibrators.scopes import NO_THEOREM
 from calibrators.spec import Calibration, Spec, Unknown
 from calibrators.verdicts import UNJUDGED
@@ -95,21 +95,17 @@ def _of_other_batches(solved: Solved) -> Iterator[str]:
 def _hyperparameters(solved: Solved, phase: CorrelatedSteps) -> Iterator[Provenance]:
     norm = math.sqrt(math.fsum(value * value for value in phase.coefficients))
     cyclic = isinstance(phase.event.sampling, CyclicPoisson)
-    yield Provenance(
+    yield _derived(
         "bands",
         float(solved.bands),
         r"b = \arg\min_b s_b \|B\|",
-        DERIVED,
-        ProvenanceKind.DERIVED,
-        ("chosen by the error of sums, which stands for that of training",),
+        "chosen by the error of sums, which stands for that of training",
     )
-    yield Provenance(
+    yield _derived(
         "coefficients",
         phase.coefficients,
         r"\arg\min_c \|c\|^2 \sum_i w_i d_i^2,\; d(x) = a(x) / c(x),\; c_0 \ge c_1 \ge \cdots \ge 0",
-        DERIVED,
-        ProvenanceKind.DERIVED,
-        ("whole multiples of a power of two; a worse matrix costs error, and no privacy",),
+        "whole multiples of a power of two; a worse matrix costs error, and no privacy",
     )
     yield Provenance(
         "noise_over_coefficient_norm",
@@ -131,54 +127,48 @@ def _utility(spec: Spec, solved: Solved, phase: CorrelatedSteps) -> Iterator[Pro
         ("error_of_sums", strategy.mean, r"\sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2}", "over the steps, root mean square"),
         ("largest_error_of_sums", strategy.largest, r"\max_t \|B_t\|", "of the worst step"),
     ):
-        yield Provenance(
+        yield _derived(
             name,
             value * phase.noise_stddev_on_mean,
             rf"\frac{{s c}}{{B}} {formula},\; B = A C^{{-1}}",
-            DERIVED,
-            ProvenanceKind.DERIVED,
-            (f"standard deviation per coordinate of the noise in the sum of the steps' mean gradients, {what}",),
+            f"standard deviation per coordinate of the noise in the sum of the steps' mean gradients, {what}",
             units=GRADIENT,
         )
     if spec.step_size is not None:
-        yield Provenance(
+        yield _derived(
             "error_of_points",
             spec.step_size * strategy.mean * phase.noise_stddev_on_mean,
             r"\eta \frac{s c}{B} \sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2}",
-            DERIVED,
-            ProvenanceKind.DERIVED,
-            ("how far noise alone moves a coordinate of the points, if it did not change the gradients",),
+            "how far noise alone moves a coordinate of the points, if it did not change the gradients",
             units=PARAMETER,
         )
     ratio = next((each.ratio for each in solved.alternatives if each.is_chosen), None)
     if ratio is not None:
-        yield Provenance(
+        yield _derived(
             "error_over_independent_noise",
             ratio,
             r"\frac{s_b \|B_b\|}{s_1 \|B_1\|}",
-            DERIVED,
-            ProvenanceKind.DERIVED,
-            ("against Poisson batches of the same size and fresh noise in every step, at the same target",),
+            "against Poisson batches of the same size and fresh noise in every step, at the same target",
         )
     for name, value, which in (("first_step_noise", first, "first"), ("last_step_noise", last, "last")):
-        yield Provenance(
+        yield _derived(
             name,
             value * phase.noise_stddev_on_sum,
             r"s c \sqrt{\sum_{i \le t} n_i^2},\; n(x) = 1 / c(x)",
-            DERIVED,
-            ProvenanceKind.DERIVED,
-            (f"on the sum of the {which} step; it says nothing about the privacy, which depends on C and s",),
+            f"on the sum of the {which} step; it says nothing about the privacy, which depends on C and s",
             units=GRADIENT,
         )
     if spec.dimension is not None:
-        yield Provenance(
+        yield _derived(
             "memory_bytes",
             float(memory_of(len(phase.coefficients), spec.dimension)),
             r"4 (b - 1) d",
-            DERIVED,
-            ProvenanceKind.DERIVED,
-            ("noise of the last b - 1 steps, as secret as the records",),
+            "noise of the last b - 1 steps, as secret as the records",
         )
+
+
+def _derived(name: str, value: float | tuple[float, ...], formula: str, remark: str, units: Units = PURE) -> Provenance:
+    return Provenance(name, value, formula, DERIVED, ProvenanceKind.DERIVED, (remark,), units=units)
 
 
 def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:

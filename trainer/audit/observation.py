@@ -52,10 +52,10 @@ def observe(
         while trainer.steps_done < plan.iterations:
             before_step()
             trainer.step()
-            if isinstance(trainer, GradientSteps) and isinstance(trainer.sampler, TurnsSampler):
-                turns.append(trainer.sampler.had_the_turn(slots))
             if isinstance(trainer, GradientSteps):
                 path.append(to_host(trainer.point))
+                if isinstance(trainer.sampler, TurnsSampler):
+                    turns.append(trainer.sampler.had_the_turn(slots))
         released = to_host(trainer.released())
     finally:
         trainer.close()

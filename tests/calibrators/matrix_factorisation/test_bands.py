@@ -13,7 +13,7 @@ from accounting.relations import NeighboringRelation
 from accounting.solve import solve_count, solve_noise
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget
 from calibrators.correlation import Correlation, Objective
-from calibrators.matrix_factorisation.bands import CorrelatedSteps, Solved, solve
+from calibrators.matrix_factorisation.bands import BandedEvent, Solved, solve
 from calibrators.matrix_factorisation.strategy import Workload, optimal
 from calibrators.noise import GaussianSteps, solve_steps
 from calibrators.plan import Clip
@@ -110,7 +110,7 @@ def test_the_choice_by_doubling_is_near_that_by_brute_force(objective):
     found = solve(small)
     brute = {}
     for bands in range(1, 25):
-        event_of = CorrelatedSteps(CyclicPoisson.kind, 50_000, ADD, bands, 0.0, Correlation(), is_exact=False)
+        event_of = BandedEvent(CyclicPoisson.kind, 50_000, ADD, bands, 0.0, Correlation(), is_exact=False)
         noise = solve_noise(lambda value, of=event_of: [of(value, 200, 500)], ADD, small.target).value
         brute[bands] = noise * optimal(Workload(200), bands, objective).at(objective)
     tried = {each.bands: each.error for each in found.alternatives}
@@ -121,7 +121,7 @@ def test_the_choice_by_doubling_is_near_that_by_brute_force(objective):
 
 
 def test_the_event_is_that_of_the_sizes():
-    steps = CorrelatedSteps(CyclicPoisson.kind, 1000, NULL, 4, 0.0, Correlation(), is_exact=True)
+    steps = BandedEvent(CyclicPoisson.kind, 1000, NULL, 4, 0.0, Correlation(), is_exact=True)
     event = steps(2.0, 100, 25)
     assert event.sampling == CyclicPoisson(0.1, 4, "independent")
     assert event.mechanism.to_json()["coefficients"] == list(optimal(Workload(100), 4).coefficients)
@@ -165,7 +165,7 @@ def test_coefficients_with_a_norm_below_one_allow_a_few_steps_more():
         noise_multiplier=0.6,
     )
     found = solve(asked)
-    alone = CorrelatedSteps(CyclicPoisson.kind, 50_000, ADD, 2, 0.0, Correlation(), is_exact=False)
+    alone = BandedEvent(CyclicPoisson.kind, 50_000, ADD, 2, 0.0, Correlation(), is_exact=False)
     assert sum(value * value for value in found.strategy.coefficients) < 1.0
     assert found.steps.value > solve_count(lambda count: [alone(0.6, count, 10)], ADD, asked.target).value
     assert found.steps.achieved.value.upper <= 2.0 < found.steps.next_achieved.value.upper
@@ -236,7 +236,7 @@ def test_candidates_end_at_the_sizes_and_at_max_bands():
     assert list(table(solve(spec(correlation=Correlation(max_bands=3))))) == [1, 2]
     assert list(table(solve(spec(dataset_size=500)))) == [1]
     assert solve(spec(dataset_size=4000)).alternatives[-1].bands == 8
-    whole = CorrelatedSteps(CyclicPoisson.kind, 4000, ADD, 8, 0.0, Correlation(), is_exact=False)(1.0, 16, 500)
+    whole = BandedEvent(CyclicPoisson.kind, 4000, ADD, 8, 0.0, Correlation(), is_exact=False)(1.0, 16, 500)
     assert whole.sampling == CyclicPoisson(1.0, 8, "independent")
 
 
