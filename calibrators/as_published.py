@@ -56,7 +56,7 @@ def judge(
     needed: float | None,
     setting: str,
 ) -> tuple[Verdict, str]:
-    """Whether events with the noise that a paper prints meet the target.
+    """Return whether events with the noise that a paper prints meet the target.
 
     Args:
         events: With the printed noise, under the paper's own sampling.

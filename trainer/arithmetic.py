@@ -189,5 +189,5 @@ def _odd(draw: np.random.Generator, shape: tuple[int, ...], digits: int) -> Host
 
 
 def _same(one: Host, other: Host) -> bool:
-    """Whether the numbers are equal, NaN counted as equal to NaN; whole numbers may be in different types."""
+    """Return whether the numbers are equal, NaN counted as equal to NaN; whole numbers may be in different types."""
     return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))

@@ -49,7 +49,7 @@ def namespace_of(array: object) -> Namespace:
 
 
 def on_host(xp: Namespace) -> bool:
-    """Whether the arrays of ``xp`` are plain NumPy arrays."""
+    """Return whether the arrays of ``xp`` are plain NumPy arrays."""
     return xp is np
 
 

@@ -18,7 +18,7 @@ _SMALLEST_NORMAL = 2.0**-1022
 
 
 def margin(dtype: str) -> float:
-    """How far below its bound a contribution stays in a run of this dtype, relative.
+    """Return how far below its bound a contribution stays in a run of this dtype, relative.
 
     >>> margin("float64")
     1e-05

@@ -270,7 +270,7 @@ class GradientSteps(Resumable):
 
     @property
     def sampler(self) -> Sampler:
-        """What draws the slots of the phase that the last step belongs to."""
+        """The sampler of the phase that the last step belongs to."""
         return self._sampler
 
     def step(self) -> None:
@@ -323,14 +323,14 @@ class GradientSteps(Resumable):
 
 
 def gradient_steps(update: Update, gradient_bound: type[Clip] | type[Normalize]) -> Callable[[Task], Trainer]:
-    """What makes a trainer of an algorithm that is an update."""
+    """Return what makes a trainer of an algorithm that is an update."""
     return lambda task: GradientSteps(task, lambda point: _Updates(update, point), gradient_bound)
 
 
 def check_phases(
     task: Task, gradient_bound: type[Clip] | type[Normalize], phase_type: type[BoundedSteps] = Phase
 ) -> tuple[BoundedSteps, ...]:
-    """The plan's phases, when noisy gradient steps of this type and kind of bound can carry them out."""
+    """Return the plan's phases, if noisy gradient steps of this type and kind of bound can carry them out."""
     phases: list[BoundedSteps] = []
     name, smallest = task.plan.algorithm, SMALLEST_MAX_GRAD_NORMS[task.plan.dtype]
     for index, phase in enumerate(task.plan.phases):

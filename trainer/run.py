@@ -228,7 +228,7 @@ def _tell(on_progress: Callable[[int, int], None] | None, done: int, total: int)
 
 
 def execution_of(plan: Plan) -> Execution:
-    """What carries out the plan.
+    """Return what carries out the plan.
 
     Raises:
         Unsupported: no trainer of this name.

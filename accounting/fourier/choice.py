@@ -112,7 +112,7 @@ class LineChoice:
 
     @property
     def log_tolerance(self) -> float:
-        """What may be left out of the sum, over D(c) e^(-c eps)."""
+        """Return what may be left out of the sum, over D(c) e^(-c eps)."""
         return _LOG_TOLERANCE - self.log_amplification
 
 

@@ -124,7 +124,7 @@ class Contour:
 
     @cached_property
     def _given(self) -> _Given:
-        """What `_evaluate` has to know besides."""
+        """Further arguments of `_evaluate`."""
         values, table = self.values, self.table
         spacing = 2.0 * math.pi / self.period
         last = values.ratios.size * spacing

@@ -24,7 +24,7 @@ class OutOfEffort(OverflowError):
 
 @dataclass
 class Effort:
-    """What one question may take, in each direction of the loss.
+    """The effort that one question may take, in each direction of the loss.
 
     Attributes:
         limit: Operations.

@@ -205,7 +205,7 @@ class DirectedProfiles:
 
     @property
     def participations(self) -> float:
-        """How often one record takes part, expected over the subsampled steps; inf with a full batch."""
+        """Return how often one record takes part, expected over the subsampled steps; inf with a full batch."""
         if self.composition.mu_squared > 0.0:
             return math.inf
         return math.fsum(count * step.participation for step, count in self.composition.steps)

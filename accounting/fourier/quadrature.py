@@ -387,7 +387,7 @@ def _window(law: Law, band: Ends, tilt: float, digits: float) -> tuple[float, fl
 
 @compiled
 def _reach(digits: float) -> float:
-    """How many standard deviations of N(0, s^2) hold all of it but e^-digits, and a little more."""
+    """Return how many standard deviations of N(0, s^2) hold all of it but e^-digits, and a little more."""
     return 1.0 + math.sqrt(2.0 * digits)
 
 

@@ -31,7 +31,7 @@ class Direction(Enum):
 
 
 class Moments(Enum):
-    """How a loss computes its moments, which decides where they are evaluated."""
+    """The way in which a loss computes its moments, which decides where they are evaluated."""
 
     CLOSED_FORM = "closed_form"
     BINOMIAL_SUM = "binomial_sum"

@@ -54,7 +54,7 @@ class ChargedStep:
 
 
 class MechanismRules(ABC, Generic[M]):
-    """How one mechanism is accounted.
+    """The rules by which one mechanism is accounted.
 
     Only `loss` must be given. By default costs follow from the loss, which is sound wherever the loss has them; a
     mechanism names the budgets in which it has a cost in `Mechanism.filters`.

@@ -45,7 +45,7 @@ _ALLOWANCE = 1e-13
 
 @lru_cache(maxsize=1024)
 def hits(draws: int, records: int) -> tuple[float, tuple[tuple[int, float], ...]]:
-    """How often one of ``records`` records is drawn.
+    """The number of times that one of ``records`` records is drawn.
 
     Args:
         draws: 1 to ``records``.

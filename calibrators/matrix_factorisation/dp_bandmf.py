@@ -37,7 +37,7 @@ OTHER_WORKLOAD = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, coefficients from the optimiser, their number chosen where the spec leaves it open.
+    """Plan a run: noise from the engine, coefficients from the optimiser, and the number of bands if that is open.
 
     Raises:
         InvalidValue: a number is outside its range; there are more bands than batches in a cycle or steps; a constant
@@ -71,7 +71,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _of_other_batches(solved: Solved) -> Iterator[str]:
-    """Yield what is lost where batches are not sampled, or would be if they were not: with the best bands of each."""
+    """Yield what not sampling the batches costs, or would cost: each sampling is taken with its best bands."""
     best: dict[str, Alternative] = {}
     for each in solved.alternatives:
         if each.sampling not in best or each.error < best[each.sampling].error:
@@ -172,7 +172,7 @@ def _derived(name: str, value: float | tuple[float, ...], formula: str, remark: 
 
 
 def _as_published(spec: Spec, solved: Solved) -> AsPublished | None:
-    """Return what Theorem 4 reduces to in the paper's setting: cyclic Poisson batches, a record becomes a null one."""
+    """Return the noise that Theorem 4 needs in the paper's setting: cyclic Poisson batches under replace_special."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
         return None

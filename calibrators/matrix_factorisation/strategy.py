@@ -249,7 +249,7 @@ class _ToeplitzError(_Error):
             rows = min(self._steps, 2 * rows, most)
 
     def _is_settled(self, coefficients: Array, own: Array) -> bool:
-        """Whether d has been at its limit for a quarter of its rows, so that u is at its own at their end."""
+        """Return whether d has been at its limit for a quarter of its rows, so that u is at its own at their end."""
         limit = 1.0 / ((1.0 - self._momentum) * float(np.sum(coefficients)))
         return bool(np.max(np.abs(own[-own.size // 4 :] / limit - 1.0)) <= _SETTLED)
 

@@ -55,7 +55,7 @@ class AuditCancelled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How many canaries each run has: those of the pilot first, then the counted ones.
+    """Return how many canaries each run has: those of the pilot first, then the counted ones.
 
     Attributes:
         pilot: Canaries of each pilot run.
@@ -199,7 +199,7 @@ def _find(
     goals: Mapping[float, float],
     confidence: float,
 ) -> Finding:
-    """What the pilot's best rule proves on the counted trials.
+    """Return what the pilot's best rule proves on the counted trials.
 
     Args:
         goals: Deltas that the pilot chooses from, with what the bound is to exceed at each.

@@ -68,7 +68,7 @@ def model(canaries: int) -> LinearModel:
 
 
 def dependence(plan: Plan) -> str:
-    """Why the canaries of one run would not be independent trials; empty where they are.
+    """Say why the canaries of one run would not be independent trials; empty where they are.
 
     Guarantees:
         - independence_is_proved_or_refused: an empty answer means that, with orthogonal canaries and independent noise
@@ -94,14 +94,14 @@ def largest_number_of_rows(plan: Plan) -> int:
 
 
 def _is_by_record(sampling: Sampling) -> bool:
-    """Return whether each record is drawn for itself alone."""
+    """Return whether the draw of a record says nothing about that of another."""
     if isinstance(sampling, DisjointBatches):
         return sampling.assignment == "independent"
     return _has_every_slot(sampling)
 
 
 def _has_every_slot(sampling: Sampling) -> bool:
-    """Return whether every slot is drawn alike, and not as many as are declared."""
+    """Return whether a batch is drawn from every slot of the data set, and not from the declared places alone."""
     if isinstance(sampling, CyclicPoisson):
         return sampling.assignment == "independent"
     return isinstance(sampling, FullBatch | Poisson | RandomAllocation | Blocks)

@@ -15,7 +15,7 @@ VIOLATED = "violated"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the guesses of one rule prove at one delta.
+    """The bound that the guesses of one rule prove at one delta.
 
     Attributes:
         delta: Where claim and bound are compared.

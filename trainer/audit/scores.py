@@ -114,7 +114,7 @@ def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
 
 
 def _with_turns(plan: Plan, sums: Floats, turns: npt.NDArray[np.bool_]) -> dict[str, Floats]:
-    """Return the scores of correlated steps, of which only those count that are the turn of a canary's group.
+    """Return the scores of correlated steps: a canary's score counts only the steps that are its group's turn.
 
     At such a step the canary moves the rows of y from there on by b c. Given the turns, blocks of rows are disjoint, so
     that their ratios of densities multiply: (1 - q) + q exp((<c, y_block> - |c|^2 / 2) / sigma^2).

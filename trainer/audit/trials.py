@@ -42,7 +42,7 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of the guesses of one rule.
+    """The outcome of the guesses of one rule.
 
     Attributes:
         trials: Canaries.

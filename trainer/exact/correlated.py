@@ -1,4 +1,4 @@
-r"""Noise that is correlated over the steps of a run, exactly: the release is a function of C G + s Z, rounded once.
+r"""Exact noise that is correlated over the steps of a run: the release is a function of C G + s Z, rounded once.
 
 **Setting.** C is lower triangular and Toeplitz, with coefficients c_j = n_j 2^-m for j < b,
 where n_j are whole numbers and n_0 > 0. The sum of step t is a vector q_t of whole steps of a grid. Z_t are independent
@@ -51,7 +51,7 @@ from trainer.noise import Noise, State
 
 #: The largest |Z| for which all numbers are exact: 2^5.
 _LARGEST_NORMAL = 32.0
-#: All numbers stay below the one, and those that are kept below the other.
+#: All numbers stay below the first, and those that are kept below the second.
 _LARGEST_NUMBER, _LARGEST_KEPT = 2.0**52, 2.0**31
 #: Numbers of the noise that are kept from step to step, at most: 512 MiB.
 MOST_KEPT = 1 << 27
@@ -61,7 +61,7 @@ _LISTED = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Recursion:
-    """C in whole numbers.
+    """The matrix C in whole numbers.
 
     Attributes:
         whole: n_0, n_1, ..., as many as C has bands.
@@ -77,7 +77,7 @@ class Recursion:
         return len(self.whole) - 1
 
     def spread(self, steps: int) -> float:
-        """Return 2^m, or as much more as keeps all numbers exact: K is at most `LARGEST_SCALE` over what this adds.
+        """Return 2^m, or the larger factor that keeps all numbers exact; the grid of the sums is coarser by as much.
 
         Args:
             steps: T.
@@ -101,7 +101,7 @@ class Recursion:
 
 
 class CorrelatedNoise:
-    """The vectors e_t of the module's text, one a step: what is added to the sums.
+    """Draws the vectors e_t of the module's text: one is added to the sum of each step.
 
     Args:
         noise: Where R comes from.

@@ -174,7 +174,7 @@ def solve(values: Floats, kept: Kept, weights: Floats, oldest: int, first: float
                 part[place] -= a * one[place]
             row += 1
         for place in range(part.size):
-            # The quotient errs by less than 1/2, so that its nearest whole number is the answer or next to it.
+            # The quotient errs by less than 1/2: its nearest whole number is the answer, or next to it.
             nearest = np.rint(part[place] * inverse)
             twice = 2.0 * (part[place] - nearest * first)
             part[place] = nearest + (1.0 if twice >= first else 0.0) - (1.0 if twice < -first else 0.0)
