@@ -10,7 +10,7 @@ from accounting.schedule_warnings import weak_guarantee
 from accounting.targets import ApproximateDpTarget, GroupDpTarget
 from app.algorithms.budget_costs import CostInBudgetBody
 from app.algorithms.calibrate import (
-    AlternativeBody,
+    BandsBody,
     BatchSizeSolution,
     CalibrateAnswer,
     DeltaSolution,
@@ -40,7 +40,7 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
         noise=noise_body(plan),
         hyperparameters=[ProvenanceBody.of(item) for item in calibration.hyperparameters],
         utility=[ProvenanceBody.of(item) for item in calibration.utility],
-        alternatives=[AlternativeBody(**asdict(each)) for each in calibration.alternatives],
+        alternatives=[BandsBody(**asdict(each)) for each in calibration.alternatives],
         plan=plan_body(plan),
         events=[EventSchema.of(event) for event in plan.events],
         dtype=cast(DtypeName, plan.dtype),
@@ -56,7 +56,7 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
 
 
 def _weaknesses(spec: Spec, calibration: Calibration) -> list[str]:
-    """What an (epsilon, delta) hardly promises."""
+    """Return warnings of an epsilon and delta that promise hardly anything."""
     target, upper = spec.target, calibration.achieved.value.upper
     match target:
         case ApproximateDpTarget() | GroupDpTarget() | OpenEpsilon():

@@ -82,7 +82,7 @@ SolutionBody = (
 )
 
 
-class AlternativeBody(Schema):
+class BandsBody(Schema):
     """One number of bands, with the least noise that meets the target."""
 
     sampling: str
@@ -91,7 +91,7 @@ class AlternativeBody(Schema):
         description="Standard deviation of the normal numbers that the noise is made of, over the contribution bound."
     )
     error: float = Field(
-        description="What the objective is: the error of the sums that training follows, in contribution bounds."
+        description="The error of the sums that training follows, by the request's `objective`, in contribution bounds."
     )
     ratio: float | None = Field(
         description="The error over that of Poisson batches with fresh noise in every step; null where these do not "
@@ -110,10 +110,6 @@ class NextBody(Schema):
     achieved: AnyAchievedBody
 
 
-def is_empty(value: list[object]) -> bool:
-    return not value
-
-
 class CalibrateAnswer(Schema):
     solution: SolutionBody
     achieved: AnyAchievedBody = Field(
@@ -125,11 +121,11 @@ class CalibrateAnswer(Schema):
     noise: NoiseBody
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
-    alternatives: list[AlternativeBody] = Field(
+    alternatives: list[BandsBody] = Field(
         default=[],
-        exclude_if=is_empty,
-        description="The plan's number of bands beside others, and beside the other sampling where that is accounted: "
-        "where noise is correlated and solved for. Left out of other answers.",
+        exclude_if=lambda rows: not rows,
+        description="The plan's number of bands beside others, and beside the other sampling where that is accounted. "
+        "Given where noise is correlated and solved for; left out of other answers.",
     )
     plan: PlanBody
     events: list[EventSchema]
