@@ -45,9 +45,7 @@ class Correlation:
         read_integer("max_bands", self.max_bands, 1, MOST_LISTED)
         if self.bands is not None and self.bands > self.max_bands:
             raise InvalidValue(
-                f"{self.bands} bands are more than max_bands allows, {self.max_bands}: raise max_bands, or leave it out"
-                if self.max_bands != USUAL_MAX_BANDS
-                else f"max_bands is {self.max_bands} unless it is given, and {self.bands} bands are more: give it, too",
+                f"{self.bands} bands are more than max_bands, which is {self.max_bands}: give a larger one, too",
                 pointer=("bands",),
             )
 
@@ -61,7 +59,7 @@ class Alternative:
         bands: The number of bands; 1 is independent noise.
         noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the contribution
             bound.
-        error: What the objective is: the error of the sums that training follows, in contribution bounds.
+        error: The error of the sums that training follows, as the objective measures it, in contribution bounds.
         ratio: The error over that of independent noise with Poisson batches; None where no such noise meets the target.
         memory: Bytes that a run keeps of earlier steps; None where the number of parameters is not known.
         is_chosen: Whether it is the plan's number of bands.

@@ -44,7 +44,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Canonical bytes, with the hash of the whole and that of the statement alone: a better witness has the same one.
+    """Canonical bytes, with the hash of the whole and that of the statement, which a better witness shares.
 
     Attributes:
         data: UTF-8 JSON, at most a few kilobytes.

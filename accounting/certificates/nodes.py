@@ -92,7 +92,7 @@ class SampledStep:
         def log_tail(x: float) -> float:
             at = np.array([x if right else -x])
             modulus = float(self.log_ratio(at, 0.0)[0][0])
-            power = {True: tilt + 1.0, False: tilt + 1.0}[right] * modulus + (hidden if right else 0.0)
+            power = (tilt + 1.0) * modulus + (hidden if right else 0.0)
             if self.kind == "add":
                 power = -tilt * modulus if right else hidden
             elif self.kind == "replace" and not right:
@@ -132,7 +132,7 @@ class SampledStep:
         """Return the nodes of a rule on the line of ``angle``.
 
         Args:
-            more_growth: Of a share of the law, from the axis to twice the angle.
+            more_growth: The log of how much a share of the law grows from the axis to twice the angle.
         """
         growth = self.log_growth(angle, tilt) + more_growth
         # Tails grow with the line, and by what their geometric series are.
@@ -203,7 +203,7 @@ def panels_of(edges: Array) -> tuple[Array, Array]:
 
 
 def rounded(number: float, *, down: bool = False) -> float:
-    """Return a number of few digits nearby: certificates are short, and where nodes are need not be exact."""
+    """Return a number of few digits nearby: certificates stay short, and places of nodes need not be exact."""
     digits = 3 if number < 1e3 else 6
     scaled = float(f"{number:.{digits}g}")
     return scaled if not down or scaled <= number else float(f"{number * (1 - 10.0 ** (1 - digits)):.{digits}g}")

@@ -46,8 +46,8 @@ NOT_INSTALLED = (
 )
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
 _WIDER_PAIR = (
-    "batches of a fixed size have a narrower pair under replace_special than the one that certificates are about, so "
-    "that more of this one says nothing"
+    "batches of a fixed size have a narrower pair under replace_special than the one that certificates are about: that "
+    "the wider one loses more says nothing about theirs"
 )
 _MOST_TERMS = 200_000
 #: Points up to which nothing but the plain contour is tried.
@@ -76,10 +76,10 @@ def certify(
 
     Args:
         claim: `AT_MOST` or `MORE_THAN`: of delta at ``epsilon`` against ``delta``.
-        events: As the statement is to have them: schedules are resolved by the verifier itself.
+        events: What the statement is about. The verifier resolves schedules itself.
 
     Raises:
-        NoCertificate: Some event has no theorem in the verifier, or its bounds do not decide, or it is not installed.
+        NoCertificate: The verifier has no theorem for some event, or its bounds do not decide, or it is not installed.
 
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """
@@ -102,7 +102,11 @@ def certify(
 
 
 def _verifier() -> Callable[[bytes], Verdict]:
-    """Return the verifier: of this checkout, on python-flint where that is installed."""
+    """Return this checkout's verifier.
+
+    Raises:
+        NoCertificate: python-flint, which it computes with, is not installed.
+    """
     if _SOURCE not in sys.path:
         sys.path.append(_SOURCE)
     try:
@@ -130,7 +134,7 @@ def witnesses(statement: Statement) -> Iterator[bytes]:
 
 
 def _of_all(statement: Statement, directions: dict[str, Direction]) -> Iterator[bytes]:
-    """Yield a form for each direction together, the other ones of the same direction after that."""
+    """Yield certificates with one form for each direction: the likeliest forms together, then the next ones."""
     found = {name: list(_forms(statement, direction)) for name, direction in directions.items()}
     if any(not forms for forms in found.values()):
         raise NoCertificate("no line has few enough points")
@@ -180,7 +184,7 @@ def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[st
 
 
 def _integrals(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Json], float]]:
-    """Yield contour integrals: the plain one where it has few points, else with a cut, with many points, a window."""
+    """Yield contour integrals: the plain one where few points do; else those with a cut, many points or a window."""
     search = LineSearch(direction, log_delta)
     line = search.chosen(most_points=_FEW_POINTS)
     if line is None:
@@ -223,9 +227,7 @@ def _loss(event: Event, relation: NeighboringRelation) -> PrivacyLoss:
         return loss_of(event, relation)
     if isinstance(mechanism, Gaussian | Laplace | RandomizedResponse | PureDp) and sampling.kind == "full_batch":
         return loss_of(event, relation)
-    raise NoCertificate(
-        f"no certificate covers {mechanism.kind} with {sampling.kind} batches yet, only accounting itself"
-    )
+    raise NoCertificate(f"no certificate covers {mechanism.kind} with {sampling.kind} batches yet")
 
 
 def _directed(statement: Statement, name: str, extra: float, slack: float) -> Direction:

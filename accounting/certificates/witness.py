@@ -124,7 +124,7 @@ class Direction:
         ]
 
     def far(self, above: float, period: float) -> dict[str, Json]:
-        """Return the tilt that bounds aliases on the right best, of those above the line's."""
+        """Return the tilt above the line's that bounds aliases on the right best."""
         known = np.concatenate([self.far_table, [self.table.tilts, self.table.log_bounds]], axis=1)
         tilts, logs = known[0], known[1] - known[0] * self.epsilon - (known[0] - above) * period
         logs = np.where(tilts > 1.02 * above, logs, math.inf)
@@ -137,7 +137,7 @@ class Direction:
 
     @property
     def digits_of_moments(self) -> float:
-        """Return the digits of a moment that only bounds something."""
+        """Return the digits that a moment needs where it only bounds something."""
         return 4.0 + math.log(sum(event.count for event in self.events)) + self.extra
 
 

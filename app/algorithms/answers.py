@@ -56,7 +56,7 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
 
 
 def _weaknesses(spec: Spec, calibration: Calibration) -> list[str]:
-    """What an (epsilon, delta) hardly promises."""
+    """Return warnings of an epsilon and delta that promise hardly anything."""
     target, upper = spec.target, calibration.achieved.value.upper
     match target:
         case ApproximateDpTarget() | GroupDpTarget() | OpenEpsilon():

@@ -91,7 +91,7 @@ class AlternativeBandsBody(Schema):
         description="Standard deviation of the normal numbers that the noise is made of, over the contribution bound."
     )
     error: float = Field(
-        description="What the objective is: the error of the sums that training follows, in contribution bounds."
+        description="The error of the sums that training follows, by the request's `objective`, in contribution bounds."
     )
     ratio: float | None = Field(
         description="The error over that of Poisson batches with fresh noise in every step; null where these do not "
@@ -100,7 +100,7 @@ class AlternativeBandsBody(Schema):
     memory: int | None = Field(
         description="Bytes that a run keeps of earlier steps; null where the number of parameters is not given."
     )
-    is_chosen: bool = Field(description="Whether it is the plan's.")
+    is_chosen: bool = Field(description="Whether it is the plan's number of bands.")
 
 
 class NextBody(Schema):
@@ -108,10 +108,6 @@ class NextBody(Schema):
 
     value: int
     achieved: AnyAchievedBody
-
-
-def is_empty(value: list[object]) -> bool:
-    return not value
 
 
 class CalibrateAnswer(Schema):
@@ -127,9 +123,9 @@ class CalibrateAnswer(Schema):
     utility: list[ProvenanceBody]
     alternatives: list[AlternativeBandsBody] = Field(
         default=[],
-        exclude_if=is_empty,
-        description="The plan's number of bands beside others, and beside the other sampling where that is accounted: "
-        "where noise is correlated and solved for. Left out of other answers.",
+        exclude_if=lambda rows: not rows,
+        description="The plan's number of bands beside others, and beside the other sampling where that is accounted. "
+        "Given where noise is correlated and solved for; left out of other answers.",
     )
     plan: PlanBody
     events: list[EventSchema]

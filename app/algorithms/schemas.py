@@ -54,8 +54,8 @@ class HyperparametersChoice(Schema):
         None,
         ge=0,
         lt=1,
-        description="How much of the last step goes into the next one, of algorithms with correlated noise. Left out, "
-        "none.",
+        description="How much of the last step goes into the next one, of algorithms with correlated noise. Left out: "
+        "0.",
     )
 
 
@@ -151,7 +151,7 @@ class AlgorithmFields(Schema):
     penalty: PenaltyBody | None = Field(None, description="Added to the mean loss; it costs no privacy.")
     hyperparameters: HyperparametersChoice = HyperparametersChoice(step_size=None, momentum=None)
     correlation: CorrelationChoice | None = Field(
-        None, description="How noise is correlated over steps, of algorithms that do it; others refuse it."
+        None, description="How noise is correlated over steps. Algorithms that do not correlate it refuse this."
     )
     variant: str | None = Field(
         None, max_length=64, description="One of the algorithm's `variants`, whose first is the default."

@@ -29,7 +29,7 @@ from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
 
 
 class _OfRecords(Schema):
-    """What is held for one record, or for all records of one owner."""
+    """A guarantee of epsilon and delta, for one record or for all records of one owner."""
 
     kind: Literal["approximate_dp"]
     group_size: Integer = Field(
@@ -185,7 +185,7 @@ AnyAchievedBody = (
 def to_target(
     body: TargetBody | RunTargetBody, unknown: Unknown, budget: BudgetTarget | None
 ) -> Target | OpenEpsilon | OpenDelta:
-    """The engine's target.
+    """Return the engine's target.
 
     Args:
         body: Of a request.
@@ -225,7 +225,7 @@ def to_target(
 
 
 def achieved_body(target: Target | OpenEpsilon | OpenDelta, answer: Answer) -> AnyAchievedBody:
-    """What was achieved, in the target's own fields: an interval, or a number where a cost is proved."""
+    """Return what was achieved in the target's own fields: an interval, or a number where a cost is proved."""
     shared: Mapping[str, Any] = {"method": answer.method, "error_budget": error_budget(answer)}
     interval, upper = IntervalBody.of(answer.value), answer.value.upper
     body: AnyAchievedBody
@@ -265,7 +265,10 @@ def _approximate_dp(
         if unknown != name and value is None:
             raise unprocessable("missing", f"this target needs {name}", "target", name)
     if body.group_size > 1 and (body.epsilon is None or body.delta is None):
-        detail = f"what given noise is worth for groups, /v1/account says with group_size {body.group_size}"
+        detail = (
+            "an open epsilon or delta is found for single records alone: leave group_size out, and ask /v1/account "
+            f"about the events of the answer with group_size {body.group_size}"
+        )
         raise unprocessable("unsupported", detail, "target", "group_size")
     if body.epsilon is None:
         assert body.delta is not None, "one is the unknown, so that the other is given"

@@ -139,9 +139,9 @@ def sweep(request: NeededFile, as_json: AsJson = False) -> None:
 
 @commands.command(epilog=example("epsilond advise --request problem.json"))
 def advise(request: NeededFile, as_json: AsJson = False) -> None:
-    """Which algorithms apply to a problem, and why not the others.
+    """Say which algorithms apply to a problem, and why not the others.
 
-    Ranked by what their theorems promise.
+    They are ranked by what their theorems promise.
     """
     question = asked(request, [])
     from app.algorithms import advice
@@ -198,7 +198,7 @@ def _print_events(found: Mapping[str, Any]) -> None:
 
 
 def _of_the_paper(literal: Mapping[str, Any] | None) -> Mapping[str, object]:
-    """What was found of the paper's own calibration, where it was judged."""
+    """Return what was found of the paper's own calibration, where it was judged."""
     if literal is None or literal["verdict"] is None:
         return {}
     return {"papers_own_calibration": literal["verdict"], "why_the_papers_own": literal["why"]}
@@ -209,7 +209,7 @@ def _numbers(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _ends(achieved: Mapping[str, Any]) -> Mapping[str, object]:
-    """What was achieved, an interval as its two ends."""
+    """Return what was achieved, an interval as its two ends."""
     ends: dict[str, object] = {}
     for name, value in achieved.items():
         if name == "error_budget":

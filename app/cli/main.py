@@ -26,10 +26,10 @@ from app.kit import collector
 #: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "account": ("privacy", "Certified epsilon at a delta, or delta at an epsilon."),
-    "convert": ("privacy", "What one privacy guarantee implies about another."),
+    "convert": ("privacy", "Say what one privacy guarantee implies about another."),
     "calibrate": ("calibration", "The noise, steps, batch size or privacy for a target."),
     "sweep": ("calibration", "One calibration for each value of one field."),
-    "advise": ("calibration", "Which algorithms apply to a problem, and why not the others."),
+    "advise": ("calibration", "Say which algorithms apply to a problem, and why not the others."),
     "run": ("run", "Private training, by a server."),
     "budget": ("budget", "Budgets of a server, and what was charged to them."),
     "serve": ("service", "Answer HTTP requests, and run queued trainings."),

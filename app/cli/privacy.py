@@ -83,8 +83,7 @@ def account(
     from app.privacy.service import account as respond
 
     found = answer(AccountRequest, question, respond, exclude_unset=True)
-    upper = json.loads(found)["certificates"]["upper"] if certificate is not None else None
-    if certificate is not None and upper is not None:
+    if certificate is not None and (upper := json.loads(found)["certificates"]["upper"]):
         certificate.write_bytes(upper["certificate"].encode())
     print_answer(found, as_json, _print_account)
 
@@ -112,9 +111,9 @@ def convert(
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """What one privacy guarantee implies about another.
+    """Say what one privacy guarantee implies about another.
 
-    By the best theorem that is known, with the textbooks' beside it. Renyi and truncated guarantees are for --request.
+    The best known theorem answers, with the textbooks' beside it. Renyi and truncated guarantees are for --request.
     """
     question = asked(
         request,
@@ -156,7 +155,7 @@ def _print_account(found: Mapping[str, Any]) -> None:
 
 
 def _beside(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """What was asked for beside the number."""
+    """Yield what was asked for beside the number."""
     yield "relation", found["convention"]["neighboring_relation"]
     yield "group_size", found.get("group_size")
     if "certification" in found:

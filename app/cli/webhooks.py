@@ -1,4 +1,4 @@
-"""`epsilond budget tell` and the like: the webhooks of a budget, on a server."""
+"""The webhooks of a budget, on a server: `epsilond budget tell` and the commands beside it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def deliveries(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """The messages of a webhook, newest first, and what became of them."""
+    """List the messages of a webhook, newest first, and what became of them."""
     server = Server(url)
     text = server.get(f"/v1/webhooks/{segment(webhook)}/deliveries", {"limit": limit, "cursor": cursor})
     server.tell(text, as_json, _print_deliveries)
@@ -72,9 +72,7 @@ def disable(
     webhook: Webhook, idempotency_key: IdempotencyKey = None, url: Url = DEFAULT_URL, as_json: AsJson = False
 ) -> None:
     """Tell a webhook nothing more."""
-    server = Server(url)
-    text = server.post(f"/v1/webhooks/{segment(webhook)}/disable", None, idempotency_key)
-    server.tell(text, as_json, _print_webhook)
+    _switch(url, webhook, "disable", idempotency_key, as_json)
 
 
 @commands.command(epilog=example("epsilond budget enable WEBHOOK"))
@@ -82,8 +80,12 @@ def enable(
     webhook: Webhook, idempotency_key: IdempotencyKey = None, url: Url = DEFAULT_URL, as_json: AsJson = False
 ) -> None:
     """Tell a webhook again."""
+    _switch(url, webhook, "enable", idempotency_key, as_json)
+
+
+def _switch(url: str, webhook: str, position: str, idempotency_key: str | None, as_json: bool) -> None:
     server = Server(url)
-    text = server.post(f"/v1/webhooks/{segment(webhook)}/enable", None, idempotency_key)
+    text = server.post(f"/v1/webhooks/{segment(webhook)}/{position}", None, idempotency_key)
     server.tell(text, as_json, _print_webhook)
 
 

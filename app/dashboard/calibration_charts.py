@@ -67,7 +67,7 @@ def error_over_bands(answer: Body) -> Chart | None:
 
 
 async def epsilon_over_steps(request: Request, body: Body, answer: Body) -> Drawn:
-    """What the first so many steps of the plan cost."""
+    """Draw what the first steps of the plan cost, against their number."""
     events = answer["events"]
     total = sum(event["count"] for event in events)
     if total < 2:
@@ -105,7 +105,7 @@ async def epsilon_over_steps(request: Request, body: Body, answer: Body) -> Draw
 
 
 async def solution_over_target(request: Request, body: Body, answer: Body) -> Drawn:
-    """What would be found for other targets; or other epsilons of other noise."""
+    """Draw what is found for other targets, or the epsilon or delta of other noise."""
     solved_for = next(iter(answer["solution"]))
     target = body["target"]
     if solved_for in ("epsilon", "delta"):
@@ -136,7 +136,7 @@ async def solution_over_target(request: Request, body: Body, answer: Body) -> Dr
 
 
 async def trade_off(request: Request, body: Body, answer: Body) -> Drawn:
-    """The errors that a test for one record must make."""
+    """Draw the errors that a test for one record must make."""
     asked = {
         "events": answer["events"],
         "neighboring_relation": answer["convention"]["neighboring_relation"],
@@ -160,7 +160,7 @@ async def trade_off(request: Request, body: Body, answer: Body) -> Drawn:
 
 
 def _risks(risk: Body) -> tuple[tuple[str, str], ...]:
-    """What the best attacker on one record reaches at most, in words."""
+    """Say in words what the best attacker on one record reaches at most."""
     [at_one_percent], [even] = risk["true_positive_rates"], risk["bayes_risks"]
     advantage, right = risk["advantage"]["upper"], even["success_probability"]["upper"]
     return (
@@ -175,7 +175,7 @@ def _percent(rate: float) -> str:
 
 
 def first_steps(events: Sequence[Body], count: int) -> list[Body]:
-    """The first steps of a plan.
+    """Return the first steps of a plan.
 
     >>> first_steps([{"mechanism": 1, "count": 3}, {"mechanism": 2, "count": 4}], 5)
     [{'mechanism': 1, 'count': 3}, {'mechanism': 2, 'count': 2}]
@@ -190,7 +190,7 @@ def first_steps(events: Sequence[Body], count: int) -> list[Body]:
 
 
 def _number(solution: Body | None) -> float | None:
-    """The solved number; of several scales of noise the largest."""
+    """Return the solved number; of several scales of noise the largest."""
     if solution is None:
         return None
     value = next(iter(solution.values()))

@@ -61,7 +61,7 @@ WITH_BATCH_SIZE = (
 )
 #: That whose batches have a largest size, too.
 TRUNCATED = "truncated_poisson"
-#: How noise is correlated, of algorithms that do it.
+#: The fields of correlated noise.
 CORRELATION = ("bands", "objective", "max_bands")
 #: Before the names of constants.
 CONSTANT = "assumptions."
@@ -146,9 +146,9 @@ HINTS: Mapping[str, str] = {
     "group_size": "Left out: one. All records of one owner, where an owner has several.",
     "noise_multiplier": "Noise on the sum, over C.",
     "regularizer": "Gradients are divided by it plus their norm.",
-    "bands": "Steps that the noise of a step depends on: a number, or auto.",
-    "max_bands": "Left out: 64. A run keeps a vector of 4-byte numbers for each.",
-    "momentum": "Left out: none.",
+    "bands": "How many steps the noise of a step depends on: a number, or auto.",
+    "max_bands": "Left out: 64. A run keeps 4 bytes of each parameter for each band but the first.",
+    "momentum": "Left out: 0.",
 }
 _POINTERS: Mapping[str, tuple[str, ...]] = {
     "gradient_bound": ("/gradient_bound", "/gradient_bound/kind"),
@@ -165,7 +165,7 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
 
 
 def label_of(name: str) -> str:
-    """What stands above a field."""
+    """Return the words above a field."""
     return _LABELS.get(name) or words(name)[:1].upper() + words(name)[1:]
 
 

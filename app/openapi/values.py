@@ -91,7 +91,7 @@ def explain_values(document: dict[str, Any]) -> None:
 
 @cache
 def meanings(enumeration: type[StrEnum]) -> Mapping[str, str]:
-    """The text under each member, which Python itself forgets.
+    """Return the text under each member, which Python itself forgets.
 
     >>> from accounting.relations import NeighboringRelation
     >>> meanings(NeighboringRelation)["add_or_remove_one"]

@@ -270,6 +270,8 @@ def test_a_correlation_has_its_ranges():
         with pytest.raises(AccountingError) as caught:
             Correlation(**wrong)
         assert caught.value.pointer == ("bands",) if "bands" in wrong else ("max_bands",)
+    with pytest.raises(AccountingError, match=r"^200 bands are more than max_bands, which is 64: give a larger one"):
+        Correlation(bands=200)
 
 
 def test_the_least_noise_is_over_what_a_record_moves():

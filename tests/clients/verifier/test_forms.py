@@ -62,9 +62,7 @@ def test_two_outcomes_are_an_exact_sum(first: Fraction, count: int, k: int) -> N
     asked = Asked([Step(Atoms(outcomes, outcomes), count, "")], "both", k * loss)
     found = read_form(Reader({"form": "outcomes"}, "form"), asked)()
     assert found.above is not None
-    assert found.above.ball.contains(arb(exact.numerator) / exact.denominator) or found.above.ball.overlaps(
-        arb(exact.numerator) / exact.denominator
-    )
+    assert found.above.ball.overlaps(arb(exact.numerator) / exact.denominator)
     assert float(found.above.ball.rad()) < 1e-40
 
 
@@ -84,8 +82,8 @@ def test_three_outcomes_are_an_exact_sum() -> None:
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
-def test_one_sampled_step_agrees_with_a_contour_integral(direction: str) -> None:
-    """The two share nothing but the pair."""
+def test_one_sampled_step_loses_less_than_with_a_full_batch_beside_it(direction: str) -> None:
+    """The closed form and the contour integral share nothing but the pair."""
     law, epsilon = PoissonLaw(arb(1), arb(0.3), False), 0.2
     steps = [Step(law, 1, ""), Step(Normal(arb(0.25)), 1, "")]
     # A full batch beside it lets the contour end; without it the closed form answers.
@@ -99,7 +97,7 @@ def test_one_sampled_step_agrees_with_a_contour_integral(direction: str) -> None
     assert closed.above is not None
     assert both.above is not None
     assert both.below is not None
-    # More noise is lost together, and the contour's interval is narrow.
+    # Both together lose more, and the contour's interval is narrow.
     assert both.below.is_more_than(closed.above.ball)
     assert float((both.above.ball - both.below.ball).upper()) < 1e-11
 
@@ -129,12 +127,16 @@ def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
             assert not other.below.ball > one.above.ball
 
 
-@pytest.mark.parametrize("relation", [NeighboringRelation.REPLACE_ONE, NeighboringRelation.ADD_OR_REMOVE_ONE])
-@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize(
+    ("relation", "fixed"),
+    [
+        (NeighboringRelation.REPLACE_ONE, True),
+        (NeighboringRelation.REPLACE_ONE, False),
+        (NeighboringRelation.ADD_OR_REMOVE_ONE, False),
+    ],
+)
 def test_a_cut_agrees_with_the_whole_line(relation: NeighboringRelation, fixed: bool) -> None:
     """A batch of a fixed size is cut with remove's law, and a replaced record with its own."""
-    if fixed and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        return
     noise, q, count, epsilon = (2.0, 0.01, 30, 3.0) if fixed else (1.0, 0.01, 30, 3.0)
     sampling = WithoutReplacement(10, 1000) if fixed else Poisson(q)
     replaced = relation is NeighboringRelation.REPLACE_ONE

@@ -76,7 +76,7 @@ def _cuts_an_order(batches: Any) -> bool:
 
 
 def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:
-    """Whether this is a loader of PyTorch that hands out the records in their order, in so many batches.
+    """Return whether this is a loader of PyTorch that hands out the records in their order, in so many batches.
 
     A loader that was given a batch_sampler has a sequential sampler beside it, which draws nothing.
     """
@@ -94,7 +94,7 @@ def _is_a(thing: Any, module: str, name: str) -> bool:
 
 
 def _or_else(sampling: Mapping[str, Any], batches: Any) -> str:
-    """Return what else may be done: noise that is correlated is proved for no orders that are drawn anew."""
+    """Return what else may be done: nothing for correlated noise, which is proved for no order that is drawn anew."""
     if sampling["kind"] in ("cyclic_poisson", "fixed_order_epochs"):
         return ""
     return f', or reserve sampling={{"kind": "shuffled_epochs", "steps_per_epoch": {_length(batches)}}}'

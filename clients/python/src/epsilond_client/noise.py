@@ -13,11 +13,11 @@ loop is a function of C applied to the sums, plus z, which is what was charged. 
 left out, and none begins anew at an epoch. A loop that ended early and was charged for the steps that it took is over:
 what goes on under another reservation takes other noise and another sampler.
 
-What this does not make exact. Sums, noise and coefficients meet in floating point here, so that the last bits of what a
+What is not exact: sums, noise and coefficients meet in floating point here, so that the last bits of what a
 loop releases depend on the records in a way that nothing accounts for; the service's own runs form the same in whole
 numbers. Normal numbers are made by Box and Muller's formula from 53 bits, and end at 8.6 standard deviations; those of
-a library of one's own have its own faults, and its own generator. What a device's sums do to a record's contribution is
-not bounded either.
+a library of one's own have the faults of that library and of its generator. What a device's sums do to a record's
+contribution is not bounded either.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ class CorrelatedNoise:
 
     Args:
         coefficients: c_0, c_1, ... of C.
-        stddev: Of the normal numbers z_t: the noise multiplier times the bound on a record's contribution.
+        stddev: Standard deviation of the normal numbers z_t: the noise multiplier times the bound on a record's
+            contribution.
         size: How many parameters there are.
-        steps: Of the whole training.
+        steps: How many steps the whole training has.
         divisor: The public constant by which a noisy sum is divided.
-        momentum: That the plan was made for; the loop applies it.
-        key: Of another one that this goes on from; None makes a new one.
+        momentum: The momentum that the plan was made for; the loop applies it.
+        key: The key of another one that this goes on from; None makes a new one.
         draw: Where normal numbers come from. For PyTorch, say,
             ``lambda seed: torch.randn(size, generator=torch.Generator("cuda").manual_seed(seed), device="cuda")``, and
             for JAX ``lambda seed: jax.random.normal(jax.random.key(seed), (size,))``. Left out, float64 from SHAKE-256.
 
     Attributes:
         divisor, momentum: As they were given.
-        memory: Bytes of noise of earlier steps that are kept, once there are so many, of float64.
+        memory: Bytes of noise that are kept once there are enough earlier steps, in float64.
 
     Raises:
         ValueError: a number is outside its range.
@@ -101,7 +102,7 @@ class CorrelatedNoise:
 
     @property
     def steps_left(self) -> int:
-        """The steps whose noise was not drawn yet."""
+        """Return how many steps have no noise yet."""
         return self._steps - self._done
 
     def draw(self) -> Any:

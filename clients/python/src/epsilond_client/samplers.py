@@ -239,7 +239,7 @@ class Sampler(ABC):
         return first + np.flatnonzero(taken)
 
     def _drawn_bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
-        """Return one of so many bins, all equally likely, for each record of the shard, which the block decides."""
+        """Return the bin of each record of the shard, which the block decides: all of so many are equally likely."""
         beyond = (1 << 64) // count * count  # words from here on would favour the first bins
         words = np.array(self._words("bins", "<u8", self._first, self._last, block))
         if beyond < 1 << 64:

@@ -1,4 +1,4 @@
-"""Events and a relation in, the laws of the privacy loss of independent steps out, with what is assumed of them.
+"""The laws of the privacy loss of independent steps, from events and a relation, with what is assumed of them.
 
 s is the noise multiplier, q the probability of taking part; f(x) = 1 - q + q e^((2x-1)/(2 s^2)) and x ~ N(0, s^2). The
 numbers of an event are exact, and what follows from them is a ball at the precision of the certificate.

@@ -36,7 +36,7 @@ class Line:
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return self.high - self.low + 1
 
 
@@ -54,7 +54,7 @@ class Panels:
 
     @property
     def nodes(self) -> int:
-        """How many there are at most, both halves counted."""
+        """Return how many there are at most, both halves counted."""
         return 2 * (self.panels * self.order + self.depth * self.steep)
 
     def steep_order(self, k: int) -> int:
@@ -121,7 +121,7 @@ class Rule:
         return abs(self.constant + sum(self.weights, acb(0))) + self.error
 
     def envelope(self, t: arb) -> arb:
-        """Theorem B: |M(c+it')| <= min(|constant| + sum |w_j| e^(-t Im l_j) + E, |constant + sum w_j| + E)."""
+        """Return Theorem B's bound: min(|constant| + sum |w_j| e^(-t Im l_j) + E, |constant + sum w_j| + E)."""
         if self.coarse is not None:
             return self.coarse.envelope(t).min(self.moment())
         total = abs(self.constant) + self.error
@@ -164,7 +164,7 @@ class LaplaceTransform:
         return self._at(acb(self.tilt)).real
 
     def envelope(self, t: arb) -> arb:
-        """|z+1| / |2z+1| falls in t, |z| / |2z+1| is at most 1/2, and |M| at most M(c)."""
+        """Return a bound from t on: |z+1| / |2z+1| falls in t, |z| / |2z+1| is at most 1/2, and |M| at most M(c)."""
         c = self.tilt
         first = (((c + 1) ** 2 + t * t) / ((2 * c + 1) ** 2 + 4 * t * t)).sqrt() * (self.lam * c).exp()
         return (first + (-self.lam * (c + 1)).exp() / 2).min(self.moment())
@@ -228,9 +228,10 @@ def shifted_line(
         weights.append(weight * share(x) if share else weight)
         losses.append(loss)
     right, left = line.high * d, -line.low * d
-    one_sided = arb(1) if not add and not law.replace else 1 / (angle / 2).cos() ** c
-    two_sided = arb(1) if not add and not law.replace else 1 / angle.cos() ** c
-    hidden = (1 - q) ** -c if add or law.replace else arb(1)
+    has_negative_power = add or law.replace
+    one_sided = 1 / (angle / 2).cos() ** c if has_negative_power else arb(1)
+    two_sided = 1 / angle.cos() ** c if has_negative_power else arb(1)
+    hidden = (1 - q) ** -c if has_negative_power else arb(1)
     tails = arb(0)
     for end, is_right in ((right, True), (left, False)):
         drift = c + 1 if is_right and not add else arb(0)

@@ -1,4 +1,4 @@
-"""A certificate in, a verdict out.
+"""What follows for a certificate's statement from the bounds of all directions.
 
 A statement is about the composed dominating pair of its events. ``at_most``: delta_d(e) <= delta for every direction d.
 ``more_than``: delta_d(e) > delta for some direction d. One is the other's opposite, so that whatever proves one refutes
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def check(data: bytes) -> Verdict:
-    """Check one certificate: never an error, and no verdict but "cannot check" where anything is in doubt."""
+    """Check one certificate. It raises nothing: where anything is in doubt the verdict is "cannot check"."""
     digest, before = hashlib.sha256(data).hexdigest(), ctx.prec
     read = None
     try:
