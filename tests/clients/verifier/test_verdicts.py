@@ -239,6 +239,60 @@ def test_bytes_that_are_no_certificate_are_refused_with_the_reason(old: bytes, n
     assert reason in found.reason, found.reason
 
 
+CORRELATED = {"kind": "correlated_gaussian", "noise_multiplier": 2.0, "coefficients": [1.0, 0.5]}
+CYCLES = {"kind": "cyclic_poisson", "sampling_probability": 0.1, "cycle_length": 4}
+RESPONSE = {"kind": "randomized_response", "num_categories": 2, "flip_probability": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sampling", "relation", "reason"),
+    [
+        (CORRELATED, CYCLES | {"assignment": "by_position"}, "add_or_remove_one", "no theorem of this verifier"),
+        (CORRELATED, CYCLES | {"assignment": "independent"}, "replace_one", "no theorem of this verifier"),
+        (
+            CORRELATED,
+            CYCLES | {"cycle_length": 1, "assignment": "independent"},
+            "add_or_remove_one",
+            "farther than a cycle",
+        ),
+        (CORRELATED | {"coefficients": [0.5, 1.0]}, {"kind": "full_batch"}, "replace_one", "may not increase"),
+        (CORRELATED | {"coefficients": [0.0]}, {"kind": "full_batch"}, "replace_one", "must be positive"),
+        (
+            CORRELATED,
+            {"kind": "fixed_order_epochs", "steps_per_epoch": 4},
+            "add_or_remove_one",
+            "no theorem of this verifier",
+        ),
+        (
+            GAUSSIAN["mechanism"],
+            {"kind": "shuffled_epochs", "steps_per_epoch": 4},
+            "add_or_remove_one",
+            "no theorem of this verifier",
+        ),
+        (
+            GAUSSIAN["mechanism"],
+            {"kind": "disjoint_batches", "assignment": "by_position"},
+            "add_or_remove_one",
+            "no theorem of this verifier",
+        ),
+        (
+            GAUSSIAN["mechanism"],
+            {"kind": "without_replacement", "batch_size": 5, "dataset_size": 50},
+            "add_or_remove_one",
+            "no theorem of this verifier",
+        ),
+        (RESPONSE, {"kind": "full_batch"}, "add_or_remove_one", "no theorem of this verifier"),
+    ],
+)
+def test_what_no_theorem_covers_is_not_checked(
+    mechanism: dict[str, object], sampling: dict[str, object], relation: str, reason: str
+) -> None:
+    event = {"mechanism": mechanism, "sampling": sampling, "count": 8}
+    found = check(certificate(AT_MOST, [event], relation, 1e6, 1.0, {"both": {"form": "gaussian"}}))
+    assert found.verdict == "cannot check"
+    assert reason in found.reason, found.reason
+
+
 def test_limits_come_before_arrays() -> None:
     data, _ = best(statement(AT_MOST, KNOWN["P1"], 1.1e-5))
     line = ["witness", "directions", "remove"]
