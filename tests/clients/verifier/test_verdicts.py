@@ -154,6 +154,7 @@ def test_a_short_period_proves_nothing_from_below() -> None:
     assert verdict.verdict == "verified"
     line = ["witness", "directions", "both"]
     period = float(json.loads(data)["witness"]["directions"]["both"]["period"])
+    assert check(changed(data, [*line, "far"], None)).verdict == "cannot check"
     too_much = changed(data, ["statement", "delta"], number_to_string(known.high * 1.001))
     seen = set()
     for share in (0.7, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2):
