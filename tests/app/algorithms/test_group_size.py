@@ -38,6 +38,13 @@ def test_a_plain_list_is_solved_for_a_group(reader):
     assert "group_size" not in alone["achieved"]
 
 
+def test_an_epsilon_that_promises_groups_next_to_nothing_is_warned_of(reader):
+    whole = {key: value for key, value in BODY.items() if key != "batch_size"} | {"sampling": "full_batch"}
+    for epsilon, is_warned in ((40.0, True), (4.0, False)):
+        answer = reader.post("/v1/calibrate", json=whole | {"target": TARGET | {"epsilon": epsilon}}).json()
+        assert any("promises next to nothing" in warning for warning in answer["warnings"]) == is_warned
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

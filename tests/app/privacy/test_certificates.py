@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from epsilond_verifier import check
 
+from accounting.accountant import delta_for_epsilon, epsilon_for_delta
+from accounting.events import Event, Gaussian
+from accounting.intervals import Interval
+from accounting.relations import NeighboringRelation
 from app.kit.process_pool import JobFailed
+from app.privacy.certificates import certificates
 from tests.app.problem_assertions import assert_problem
 
 POISSON = {
@@ -72,3 +77,28 @@ def test_a_failure_leaves_the_answer(reader: Any, monkeypatch: pytest.MonkeyPatc
     assert body["epsilon"]["upper"] > 1
     assert body["certificates"]["upper"] is None
     assert "it took longer than 20 s" in body["certificates"]["notes"][0]
+    monkeypatch.undo()
+    again = account(reader, {"mechanism": {"kind": "gaussian", "noise_multiplier": 3.0}}, delta=1e-5).json()
+    assert again["certificates"]["upper"]["verdict"] == "verified", "an answer without certificates is not kept"
+
+
+@pytest.mark.parametrize(("field", "asked"), [("delta", 1e-5), ("epsilon", 1.0)])
+def test_an_end_that_is_not_proved_as_it_is_is_certified_a_little_wider_and_a_note_says_so(
+    reader: Any, field: str, asked: float
+) -> None:
+    """An upper end that is a billionth too low, and a lower one that is too high: true once they are widened."""
+    events, relation = (Event(Gaussian(2.0)),), NeighboringRelation.ADD_OR_REMOVE_ONE
+    answer = epsilon_for_delta if field == "delta" else delta_for_epsilon
+    true = answer(events, relation, asked).value
+    too_high, too_low = true.upper * (1.0 + 1e-9), true.lower * (1.0 - 1e-9)
+    above = Interval(too_high, too_high, too_high)
+    below = Interval(0.0, too_low, too_low)
+    for value, end, claim in ((below, "upper", "at_most"), (above, "lower", "more_than")):
+        found = certificates(reader.app.state.context, events, relation, field, asked, value)
+        certificate = getattr(found, end)
+        assert (certificate.claim, certificate.verdict) == (claim, "verified")
+        stated = getattr(certificate, "epsilon" if field == "delta" else "delta")
+        wider = 1.0 + 1e-6 if end == "upper" else 1.0 - 1e-6
+        assert stated == getattr(value, end) * wider
+        assert check(certificate.certificate.encode()).verdict == "verified"
+        assert f"The {end} end is certified a millionth of itself wider than the interval is." in found.notes

@@ -88,6 +88,11 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a law without its mean": (BEST | {"trials": {"kind": "geometric"}}, "invalid_value", "/trials/expected_trials"),
     "a seed": (BEST | {"seed": 1}, "unsupported", "/seed"),
     "a target without a delta": (BEST | {"target": {"kind": "zcdp", "rho": 1}}, "unsupported", "/target/kind"),
+    "a target for groups": (
+        BEST | {"target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5, "group_size": 2}},
+        "unsupported",
+        "/target/group_size",
+    ),
     "several deltas": (
         BEST | {"target": {"kind": "approximate_dp", "epsilon": 1, "delta": [1e-6, 1e-5]}},
         "unsupported",

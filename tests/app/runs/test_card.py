@@ -461,3 +461,43 @@ def test_a_card_says_that_its_guarantee_is_for_a_group(service):
     assert "a group of up to 3 is added or removed" in card["statement"]
     assert "at most 3 rows, by the ids that the owner gave. The guarantee is about all of them." in card["caveats"][0]
     check_every_fact_is_shown(card, markdown, page)
+
+
+GROUPS_OF_THREE = {"kind": "approximate_dp", "epsilon": 4.0, "delta": 1e-5, "group_size": 3}
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    ("relation", "words"),
+    [
+        ("replace_one", "a group of up to 3 is replaced by others, each of them one record"),
+        ("replace_special", "a group of up to 3, each of them one record, is replaced by null records in their places"),
+    ],
+)
+def test_a_card_says_how_groups_differ_under_its_relation(service, relation, words):
+    budget = service.budget(neighboring_relation=relation, filter={"kind": "renyi_dp", "epsilon": 20, "delta": 1e-5})
+    dataset = service.dataset(budget_id=budget["id"])
+    asked = {"neighboring_relation": relation, "target": GROUPS_OF_THREE}
+    run = service.queued(budget_id=budget["id"], dataset_id=dataset["id"], **asked)
+    assert words in service.report(run)["statement"]
+    [said] = [warning for warning in run["warnings"] if "groups of 3 records" in warning]
+    assert "what the plan costs one record" in said
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    ("declared", "caveat"),
+    [
+        ({}, "The guarantee is for 3 of them at a time, and weaker for more."),
+        ({"rows_per_person": 2}, "at most 2 rows, by the ids that the owner gave. The guarantee is about all of them."),
+        ({"rows_per_person": 5}, "The guarantee is about 3 of them; /v1/account says with group_size 5"),
+    ],
+)
+def test_a_card_compares_its_group_with_the_rows_of_a_person(service, declared, caveat):
+    budget = service.budget(filter={"kind": "renyi_dp", "epsilon": 20, "delta": 1e-5})
+    header, *rows = ROWS.splitlines()
+    content = "\n".join([f"{header},who", *(f"{row},K-{number}" for number, row in enumerate(rows))])
+    more = declared and declared | {"person_column": "who"}
+    dataset = service.dataset(content if declared else ROWS, budget_id=budget["id"], **more)
+    run = service.queued(budget_id=budget["id"], dataset_id=dataset["id"], target=GROUPS_OF_THREE)
+    assert caveat in service.report(run)["caveats"][0]

@@ -235,3 +235,12 @@ def test_what_is_not_computed_is_refused(workload, bands, objective, pointer):
     with pytest.raises(Unsupported) as caught:
         optimal(workload, bands, objective)
     assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_many_more_steps_than_rows_are_computed_are_summed_up_in_closed_form(momentum: float) -> None:
+    """With C = 1 row i of the workload adds d_i = (1 - beta^(i+1)) / (1 - beta)."""
+    steps, beta = 10**8, momentum
+    _, largest = evaluated(Workload(steps, momentum), (1.0,))
+    exact = (steps - 2.0 * beta / (1.0 - beta) + beta**2 / (1.0 - beta**2)) / (1.0 - beta) ** 2
+    assert largest**2 == pytest.approx(exact, rel=1e-12)

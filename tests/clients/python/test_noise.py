@@ -180,5 +180,6 @@ def test_a_loop_with_a_calibrated_plan_is_charged_for_its_steps(client: Client) 
     assert (len(drawn), noise.steps_left) == (40, 0)
     [event] = client.reservations.get(guard.id).charged_events or []
     assert (event.count, event.mechanism["kind"]) == (40, "correlated_gaussian")
-    with pytest.raises(ValueError, match="no plan with correlated noise"):
-        correlated_noise({"phases": [{"event": {}}]}, size=3)
+    for others in ([{"event": {}}], [phase, phase], []):
+        with pytest.raises(ValueError, match="no plan with correlated noise"):
+            correlated_noise({"phases": others}, size=3)

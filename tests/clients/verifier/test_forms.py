@@ -127,6 +127,20 @@ def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
             assert not other.below.ball > one.above.ball
 
 
+def test_a_line_whose_aliases_nobody_bounds_proves_nothing_from_below() -> None:
+    """Nor does Chernoff's bound, at a tilt of it."""
+    direction = _search((Event(Gaussian(0.5), Poisson(0.001), 10),), "remove", 2.1).direction
+    steps = [Step(PoissonLaw(arb(0.5), arb(0.001), False), 10, "")]
+    whole, _ = list(_integrals(direction, math.log(1e-6)))[-1]
+    cut, _ = next(cuts(direction, math.log(1e-6)))
+    tilted = {"form": "chernoff", "tilt": whole["tilt"], "steps": whole["steps"]}
+    for form in (whole, cut, tilted):
+        assert "far" not in form
+        found = _enclosure(form, steps, "remove", 2.1)
+        assert found.above is not None
+        assert found.below is None
+
+
 @pytest.mark.parametrize(
     ("relation", "fixed"),
     [

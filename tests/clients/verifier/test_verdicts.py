@@ -154,6 +154,7 @@ def test_a_short_period_proves_nothing_from_below() -> None:
     assert verdict.verdict == "verified"
     line = ["witness", "directions", "both"]
     period = float(json.loads(data)["witness"]["directions"]["both"]["period"])
+    assert check(changed(data, [*line, "far"], None)).verdict == "cannot check"
     too_much = changed(data, ["statement", "delta"], number_to_string(known.high * 1.001))
     seen = set()
     for share in (0.7, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2):
@@ -235,6 +236,60 @@ def test_verdicts_do_not_depend_on_the_order_of_events() -> None:
 def test_bytes_that_are_no_certificate_are_refused_with_the_reason(old: bytes, new: bytes, reason: str) -> None:
     assert old in CLOSED
     found = check(CLOSED.replace(old, new, 1))
+    assert found.verdict == "cannot check"
+    assert reason in found.reason, found.reason
+
+
+CORRELATED = {"kind": "correlated_gaussian", "noise_multiplier": 2.0, "coefficients": [1.0, 0.5]}
+CYCLES = {"kind": "cyclic_poisson", "sampling_probability": 0.1, "cycle_length": 4}
+RESPONSE = {"kind": "randomized_response", "num_categories": 2, "flip_probability": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sampling", "relation", "reason"),
+    [
+        (CORRELATED, CYCLES | {"assignment": "by_position"}, "add_or_remove_one", "no theorem of this verifier"),
+        (CORRELATED, CYCLES | {"assignment": "independent"}, "replace_one", "no theorem of this verifier"),
+        (
+            CORRELATED,
+            CYCLES | {"cycle_length": 1, "assignment": "independent"},
+            "add_or_remove_one",
+            "farther than a cycle",
+        ),
+        (CORRELATED | {"coefficients": [0.5, 1.0]}, {"kind": "full_batch"}, "replace_one", "may not increase"),
+        (CORRELATED | {"coefficients": [0.0]}, {"kind": "full_batch"}, "replace_one", "must be positive"),
+        (
+            CORRELATED,
+            {"kind": "fixed_order_epochs", "steps_per_epoch": 4},
+            "add_or_remove_one",
+            "no theorem of this verifier",
+        ),
+        (
+            GAUSSIAN["mechanism"],
+            {"kind": "shuffled_epochs", "steps_per_epoch": 4},
+            "add_or_remove_one",
+            "no theorem of this verifier",
+        ),
+        (
+            GAUSSIAN["mechanism"],
+            {"kind": "disjoint_batches", "assignment": "by_position"},
+            "add_or_remove_one",
+            "no theorem of this verifier",
+        ),
+        (
+            GAUSSIAN["mechanism"],
+            {"kind": "without_replacement", "batch_size": 5, "dataset_size": 50},
+            "add_or_remove_one",
+            "no theorem of this verifier",
+        ),
+        (RESPONSE, {"kind": "full_batch"}, "add_or_remove_one", "no theorem of this verifier"),
+    ],
+)
+def test_what_no_theorem_covers_is_not_checked(
+    mechanism: dict[str, object], sampling: dict[str, object], relation: str, reason: str
+) -> None:
+    event = {"mechanism": mechanism, "sampling": sampling, "count": 8}
+    found = check(certificate(AT_MOST, [event], relation, 1e6, 1.0, {"both": {"form": "gaussian"}}))
     assert found.verdict == "cannot check"
     assert reason in found.reason, found.reason
 
