@@ -24,13 +24,16 @@ from app.algorithms.calibrate import (
 from app.algorithms.plans import as_published_body, batch_size_of, noise_body, plan_body
 from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import achieved_body
+from app.privacy.account import CertificatesBody
 from app.wire.answers import ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 
 
-def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBody | None) -> CalibrateAnswer:
+def calibrate_answer(
+    spec: Spec, calibration: Calibration, cost: CostInBudgetBody | None, certificates: CertificatesBody | None
+) -> CalibrateAnswer:
     """The calibration as the HTTP contract writes it."""
     plan = calibration.plan
     return CalibrateAnswer(
@@ -50,6 +53,7 @@ def calibrate_answer(spec: Spec, calibration: Calibration, cost: CostInBudgetBod
         literal=as_published_body(calibration.as_published),
         missing_assumptions=list(calibration.missing_assumptions),
         convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
+        certificates=certificates,
         citations=[ALGORITHMS[plan.algorithm].source],
         warnings=[*_weaknesses(spec, calibration), *calibration.warnings],
     )

@@ -12,6 +12,7 @@ from app.algorithms.plans import LiteralBody, NoiseBody, PlanBody
 from app.algorithms.schemas import AlgorithmFields, DtypeName
 from app.algorithms.targets import AnyAchievedBody, TargetBody
 from app.kit.fields import Identifier, Integer, OptionalInteger, Schema
+from app.privacy.account import CertificatesBody
 from app.wire.answers import ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema, NoiseMultiplierField
 
@@ -35,6 +36,11 @@ class CalibrateRequest(AlgorithmFields):
     judge_literal: bool = Field(
         False,
         description="Judge whether the paper's own calibration meets the target, which takes longer than to calibrate.",
+    )
+    certificate: bool = Field(
+        False,
+        description="Ask for certificates of both ends of the epsilon or delta that the plan achieves, which "
+        "`epsilond-verify` proves anew. For approximate_dp targets of single records; takes up to some seconds.",
     )
 
 
@@ -142,5 +148,10 @@ class CalibrateAnswer(Schema):
     )
     missing_assumptions: list[str] = Field(description="What the theorem's step size and bound would still need.")
     convention: ConventionBody
+    certificates: CertificatesBody | None = Field(
+        None,
+        exclude_if=lambda found: found is None,
+        description="Of what the plan achieves. Given if the request asks for a `certificate`.",
+    )
     citations: list[str]
     warnings: list[str]

@@ -38,7 +38,7 @@ async def calibrate(
     answers: CurrentAnswers,
     request: Annotated[CalibrateRequest, Body(openapi_examples=CALIBRATE_EXAMPLES)],
 ) -> Response:
-    """The answer is what `solve_for` names, with the certificate of the very value that is returned, and what theory
+    """The answer is what `solve_for` names, with the certified privacy that this very value achieves, and what theory
     recommends beside it.
 
     The smallest noise multiplier, the largest number of iterations or the largest batch size that meets the target, or
@@ -46,7 +46,10 @@ async def calibrate(
     attack, or what remains of a budget: `{"kind": "budget", "budget_id": "bud_..."}`.
     """
     return await answers.respond(
-        request, lambda: service.answer(context, request, principal), is_public=not service.names_a_budget(request)
+        request,
+        lambda: service.answer(context, request, principal),
+        is_public=not service.names_a_budget(request),
+        is_final=service.has_every_certificate,
     )
 
 

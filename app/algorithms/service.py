@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported, inside
 from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
-from accounting.targets import BudgetTarget, Target
+from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import (
     BudgetReader,
@@ -31,6 +31,7 @@ from app.algorithms.targets import AlgorithmChoice, BudgetGoal, to_target
 from app.auth.principal import Principal
 from app.context import Context
 from app.kit.process_pool import too_much_work
+from app.privacy.certificates import certificates
 from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
@@ -80,9 +81,39 @@ def answer(context: Context, request: CalibrateRequest, principal: Principal) ->
         Problem: 422 that points at what is malformed, unsupported or unreachable.
     """
     question = read(request, BudgetReader(context, principal))
+    certified = _certified_field(request, question.spec.target) if request.certificate else None
     calibration = solve_within_limits(context, question)
     cost = _price_within_limits(context, question, calibration)
-    return calibrate_answer(question.spec, calibration, cost)
+    found = None
+    if certified is not None:
+        plan = calibration.plan
+        found = certificates(context, plan.events, plan.neighboring_relation, *certified, calibration.achieved.value)
+    return calibrate_answer(question.spec, calibration, cost, found)
+
+
+def has_every_certificate(answer: CalibrateAnswer) -> bool:
+    """Return whether no certificate is missing: another time, with less to do, it may be found."""
+    found = answer.certificates
+    return found is None or None not in (found.upper, found.lower)
+
+
+def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | OpenDelta) -> tuple[str, float]:
+    """Return which of epsilon and delta is given, and its value: certificates are of the other one.
+
+    Raises:
+        Problem: 422 ``unsupported``: the target is of another kind, or of groups.
+    """
+    match target:
+        case ApproximateDpTarget(delta=delta) | OpenEpsilon(delta=delta) if delta > 0.0:
+            return "delta", delta
+        case OpenDelta(epsilon=epsilon):
+            return "epsilon", epsilon
+    raise unprocessable(
+        "unsupported",
+        "certificates are of epsilon at a delta, of single records: ask with an approximate_dp target and without "
+        f"group_size, or leave certificate out; this target is {request.target.kind}",
+        "certificate",
+    )
 
 
 def names_a_budget(request: CalibrateRequest) -> bool:

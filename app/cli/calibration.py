@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import choices
+from app.cli.certificates import CertificateFile, certificate_facts, write_certificate
 from app.cli.output import AsJson, example, interval, print_answer, print_facts, print_table, print_text, print_warnings
 from app.cli.refusals import fail
 from app.cli.requests import NeededFile, RequestFile, asked, words
@@ -60,13 +61,14 @@ def calibrate(
     judge_literal: Annotated[
         bool, typer.Option("--judge-literal", help="Judge whether the paper's own calibration meets the target.")
     ] = False,
+    certificate: CertificateFile = None,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
     """The noise, steps, batch size or privacy for a target.
 
-    With the certificate of the very value that is told. Domains, penalties and other targets are for --request, and so
-    is a plain list of events without an algorithm.
+    The privacy that this very value achieves is certified. Domains, penalties and other targets are for --request, and
+    so is a plain list of events without an algorithm.
     """
     fields = choices.fields_of(
         algorithm,
@@ -94,6 +96,7 @@ def calibrate(
         ("--noise-multiplier", "/noise_multiplier", noise_multiplier),
         ("--solve-for", "/solve_for", words(solve_for)),
         ("--judge-literal", "/judge_literal", judge_literal or None),
+        ("--certificate", "/certificate", None if certificate is None else True),
     ]
     question = asked(request, fields)
     # Imported here, as below: what --help shows needs none of it.
@@ -114,7 +117,9 @@ def calibrate(
         _refuse_budgets(service.names_a_budget(asked_for), "/v1/calibrate")
         return service.answer(context, asked_for, SERVICE)
 
-    print_answer(answer(CalibrateRequest, question, respond), as_json, _print_calibration)
+    found = answer(CalibrateRequest, question, respond)
+    write_certificate(certificate, found)
+    print_answer(found, as_json, _print_calibration)
 
 
 @commands.command(epilog=example("epsilond sweep --request sweep.json"))
@@ -172,6 +177,7 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
             "plan_hash": found["plan_hash"],
             "still_missing": found["missing_assumptions"],
             **_of_the_paper(found["literal"]),
+            **dict(certificate_facts(found)),
         }
     )
     rows = [(each["name"], _brief(each["value"]), each["kind"], each["source"]) for each in _numbers(found)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from app.cli import choices
+from app.cli.certificates import CertificateFile, certificate_facts, write_certificate
 from app.cli.output import AsJson, example, interval, print_answer, print_facts, print_table, print_text, print_warnings
 from app.cli.requests import RequestFile, asked, words
 
@@ -45,9 +44,7 @@ def account(
     group_size: Annotated[int | None, typer.Option(help="Records of one owner that are protected together.")] = None,
     effort: Annotated[int | None, typer.Option(help="Operations of a number; a billion by default.")] = None,
     certify: Annotated[bool, typer.Option("--certify", help="Ask dp-accounting, too, which takes seconds.")] = False,
-    certificate: Annotated[
-        Path | None, typer.Option(help="Write a certificate of the upper end, for epsilond-verify, to this file.")
-    ] = None,
+    certificate: CertificateFile = None,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,8 +80,7 @@ def account(
     from app.privacy.service import account as respond
 
     found = answer(AccountRequest, question, respond, exclude_unset=True)
-    if certificate is not None and (upper := json.loads(found)["certificates"]["upper"]):
-        certificate.write_bytes(upper["certificate"].encode())
+    write_certificate(certificate, found)
     print_answer(found, as_json, _print_account)
 
 
@@ -160,10 +156,7 @@ def _beside(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "group_size", found.get("group_size")
     if "certification" in found:
         yield "second opinion", found["certification"]["note"]
-    if "certificates" in found:
-        upper = found["certificates"]["upper"]
-        yield "certificate", f"sha256 {upper['sha256']}, {upper['checked_with']}" if upper else "none"
-        yield "about certificates", " ".join(found["certificates"]["notes"]) or None
+    yield from certificate_facts(found)
     risk = found.get("attack_risk")
     if risk is not None:
         yield "advantage at most", interval(risk["advantage"])[1]

@@ -47,12 +47,14 @@ class Form(FilledForm):
         is_example: Whether constants of the algorithm's example were put in, because none were given.
         values: Of the fields that are shown, by their names.
         judges_literal: Whether the paper's own calibration is judged, which lasts until a field is changed.
+        certifies: Whether a certificate is asked for, which lasts as long.
     """
 
     algorithm: Mapping[str, Any]
     is_example: bool
     values: Mapping[str, str]
     judges_literal: bool = False
+    certifies: bool = False
 
     @property
     def address(self) -> str:
@@ -85,6 +87,8 @@ class Form(FilledForm):
             body["solve_for"] = given["solve_for"]
         if self.judges_literal:
             body["judge_literal"] = True
+        if self.certifies:
+            body["certificate"] = True
         constants = {name: value for name, value in given.items() if name.startswith(CONSTANT)}
         if constants:
             body["assumptions"] = {name.removeprefix(CONSTANT): number(value) for name, value in constants.items()}
@@ -175,6 +179,7 @@ def read(
         is_example=is_example,
         values=values,
         judges_literal=query.get("judge_literal") == "yes",
+        certifies=query.get("certificate") == "yes",
     )
 
 

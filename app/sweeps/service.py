@@ -20,7 +20,7 @@ from app.algorithms.targets import achieved_body
 from app.auth.principal import Principal
 from app.context import Context
 from app.kit.process_pool import JobFailed
-from app.problems import Problem
+from app.problems import Problem, unprocessable
 from app.sweeps.cells import Value, find_swept, read_cell
 from app.sweeps.schemas import RowBody, RowProblem, SweepAnswer, SweepRequest
 from app.wire.answers import ConventionBody
@@ -54,6 +54,9 @@ def sweep(context: Context, request: SweepRequest, principal: Principal) -> Swee
         Problem: 422 where no field or more than one takes a list, or where no cell at all can be read.
     """
     swept = find_swept(request.root)
+    if request.root.get("certificate"):
+        detail = "certificates are of one calibration: send this value's request to /v1/calibrate, or leave it out"
+        raise unprocessable("unsupported", detail, "certificate")
     reader = BudgetReader(context, principal)
     questions: list[Question | Problem] = []
     for value in swept.values:

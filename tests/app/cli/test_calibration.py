@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from epsilond_verifier import check
 from starlette.testclient import TestClient
 
+from accounting.canonical import sha256_hex
 from app.algorithms.advice import ADVISE_EXAMPLES
 from app.sweeps.examples import SWEEP_EXAMPLES
 from tests.app.cli.calls import call, done, problem, refused
@@ -194,3 +197,10 @@ def test_nothing_is_written_or_read_but_the_request(tmp_path: Any, monkeypatch: 
     assert "EPSILOND_PORT" not in result.stderr
     result = call("account", "--noise-multiplier", "1", "--delta", "1e-5", env={"EPSILOND_DATABASE_URL": "password1"})
     assert (result.exit_code, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_a_certificate_of_what_a_plan_achieves_is_written_and_named(tmp_path: Path) -> None:
+    target = tmp_path / "certificate.json"
+    shown = done(*f"{FULL_BATCH} --iterations 100 --epsilon 1 --delta 1e-6".split(), "--certificate", target)
+    assert check(target.read_bytes()).verdict == "verified"
+    assert sha256_hex(target.read_bytes()) in shown

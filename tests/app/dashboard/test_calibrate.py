@@ -8,11 +8,13 @@ import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import pytest
+from epsilond_verifier import check
 from starlette.testclient import TestClient
 
+from accounting.canonical import sha256_hex
 from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.dashboard.calibrate import _tiles
 from app.dashboard.calibration_fields import CONSTANT, START, TARGETS
@@ -357,6 +359,20 @@ def test_the_papers_own_calibration_is_judged_where_one_asks(reader: TestClient)
     judged = show(reader, dict(parse_qsl(link.attributes["href"].removeprefix("/?"))))
     [said] = judged.all("p", class_="verdict unsound") + judged.all("p", class_="verdict loose")
     assert "The paper's own calibration is" in said.text
+
+
+def test_a_number_is_proved_where_one_asks(reader: TestClient) -> None:
+    page = show(reader, dict(parse_qsl(example_address("dp_gd").removeprefix("/?"))))
+    link = next(each for each in page.all("a") if "others can check it" in each.text)
+    proved = show(reader, dict(parse_qsl(link.attributes["href"].removeprefix("/?"))))
+    [download] = [each for each in proved.all("a") if each.text == "Download the certificate"]
+    certificate = unquote(download.attributes["href"].removeprefix("data:application/json,")).encode()
+    assert check(certificate).verdict == "verified"
+    [said] = proved.all("p", class_="verdict sound")
+    assert sha256_hex(certificate)[:12] in said.text
+    of_groups = show(reader, dict(parse_qsl(link.attributes["href"].removeprefix("/?"))) | {"group_size": "2"})
+    [refusal] = of_groups.all("div", class_="problem")
+    assert "certificates are of epsilon at a delta" in " ".join(refusal.text.split())
 
 
 def test_the_error_over_bands_is_drawn_with_its_numbers(reader: TestClient) -> None:

@@ -1,0 +1,28 @@
+"""`--certificate FILE` of the commands that answer with certificates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+CertificateFile = Annotated[
+    Path | None, typer.Option(help="Write a certificate of the upper end, for epsilond-verify, to this file.")
+]
+
+
+def write_certificate(file: Path | None, answer: str) -> None:
+    """Write the certificate of the upper end that is in an answer, where there is one."""
+    if file is not None and (upper := json.loads(answer)["certificates"]["upper"]):
+        file.write_bytes(upper["certificate"].encode())
+
+
+def certificate_facts(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield what an answer says of its certificates; nothing where none was asked for."""
+    if "certificates" in found:
+        upper = found["certificates"]["upper"]
+        yield "certificate", f"sha256 {upper['sha256']}, {upper['checked_with']}" if upper else "none"
+        yield "about certificates", " ".join(found["certificates"]["notes"]) or None
