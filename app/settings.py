@@ -110,6 +110,11 @@ class Settings(BaseSettings):
         description="Principals that must approve a request for another limit of a budget, none of them the one who "
         "asked. Keys with the scope `limits` change limits without a request.",
     )
+    certify_charges: bool = Field(
+        False,
+        description="Keep a certificate of what its events cost alone with every reservation, as if each asked for one "
+        "(`docs/concepts/certificates.md`). It takes up to some seconds for events that were not reserved before.",
+    )
     webhook_addresses: str = Field(
         "",
         description="URLs below which webhooks may be, separated by blanks, such as https://hooks.example/epsilond "

@@ -4,9 +4,9 @@ A certificate states that delta at some epsilon is at most, or more than, some n
 integrate to see it. What is stated and proved: docs/concepts/certificates.md.
 """
 
-from accounting.certificates.answers import CertifiedEnd, certify_delta, certify_epsilon
+from accounting.certificates.answers import CertifiedEnd, certify_delta, certify_epsilon, certify_upper
 from accounting.certificates.certificate import AT_MOST, MORE_THAN, Certificate, NoCertificate
-from accounting.certificates.prover import certify
+from accounting.certificates.prover import certify, verifier
 
 __all__ = [
     "AT_MOST",
@@ -17,4 +17,6 @@ __all__ = [
     "certify",
     "certify_delta",
     "certify_epsilon",
+    "certify_upper",
+    "verifier",
 ]

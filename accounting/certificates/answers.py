@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from accounting.accountant import epsilon_for_delta
 from accounting.certificates.certificate import AT_MOST, MORE_THAN, Certificate, NoCertificate
 from accounting.certificates.prover import certify
 from accounting.events import Event
@@ -38,6 +39,26 @@ def certify_epsilon(
     upper = [(value.upper, delta), (value.upper * (1.0 + WIDENED), delta)]
     lower = [(value.lower, delta), (value.lower * (1.0 - WIDENED), delta)]
     return _first(AT_MOST, events, relation, upper), _first(MORE_THAN, events, relation, lower, value.lower)
+
+
+def certify_upper(
+    events: Sequence[Event], relation: NeighboringRelation, delta: float, most: float | None = None
+) -> CertifiedEnd:
+    """Return what is certified of epsilon at ``delta`` from above.
+
+    Args:
+        events: What is accounted.
+        relation: Its neighbouring relation.
+        delta: At which epsilon is stated.
+        most: The epsilon to state; None states the upper end that the engine finds.
+
+    Raises:
+        AccountingError: There is no such epsilon.
+    """
+    if most is not None:
+        return _first(AT_MOST, events, relation, [(most, delta)])
+    upper = epsilon_for_delta(events, relation, delta).value.upper
+    return _first(AT_MOST, events, relation, [(upper, delta), (upper * (1.0 + WIDENED), delta)])
 
 
 def certify_delta(

@@ -83,7 +83,7 @@ def certify(
 
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """
-    check = _verifier()
+    check = verifier()
     null = NeighboringRelation(relation) is NeighboringRelation.REPLACE_SPECIAL
     if claim == MORE_THAN and null and any(isinstance(event.sampling, WithoutReplacement) for event in events):
         raise NoCertificate(_WIDER_PAIR)
@@ -101,7 +101,7 @@ def certify(
     raise NoCertificate(reason)
 
 
-def _verifier() -> Callable[[bytes], Verdict]:
+def verifier() -> Callable[[bytes], Verdict]:
     """Return this checkout's verifier.
 
     Raises:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from accounting.certificates import NoCertificate
 from app import VERSION
 from app.cli.files import Output, whole_file
 from app.cli.output import AsJson, example, print_json, print_table, print_text
@@ -23,6 +24,7 @@ from app.kit import collector
 from app.ledger import books_repository, exports, transparency
 from app.ledger.amounts import in_short
 from app.ledger.books import BadPlace, Books, StoredEntry
+from app.ledger.certificate_verification import CertificateReport, verify_certificates
 from app.ledger.checkpoints import Checkpoint, InvalidNote, VerifierKey, open_note, read_note
 from app.ledger.export_verification import read_past, verify_export
 from app.ledger.exports import ExportFormat
@@ -59,15 +61,21 @@ def verify_ledger(
     prices: Annotated[
         bool, typer.Option("--prices", help="Compare each charge with what today's engine finds that its events cost.")
     ] = False,
+    proofs: Annotated[
+        bool,
+        typer.Option("--proofs", help="Verify the certificates of charges, as epsilond-verify does."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Whether the books are what the ledger wrote.
 
     Status 1, and the first bad place, where they are not; with --prices also where a charge is below the certified
-    lower end of today's price.
+    lower end of today's price, and with --proofs where a certificate does not prove what its charge costs alone.
     """
     if export is not None and checkpoint is not None and public_key is None:
         fail("A checkpoint is verified with --public-key, which was kept with it (`ledger public-key` prints it).")
+    if export is not None and proofs:
+        fail("Certificates are in the database, and in no export: verify them without --export.")
     past = None if since is None else _read_past(since)
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
     with on_all_cores() if prices else nullcontext() as search:
@@ -82,11 +90,14 @@ def verify_ledger(
                 require_schema(context)
                 with progress_bar("verifying", lambda: _entries_in(context)) as reached:
                     verdict = transparency.verified(context, past=Watched(past, reached), kept=kept, charges=charges)
+                if proofs and verdict.valid:
+                    verdict = verdict.with_certificates(_certificates_in(context))
         if search is not None and charges is not None:
             with progress_bar("pricing") as search.reached:
                 verdict = verdict.with_prices(charges)
     if as_json:
-        print_json(_verdict_body(verdict))
+        report = {} if verdict.certificates is None else {"certificates": _certificates_body(verdict.certificates)}
+        print_json(_verdict_body(verdict) | report)
     else:
         print_text(verdict.in_words())
         if verdict.prices is not None:
@@ -369,6 +380,21 @@ def _verdict_body(verdict: Verdict) -> dict[str, Any]:
     from app.ledger.schemas import VerdictBody
 
     return VerdictBody.of(verdict).model_dump(mode="json")
+
+
+def _certificates_in(context: Context) -> CertificateReport:
+    """Verify the certificates in the database."""
+    with context.database.read() as session:
+        count = books_repository.count_certified(session)
+        with progress_bar("verifying certificates", lambda: count) as reached:
+            try:
+                return verify_certificates(session, reached=lambda seen: reached(seen, None))
+            except NoCertificate as reason:
+                fail(f"Certificates cannot be verified here: {reason}.")
+
+
+def _certificates_body(report: CertificateReport) -> dict[str, Any]:
+    return {"reservations": report.reservations, "certificates": report.certificates}
 
 
 @contextmanager

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from accounting.canonical import canonical_text
+from accounting.certificates import NoCertificate, verifier
 from app.dashboard.forms import read_form
 from app.dashboard.pages import need, page
 from app.dashboard.wording import told_apart
@@ -55,6 +58,18 @@ async def proof(request: Request, entry_id: str) -> Response:
     """What shows that the entry is in the tree over all entries."""
     found = await need(request, f"/v1/ledger/entries/{entry_id}/proof", in_part=True)
     return page(request, "ledger_proof.html", proof=found)
+
+
+@router.get("/reservations/{reservation_id}/certificate")
+async def certificate(request: Request, reservation_id: str) -> Response:
+    """What the certificate of a charge states, checked now."""
+    found = await need(request, f"/v1/reservations/{reservation_id}/certificate", in_part=True)
+    text = canonical_text(found)
+    try:
+        verdict = await run_in_threadpool(verifier(), text.encode())
+    except NoCertificate as reason:
+        return page(request, "ledger_certificate.html", text=text, verdict=None, reason=str(reason))
+    return page(request, "ledger_certificate.html", text=text, verdict=verdict, reason=verdict.reason)
 
 
 @router.get("/checkpoint")

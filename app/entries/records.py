@@ -37,7 +37,7 @@ class EntryRecord:
         subject_id: Of an entry of the register: the data set, key, run or audit that it is about.
         dataset: The data that the charge is for, where that is known.
         work: The work that was spent on the price; None for the engine's own.
-        certificate: The SHA-256 of a certificate of the price, hexadecimal.
+        certificate: The SHA-256 of a certificate of what the events cost alone, hexadecimal.
         failure: A failure probability that is charged beside the amounts, in units of 1e-18.
         tail: What was given back for steps that will never be taken, per position of the amounts.
         version: Of the format of its bytes.

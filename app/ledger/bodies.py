@@ -50,6 +50,7 @@ def _body(entry: StoredEntry, record: EntryRecord, budget_filter: PrivacyFilter 
         "reservation_id": record.reservation_id,
         "refers_to": record.refers_to,
         "dataset": None if record.dataset is None else record.dataset.to_json(),
+        "certificate": record.certificate,
         "principal_id": record.principal_id,
         "purpose": record.purpose,
         "reason": details.get("reason"),

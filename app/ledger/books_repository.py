@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple, cast
@@ -40,7 +41,7 @@ from app.entries.statements import ENTRIES
 from app.entries.subjects import Subject
 from app.ledger import statements
 from app.ledger.books import Known, StoredEntry
-from app.ledger.statements import BUDGETS, EXPOSED, LIMIT_REQUESTS, RESERVATIONS
+from app.ledger.statements import BUDGETS, CERTIFICATES, EXPOSED, LIMIT_REQUESTS, RESERVATIONS
 from app.tables.columns import AmountsText, EventsText, FilterText
 from app.tables.ledger import under
 from app.tables.runs import RunSweepCell
@@ -166,6 +167,34 @@ def reservations(session: Session, known: Sequence[Known]) -> dict[str, Row[Any]
         statement = select(*as_stored(RESERVATIONS)).where(among(dialect, RESERVATIONS.c.id, "ids"))
         found |= {row[0]: row for row in session.execute(statement, {"ids": as_list(dialect, ids)}).all()}
     return found
+
+
+def certified_reservations(session: Session, root_id: str) -> Generator[Row[Any]]:
+    """Yield the reservations that were made with a certificate, with the terms of their budgets; to be closed."""
+    statement = (
+        select(
+            *(RESERVATIONS.c.budget_id, RESERVATIONS.c.sequence, RESERVATIONS.c.events, RESERVATIONS.c.cost),
+            *(RESERVATIONS.c.charge_delta, RESERVATIONS.c.certificate),
+            *(BUDGETS.c.neighboring_relation, BUDGETS.c.filter),
+        )
+        .join_from(RESERVATIONS, BUDGETS, RESERVATIONS.c.budget_id == BUDGETS.c.id)
+        .where(RESERVATIONS.c.certificate.is_not(None))
+        .order_by(RESERVATIONS.c.budget_id, RESERVATIONS.c.sequence)
+        .execution_options(yield_per=_READ_AT_ONCE)
+    )
+    with closing(session.execute(_in_tree(cast(Select[Any], statement), RESERVATIONS, root_id))) as found:
+        yield from found
+
+
+def count_certified(session: Session) -> int:
+    """Return how many reservations were made with a certificate."""
+    statement = select(func.count()).select_from(RESERVATIONS).where(RESERVATIONS.c.certificate.is_not(None))
+    return session.scalar(statement) or 0
+
+
+def certificate(session: Session, sha256: str) -> bytes | None:
+    """Return the bytes of a certificate by their hash."""
+    return session.scalar(select(CERTIFICATES.c.data).where(CERTIFICATES.c.sha256 == sha256))
 
 
 def count_reservations(session: Session, root_id: str) -> tuple[int, int]:

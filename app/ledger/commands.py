@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from accounting.canonical import Json
+from accounting.certificates import Certificate
 from accounting.events import Event
 from accounting.filters import PrivacyFilter
 from app.entries.kinds import ChargedData
@@ -21,11 +22,13 @@ class Quote:
         amounts: The price, rounded up.
         engine_version: Of the engine that found it.
         warnings: Code and text.
+        certificate: Of what the events cost alone, which whoever reserves may have asked for.
     """
 
     amounts: Amounts
     engine_version: str
     warnings: tuple[tuple[str, str], ...] = ()
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from app.fence.service import touch
 from app.kit.hash_chain import GENESIS
 from app.kit.ids import new_id
 from app.ledger import news, repository, rows, statements
-from app.ledger.commands import AskLimit, BudgetCommand, Command, LimitDecision, LimitRequestCommand
+from app.ledger.commands import AskLimit, BudgetCommand, Command, LimitDecision, LimitRequestCommand, Reserve
 from app.ledger.denials import Denial
 from app.ledger.limit_requests import decide_limit_request
 from app.ledger.news import Change, Decided
@@ -155,6 +155,7 @@ class Transaction:
     _exposed: dict[str, Counter[Event]] = field(default_factory=dict)
     _locked: dict[str, BudgetState] = field(default_factory=dict)
     _decided: list[Decided] = field(default_factory=list)
+    _certificates: dict[str, bytes] = field(default_factory=dict)
     _meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -196,9 +197,12 @@ class Transaction:
             outcome = self._decide_limit_request(path, target, command, instruction.principal_id)
         else:
             outcome = decide(path, self._reservations.get(target), command, self.now, ENGINE_VERSION)
-        if isinstance(outcome, Transition):
-            return self._keep(outcome, instruction.principal_id) or outcome
-        return outcome
+        if not isinstance(outcome, Transition):
+            return outcome
+        refusal = self._keep(outcome, instruction.principal_id)
+        if refusal is None and isinstance(command, Reserve) and (found := command.quote.certificate) is not None:
+            self._certificates[found.sha256] = found.data
+        return refusal or outcome
 
     def _exists(self, target: str, place: tuple[str, ...], command: Command | LimitRequestCommand) -> bool:
         if isinstance(command, BudgetCommand | AskLimit):
@@ -293,6 +297,9 @@ class Transaction:
                 }
                 for budget_id in sorted(self._changed_budgets)
             ],
+        )
+        statements.insert_certificates(
+            connection, [{"sha256": hashed, "data": data} for hashed, data in sorted(self._certificates.items())]
         )
         statements.insert_reservations(
             connection,

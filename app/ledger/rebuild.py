@@ -375,6 +375,7 @@ def _made_reservation(record: EntryRecord, reservation_id: str, hashed: str) -> 
         resolved_at=record.recorded_at if is_charge else None,
         warnings=_warnings(details["warnings"]),
         dataset=record.dataset,
+        certificate=record.certificate,
         entry_hash=hashed,
     )
 

@@ -38,6 +38,7 @@ def entry_record(
         refers_to=None if before is None else before.entry_hash,
         tail=transition.given_back,
         dataset=None if reservation is None or before is not None else reservation.dataset,
+        certificate=None if reservation is None or before is not None else reservation.certificate,
     )
 
 

@@ -53,6 +53,7 @@ def reservation_state(row: Reservation | Row[Any]) -> ReservationState:
         resolved_at=row.resolved_at,
         warnings=tuple((warning["code"], warning["detail"]) for warning in row.warnings),
         dataset=None if row.dataset is None else ChargedData.from_json(row.dataset),
+        certificate=row.certificate,
         entry_hash=row.entry_hash,
     )
 
@@ -122,6 +123,7 @@ def new_reservation(state: ReservationState, *, sequence: int, principal_id: str
         "plan_hash": state.plan_hash,
         "created_at": state.created_at,
         "dataset": None if state.dataset is None else state.dataset.to_json(),
+        "certificate": state.certificate,
         "entry_hash": state.entry_hash,
         **reservation_changes(state),
     }

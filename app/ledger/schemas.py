@@ -51,6 +51,10 @@ class EntryBody(Schema):
         "repeats no events: that one has them."
     )
     dataset: ChargedDataBody | None = Field(description="The data that a reservation is for, where that is known.")
+    certificate: str | None = Field(
+        description="The SHA-256 of a certificate of what the events of a reservation cost alone, where it has one: "
+        "`GET /v1/reservations/{id}/certificate`."
+    )
     principal_id: str
     purpose: str | None
     reason: str | None = Field(

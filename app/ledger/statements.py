@@ -15,10 +15,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from accounting.canonical import canonical_text, sha256_hex
 from accounting.events import Event
 from app.db.lists import among, as_list
-from app.tables.ledger import Budget, ExposedStep, LimitRequest, Reservation
+from app.tables.ledger import Budget, Certificate, ExposedStep, LimitRequest, Reservation
 
 BUDGETS = cast(Table, Budget.__table__)
 RESERVATIONS = cast(Table, Reservation.__table__)
+CERTIFICATES = cast(Table, Certificate.__table__)
 EXPOSED = cast(Table, ExposedStep.__table__)
 LIMIT_REQUESTS = cast(Table, LimitRequest.__table__)
 
@@ -85,8 +86,9 @@ class _Statements:
             # Written out for the index, which holds the open ones alone.
             LIMIT_REQUESTS.c.state == literal_column("'open'"),
         )
-        upsert = (sqlite if dialect == "sqlite" else postgresql).insert(EXPOSED)
-        upsert = upsert.values(budget_id=bindparam("b_id"), step_hash=bindparam("b_hash"))
+        engine = sqlite if dialect == "sqlite" else postgresql
+        self.certify = engine.insert(CERTIFICATES).on_conflict_do_nothing()
+        upsert = engine.insert(EXPOSED).values(budget_id=bindparam("b_id"), step_hash=bindparam("b_hash"))
         self.expose = upsert.on_conflict_do_update(
             index_elements=["budget_id", "step_hash"], set_={"count": EXPOSED.c.count + upsert.excluded.count}
         )
@@ -157,6 +159,12 @@ def insert_reservations(connection: Connection, values: list[dict[str, Any]]) ->
     """New reservations."""
     if values:
         connection.execute(_INSERT_RESERVATION, values)
+
+
+def insert_certificates(connection: Connection, values: list[dict[str, Any]]) -> None:
+    """New certificates; one that is there already stays."""
+    if values:
+        connection.execute(_STATEMENTS[connection.dialect.name].certify, values)
 
 
 def update_reservations(connection: Connection, changes: list[dict[str, Any]]) -> None:

@@ -109,6 +109,7 @@ class ReservationState:
         charge_delta: The delta at which an approximate_dp budget priced it.
         engine_version: Of the engine that found ``cost``.
         dataset: The data that it is for, where that is known.
+        certificate: The SHA-256 of a certificate of what ``events`` cost alone, where it was made with one.
         entry_hash: Of the entry that made it, which later entries refer to.
         expires_at: A pending one may be released from then on; a started one is overdue.
         charged, charged_events: What became of it, once it is committed.
@@ -134,6 +135,7 @@ class ReservationState:
     resolved_at: datetime | None = None
     warnings: tuple[tuple[str, str], ...] = ()
     dataset: ChargedData | None = None
+    certificate: str | None = None
     entry_hash: str = ""
 
     @property

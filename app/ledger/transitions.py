@@ -141,6 +141,7 @@ def _reserve(path: Path, command: Reserve, now: datetime) -> Transition | Denial
         plan_hash=command.plan_hash,
         warnings=command.quote.warnings,
         dataset=command.dataset,
+        certificate=None if command.quote.certificate is None else command.quote.certificate.sha256,
     )
     return Transition(EntryKind.RESERVE, after, cost, command.events, command.quote.engine_version, reservation)
 

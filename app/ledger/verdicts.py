@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from app.ledger.books import BadPlace, Books, StoredEntry
+from app.ledger.certificate_verification import CertificateReport
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.price_verification import PriceReport, PriceVerification
 from app.tables.states import REGISTER
@@ -63,6 +64,7 @@ class Verdict:
         tree: The tree over all entries; None where it was not looked at, or something is not valid.
         prices: What became of the charges; None where they were not compared with prices, or the books are not valid
             for another reason.
+        certificates: What became of the certificates; None where they were not verified, or the books are not valid.
     """
 
     entries: int
@@ -71,6 +73,7 @@ class Verdict:
     first_bad: BadPlace | None
     tree: TreeHead | None = None
     prices: PriceReport | None = None
+    certificates: CertificateReport | None = None
 
     @classmethod
     def bad(cls, books: Books, first_bad: BadPlace) -> Verdict:
@@ -100,12 +103,19 @@ class Verdict:
             return replace(self, prices=report)
         return replace(self, head=None, tree=None, first_bad=too_low.bad_place, prices=report)
 
+    def with_certificates(self, report: CertificateReport) -> Verdict:
+        """Return the verdict on valid books with what became of their certificates."""
+        if report.first_bad is None:
+            return replace(self, certificates=report)
+        return replace(self, head=None, tree=None, first_bad=report.first_bad)
+
     def in_words(self) -> str:
         """One line."""
+        proofs = "" if self.certificates is None else f"; {self.certificates.in_words()}"
         prices = "" if self.prices is None else f"; {self.prices.in_words()}"
         if self.first_bad is None:
             tree = "" if self.tree is None else f"; tree of {self.tree.size}, root {self.tree.root.hex()}"
-            return f"valid: {self.entries} entries of {self.budgets} budgets, head {self.head}{tree}{prices}"
+            return f"valid: {self.entries} entries of {self.budgets} budgets, head {self.head}{tree}{prices}{proofs}"
         return f"not valid: {describe(self.first_bad)}{prices}"
 
 

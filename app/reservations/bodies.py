@@ -37,6 +37,7 @@ def reservation_body(state: ReservationState, path: Path, now: datetime) -> dict
         "purpose": state.purpose,
         "run_id": state.run_id,
         "plan_hash": state.plan_hash,
+        "certificate": state.certificate,
         "created_at": format_moment(state.created_at),
         "expires_at": format_moment(state.expires_at),
         "resolved_at": None if state.resolved_at is None else format_moment(state.resolved_at),

@@ -31,7 +31,7 @@ from app.ledger.repository import report_delta
 from app.ledger.transitions import Transition, decide
 from app.outbox.writing import write_denial
 from app.problems import Problem
-from app.reservations import holders, prices, quotes, service
+from app.reservations import certification, holders, prices, quotes, service
 from app.reservations.bodies import reservation_body
 
 
@@ -48,6 +48,7 @@ class Asked:
         run_id: The run that owns the reservation, and alone resolves it.
         plan_hash: The plan that the events come from; the worker compares what it executes with it.
         dataset: The data that the events are about, where that is known.
+        certificate: Whether a certificate of what they cost alone is to be kept with the charge.
     """
 
     budget_id: str
@@ -58,6 +59,7 @@ class Asked:
     run_id: str | None = None
     plan_hash: str | None = None
     dataset: ChargedData | None = None
+    certificate: bool = False
 
     def quote(self, context: Context) -> Quote:
         """Find what it costs.
@@ -66,6 +68,25 @@ class Asked:
             Problem: as `quotes.quote`.
         """
         return quotes.quote(context, self.budget_id, self.events, charge_delta=self.charge_delta)
+
+    def remembered_quote(self, context: Context) -> Quote | None:
+        """Return what it costs, unless something has to be found or read for that or for a certificate."""
+        found = quotes.remembered_quote(context, self.budget_id, self.events, charge_delta=self.charge_delta)
+        return None if found is None or self._is_certified(context) else found
+
+    def certified_quote(self, context: Context) -> Quote:
+        """Find what it costs, with a certificate where one is wanted.
+
+        Raises:
+            Problem: as `quotes.quote`.
+        """
+        quote = self.quote(context)
+        if not self._is_certified(context):
+            return quote
+        return certification.certified(context, self.budget_id, self.events, self.charge_delta, quote)
+
+    def _is_certified(self, context: Context) -> bool:
+        return self.certificate or context.settings.certify_charges
 
     def command(self, context: Context, quote: Quote) -> Reserve:
         """Hold that price, from now on."""
@@ -136,9 +157,9 @@ def to_reserve(context: Context, principal: Principal, keyed: Keyed, asked: Aske
     def instruct(quote: Quote) -> Instruction:
         return Instruction(asked.command(context, quote), principal.id, asked.budget_id)
 
-    quote = quotes.remembered_quote(context, asked.budget_id, asked.events, charge_delta=asked.charge_delta)
+    quote = asked.remembered_quote(context)
     known = None if quote is None else instruct(quote)
-    return Command(context, principal, keyed, 201, lambda: instruct(asked.quote(context)), known)
+    return Command(context, principal, keyed, 201, lambda: instruct(asked.certified_quote(context)), known)
 
 
 def to_resolve(

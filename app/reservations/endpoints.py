@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
@@ -64,7 +64,14 @@ async def create_reservation(
     """
     events = to_events(request.events)
     charge_delta = None if request.charge is None else request.charge.delta
-    asked = Asked(budget_id, events, request.purpose, timedelta(seconds=request.expires_in), charge_delta)
+    asked = Asked(
+        budget_id,
+        events,
+        request.purpose,
+        timedelta(seconds=request.expires_in),
+        charge_delta,
+        certificate=request.certificate,
+    )
     if dry_run:
         return JSONResponse(await run_in_threadpool(commands.dry_run, context, principal, asked), 201)
     if key is None:
@@ -131,6 +138,22 @@ def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> 
         row = service.get_reservation(session, reservation_id)
         (body,) = service.bodies(session, [row], context.clock())
     return JSONResponse(body)
+
+
+@router.get(
+    "/reservations/{reservation_id}/certificate",
+    operation_id="get_certificate",
+    summary="The certificate that a reservation was made with",
+    response_class=Response,
+    responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+)
+def get_certificate(context: CurrentContext, _: Reader, reservation_id: str) -> Response:
+    """The bytes whose SHA-256 is `certificate` of the reservation and of the entry that made it: canonical JSON, for
+    `epsilond-verify`. They state what its events cost alone."""
+    with context.database.read() as session:
+        data = service.certificate_of(session, reservation_id)
+    disposition = f'attachment; filename="{reservation_id}.certificate.json"'
+    return Response(data, media_type="application/json", headers={"Content-Disposition": disposition})
 
 
 @router.post(

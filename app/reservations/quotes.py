@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from accounting.errors import AccountingError
@@ -49,7 +50,7 @@ def quote(
         Problem: 404; 422 ``relation_mismatch``, ``no_cost_in_filter``, ``missing_charge_delta``, or ``unsupported``
             when it takes too long.
     """
-    budget_filter, own_relation = _terms(context, budget_id)
+    budget_filter, own_relation, _ = terms(context, budget_id)
     if relation not in (None, own_relation):
         raise unprocessable(
             "relation_mismatch",
@@ -73,10 +74,10 @@ def remembered_quote(
     context: Context, budget_id: str, events: tuple[Event, ...], *, charge_delta: float | None
 ) -> Quote | None:
     """Return the answer of `quote`, if it was asked before; nothing is computed and nothing is read."""
-    terms = _TERMS.get(context.database, {}).get(budget_id)
-    if terms is None or (charge_delta is not None and terms[0].kind != "approximate_dp"):
+    own = _TERMS.get(context.database, {}).get(budget_id)
+    if own is None or (charge_delta is not None and own.filter.kind != "approximate_dp"):
         return None
-    return pricing.remembered(terms[0], events, terms[1], charge_delta)
+    return pricing.remembered(own.filter, events, own.relation, charge_delta)
 
 
 def quote_part(
@@ -108,7 +109,7 @@ def quote_again(context: Context, state: ReservationState) -> Quote:
         Problem: as `quote`.
     """
     events = state.priced_events
-    budget_filter, relation = _terms(context, state.budget_id)
+    budget_filter, relation, _ = terms(context, state.budget_id)
     back = None if state.charged is None else minus(state.cost, state.charged)
     is_part = events != state.events and not state.corrected
     if back is None or not is_part or not budget_filter.may_give_back(state.cost, back):
@@ -140,9 +141,9 @@ def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> Gi
     assert path is not None, "a reservation has a budget"
     if not state.is_open or tuple(kept) == state.events or not is_prefix(kept, state.events):
         return None
-    terms = path[0].filter, state.cost, state.events, tuple(kept), path[0].relation
+    asked = path[0].filter, state.cost, state.events, tuple(kept), path[0].relation
     try:
-        found = pricing.given_up_within_limits(context, *terms)
+        found = pricing.given_up_within_limits(context, *asked)
     except AccountingError as error:
         raise from_accounting(error) from None
     if found is None:
@@ -156,18 +157,35 @@ def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> fl
     Raises:
         Problem: 404.
     """
-    return delta if _terms(context, budget_id)[0].kind == "approximate_dp" else None
+    return delta if terms(context, budget_id).filter.kind == "approximate_dp" else None
 
 
-# What a price depends on never changes: the filter's kind and price terms, and the relation.
-_TERMS: WeakKeyDictionary[Database, dict[str, tuple[PrivacyFilter, NeighboringRelation]]] = WeakKeyDictionary()
+class Terms(NamedTuple):
+    """What a price depends on, and at which delta it is explained: these never change.
+
+    Attributes:
+        filter: Its kind and price terms; the limit may be an older one.
+        report_delta: At which the budget's reports are stated.
+    """
+
+    filter: PrivacyFilter
+    relation: NeighboringRelation
+    report_delta: float | None
+
+
+_TERMS: WeakKeyDictionary[Database, dict[str, Terms]] = WeakKeyDictionary()
 _MOST_TERMS = 100_000
 
 
-def _terms(context: Context, budget_id: str) -> tuple[PrivacyFilter, NeighboringRelation]:
+def terms(context: Context, budget_id: str) -> Terms:
+    """Return what prices in a budget depend on; remembered.
+
+    Raises:
+        Problem: 404.
+    """
     known = _TERMS.setdefault(context.database, {})
-    terms = known.get(budget_id)  # another thread may forget all of them at any moment
-    if terms is None:
+    found = known.get(budget_id)  # another thread may forget all of them at any moment
+    if found is None:
         with context.database.read() as session:
             row = ledger.find_budget(session, budget_id)
         if row is None:
@@ -175,5 +193,6 @@ def _terms(context: Context, budget_id: str) -> tuple[PrivacyFilter, Neighboring
         if len(known) >= _MOST_TERMS:
             known.clear()
         state = rows.budget_state(row)
-        terms = known[budget_id] = (state.filter, state.relation)
-    return terms
+        report_delta = None if row.report_delta is None else float(row.report_delta)
+        found = known[budget_id] = Terms(state.filter, state.relation, report_delta)
+    return found

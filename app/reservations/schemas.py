@@ -34,6 +34,13 @@ class ReservationRequest(Schema):
         description="Seconds until the hold may be released, unless it is started. A started one never expires.",
     )
     charge: ChargeRequest | None = None
+    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    certificate: bool = Field(
+        False,
+        exclude_if=lambda given: not given,
+        description="Keep a certificate of what the events cost alone with the charge, which `epsilond-verify` proves "
+        "anew. A warning says it where there is none. Takes up to some seconds.",
+    )
 
 
 class CommitRequest(Schema):
@@ -143,6 +150,9 @@ class ReservationBody(Schema):
     purpose: str
     run_id: str | None
     plan_hash: str | None = Field(description="The plan whose events were priced, for the reservation of a run.")
+    certificate: str | None = Field(
+        description="The SHA-256 of the certificate that it was made with: `GET /v1/reservations/{id}/certificate`."
+    )
     created_at: datetime
     expires_at: datetime
     resolved_at: datetime | None

@@ -14,12 +14,13 @@ from app.entries.kinds import SERVICE
 from app.ledger import repository as ledger
 from app.ledger import rows
 from app.ledger.amounts import amounts_in_words, given_back_in_words
+from app.ledger.books_repository import certificate
 from app.ledger.commands import Expire, Resolution
 from app.ledger.executor import carry_out_one
 from app.ledger.journal import Instruction, carry_out, path_of
 from app.ledger.states import Path, ReservationState, minus
 from app.ledger.transitions import Transition
-from app.problems import not_found
+from app.problems import Problem, not_found
 from app.reservations import repository
 from app.reservations.bodies import reservation_body
 from app.tables.ledger import Reservation
@@ -38,6 +39,23 @@ def get_reservation(session: Session, reservation_id: str) -> Reservation:
     if row is None:
         raise not_found("reservation", reservation_id)
     return row
+
+
+def certificate_of(session: Session, reservation_id: str) -> bytes:
+    """Return the certificate that a reservation was made with.
+
+    Raises:
+        Problem: 404; it was made without one, or the database has lost it.
+    """
+    hashed = get_reservation(session, reservation_id).certificate
+    if hashed is None:
+        detail = "This reservation was made without a certificate: ask for one with `certificate` when you reserve."
+        raise Problem(404, "not_found", detail)
+    data = certificate(session, hashed)
+    if data is None:
+        detail = f"The database has lost the certificate {hashed}; `epsilond ledger verify --proofs` says what else."
+        raise Problem(404, "not_found", detail)
+    return data
 
 
 def charge(session: Session, reservation_id: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -106,7 +106,7 @@ def prepare(context: Context, request: RunSweepRequest, principal: Principal = S
     price = None
     if first.budget_id is not None:
         target = max((cell.request.target for cell in grid.cells), key=lambda each: _delta(each) or 0.0)
-        price = runs.price(context, first.budget_id, charge.events, relation, target)
+        price = runs.price(context, first.budget_id, charge.events, relation, target, certificate=first.certificate)
     return Prepared(grid, columns, charge.events, sweep, price)
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from app.kit.timestamps import format_moment
 from app.ledger.transparency_schemas import InclusionBody
-from app.runs.report_schemas import PrivacyReport
+from app.runs.report_schemas import CertificateSummary, PrivacyReport
 from app.wire.answers import ProvenanceBody
 
 NOT_STATED = "not stated; the operator's to say"
@@ -265,6 +265,7 @@ def _books(report: PrivacyReport) -> Section:
         ("state of the reservation", report.ledger.reservation_state),
         ("purpose", report.ledger.purpose),
         ("charge", report.charge),
+        ("certificate", _certificate(report.ledger.certificate)),
     ]
     header = ("entry", "kind", "sequence", "leaf", "recorded", "hash", "previous hash")
     entries = tuple(
@@ -286,6 +287,15 @@ def _books(report: PrivacyReport) -> Section:
             Table("Entries of the ledger", header, entries),
             _proof(report.ledger.proof),
         ),
+    )
+
+
+def _certificate(found: CertificateSummary | None) -> str:
+    if found is None:
+        return "none was asked for"
+    return (
+        f"epsilon <= {show(found.epsilon)} at delta {show(found.delta)} for the dominating pairs of the events that "
+        f"are charged: proved, GET {found.path}, sha256 {found.sha256}; epsilond-verify checks it without the service"
     )
 
 

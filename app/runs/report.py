@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from app.algorithms.targets import (
 from app.datasets import repository as datasets
 from app.ledger import repository as ledger
 from app.ledger.amounts import limit_in_words
+from app.ledger.books_repository import certificate
 from app.ledger.repository import get_budget
 from app.problems import Problem
 from app.reservations import service as reservations
@@ -37,6 +39,7 @@ from app.runs.report_schemas import (
     AuditSummary,
     BudgetSummary,
     CardFacts,
+    CertificateSummary,
     DataSummary,
     EntrySummary,
     LedgerSummary,
@@ -265,6 +268,7 @@ def _ledger_summary(session: Session, reservation: Reservation) -> LedgerSummary
     return LedgerSummary(
         reservation_state=reservation.state,
         purpose=reservation.purpose,
+        certificate=_certificate_summary(session, reservation),
         entries=[
             EntrySummary(
                 id=entry.id,
@@ -278,6 +282,19 @@ def _ledger_summary(session: Session, reservation: Reservation) -> LedgerSummary
             for entry in ledger.of_reservation(session, reservation)
         ],
         proof=None,
+    )
+
+
+def _certificate_summary(session: Session, reservation: Reservation) -> CertificateSummary | None:
+    data = None if reservation.certificate is None else certificate(session, reservation.certificate)
+    if data is None or reservation.certificate is None:
+        return None
+    stated = json.loads(data)["statement"]
+    return CertificateSummary(
+        epsilon=float(stated["epsilon"]),
+        delta=float(stated["delta"]),
+        sha256=reservation.certificate,
+        path=f"/v1/reservations/{reservation.id}/certificate",
     )
 
 

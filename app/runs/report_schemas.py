@@ -71,11 +71,23 @@ class EntrySummary(Schema):
     hash: str
 
 
+class CertificateSummary(Schema):
+    """What a certificate of the charge states: verified before it was kept."""
+
+    epsilon: float = Field(description="The events of the charge have at most this epsilon.")
+    delta: float = Field(description="At this delta.")
+    sha256: str = Field(description="The hash of its bytes, which the entry that reserved names.")
+    path: str = Field(description="Where its bytes are, for `epsilond-verify`.")
+
+
 class LedgerSummary(Schema):
     """The charge as it stands in the books."""
 
     reservation_state: str
     purpose: str
+    certificate: CertificateSummary | None = Field(
+        description="null for a charge without one: `certificate` in the request of a run asks for it."
+    )
     entries: list[EntrySummary]
     proof: InclusionBody | None = Field(
         description="That the last entry is in the tree of all entries, under a signed checkpoint; "

@@ -38,6 +38,13 @@ class RunRequest(AlgorithmChoice):
     test_dataset_id: Identifier | None = Field(
         None, description="A public data set of the same columns, on which the released model is scored."
     )
+    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    certificate: bool = Field(
+        False,
+        exclude_if=lambda given: not given,
+        description="Keep a certificate of what the plan costs alone with the charge, which `epsilond-verify` proves "
+        "anew. A warning says it where there is none. Takes up to some seconds.",
+    )
     seed: OptionalInteger = Field(
         None,
         ge=0,

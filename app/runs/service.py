@@ -45,6 +45,7 @@ from app.ledger.rows import budget_state
 from app.problems import Problem, not_found, unprocessable
 from app.reservations import prices, quotes
 from app.reservations import service as reservations
+from app.reservations.certification import certified
 from app.reservations.commands import Asked, reserve
 from app.reservations.schemas import PlanPriceBody
 from app.runs import artifacts, lifecycle, repository
@@ -123,19 +124,37 @@ def prepare(context: Context, request: RunRequest, principal: Principal = SERVIC
     Raises:
         Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
     """
+    if request.certificate and request.budget_id is None:
+        detail = "a certificate is kept with a charge, and this run has none: give budget_id, or leave it out"
+        raise unprocessable("unsupported", detail, "certificate")
     ready = calibrate(context, request, principal)
     if request.budget_id is not None:
         plan = ready.calibration.plan
-        ready.price = price(context, request.budget_id, plan.events, plan.neighboring_relation, request.target)
+        ready.price = price(
+            context,
+            request.budget_id,
+            plan.events,
+            plan.neighboring_relation,
+            request.target,
+            certificate=request.certificate,
+        )
         amounts = ready.price.quote.amounts
         ready.explanation = _explained(context, request.budget_id, plan.events, amounts, may_take_long=True)
     return ready
 
 
 def price(
-    context: Context, budget_id: str, events: tuple[Event, ...], relation: NeighboringRelation, target: RunTargetBody
+    context: Context,
+    budget_id: str,
+    events: tuple[Event, ...],
+    relation: NeighboringRelation,
+    target: RunTargetBody,
+    *,
+    certificate: bool,
 ) -> Price:
     """The price of what a target was calibrated for: in an approximate_dp budget at the target's own delta.
+
+    Where a certificate is wanted, by the caller or by the setting, it comes with one or with a warning.
 
     Raises:
         Problem: as `quotes.quote`; where a delta is missing, it points at the target.
@@ -149,6 +168,8 @@ def price(
             raise
         detail = f"the budget prices a run at the delta of its target, and a {target.kind} target has none"
         raise unprocessable(problem.code, f"{detail}: give an approximate_dp target", "target", "kind") from None
+    if certificate or context.settings.certify_charges:
+        quote = certified(context, budget_id, events, delta, quote)
     return Price(budget_id, events, delta, quote)
 
 

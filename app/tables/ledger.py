@@ -142,11 +142,22 @@ class Reservation(Base):
     plan_hash: Mapped[str | None] = mapped_column(String(64))
     #: The data that it is for: an id, a version and a keyed content.
     dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    #: The SHA-256 of a certificate of what its events cost alone.
+    certificate: Mapped[str | None] = mapped_column(String(64))
     #: Of the entry that made it.
     entry_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     resolved_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class Certificate(Base):
+    """A certificate that entries name by its hash, which is that of these bytes."""
+
+    __tablename__ = "certificates"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    data: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class LimitRequest(Base):

@@ -19,6 +19,7 @@ from app.db.migrate import upgrade
 from app.fence.marks import Reason
 from app.fence.watching import fence_of
 from app.ledger import transparency
+from app.ledger.certificate_verification import CertificateReport, verify_certificates
 from app.runs import loss as losses
 from app.runs import worker
 from tests.app.backups.conftest import Home
@@ -61,6 +62,22 @@ def test_everything_comes_back_on_either_database(home: Home, other_databases: D
         with service.context.database.read() as session:
             places = session.execute(sa.text("SELECT leaf_index FROM entries ORDER BY leaf_index")).scalars().all()
     assert len(places) == len(before["entries"]) + 2
+
+
+def test_a_certificate_comes_back_with_the_charge_that_it_is_of(home: Home, tmp_path: Path) -> None:
+    gaussian = {"mechanism": {"kind": "gaussian", "noise_multiplier": 9.0}}
+    body = {"events": [gaussian], "purpose": "p", "charge": {"delta": 1e-5}, "certificate": True}
+    with home.service() as service:
+        budget = service.budget(filter={"kind": "approximate_dp", "epsilon": 8, "delta": "1e-4"})
+        held = service.post(f"/v1/budgets/{budget['id']}/reservations", body).json()
+        certificate = service.client.get(f"/v1/reservations/{held['id']}/certificate").content
+    home.save(tmp_path / "b")
+    there = home.elsewhere(tmp_path / "there")
+    there.restore(tmp_path / "b")
+    with there.service() as service:
+        assert service.client.get(f"/v1/reservations/{held['id']}/certificate").content == certificate
+        with service.context.database.read() as session:
+            assert verify_certificates(session) == CertificateReport(1, 1, None)
 
 
 def test_the_schema_is_that_of_a_migrated_database(home: Home, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from urllib.parse import unquote
 
 import pytest
 from sqlalchemy import text
@@ -89,6 +90,23 @@ def test_a_proof_and_a_checkpoint_are_those_of_the_interface(quick: Service) -> 
     checkpoint = quick.get("/v1/ledger/checkpoint")
     shown = quick.client.get("/dashboard/ledger/checkpoint").text
     assert checkpoint["note"].strip() in shown.replace("&#43;", "+")
+
+
+def test_a_certificate_is_checked_and_can_be_downloaded(quick: Service) -> None:
+    budget = quick.budget(filter={"kind": "approximate_dp", "epsilon": 8, "delta": "1e-4"})
+    body = {"events": [GAUSSIAN], "purpose": "mean", "charge": {"delta": 1e-5}, "certificate": True}
+    held = quick.post(f"/v1/budgets/{budget['id']}/reservations", body).json()
+    address = f"/dashboard/ledger/reservations/{held['id']}/certificate"
+    assert address in quick.client.get(f"/dashboard/ledger/entries?budget_id={budget['id']}").text
+    page = quick.client.get(address).text
+    assert "verified: epsilon &lt;= " in page
+    [download] = re.findall(r'href="data:application/json,([^"]*)"', page)
+    certificate = quick.client.get(f"/v1/reservations/{held['id']}/certificate").content
+    assert unquote(download).encode() == certificate
+    assert held["certificate"] in page
+    without = quick.post(f"/v1/budgets/{budget['id']}/reservations", body | {"certificate": False}).json()
+    refused = quick.client.get(address.replace(held["id"], without["id"])).text
+    assert 'role="alert"' in refused
 
 
 def test_verification_tells_a_whole_ledger_from_another_one(service: Service) -> None:

@@ -55,6 +55,21 @@ def test_books_are_verified_in_one_line(root: dict[str, Any], context: Context) 
     assert line == f"not valid: budget {root['id']}: the column spent of its row is not what the entries amount to\n"
 
 
+def test_certificates_are_verified_with_the_books(api: Api, context: Context, tmp_path: Path) -> None:
+    budget = api.budget({"kind": "approximate_dp", "epsilon": 1, "delta": "1e-4"})
+    gaussian = {"mechanism": {"kind": "gaussian", "noise_multiplier": 9.0}}
+    held = api.hold(budget["id"], [gaussian], charge={"delta": 1e-5}, certificate=True)
+    assert ok(context.settings, "verify", "--proofs").endswith("; 1 certificates of 1 reservations are verified\n")
+    body = json.loads(ok(context.settings, "verify", "--proofs", "--json"))
+    assert body["certificates"] == {"reservations": 1, "certificates": 1}
+    assert "certificates" not in json.loads(ok(context.settings, "verify", "--json"))
+    attacks.run(context.database, "DELETE FROM certificates")
+    said = refused(context.settings, "verify", "--proofs")
+    assert said == f"not valid: budget {budget['id']}, entry 2: the certificate {held['certificate']} is missing\n"
+    said = refused(context.settings, "verify", "--proofs", "--export", str(tmp_path / "none"))
+    assert "Certificates are in the database, and in no export" in said
+
+
 def test_an_export_is_its_owners_alone_and_verified_without_a_database(
     root: dict[str, Any], context: Context, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ RESERVATION_CHANGES = {
     "principal_id": "'another'",
     "run_id": "'another'",
     "plan_hash": "'another'",
+    "certificate": "'another'",
     "dataset": """'{"content": "", "id": "ds_another", "version": 1}'""",
     "entry_hash": "'another'",
     "created_at": "'2020-01-01 00:00:00'",

@@ -11,8 +11,10 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from epsilond_verifier import check
 from markdown_it import MarkdownIt
 
+from accounting.canonical import sha256_hex
 from app.kit.negotiation import preferred
 from app.ledger.checkpoints import VerifierKey
 from app.ledger.proofs import check_proof
@@ -192,7 +194,8 @@ CARD_PARTS = {
     "DataSummary": sorted(["dataset_id", "name", "version", "public", "declared_size", "capacity"]),
     "BudgetSummary": sorted(["id", "name", "neighboring_relation", "privacy_unit", "limit"]),
     "EntrySummary": sorted(["id", "kind", "sequence", "leaf_index", "recorded_at", "previous_hash", "hash"]),
-    "LedgerSummary": sorted(["reservation_state", "purpose", "entries", "proof"]),
+    "CertificateSummary": sorted(["epsilon", "delta", "sha256", "path"]),
+    "LedgerSummary": sorted(["reservation_state", "purpose", "certificate", "entries", "proof"]),
     "SweepSummary": sorted(
         ["id", "select", "fields", "cells", "sweep_hash", "guarantee", "trials", "score", "theorem"]
     ),
@@ -445,6 +448,29 @@ def test_a_card_says_how_many_rows_a_person_has(service, declared, caveat):
     card, markdown, page = rendered(service, run)
     assert caveat in card["caveats"][0]
     check_every_fact_is_shown(card, markdown, page)
+
+
+@on_one_engine
+def test_a_card_names_the_certificate_of_its_charge(service):
+    budget = service.budget(filter={"kind": "renyi_dp", "epsilon": 20, "delta": 1e-5})
+    run = service.trained(budget_id=budget["id"], dataset_id="ds_breast_cancer", certificate=True)
+    card, markdown, page = rendered(service, run)
+    found = card["ledger"]["certificate"]
+    certificate = service.client.get(found["path"]).content
+    assert sha256_hex(certificate) == found["sha256"]
+    verdict = check(certificate)
+    assert verdict.verdict == "verified"
+    assert verdict.statement.startswith(f"epsilon <= {found['epsilon']!r} at delta 1e-05 ")
+    assert found["epsilon"] <= card["achieved"]["epsilon"]["upper"] * (1 + 1e-6)
+    check_every_fact_is_shown(card, markdown, page)
+    without = service.trained(budget_id=budget["id"], dataset_id="ds_breast_cancer")
+    assert service.report(without)["ledger"]["certificate"] is None
+
+
+@on_one_engine
+def test_a_certificate_is_kept_with_a_charge_alone(service):
+    answer = service.run(dataset_id="ds_breast_cancer", budget_id=None, certificate=True)
+    assert_problem(answer, 422, "unsupported", "/certificate")
 
 
 @on_one_engine

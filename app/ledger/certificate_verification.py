@@ -1,0 +1,113 @@
+"""The certificates that reservations were made with, verified anew: each beside the charge that it is about.
+
+It is asked for once the books are verified, so that every row says what its entry says. A certificate is right where
+its bytes have the hash that the entry names, it states the reservation's own events under the budget's relation, and
+the verifier proves it. In an approximate_dp budget it must be at the delta that was charged, and state no more than the
+charge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
+
+from accounting.canonical import canonical_text, sha256_hex
+from accounting.certificates import AT_MOST, verifier
+from app.ledger import books_repository as repository
+from app.ledger.amounts import amounts_in_words
+from app.ledger.books import BadPlace
+
+
+@dataclass(frozen=True)
+class CertificateReport:
+    """What became of the certificates.
+
+    Attributes:
+        reservations: How many were made with one; all of them were looked at, where nothing is wrong.
+        certificates: How many different ones there are.
+        first_bad: The first one that does not prove its charge.
+    """
+
+    reservations: int
+    certificates: int
+    first_bad: BadPlace | None
+
+    def in_words(self) -> str:
+        """One line."""
+        return f"{self.certificates} certificates of {self.reservations} reservations are verified"
+
+
+def verify_certificates(
+    session: Session, root_id: str = "", reached: Callable[[int], None] = lambda _: None
+) -> CertificateReport:
+    """Verify the certificates of a budget and those under it.
+
+    Args:
+        session: A read session, in whose view the books are verified.
+        root_id: The root of the tree of budgets to look at; "" for all.
+        reached: Is told how many reservations were looked at.
+
+    Raises:
+        NoCertificate: What the verifier computes with is not installed.
+    """
+    proved, seen = _Proved(session), 0
+    with closing(repository.certified_reservations(session, root_id)) as rows:
+        for row in rows:
+            seen += 1
+            reason = proved.fault(row)
+            if reason is not None:
+                return CertificateReport(seen, proved.count, BadPlace(row.budget_id, row.sequence, None, reason))
+            reached(seen)
+    return CertificateReport(seen, proved.count, None)
+
+
+class _Proved:
+    """The statements of certificates, each verified once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._check = verifier()
+        self._stated: dict[str, dict[str, Any] | str] = {}
+
+    @property
+    def count(self) -> int:
+        """How many certificates were verified."""
+        return sum(isinstance(found, dict) for found in self._stated.values())
+
+    def fault(self, row: Row[Any]) -> str | None:
+        """Return what is wrong with the certificate of a reservation."""
+        stated = self._stated.get(row.certificate)
+        if stated is None:
+            stated = self._stated[row.certificate] = self._statement(row.certificate)
+        if isinstance(stated, str):
+            return f"the certificate {row.certificate} {stated}"
+        if (stated["claim"], stated["relation"]) != (AT_MOST, row.neighboring_relation):
+            return "its certificate states something else than an upper end under the budget's relation"
+        if stated["events"] != json.loads(canonical_text([event.to_json() for event in row.events])):
+            return "its certificate is about other events"
+        if row.filter.kind != "approximate_dp":
+            return None
+        charged = Fraction(str(amounts_in_words(row.filter, row.cost)["epsilon"]))
+        if float(stated["delta"]) != row.charge_delta or Fraction(stated["epsilon"]) > charged:
+            return "its certificate states more than it charges, or is at another delta"
+        return None
+
+    def _statement(self, hashed: str) -> dict[str, Any] | str:
+        """Return what a certificate states, or why it proves nothing."""
+        data = repository.certificate(self._session, hashed)
+        if data is None:
+            return "is missing"
+        if sha256_hex(data) != hashed:
+            return "has been changed: its bytes have another hash"
+        verdict = self._check(data)
+        if verdict.verdict != "verified":
+            return f"is not verified: the verifier says {verdict.verdict}" + (verdict.reason and f", {verdict.reason}")
+        stated: dict[str, Any] = json.loads(data)["statement"]
+        return stated

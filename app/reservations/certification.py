@@ -1,0 +1,77 @@
+"""Certificates of what a reservation's events cost alone. They are found before any lock is taken, and remembered.
+
+In an approximate_dp budget the charge itself is certified: its epsilon at its delta. In others it is the tight epsilon
+at the delta of the budget, or of its reports.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+from accounting.certificates import CertifiedEnd, certify_upper
+from accounting.errors import AccountingError
+from accounting.events import Event
+from accounting.filters import PrivacyFilter
+from accounting.relations import NeighboringRelation
+from accounting.units import Amounts
+from app.context import Context
+from app.kit.process_pool import JobFailed
+from app.ledger.amounts import amounts_in_words
+from app.ledger.commands import Quote
+from app.problems import Problem
+from app.reservations.prices import delta_of
+from app.reservations.quotes import terms
+
+#: A warning has this code where a reservation is made without the certificate that was asked for.
+NO_CERTIFICATE = "no_certificate"
+
+#: Certificates that are remembered before all are forgotten.
+_MOST_KNOWN = 1024
+_Question = tuple[tuple[Event, ...], NeighboringRelation, float, float | None]
+_KNOWN: dict[_Question, CertifiedEnd] = {}
+
+
+def certified(
+    context: Context, budget_id: str, events: tuple[Event, ...], charge_delta: float | None, quote: Quote
+) -> Quote:
+    """Return the price with a certificate, or with a warning that says why there is none.
+
+    Args:
+        context: The process's context.
+        budget_id: Which budget; it exists.
+        events: What is to be released.
+        charge_delta: The delta at which an approximate_dp budget prices them.
+        quote: Their price.
+    """
+    own = terms(context, budget_id)
+    delta = charge_delta if charge_delta is not None else delta_of(own.filter, own.report_delta)
+    found = CertifiedEnd(0.0, 0.0, None, "the budget has no delta, and neither have its reports")
+    if delta is not None and events:
+        charged = None if charge_delta is None else _epsilon(own.filter, quote.amounts)
+        found = _certified_end(context, (events, own.relation, delta, charged))
+    if found.certificate is not None:
+        return replace(quote, certificate=found.certificate)
+    warning = (NO_CERTIFICATE, f"There is no certificate of this charge: {found.reason}. The charge stands.")
+    return replace(quote, warnings=(*quote.warnings, warning))
+
+
+def _epsilon(own: PrivacyFilter, amounts: Amounts) -> float:
+    """Return the epsilon that an approximate_dp budget charges, not more than it by rounding."""
+    charged = Fraction(str(amounts_in_words(own, amounts)["epsilon"]))
+    nearest = float(charged)
+    return nearest if Fraction(nearest) <= charged else math.nextafter(nearest, 0.0)
+
+
+def _certified_end(context: Context, question: _Question) -> CertifiedEnd:
+    found = _KNOWN.get(question)
+    if found is None:
+        try:
+            found = context.processes.run(certify_upper, *question)
+        except (AccountingError, JobFailed, Problem) as failure:
+            return CertifiedEnd(0.0, question[2], None, str(failure))  # another time there may be one
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[question] = found
+    return found
