@@ -151,7 +151,7 @@ class CalibrateAnswer(Schema):
     certificates: CertificatesBody | None = Field(
         None,
         exclude_if=lambda found: found is None,
-        description="Of what the plan achieves. Given if the request asks for a `certificate`.",
+        description="Certificates of what the plan achieves. Given if the request asks for a `certificate`.",
     )
     citations: list[str]
     warnings: list[str]

@@ -35,7 +35,9 @@ def _to(targets: str, **parameters: str) -> list[Link]:
     return [Link(target, parameters) for target in targets.split()]
 
 
-_RESERVATION = "get_reservation start_reservation extend_reservation commit_reservation void_reservation"
+_RESERVATION = (
+    "get_reservation get_certificate start_reservation extend_reservation commit_reservation void_reservation"
+)
 _OF_BUDGET = (
     "get_budget list_reservations create_reservation change_limit create_limit_request list_limit_requests_of_budget "
     "create_webhook list_webhooks correct_charge get_spending list_entries"

@@ -16,8 +16,8 @@ RESERVATION_EXAMPLES: dict[str, Example] = {
         "value": {"events": [_DP_SGD], "purpose": "first model", "expires_in": 3600},
     },
     "approximate_dp": {
-        "summary": "For an approximate_dp budget: priced tightly, as a whole, at a delta of its own",
-        "value": {"events": [_DP_SGD], "purpose": "second model", "charge": {"delta": 1e-6}},
+        "summary": "For an approximate_dp budget: priced tightly, as a whole, at a delta of its own, and certified",
+        "value": {"events": [_DP_SGD], "purpose": "second model", "charge": {"delta": 1e-6}, "certificate": True},
     },
 }
 

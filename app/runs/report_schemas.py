@@ -75,9 +75,9 @@ class CertificateSummary(Schema):
     """What a certificate of the charge states: verified before it was kept."""
 
     epsilon: float = Field(description="The events of the charge have at most this epsilon.")
-    delta: float = Field(description="At this delta.")
+    delta: float = Field(description="The delta at which they have it.")
     sha256: str = Field(description="The hash of its bytes, which the entry that reserved names.")
-    path: str = Field(description="Where its bytes are, for `epsilond-verify`.")
+    path: str = Field(description="The path of its bytes, for `epsilond-verify`.")
 
 
 class LedgerSummary(Schema):

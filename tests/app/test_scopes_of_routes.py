@@ -48,7 +48,7 @@ ALLOWED: dict[str, frozenset[Scope]] = {
     "change_limit": frozenset({Scope.LIMITS}),
     "correct_charge": frozenset({Scope.OWNER, Scope.CORRECTIONS}),
     **dict.fromkeys(["list_budgets", "get_budget", "get_spending", "list_entries"], READERS),
-    **dict.fromkeys(["list_reservations", "get_reservation"], READERS),
+    **dict.fromkeys(["list_reservations", "get_reservation", "get_certificate"], READERS),
     **dict.fromkeys(["list_limit_requests", "list_limit_requests_of_budget", "get_limit_request"], READERS),
     **dict.fromkeys(["create_limit_request", "withdraw_limit_request"], SPENDERS),
     **dict.fromkeys(["approve_limit_request", "refuse_limit_request"], OWNERS),

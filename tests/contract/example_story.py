@@ -186,6 +186,7 @@ def _keep_books(story: Story) -> str:
     story.call("get_reservation", reservation_id=reserved)
     story.call("commit_reservation", reservation_id=reserved)
     other = story.call("create_reservation", "approximate_dp", budget_id=budgets["approximate_dp"])["id"]
+    story.call("get_certificate", reservation_id=other)
     story.call("void_reservation", reservation_id=other)
     story.call("change_limit", budget_id=budgets["zcdp"])
     waiting = _ask(story, budgets["zcdp"])

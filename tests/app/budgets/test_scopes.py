@@ -22,6 +22,7 @@ create_reservation  yes    yes      -        -       -            -        -    
 dry run             yes    yes      -        -       -            -        -        yes
 list_reservations   yes    yes      yes      -       -            -        -        yes
 get_reservation     yes    yes      yes      -       -            -        -        yes
+get_certificate     yes    yes      yes      -       -            -        -        yes
 start               yes    yes      -        -       -            -        -        yes
 extend              yes    yes      -        -       -            -        -        yes
 commit              yes    yes      -        -       -            -        -        yes
@@ -45,6 +46,7 @@ def _calls(api: Api) -> dict[str, Any]:
         "dry run": lambda: api.post(f"{path}/reservations", body, dry_run="true"),
         "list_reservations": lambda: api.get(f"{path}/reservations"),
         "get_reservation": lambda: api.get("/v1/reservations/res_nope"),
+        "get_certificate": lambda: api.get("/v1/reservations/res_nope/certificate"),
         **{name: lambda name=name: api.resolve(reservation, name) for name in ("start", "extend", "commit", "void")},
         "list_entries": lambda: api.get(f"{path}/entries"),
     }
