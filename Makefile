@@ -127,6 +127,7 @@ docs: $(VENV)/.dev  ## regenerate the pages of settings, errors, commands, paths
 	@$(BIN)/python -m docs.reference.generate
 	@$(BIN)/python -m docs.reference.http_pages
 	@$(BIN)/python -m docs.reference.evidence
+	@$(BIN)/python -m docs.reference.published
 	@$(BIN)/python -m docs.algorithms.generate
 
 site: $(VENV)/.dev  ## the documentation as a site in .site/html, offline; warnings are errors
