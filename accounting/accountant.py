@@ -22,6 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from accounting.composition.allocations import AllocationConvolution
 from accounting.composition.basic import BasicComposition, one_step_delta, one_step_epsilon, pure_epsilon
 from accounting.composition.bounded_range import equal_steps
 from accounting.composition.composition import Composition, compose
@@ -58,6 +59,8 @@ TOO_FAR = (
 #: Branches of mixtures that are taken less often than this share of delta, all together, are left out.
 RARE_SHARE = 1e-7
 _MOST_REACHES = 16
+#: Relative width of what pairs around a law never better: they are some thousandths apart.
+_NARROWER_THAN_LAWS = 1e-4
 #: Relative error of a sum of largest losses, whose exponentials magnify the rounding of a noise multiplier.
 PURE_ALLOWANCE = 2e-12
 
@@ -181,7 +184,9 @@ def _epsilon_of_rest(composition: Composition, delta: float, evaluators: Sequenc
     enclosed = enclosure(composition)
     if enclosed is not None:
         inverted = _inverted(composition, lambda evaluator: evaluator.epsilon(composition, delta), pure, goal)
-        if inverted is not None and inverted.value.width <= goal(inverted.value.upper):
+        if inverted is not None and inverted.value.width <= max(
+            goal(inverted.value.upper), _NARROWER_THAN_LAWS * inverted.value.upper
+        ):
             return inverted
         steps = equal_steps(composition)
         if steps is not None and steps.parts is not None:
@@ -237,7 +242,9 @@ def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequenc
     enclosed = enclosure(composition)
     if enclosed is not None:
         inverted = _inverted(composition, lambda evaluator: evaluator.delta(composition, epsilon), 1.0, _delta_goal)
-        if inverted is not None and inverted.value.width <= _delta_goal(inverted.value.upper):
+        if inverted is not None and inverted.value.width <= max(
+            _delta_goal(inverted.value.upper), _NARROWER_THAN_LAWS * inverted.value.upper
+        ):
             return inverted
         steps = equal_steps(composition)
         if steps is not None and steps.parts is not None:
@@ -259,8 +266,10 @@ def _inverted(
     largest: float,
     narrow: Callable[[float], float],
 ) -> Answer | None:
-    """Return what contour integrals say of a list whose losses are enclosed, but inverted; None where some are not."""
-    return intersect(composition, (FourierInversion(),), ask, largest, narrow) if is_inverted(composition) else None
+    """Return what the densities of losses that are enclosed, but inverted, say of a list; None where some are not."""
+    if not is_inverted(composition):
+        return None
+    return intersect(composition, (AllocationConvolution(), FourierInversion()), ask, largest, narrow)
 
 
 def epsilons_for_deltas(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from accounting.composition.allocations import AllocationConvolution
 from accounting.composition.basic import BasicComposition
 from accounting.composition.binomial import BinomialComposition
 from accounting.composition.bounded_range import METHOD
@@ -30,6 +31,7 @@ EVALUATORS: tuple[Evaluator, ...] = (
     BinomialComposition(),
     ExactLattice(),
     FourierInversion(),
+    AllocationConvolution(),
     *QUICK_EVALUATORS,
     Convolution(),
 )
