@@ -22,6 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from accounting.composition.allocations import AllocationConvolution
 from accounting.composition.basic import BasicComposition, one_step_delta, one_step_epsilon, pure_epsilon
 from accounting.composition.bounded_range import equal_steps
 from accounting.composition.composition import Composition, compose
@@ -58,6 +59,8 @@ TOO_FAR = (
 #: Branches of mixtures that are taken less often than this share of delta, all together, are left out.
 RARE_SHARE = 1e-7
 _MOST_REACHES = 16
+#: Relative width of what pairs around a law never better: they are some thousandths apart.
+_NARROWER_THAN_LAWS = 1e-4
 #: Relative error of a sum of largest losses, whose exponentials magnify the rounding of a noise multiplier.
 PURE_ALLOWANCE = 2e-12
 
@@ -122,22 +125,23 @@ def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluat
     """
     discrepancy, grows = composition.discrepancy, composition.discrepancy.growing > 0.0
     reach = _epsilon(composition, delta, evaluators).value.upper if grows else 0.0
-    most, lower = (delta + discrepancy.at(reach)) * (1.0 + 1e-15), 0.0
+    most, lower = _more(delta, discrepancy.at(reach)), 0.0
     # Where it is fixed both deltas are known at once, and lie close together.
     together = (
         {}
         if grows or evaluators is not EVALUATORS
         else _on_shared_lines(composition, [_less(delta, discrepancy.fixed), most], epsilons_on_shared_lines)
     )
+    evaluators = _known_first(together, evaluators)
     if most < 1.0:
-        lower = _epsilon(composition, most, _known_first(together.get(most), evaluators)).value.lower
+        lower = _epsilon(composition, most, evaluators).value.lower
         lower = min(lower, reach) if grows else lower
     reach += goal(reach)
     for _ in range(_MOST_REACHES):
         left = _less(delta, discrepancy.at(reach))
         if not left > 0.0:
             break
-        answer = _epsilon(composition, left, _known_first(together.get(left), evaluators))
+        answer = _epsilon(composition, left, evaluators)
         upper = answer.value.upper
         if math.isinf(upper):
             return replace(answer, value=Interval(lower, upper, upper))
@@ -153,6 +157,10 @@ def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluat
 
 def _less(delta: float, discrepancy: float) -> float:
     return (delta - discrepancy) * (1.0 - 1e-15)
+
+
+def _more(delta: float, discrepancy: float) -> float:
+    return (delta + discrepancy) * (1.0 + 1e-15)
 
 
 def _epsilon(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
@@ -180,8 +188,10 @@ def _epsilon_of_rest(composition: Composition, delta: float, evaluators: Sequenc
         return _pure_answer(pure)
     enclosed = enclosure(composition)
     if enclosed is not None:
-        inverted = _inverted(composition, lambda evaluator: evaluator.epsilon(composition, delta), pure, goal)
-        if inverted is not None and inverted.value.width <= goal(inverted.value.upper):
+        inverted = _inverted(composition, evaluators, lambda each: each.epsilon(composition, delta), pure, goal)
+        if inverted is not None and inverted.value.width <= max(
+            goal(inverted.value.upper), _NARROWER_THAN_LAWS * inverted.value.upper
+        ):
             return inverted
         steps = equal_steps(composition)
         if steps is not None and steps.parts is not None:
@@ -236,8 +246,10 @@ def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequenc
         return Answer(Interval(0.0, 0.0, 0.0), BasicComposition.name)
     enclosed = enclosure(composition)
     if enclosed is not None:
-        inverted = _inverted(composition, lambda evaluator: evaluator.delta(composition, epsilon), 1.0, _delta_goal)
-        if inverted is not None and inverted.value.width <= _delta_goal(inverted.value.upper):
+        inverted = _inverted(composition, evaluators, lambda each: each.delta(composition, epsilon), 1.0, _delta_goal)
+        if inverted is not None and inverted.value.width <= max(
+            _delta_goal(inverted.value.upper), _NARROWER_THAN_LAWS * inverted.value.upper
+        ):
             return inverted
         steps = equal_steps(composition)
         if steps is not None and steps.parts is not None:
@@ -255,12 +267,16 @@ def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequenc
 
 def _inverted(
     composition: Composition,
+    evaluators: Sequence[Evaluator],
     ask: Callable[[Evaluator], Bounds | None],
     largest: float,
     narrow: Callable[[float], float],
 ) -> Answer | None:
-    """Return what contour integrals say of a list whose losses are enclosed, but inverted; None where some are not."""
-    return intersect(composition, (FourierInversion(),), ask, largest, narrow) if is_inverted(composition) else None
+    """Return what the densities of losses that are enclosed, but inverted, say of a list; None where some are not."""
+    if not is_inverted(composition):
+        return None
+    known = [evaluator for evaluator in evaluators if isinstance(evaluator, AskedBefore)]
+    return intersect(composition, (*known, AllocationConvolution(), FourierInversion()), ask, largest, narrow)
 
 
 def epsilons_for_deltas(
@@ -275,9 +291,22 @@ def epsilons_for_deltas(
     [0.946867, 1.084623]
     """
     deltas = [read_real("delta", delta, 0.0, 1.0) for delta in deltas]
+    composition = compose(events, NeighboringRelation(relation))
     asked = [delta for delta in deltas if 0.0 < delta < 1.0]
-    shared = _shared(events, relation, asked, epsilons_on_shared_lines)
-    return [epsilon_for_delta(events, relation, delta, evaluators=_known_first(shared.get(delta))) for delta in deltas]
+    if len(asked) < 2:
+        return [epsilon_of_composition(composition, delta) for delta in deltas]
+    # Branches that are rare beside the smallest delta are rare beside all.
+    common = _without_rare_branches(composition, min(asked))
+    if common.discrepancy.growing:
+        return [epsilon_of_composition(composition, delta) for delta in deltas]
+    fixed = common.discrepancy.fixed
+    both = asked if not fixed else [end for delta in asked for end in (_less(delta, fixed), _more(delta, fixed))]
+    known = _known_first(_on_shared_lines(common, both, epsilons_on_shared_lines))
+    answer = _epsilon_despite_discrepancy if common.discrepancy else _epsilon
+    return [
+        answer(common, delta, known) if 0.0 < delta < 1.0 else epsilon_of_composition(composition, delta)
+        for delta in deltas
+    ]
 
 
 def deltas_for_epsilons(
@@ -285,39 +314,33 @@ def deltas_for_epsilons(
 ) -> list[Answer]:
     """`delta_for_epsilon` at each of ``epsilons``, in their order; neighbours share their work."""
     epsilons = [read_real("epsilon", epsilon, 0.0, MAX_EPSILON) for epsilon in epsilons]
-    shared = _shared(events, relation, epsilons, deltas_on_shared_lines)
-    return [
-        delta_for_epsilon(events, relation, epsilon, evaluators=_known_first(shared.get(epsilon)))
-        for epsilon in epsilons
-    ]
+    composition, known = compose(events, NeighboringRelation(relation)), EVALUATORS
+    if len(epsilons) > 1 and not composition.discrepancy and not _without_rare_branches(composition, 1.0).discrepancy:
+        known = _known_first(_on_shared_lines(composition, epsilons, deltas_on_shared_lines))
+    return [delta_of_composition(composition, epsilon, known) for epsilon in epsilons]
 
 
-def _known_first(bounds: Bounds | None, evaluators: Sequence[Evaluator] = EVALUATORS) -> Sequence[Evaluator]:
-    return evaluators if bounds is None else (AskedBefore(bounds), *evaluators)
+_Found = dict[tuple[Composition, float], Bounds]
 
 
-def _shared(
-    events: Sequence[Event],
-    relation: NeighboringRelation,
-    asked: Sequence[float],
-    evaluate: Callable[[Composition, Sequence[float]], list[Bounds | None]],
-) -> dict[float, Bounds]:
-    """Bounds by number, where numbers share lines; nothing where one alone is asked or a closed form answers."""
-    composition = compose(events, NeighboringRelation(relation))
-    if len(asked) < 2 or composition.discrepancy or _without_rare_branches(composition, 1.0).discrepancy:
-        return {}
-    return _on_shared_lines(composition, asked, evaluate)
+def _known_first(found: _Found, evaluators: Sequence[Evaluator] = EVALUATORS) -> tuple[Evaluator, ...]:
+    return (AskedBefore(found), *evaluators) if found else tuple(evaluators)
 
 
 def _on_shared_lines(
     composition: Composition,
     asked: Sequence[float],
     evaluate: Callable[[Composition, Sequence[float]], list[Bounds | None]],
-) -> dict[float, Bounds]:
-    """Return the bounds of a composition at all values asked for, or nothing where sharing lines does not help."""
+) -> _Found:
+    """Return the bounds of a composition, or of those around it, at all values asked for, as far as sharing helps."""
+    if not is_inverted(composition):
+        enclosed = enclosure(composition)
+        assert enclosed is not None
+        parts = dict.fromkeys((enclosed.above, enclosed.below))
+        return {key: bounds for part in parts for key, bounds in _on_shared_lines(part, asked, evaluate).items()}
     if composition.gaussian_only is not None or composition.count == 1 or composition.failure.upper:
         return {}
-    if min(asked) < 0.0 or not is_inverted(composition):
+    if min(asked) < 0.0:
         return {}
     with np.errstate(all="ignore"):
         try:
@@ -325,7 +348,9 @@ def _on_shared_lines(
         except FAILURES:
             return {}
     return {
-        number: bounds for number, bounds in zip(asked, found, strict=True) if bounds is not None and bounds.is_sound
+        (composition, number): bounds
+        for number, bounds in zip(asked, found, strict=True)
+        if bounds is not None and bounds.is_sound
     }
 
 

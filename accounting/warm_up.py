@@ -22,5 +22,6 @@ def warm_up() -> None:
     epsilon_for_delta(few, _REPLACE, 1e-6)
     epsilon_for_delta([Event(Gaussian(4.0), WithoutReplacement(10, 1000), 100)], _REPLACE, 1e-5)
     epsilon_for_delta([Event(Gaussian(2.0), RandomAllocation(6, 1), 15)], _ADD_OR_REMOVE, 1e-5)
+    epsilon_for_delta([Event(Gaussian(2.0), RandomAllocation(6, 1), 12)], _ADD_OR_REMOVE, 1e-5)
     # Laplace noise has atoms.
     delta_for_epsilon([Event(Laplace(2.0), Poisson(0.1), 30)], _ADD_OR_REMOVE, 1.0)

@@ -18,7 +18,7 @@ from accounting.composition.basic import one_step_delta, total_variation
 from accounting.composition.composition import Composition
 from accounting.fourier.choice import DirectedComposition, choose_line, guess_epsilon
 from accounting.fourier.effort import OutOfEffort, renew
-from accounting.fourier.profiles import FEW_PARTICIPATIONS, DirectedProfiles, Profile, chernoff_delta, goal
+from accounting.fourier.profiles import FEW_PARTICIPATIONS, BoundedDelta, DirectedProfiles, chernoff_delta, goal
 from accounting.fourier.steps import Step
 from accounting.intervals import Bounds
 from accounting.losses.gaussian import GaussianLoss
@@ -155,7 +155,7 @@ def _on_plain_line(profiles: DirectedProfiles, delta: float) -> Bounds:
     plain = profiles.plain(table, epsilon, math.log(delta))
     if plain is None:
         return best
-    return _intersection(best, _certified(plain, _root(plain, epsilon, delta), delta), FourierInversion.name)
+    return _intersection(best, certified(plain, root_of(plain, epsilon, delta), delta), FourierInversion.name)
 
 
 def _one_step_epsilon(composition: Composition, delta: float) -> float:
@@ -205,8 +205,8 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
             elif here.lower > delta:
                 best = _intersection(best, Bounds(epsilon, math.inf, epsilon), method)
             if here.lower > 0.5 * here.upper:
-                root = _root(profile, epsilon, delta, largest)
-                best = _intersection(best, _certified(profile, root, delta), method)
+                root = root_of(profile, epsilon, delta, largest)
+                best = _intersection(best, certified(profile, root, delta), method)
                 following = root
             yield best
             if best.width <= goal(best.upper):
@@ -248,7 +248,7 @@ def _intersection(first: Bounds, second: Bounds, method: str) -> Bounds:
     return Bounds(lower, upper, min(max(better.estimate, lower), upper), better.error_budget, name)
 
 
-def _root(profile: Profile, epsilon: float, delta: float, largest: float = math.inf) -> float:
+def root_of(profile: BoundedDelta, epsilon: float, delta: float, largest: float = math.inf) -> float:
     """Find the eps below ``largest`` at which the profile's estimate is ``delta``, by Newton's method on log delta."""
     for _ in range(12):
         estimate, slope = profile.estimate(epsilon)
@@ -266,7 +266,7 @@ def _root(profile: Profile, epsilon: float, delta: float, largest: float = math.
     return epsilon
 
 
-def _certified(profile: Profile, epsilon: float, delta: float) -> Bounds:
+def certified(profile: BoundedDelta, epsilon: float, delta: float) -> Bounds:
     """The narrowest interval around ``epsilon`` whose ends the bounds of delta prove."""
     bounds = profile.delta_bounds(epsilon)
     slope = max(profile.estimate(epsilon)[1], 1e-300)

@@ -6,11 +6,12 @@ An evaluator that raises, or whose answer is not a number, drops out; the next o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from accounting.composition.allocations import AllocationConvolution
 from accounting.composition.basic import BasicComposition
 from accounting.composition.binomial import BinomialComposition
 from accounting.composition.bounded_range import METHOD
@@ -30,6 +31,7 @@ EVALUATORS: tuple[Evaluator, ...] = (
     BinomialComposition(),
     ExactLattice(),
     FourierInversion(),
+    AllocationConvolution(),
     *QUICK_EVALUATORS,
     Convolution(),
 )
@@ -49,17 +51,17 @@ CROSSING_ALLOWANCE = 1e-9
 
 @dataclass(frozen=True)
 class AskedBefore:
-    """An evaluator that was asked before."""
+    """Numbers that were found together: bounds of compositions at a delta or an epsilon."""
 
-    bounds: Bounds
+    found: Mapping[tuple[Composition, float], Bounds]
     name: str = FourierInversion.name
     methods: tuple[str, ...] = ()
 
-    def delta(self, composition: Composition, epsilon: float) -> Bounds:
-        return self.bounds
+    def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
+        return self.found.get((composition, epsilon))
 
-    def epsilon(self, composition: Composition, delta: float) -> Bounds:
-        return self.bounds
+    def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
+        return self.found.get((composition, delta))
 
 
 def intersect(

@@ -31,19 +31,19 @@ from accounting.fourier.steps import UNIT
 Array = NDArray[np.float64]
 
 #: Half of the nodes of an interpolation, and lattice points per sigma, at least.
-_HALF, _PER_SIGMA = 10, 8.0
-_NODES = np.arange(1 - _HALF, 1 + _HALF)
+HALF, _PER_SIGMA = 10, 8.0
+_NODES = np.arange(1 - HALF, 1 + HALF)
 #: log of the probability below a lattice, and of the share of the mean above it.
 LOG_BELOW, LOG_ABOVE = -170.0, -100.0
 #: Room above the end for those who cut the law, in units of sigma.
 _ROOM = 5.0
 #: Natural digits of the trapezoid rule.
-_DIGITS = 42.0
+DIGITS = 42.0
 #: Rounding of an interpolated density in units of the roundoff: of weights, sum and exponential; and of a node's value,
 #: beside that of its exponent.
 _INTERPOLATED, _NODE = 20.0, 4.0
 #: A cell with a larger error than the first is not interpolated; a density with one above the second is not known well.
-_WORST, _KNOWN = 0.01, 0.1
+_WORST, KNOWN = 0.01, 0.1
 #: What stands for a density that is computed as nothing.
 _SMALLEST = 1e-290
 #: Integer moments that are tried for the tails.
@@ -112,7 +112,7 @@ def log_sum(mu: float, count: int, as_fine_as: int = 0) -> LogSum:
     # Room for a cut; and each lattice reaches beyond what the next one asks of it.
     uppers = [_upper_end(mu, count, LOG_ABOVE) + _ROOM * mu / math.sqrt(count)]
     for step in steps:
-        uppers.append(uppers[-1] + (_HALF + 2) * step + _moved(_shift(_PER_SIGMA * 2.0 * step)))
+        uppers.append(uppers[-1] + (HALF + 2) * step + moved_by(shift_of(_PER_SIGMA * 2.0 * step)))
     steps[0] = _lattice_step(mu, max(as_fine_as, count))
     one = _one(mu, steps[-1], uppers[-1])
     if count == 1:
@@ -227,7 +227,7 @@ def _product(left: Array, right: Array) -> Array:
 def _one(mu: float, step: float, upper: float) -> LogSum:
     """q_1, which is normal."""
     upper = min(upper, _upper_end(mu, 1, LOG_BELOW))
-    lower = _lower_end(mu, 1, LOG_BELOW) - _moved(_shift(mu))
+    lower = _lower_end(mu, 1, LOG_BELOW) - moved_by(shift_of(mu))
     places = _places(lower, upper, step)
     z = step * places / mu + 0.5 * mu
     exponents = 0.5 * z * z
@@ -238,22 +238,22 @@ def _one(mu: float, step: float, upper: float) -> LogSum:
 
 def _places(lower: float, upper: float, step: float) -> NDArray[np.int64]:
     """The lattice, with the nodes that interpolation needs beyond its ends."""
-    return np.arange(math.floor(lower / step) - _HALF - 1, math.ceil(upper / step) + _HALF + 2)
+    return np.arange(math.floor(lower / step) - HALF - 1, math.ceil(upper / step) + HALF + 2)
 
 
 def _sum(left: LogSum, right: LogSum, step: float, upper: float, spent: int) -> tuple[LogSum, int]:
     """q of the sum of two independent sums, and the number of terms."""
     mu, count, same = left.mu, left.count + right.count, left is right
     upper = min(upper, _upper_end(mu, count, LOG_BELOW))
-    lower = _lower_end(mu, count, LOG_BELOW) - _moved(_shift(mu / math.sqrt(count)))
+    lower = _lower_end(mu, count, LOG_BELOW) - moved_by(shift_of(mu / math.sqrt(count)))
     places = _places(lower, upper, step)
     logs: Array = (step * places).astype(np.float64)
     # The trapezoid rule: Im v = shift, and how much the integrand grows there.
     sigma = min(left.sigma, right.sigma)
-    shift = _shift(sigma)
-    growth = 0.5 * (shift / sigma) ** 2 + _log_rise(left, _moved(shift)) + _log_rise(right, _moved(shift))
-    spacing = 2.0 * math.pi * shift / (_DIGITS + growth)
-    trapezoid = 2.02 * math.exp(-_DIGITS)
+    shift = shift_of(sigma)
+    growth = 0.5 * (shift / sigma) ** 2 + log_rise(left, moved_by(shift)) + log_rise(right, moved_by(shift))
+    spacing = 2.0 * math.pi * shift / (DIGITS + growth)
+    trapezoid = 2.02 * math.exp(-DIGITS)
     lowest = 0 if same else math.floor((left.lower - logs[-1]) / spacing)
     v = spacing * np.arange(lowest, math.ceil((logs[-1] - right.lower) / spacing) + 1)
     weights = np.where(v > 0.0, 2.0 * spacing, spacing) if same else np.full(v.size, spacing)
@@ -263,8 +263,8 @@ def _sum(left: LogSum, right: LogSum, step: float, upper: float, spent: int) -> 
     spend(10 * terms)
     sums, errors = _convolve(
         (int(places[0]), places.size, round(left.step / step), left.step),
-        _table(left),
-        _table(right),
+        table_of(left),
+        table_of(right),
         (left.first, right.first),
         weights,
         np.logaddexp(0.0, -v),
@@ -276,20 +276,21 @@ def _sum(left: LogSum, right: LogSum, step: float, upper: float, spent: int) -> 
     return LogSum(mu, count, int(places[0]), step, density, relative, lower, upper), terms
 
 
-def _shift(sigma: float) -> float:
+def shift_of(sigma: float) -> float:
     """Return how far Im v is moved."""
     return min(5.0 * sigma, 1.0)
 
 
-def _moved(shift: float) -> float:
+def moved_by(shift: float) -> float:
     """log kappa is at most this."""
     return -math.log(math.cos(0.5 * shift))
 
 
-def _log_rise(law: LogSum, moved: float) -> float:
-    """A bound of log q(l + d) - log q(l) over 0 <= d <= ``moved`` where q is known well, rounded up."""
-    logs, largest = np.where(law.errors <= _KNOWN, np.log(law.density), math.nan), 0.0
-    for cells in range(1, math.ceil(moved / law.step) + 2):
+def log_rise(law: LogSum, moved: float) -> float:
+    """A bound of log q(l + d) - log q(l) over d from 0 to ``moved``, of either sign, where q is known; rounded up."""
+    logs, largest = np.where(law.errors <= KNOWN, np.log(law.density), math.nan), 0.0
+    logs = logs if moved >= 0.0 else logs[::-1]
+    for cells in range(1, math.ceil(abs(moved) / law.step) + 2):
         largest = max(largest, float(np.nanmax(logs[cells:] - logs[:-cells], initial=0.0)))
     # Between nodes q is at most e^(step^2 / (8 sigma^2)) times the larger one, and above half of the smaller one.
     return largest + 0.125 * (law.step / law.sigma) ** 2 + 1.0
@@ -297,9 +298,9 @@ def _log_rise(law: LogSum, moved: float) -> float:
 
 def _left_out(law: LogSum, other: LogSum, logs: Array) -> Array:
     """A bound of what is missed where ``law`` is outside of its ends, or is not known well and Im v is moved."""
-    unknown = law.errors > _KNOWN
+    unknown = law.errors > KNOWN
     height = float((law.density * (1.0 + law.errors)).max(initial=0.0, where=unknown))
-    inside = 600.0 * (1.0 + other.largest) * height * math.exp(-_DIGITS)
+    inside = 600.0 * (1.0 + other.largest) * height * math.exp(-DIGITS)
     below = 10.0 * other.largest * math.exp(LOG_BELOW)
     # The density of the other sum itself, not of its logarithm, is at most E (1 / S) times the largest.
     inverse = math.exp(0.5 * law.mu**2 * (1.0 + 1.0 / other.count)) / other.count
@@ -319,13 +320,13 @@ _PARTS = 8
 _GRID = np.abs(np.array([_lagrange(u) for u in np.linspace(0.0, 1.0, 20 * _PARTS + 1)]))
 _LARGEST = 1.001 * np.array([_GRID[20 * part : 20 * part + 21].max(axis=0) for part in range(_PARTS)])
 _MIDDLE = _lagrange(0.5)
-_DIFFERENCE = np.array([(-1.0) ** k * math.comb(2 * _HALF - 2, k) for k in range(2 * _HALF - 1)])
-_INNER = math.comb(2 * _HALF - 2, _HALF - 1) / 16.0 ** (_HALF - 1)
+_DIFFERENCE = np.array([(-1.0) ** k * math.comb(2 * HALF - 2, k) for k in range(2 * HALF - 1)])
+_INNER = math.comb(2 * HALF - 2, HALF - 1) / 16.0 ** (HALF - 1)
 
-_Table = tuple[Array, Array, Array, Array, Array, float]
+Table = tuple[Array, Array, Array, Array, Array, float]
 
 
-def _table(law: LogSum) -> _Table:
+def table_of(law: LogSum) -> Table:
     """Return what interpolation needs in each cell between two nodes.
 
     Returns:
@@ -333,7 +334,7 @@ def _table(law: LogSum) -> _Table:
         tilts, at which T(0) = T(1); relative errors, one row for each part of a cell; how log q moves with the rounding
         of a place; the curvature.
     """
-    start = np.arange(_HALF - 1, law.density.size - _HALF)
+    start = np.arange(HALF - 1, law.density.size - HALF)
     height, windows = law.density[start], start[:, None] + _NODES
     curvature = 0.5 * (law.step / law.sigma) ** 2
     rises = np.log(law.density[start + 1] / height)
@@ -360,10 +361,60 @@ def _table(law: LogSum) -> _Table:
 
 
 @compiled
+def _weigh(u: float, weights: Array) -> None:
+    """Set the weights of Lagrange's interpolation at 0 <= u <= 1."""
+    nodes = weights.size
+    half = nodes // 2
+    if u in (0.0, 1.0):
+        weights[:] = 0.0
+        weights[half - 1 if u == 0.0 else half] = 1.0
+        return
+    # Binomials, which are exact.
+    binomial = 1.0
+    for node in range(nodes):
+        weights[node] = binomial / (u - (node - half + 1))
+        binomial = -binomial * (nodes - 1 - node) / (node + 1)
+    total = 0.0
+    for outer in range(half):
+        total = total + weights[outer] + weights[nodes - 1 - outer]
+    for node in range(nodes):
+        weights[node] /= total
+
+
+def interpolated(law: LogSum, table: Table, places: Array) -> tuple[Array, Array]:
+    """Return a density between the points of its lattice, and relative errors.
+
+    Args:
+        law: As `LogSum` says of q: a mixture of normal densities of variance sigma^2.
+        table: Of this law.
+        places: `HALF` points from either end, at least.
+    """
+    nodes, height, tilts, wrong, turned, curvature = table
+    along = (places - law.logs[HALF - 1]) / law.step
+    cells = np.clip(np.floor(along).astype(np.int64), 0, height.size - 1)
+    u = np.clip(along - cells, 0.0, 1.0)
+    sums = np.einsum("ki,ki->i", _weights(u), nodes[:, cells])
+    values: Array = height[cells] * np.exp(tilts[cells] * u - curvature * u * u) * sums
+    parts = np.minimum((_PARTS * u).astype(np.int64), _PARTS - 1)
+    errors: Array = wrong[parts, cells] + turned[cells] * (np.abs(places) + law.step * abs(law.first) + 1.0)
+    return values, errors
+
+
+@compiled
+def _weights(u: Array) -> Array:
+    """Return Lagrange's weights at each u, one row for each node."""
+    weights, of_one = np.empty((2 * HALF, u.size)), np.empty(2 * HALF)
+    for place in range(u.size):
+        _weigh(u[place], of_one)
+        weights[:, place] = of_one
+    return weights
+
+
+@compiled
 def _convolve(
     lattice: tuple[int, int, int, float],
-    a: _Table,
-    b: _Table,
+    a: Table,
+    b: Table,
     firsts: tuple[int, int],
     weights: Array,
     moved_a: Array,
@@ -426,24 +477,3 @@ def _convolve(
                 turned = turned_a[p] * moved_a[k] + turned_b[q] * moved_b[k]
                 errors[j] += term * (wrong_a[part_a, p] + wrong_b[part_b, q] + turned)
     return sums, errors
-
-
-@compiled
-def _weigh(u: float, weights: Array) -> None:
-    """Set the weights of Lagrange's interpolation at 0 <= u <= 1."""
-    nodes = weights.size
-    half = nodes // 2
-    if u in (0.0, 1.0):
-        weights[:] = 0.0
-        weights[half - 1 if u == 0.0 else half] = 1.0
-        return
-    # Binomials, which are exact.
-    binomial = 1.0
-    for node in range(nodes):
-        weights[node] = binomial / (u - (node - half + 1))
-        binomial = -binomial * (nodes - 1 - node) / (node + 1)
-    total = 0.0
-    for outer in range(half):
-        total = total + weights[outer] + weights[nodes - 1 - outer]
-    for node in range(nodes):
-        weights[node] /= total

@@ -59,13 +59,18 @@ _NEGLIGIBLE = 3e-9
 _RESERVED, _ONE_CUT = 0.2, 0.8
 
 
-class Profile(Protocol):
+class BoundedDelta(Protocol):
+    """delta(eps) between bounds, and an estimate of it with its slope."""
+
+    def delta_bounds(self, epsilon: float) -> Bounds: ...
+    def estimate(self, epsilon: float) -> tuple[float, float]: ...
+
+
+class Profile(BoundedDelta, Protocol):
     """delta(eps) near the epsilon it was made for; its bounds hold for every other too."""
 
     @property
     def tilt(self) -> float: ...
-    def delta_bounds(self, epsilon: float) -> Bounds: ...
-    def estimate(self, epsilon: float) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)

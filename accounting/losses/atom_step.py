@@ -34,11 +34,13 @@ class AtomStep:
         atoms: Of the direction.
         bounded: Whether the atoms are all there are; otherwise what is missing has no mass in double precision.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
+        error: Relative, of P's and Q's masses.
     """
 
     atoms: Atoms
     bounded: bool
     digits: float
+    error: float = _ATOM_ERROR
 
     participation = 1.0
 
@@ -53,7 +55,12 @@ class AtomStep:
         moments, means, variances, rounding = moments_at(
             self.atoms.log_masses, none, self.atoms.losses, 0.0, tilts, True, 0.0
         )
-        return TiltTable.of(tilts, moments, means, variances, UNIT * rounding)
+        wrong = np.array([self._wrong(tilt) for tilt in tilts]) if self.error > _ATOM_ERROR else 0.0
+        return TiltTable.of(tilts, moments, means, variances, UNIT * rounding + wrong)
+
+    def _wrong(self, tilt: float) -> float:
+        """Return the relative error of a tilted mass: a loss is wrong by twice the error of the masses."""
+        return self.error * (1.0 + 2.0 * abs(tilt))
 
     def line(self, tilt: float, decay: float) -> StepLine:
         """Guarantees: line_within_its_error."""
@@ -67,14 +74,14 @@ class AtomStep:
             raise OverflowError("the line would need too many atoms")
         weights, places = np.exp(log_weights[kept]), losses[kept]
         size = float((np.abs(log_masses[kept]) + tilt * np.abs(places)).max())
-        none = np.zeros((1, 0))
+        none, wrong = np.zeros((1, 0)), self._wrong(tilt)
         return StepLine(
             weights=weights.astype(np.complex128),
             losses=places.astype(np.complex128),
             log_moment=log_moment,
             log_moment_error=log_moment_error,
             relative_error=2.0 * left_out,
-            rounding=UNIT * (weights.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment)) + _ATOM_ERROR,
+            rounding=UNIT * (weights.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment)) + wrong,
             mass=float(weights.sum()),
             first_moment=float(weights @ np.abs(places)),
             envelope=(none, none, math.exp(min(log_moment_error, 700.0)) * (1.0 + left_out)),

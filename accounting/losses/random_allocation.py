@@ -45,12 +45,14 @@ from accounting.events.gaussian import Gaussian
 from accounting.events.mechanism import Mechanism
 from accounting.events.samplings import Blocks, RandomAllocation
 from accounting.fourier.allocation_step import AllocationStep, allocation_step
+from accounting.losses import set_statistic
 from accounting.losses.allocation_law import RatioAtoms, grouped_law, spread_law
 from accounting.losses.allocation_moments import allocation_moment, least_allocation_moment
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.poisson import PoissonGaussianLoss
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.rules import SamplingRules, sampled, sampling_rules_for
+from accounting.losses.set_statistic import SetStatisticLoss
 from accounting.losses.stated import RandomizedResponseLoss
 from accounting.losses.support import Support
 from accounting.relations import NeighboringRelation
@@ -137,7 +139,7 @@ class PartLoss(PrivacyLoss):
     """
 
     above: AllocationLoss | GaussianLoss
-    shown: GaussianLoss | PoissonGaussianLoss | RandomizedResponseLoss
+    shown: PrivacyLoss
 
     pure_epsilon = math.inf
     symmetric = False
@@ -150,7 +152,7 @@ class PartLoss(PrivacyLoss):
         return self.above
 
     @property
-    def attained(self) -> GaussianLoss | PoissonGaussianLoss | RandomizedResponseLoss:
+    def attained(self) -> PrivacyLoss:
         return self.shown
 
     def log_moment(self, tilts: Array) -> Array:
@@ -299,7 +301,7 @@ def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -
     one_step = PoissonGaussianLoss(noise_multiplier, chosen / bins)
     shorter = GaussianLoss(1.0 / noise_multiplier) if size == 1 else AllocationLoss(noise_multiplier, size)
     parts = [
-        (PartLoss(shorter, _sum_or_step(noise_multiplier, sampling, one_step)), whole),
+        (PartLoss(shorter, _shown_by(noise_multiplier, sampling, one_step)), whole),
         (PartLoss(shorter, one_step), begun - whole),
         (PartLoss(shorter, _NOTHING), (chosen - longer - 1) * begun),
         (PartLoss(AllocationLoss(noise_multiplier, size + 1), _NOTHING), longer * begun),
@@ -307,11 +309,14 @@ def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -
     return tuple((loss, number) for loss, number in parts if number)
 
 
-def _sum_or_step(
-    noise_multiplier: float, sampling: RandomAllocation, one_step: PoissonGaussianLoss
-) -> GaussianLoss | PoissonGaussianLoss:
-    """Whichever has the larger second moment: t mu^2 against e^(mu^2) - 1, both over (t/k)^2, mu = 1/s."""
+def _shown_by(noise_multiplier: float, sampling: RandomAllocation, one_step: PoissonGaussianLoss) -> PrivacyLoss:
+    """Return what a set shows at least: a sum in cells; where its cells would be coarse, the steps' sum or one step.
+
+    Of these two, whichever has the larger second moment: t mu^2 against e^(mu^2) - 1, both over (t/k)^2, mu = 1/s.
+    """
     bins, square = sampling.num_bins, noise_multiplier**-2
+    if bins <= set_statistic.MOST_BINS and noise_multiplier >= set_statistic.LEAST_NOISE:
+        return SetStatisticLoss(noise_multiplier, bins, sampling.participations)
     if square < 700.0 and bins * square <= math.expm1(square):
         return one_step
     return GaussianLoss(sampling.participations / (noise_multiplier * math.sqrt(bins)))

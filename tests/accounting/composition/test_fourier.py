@@ -100,7 +100,7 @@ class KnownProfile:
 def test_ends_of_an_epsilon_are_proved_and_not_estimated(factor: float, start: float) -> None:
     """Slopes and starting points steer and bound nothing: ends that are not proved are not claimed."""
     profile, delta = KnownProfile(factor), math.exp(-5.0)
-    found = fourier._certified(profile, start, delta)
+    found = fourier.certified(profile, start, delta)
     assert found.upper == math.inf or profile.delta_bounds(found.upper).upper <= delta
     assert found.lower == 0.0 or profile.delta_bounds(found.lower).lower > delta
     if factor == 1.0:

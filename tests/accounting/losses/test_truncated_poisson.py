@@ -14,8 +14,10 @@ from accounting.accountant import (
     deltas_for_epsilons,
     epsilon_for_delta,
     epsilon_of_composition,
+    epsilons_for_deltas,
 )
 from accounting.composition.composition import Composition, compose
+from accounting.composition.fourier import FourierInversion
 from accounting.discrepancy import Discrepancy
 from accounting.errors import InvalidValue, NoCostInFilter, Unsupported
 from accounting.events import (
@@ -358,3 +360,28 @@ def test_sizes_of_today(relation: NeighboringRelation) -> None:
     value = epsilon_for_delta([event], relation, 1e-14).value
     assert 0.0 < value.lower < value.upper < 1.0
     assert value.upper < 3.0 * value.lower
+
+
+@pytest.mark.parametrize(
+    ("relation", "largest"), [(REPLACE, 1050), (SPECIAL, 1050), (REPLACE, 1250), (ADD_REMOVE, 1100)]
+)
+def test_many_deltas_share_the_lines_of_the_pairs_around_a_cut(
+    relation: NeighboringRelation, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same intervals as one by one; and where no single number may be asked for, all are narrow."""
+    events = [Event(Gaussian(4.0), TruncatedPoisson(0.01, largest, 100_000, "random"), 10_000)]
+    deltas = [1e-2, 1e-4, 1e-5, 3e-6]
+    alone = [epsilon_for_delta(events, relation, delta).value for delta in deltas]
+    asked: list[float] = []
+    original = FourierInversion.epsilon
+
+    def watched(self: FourierInversion, composition: Composition, delta: float) -> object:
+        asked.append(delta)
+        return original(self, composition, delta)
+
+    monkeypatch.setattr(FourierInversion, "epsilon", watched)
+    together = [answer.value for answer in epsilons_for_deltas(events, relation, deltas)]
+    assert len(asked) < len(deltas)
+    for one, other in zip(alone, together, strict=True):
+        assert other.upper == pytest.approx(one.upper, rel=1e-7)
+        assert other.lower == pytest.approx(one.lower, rel=1e-7)

@@ -1,0 +1,205 @@
+"""The profile of several whole allocations, by convolving the density of their loss.
+
+One allocation's loss has a density that is a mixture of normal densities of variance sigma^2 = mu^2 / t (`log_sums`),
+tilted or mirrored. With f_n the density of n of them, of variance n sigma^2:
+
+* A lattice's sum of f_a(x) f_b(l - x) is f_(a+b)(l), times 1 +- 2.01 e^(-pi^2 sigma^2 / h^2): for two normal densities
+  it is a normal density times the sum of another one of variance sigma^2 a b / (a + b), h apart.
+* delta(eps) is the integral over v of f(eps + log(1 + e^v)) (e^v / (1 + e^v))^2, for which the trapezoid rule
+  converges as for a sum of two variables.
+
+All terms are nonnegative. So nothing is magnified, where a contour magnifies the density's errors by M(c) e^(-c eps)
+over delta: by hundreds where single steps are far out in the tail. The proofs are in docs/concepts/fourier.md, "Several
+allocations".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.fourier.effort import spend
+from accounting.fourier.log_sums import (
+    DIGITS,
+    HALF,
+    KNOWN,
+    LOG_ABOVE,
+    LogSum,
+    Table,
+    interpolated,
+    log_rise,
+    log_sum,
+    moved_by,
+    shift_of,
+    table_of,
+)
+from accounting.fourier.steps import UNIT
+from accounting.intervals import Bounds
+
+Array = NDArray[np.float64]
+
+#: Lattice points in the sigma of one allocation, at least; and in that of all, for interpolation.
+_PER_SIGMA, _PER_LAST = 3.5, 8.0
+#: Points of a lattice that are convolved at most.
+_MOST_POINTS = 15_000
+#: A sum over lattice cells is at most so much more than the mass there.
+_CELLS = 1.01
+#: log of the mass that is left out at each end of a convolution.
+_LOG_LEFT_OUT = -80.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Density:
+    """A density between two others on (first + i) step, but for a rest.
+
+    Attributes:
+        rest: Mass of the rest, at most.
+        height: The rest's density at these places is not above this.
+    """
+
+    first: int
+    low: Array
+    high: Array
+    rest: float
+    height: float
+
+
+@dataclass(frozen=True, eq=False)
+class AllocationProfile:
+    """One direction of n allocations, as `profiles.Profile` has them; the density of their loss is ``law``.
+
+    Attributes:
+        rest: A bound of the mass that the law has not.
+    """
+
+    law: LogSum
+    rest: float
+
+    @cached_property
+    def _table(self) -> Table:
+        return table_of(self.law)
+
+    @cached_property
+    def _rule(self) -> tuple[float, float]:
+        """The spacing of the trapezoid rule, and how far it errs relatively."""
+        shift = shift_of(self.law.sigma)
+        moved = moved_by(shift)
+        growth = 0.5 * (shift / self.law.sigma) ** 2 + log_rise(self.law, -moved) + 2.0 * moved
+        return 2.0 * math.pi * shift / (DIGITS + growth), 2.02 * math.exp(-DIGITS)
+
+    def _terms(self, epsilon: float) -> tuple[Array, Array, Array]:
+        """log of e^v / (1 + e^v), f there times the spacing, and relative errors."""
+        spacing = self._rule[0]
+        end = float(self.law.logs[-1 - HALF]) - epsilon
+        start = float(self.law.logs[HALF]) - epsilon
+        last = end if end > 30.0 else math.log(math.expm1(end)) if end > 0.0 else -math.inf
+        first = -0.5 * (DIGITS - LOG_ABOVE) if start <= 0.0 else math.log(math.expm1(min(start, 600.0)))
+        v = spacing * np.arange(math.ceil(first / spacing), math.floor(last / spacing)) if last > first else np.empty(0)
+        spend(60 * v.size)
+        values, errors = interpolated(self.law, self._table, epsilon + np.logaddexp(0.0, v))
+        return -np.logaddexp(0.0, -v), spacing * values, errors + UNIT * (64.0 + 8.0 * np.abs(v))
+
+    def estimate(self, epsilon: float) -> tuple[float, float]:
+        """Delta, and how fast it falls."""
+        logs, values, _ = self._terms(epsilon)
+        shares = np.exp(logs)
+        return float(values @ (shares * shares)), float(values @ (shares * -np.expm1(logs)))
+
+    def delta_bounds(self, epsilon: float) -> Bounds:
+        """Guarantees: delta_within_its_bounds."""
+        logs, values, errors = self._terms(epsilon)
+        terms = values * np.exp(2.0 * logs)
+        delta, wrong = float(terms.sum()), float(terms @ np.minimum(errors, 1.0))
+        unknown = errors > KNOWN
+        wrong += delta * (self._rule[1] + UNIT * terms.size) + 10.0 * float(terms[unknown] @ errors[unknown])
+        # Below the first v the integrand is at most the largest density times e^(2v).
+        left_out = 10.0 * self.rest + self.law.largest * math.exp(-DIGITS + LOG_ABOVE)
+        lower, upper = max(delta - wrong, 0.0), delta + wrong + left_out
+        return Bounds(lower, min(upper, 1.0), min(delta, 1.0), {"density": 2.0 * wrong, "left_out": left_out})
+
+
+@lru_cache(maxsize=32)
+def allocation_profile(noise_multiplier: float, bins: int, count: int, *, remove: bool) -> AllocationProfile | None:
+    """Return the profile of ``count`` allocations; None where it would take too many points.
+
+    Raises:
+        OverflowError: the density of one would take too long.
+    """
+    law = log_sum(1.0 / noise_multiplier, bins, bins)
+    finest = law.sigma * min(1.0 / _PER_SIGMA, math.sqrt(count) / _PER_LAST)
+    stride = max(1, math.floor(finest / law.step))
+    step = stride * law.step
+    # Multiples of the step, so that losses of a sum are on the lattice, too; the mean takes off log t.
+    places = slice(-law.first % stride, None, stride)
+    density, errors, logs = law.density[places], law.errors[places], law.logs[places]
+    means = logs - math.log(bins)
+    density = density * np.exp(means) if remove else density
+    errors = errors + 16.0 * UNIT * (1.0 + np.abs(logs))
+    known = errors < 1.0
+    unknown = _CELLS * step * float((density * (1.0 + errors))[~known].sum())
+    if not np.allclose(np.diff(logs[known]), step):
+        return None
+    density, errors, logs = density[known], errors[known], logs[known]
+    high, low = density * (1.0 + errors), density * (1.0 - errors)
+    first = round(logs[0] / step)
+    if not remove:
+        first, high, low = -(first + high.size - 1), high[::-1], low[::-1]
+    sign = 1.0 if remove else -1.0
+    one = _Density(first, low, high, 2.0 * math.exp(LOG_ABOVE) + unknown, 0.0)
+    largest = law.largest * 1.0001
+    power: _Density | None = None
+    remaining = count
+    while True:
+        if remaining & 1:
+            power = one if power is None else _convolved(power, one, step, largest)
+        remaining >>= 1
+        if not remaining:
+            break
+        one = _convolved(one, one, step, largest)
+        if one.high.size > _MOST_POINTS:
+            return None
+    assert power is not None
+    middle = 0.5 * (power.low + power.high)
+    wrong = 0.5 * (power.high - power.low) / middle + power.height / middle
+    wrong += count * 2.02 * math.exp(-((math.pi * law.sigma / step) ** 2)) + 8.0 * UNIT
+    sigma = law.sigma * math.sqrt(count)
+    offset = sign * count * math.log(bins)
+    whole = _Shifted(sigma, 1, power.first, step, middle, wrong, 0.0, 0.0, offset)
+    return AllocationProfile(whole, power.rest)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shifted(LogSum):
+    """A density on a lattice that is moved.
+
+    Attributes:
+        offset: Is taken off its places.
+    """
+
+    offset: float = 0.0
+
+    @cached_property
+    def logs(self) -> Array:
+        return self.step * np.arange(self.first, self.first + self.density.size, dtype=np.float64) - self.offset
+
+
+def _convolved(left: _Density, right: _Density, step: float, largest: float) -> _Density:
+    """The density of a sum of two independent losses.
+
+    Args:
+        largest: A bound of either density.
+    """
+    spend(4 * left.high.size * right.high.size)
+    rounding = 2.0 * UNIT * (min(left.high.size, right.high.size) + 4.0)
+    high = step * np.convolve(left.high, right.high) * (1.0 + rounding)
+    low = step * np.convolve(left.low, right.low) * (1.0 - rounding)
+    rest = left.rest + right.rest + left.rest * right.rest
+    height = 1.01 * largest * rest + left.height * (1.0 + right.rest) + right.height * (1.0 + left.rest)
+    negligible = math.exp(_LOG_LEFT_OUT)
+    start = int(np.searchsorted(step * np.cumsum(high), negligible))
+    end = high.size - int(np.searchsorted(step * np.cumsum(high[::-1]), negligible))
+    return _Density(left.first + right.first + start, low[start:end], high[start:end], rest + 2.0 * negligible, height)

@@ -1,0 +1,153 @@
+"""What random sets of steps show at least: a sum over the steps, in which every step counts as it would alone.
+
+A record is in k of t steps, all sets equally likely. With Y_i the ratio of step i, one who sees the steps through
+
+    S = f(Y_1) + ... + f(Y_t)
+
+alone, f nondecreasing with values on a lattice, learns less than one who sees them. Without the record S is the sum of
+t independent terms of law B, that of f under N(0, s^2); with it k of them have the law A, that under N(1, s^2),
+*whichever the set is*. So S has the law B^t against A^k B^(t-k), powers for convolution: a pair of atoms that these
+neighbours attain, at every f.
+
+The sets' own ratio is e_k(Y_1, ..., Y_t) over the number of sets, the coefficient of theta^k in the product of
+1 + theta Y_i. At the theta where the product over theta^k is least, its logarithm is close to that of the product, up
+to a constant; so f is log(1 + theta Y) in cells. One theta serves all places, half of that of Poisson's ratio, which is
+1 - q + q Y with q = k/t: the places that matter have larger ratios than most.
+
+Convolutions are sums of nonnegative products, so that masses have small relative errors (`SetStatisticLoss.error`),
+which what is said from below allows for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from accounting.losses.atom_step import AtomStep
+from accounting.losses.atomic import AtomicLoss
+from accounting.losses.atoms import Atoms
+
+Array = NDArray[np.float64]
+
+#: Steps up to which a cell of one term is small against it; with less noise the terms would be nothing but for a few.
+MOST_BINS, LEAST_NOISE = 10_000, 0.2
+#: Cells in a standard deviation of the sum, at least and at most, and in one of a term; how many of the latter are cut
+#: into cells.
+_LEAST_CELLS, _MOST_CELLS, _PER_TERM, _REACH = 100, 150, 11.0, 9.0
+#: Masses that are left out of a law on its way; what stands for all smaller ones in the pair.
+_NEGLIGIBLE, _RARE = 1e-85, 1e-72
+#: Outcomes whose losses are within this of each other are one.
+_TOGETHER = 2e-4
+#: Relative error of one term's mass: that of a difference of two normal probabilities.
+_ONE_TERM = 4e-13
+#: Relative error of a sum of products: nobody's convolution has more terms than this times the roundoff.
+_CONVOLVED = 1e-11
+
+_Law = tuple[int, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatisticLoss(AtomicLoss):
+    """The loss of one random set to one who sees the sum alone.
+
+    Attributes:
+        noise_multiplier: s, over the sensitivity.
+        bins, participations: t and k, from 1 to t - 1.
+    """
+
+    noise_multiplier: float
+    bins: int
+    participations: int
+
+    symmetric = False
+    on_lattice = False
+
+    @property
+    def error(self) -> float:
+        """Relative error of a mass, at most."""
+        return _ONE_TERM * self.bins + _CONVOLVED
+
+    def find_atoms(self) -> Atoms:
+        without, taking_part = self._terms()
+        rest = _power(without, self.bins - self.participations)
+        first, others = _added(rest, _power(without, self.participations))
+        start, masses = _added(rest, _power(taking_part, self.participations))
+        low, high = min(first, start), max(first + others.size, start + masses.size)
+        here, there = (
+            np.pad(law, (place - low, high - place - law.size)) for place, law in ((start, masses), (first, others))
+        )
+        kept = np.maximum(here, there) > _RARE
+        here, there = np.maximum(here[kept], _RARE), np.maximum(there[kept], _RARE)
+        losses = np.log(here / there)
+        order = np.argsort(losses, kind="stable")
+        # An outcome starts a new one where its loss is in another cell than the one before.
+        cells = np.floor(losses[order] / _TOGETHER)
+        place = np.flatnonzero(np.concatenate([[True], np.diff(cells) > 0.0]))
+        together = np.add.reduceat(here[order], place)
+        losses = np.log(together / np.add.reduceat(there[order], place))
+        distinct = np.concatenate([[True], np.diff(losses) > 0.0])
+        return Atoms(np.log(together)[distinct], losses[distinct])
+
+    def _terms(self) -> tuple[_Law, _Law]:
+        """The laws B and A of one term."""
+        mu, share = 1.0 / self.noise_multiplier, self.participations / self.bins
+        log_theta = math.log(0.5 * share / (1.0 - share)) - 0.5 * mu * mu
+        cells = min(max(_LEAST_CELLS, _PER_TERM * math.sqrt(self.bins)), _MOST_CELLS)
+        z = np.linspace(-_REACH, _REACH, 2001)
+        weights = np.exp(-0.5 * z * z)
+        heights = np.logaddexp(0.0, log_theta + mu * z)
+        mean, square = (np.average(heights**power, weights=weights) for power in (1, 2))
+        step = math.sqrt(max(square - mean * mean, 1e-12 * square) * self.bins) / cells
+        last = max(1, math.ceil(np.logaddexp(0.0, log_theta + mu * (mu + _REACH)) / step))
+        tops = (np.arange(last) + 0.5) * step
+        # f is below `tops` where z is below `edges`; any edges make a statistic.
+        edges = (tops + np.log(-np.expm1(-tops)) - log_theta) / mu
+        return _cells_of(edges), _cells_of(edges - mu)
+
+    def contour_step(self, log_count: float, *, remove: bool) -> AtomStep:
+        step = AtomicLoss.contour_step(self, log_count, remove=remove)
+        return replace(step, error=self.error)
+
+    def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
+        """Guarantees: attained_by_the_sets."""
+        exact = AtomicLoss.excess(self, epsilons, remove=remove)
+        # At most so much does (P - e^eps Q)_+ change where P and Q do; P's mass where it is positive counts twice.
+        atoms = self.atoms if remove else self.atoms.swapped
+        masses = np.concatenate([np.cumsum(np.exp(atoms.log_masses)[::-1])[::-1], [0.0]])
+        above = masses[np.searchsorted(atoms.losses, epsilons, side="right")]
+        lowered: Array = np.maximum(exact - 3.0 * self.error * above, 0.0)
+        return lowered
+
+
+def _cells_of(edges: Array) -> _Law:
+    """Normal probabilities between edges, and beyond the first and the last one."""
+    below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
+    left = np.diff(np.concatenate([[0.0], below, [1.0]]))
+    right = -np.diff(np.concatenate([[1.0], above, [0.0]]))
+    masses: Array = np.where(np.concatenate([edges, [math.inf]]) > 0.0, right, left)
+    return _trimmed((0, np.maximum(masses, 0.0)))
+
+
+def _power(law: _Law, count: int) -> _Law:
+    """The law of a sum of so many independent terms."""
+    total: _Law = (0, np.ones(1))
+    while count:
+        if count & 1:
+            total = _added(total, law)
+        count >>= 1
+        if count:
+            law = _added(law, law)
+    return total
+
+
+def _added(left: _Law, right: _Law) -> _Law:
+    return _trimmed((left[0] + right[0], np.convolve(left[1], right[1])))
+
+
+def _trimmed(law: _Law) -> _Law:
+    occupied = np.flatnonzero(law[1] > _NEGLIGIBLE)
+    return law[0] + int(occupied[0]), law[1][occupied[0] : occupied[-1] + 1]
