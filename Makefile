@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 # The peers have an environment of their own: their old dependencies never touch ours.
 BENCH_VENV := .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
+# JAX Privacy beside ours.
+BENCH_JAX_VENV := .venv-bench-jax
+BENCH_JAX_BIN := $(BENCH_JAX_VENV)/bin
 # Torch and Opacus beside ours, on one NumPy: gigabytes that nobody else has to load.
 BENCH_TRAINER_VENV := .venv-bench-trainer
 # Opacus and torch for the adapters of the client.
@@ -83,9 +86,10 @@ test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the rea
 		--report clients/python/adapter_tests/report.json clients/python/adapter_tests
 
 # One thread for either side: a ratio then compares the work, not the number of cores.
-bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to docs/measured.md
+bench-accounting: $(BENCH_VENV)/.ready $(BENCH_JAX_VENV)/.ready  ## our numbers and times beside four other accountants', our matrices beside JAX Privacy's; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting.filter_prices
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_JAX_BIN)/python -m benchmarks.accounting.factorisations
 	@$(BENCH_BIN)/python -m benchmarks.table
 
 bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine, and verification of a million entries; the results go to docs/measured.md
@@ -105,6 +109,7 @@ bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's an
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.trainer
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.trainer.release
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.trainer.correlated
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.trainer.few_epochs
 	@$(BENCH_TRAINER_BIN)/python -m benchmarks.table
 
 # CuPy has to be the one for the machine's CUDA: `make cuda12` or `make cuda13` before.
@@ -146,7 +151,7 @@ lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
 
 clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
-	rm -rf .site $(VENV) $(BENCH_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) $(ADAPTERS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .site $(VENV) $(BENCH_VENV) $(BENCH_JAX_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) $(ADAPTERS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
@@ -204,6 +209,15 @@ $(FUZZ_VENV)/.ready: requirements/runtime.lock requirements/fuzz.txt
 		--only-binary :all: -r requirements/runtime.lock
 	@$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		--only-binary :all: -r requirements/fuzz.txt
+	@touch $@
+
+$(BENCH_JAX_VENV)/.ready: requirements/runtime.lock requirements/bench-jax.txt
+	@echo "== installing JAX Privacy into $(BENCH_JAX_VENV) (once; later calls skip this)"
+	@$(PYTHON) -m venv --clear $(BENCH_JAX_VENV) && echo '*' > $(BENCH_JAX_VENV)/.gitignore
+	@$(BENCH_JAX_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--only-binary :all: -r requirements/runtime.lock
+	@$(BENCH_JAX_BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+		-r requirements/bench-jax.txt
 	@touch $@
 
 $(BENCH_TRAINER_VENV)/.ready: requirements/runtime.lock requirements/bench-trainer.txt

@@ -68,6 +68,27 @@ def plain(value: Any) -> Any:
     return value
 
 
+def header(
+    name: str, command: str, is_quick: bool, distributions: Iterable[str], sources: Iterable[str]
+) -> dict[str, Any]:
+    """What the figures of a benchmark begin with.
+
+    Args:
+        name: of the benchmark.
+        command: which makes them.
+        is_quick: whether little was asked.
+        distributions, sources: as `provenance` has them.
+    """
+    return {
+        "benchmark": name,
+        "command": command,
+        "quick": is_quick,
+        # Of whatever else runs here: it takes cores and caches from what is measured.
+        "load_average_before": os.getloadavg()[0],
+        **provenance(distributions, sources),
+    }
+
+
 def provenance(distributions: Iterable[str], sources: Iterable[str]) -> dict[str, Any]:
     """Where figures come from: when, which code, which versions, which machine.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import report
+from benchmarks.accounting.factorisations import factorisations_section
 from benchmarks.accounting.filter_prices import filter_section
 from benchmarks.accounting.markdown import accounting_section
 from benchmarks.gpu.markdown import gpu_section
@@ -16,6 +17,7 @@ from benchmarks.ledger.verifying import verification_section
 from benchmarks.papers.page import papers_section
 from benchmarks.runs.markdown import runs_section
 from benchmarks.trainer.correlated import correlated_section
+from benchmarks.trainer.few_epochs import few_epochs_section
 from benchmarks.trainer.markdown import trainer_section
 from benchmarks.trainer.release import release_section
 
@@ -31,6 +33,7 @@ names its command, its date, its commit and its machine, and its whole figures a
 #: One entry a benchmark: its heading, and how its committed figures become text.
 SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]] = {
     "accounting": ("The accounting engine", accounting_section),
+    "factorisations": ("Banded matrices", factorisations_section),
     "filter": ("What a budget charges", filter_section),
     "ledger": ("The ledger", ledger_section),
     "verification": ("Verification of the books", verification_section),
@@ -39,6 +42,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "trainer": ("A private training step", trainer_section),
     "release": ("Exact noise and exact sums", release_section),
     "correlated": ("Correlated noise", correlated_section),
+    "few_epochs": ("Correlated noise in few epochs", few_epochs_section),
     "gpu": ("A private training step on a GPU", gpu_section),
     "papers": ("The papers' theorems", papers_section),
 }

@@ -109,7 +109,8 @@ class Algorithm:
             with the first.
         one_step: Whether it releases once: a request then names no number of steps.
         in_stages: Whether its steps may change on the way, in batch size, noise and step size.
-        correlates: Whether the noise of its steps is correlated, so that a spec says how, and may have momentum.
+        correlates: Whether the noise of its steps is correlated, so that a spec says how, and may have momentum and a
+            schedule of step sizes.
         norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
         variants: Its forms by name, the default first; none where there is but one.
         calibrate: Spec in, Calibration out; the spec's defaults are filled in (`calibrators.registry.calibrate`).

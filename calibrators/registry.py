@@ -115,7 +115,11 @@ def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
 
 def _check_nothing_is_correlated(algorithm: Algorithm, spec: Spec) -> None:
     able = one_of([each.name for each in ALGORITHMS.values() if each.correlates])
-    for name, has in (("correlation", "draws the noise of each step anew"), ("momentum", "has no momentum")):
+    for name, has in (
+        ("correlation", "draws the noise of each step anew"),
+        ("momentum", "has no momentum"),
+        ("step_size_schedule", "takes no schedule of step sizes"),
+    ):
         if getattr(spec, name) is not None:
             raise Unsupported(f"{algorithm.name} {has}; leave {name} out, or use {able}", pointer=(name,))
 

@@ -27,6 +27,7 @@ from calibrators.geometry import Domain, Penalty
 from calibrators.plan import Clip, GradientBound, Plan
 from calibrators.provenance import Provenance
 from calibrators.stages import MAX_STAGES, Stage
+from calibrators.step_sizes import StepSizeSchedule
 
 
 class Unknown(StrEnum):
@@ -87,6 +88,7 @@ class Spec:
         dimension: Number of parameters; utility needs it, privacy does not.
         assumptions: Constants of the problem by their names in the HTTP contract.
         step_size: The caller's own step size; None asks the theorem for one.
+        step_size_schedule: How step sizes change over the run, of an algorithm that lets them; None is not at all.
         momentum: Of an algorithm that has any; None is none.
         correlation: How the noise of successive steps is to be correlated, of an algorithm that does it.
         noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
@@ -114,6 +116,7 @@ class Spec:
     dimension: int | None = None
     assumptions: Mapping[str, float] = field(default_factory=dict)
     step_size: float | None = None
+    step_size_schedule: StepSizeSchedule | None = None
     momentum: float | None = None
     correlation: Correlation | None = None
     noise_multiplier: float | None = None

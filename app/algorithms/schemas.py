@@ -15,6 +15,7 @@ from app.kit.fields import INTEGRAL, Integer, OptionalInteger, Schema
 from app.wire.answers import IntervalBody
 from calibrators.correlation import USUAL_MAX_BANDS, Objective
 from calibrators.stages import MAX_STAGES
+from calibrators.step_sizes import Course
 
 
 class SamplingChoice(Schema):
@@ -46,10 +47,32 @@ class NumericType(StrEnum):
 DtypeName = Literal["float32", "float64"]
 
 
+class StepSizeScheduleChoice(Schema):
+    """How step sizes change over a run, in which `step_size` is the largest; the bare kind as a string will do."""
+
+    kind: Course = Field(
+        strict=False,
+        description="`constant`; or falling towards the end of the run: `linear`, or as half a `cosine`.",
+    )
+    cooldown: float = Field(1.0, gt=0, le=1, description="The share of the steps, the last ones, in which they fall.")
+    final_share: float = Field(
+        0.0, ge=0, le=1, description="What they fall to, over `step_size`; it would be that of the step after the last."
+    )
+
+
 class HyperparametersChoice(Schema):
     """Values of the caller's own, in place of the theorem's."""
 
     step_size: float | None = Field(None, gt=0, le=1e12, description="Factor of the update.")
+    step_size_schedule: Annotated[
+        StepSizeScheduleChoice | None,
+        BeforeValidator(_shorthand, json_schema_input_type=StepSizeScheduleChoice | str | None),
+        Field(
+            description="How step sizes change over the run, of algorithms with correlated noise, which is made for "
+            "them. Left out: they do not.",
+            examples=["linear"],
+        ),
+    ] = None
     momentum: float | None = Field(
         None,
         ge=0,
@@ -149,7 +172,9 @@ class AlgorithmFields(Schema):
         description="The set to which parameters are confined. Algorithms with their own take it from `assumptions`.",
     )
     penalty: PenaltyBody | None = Field(None, description="Added to the mean loss; it costs no privacy.")
-    hyperparameters: HyperparametersChoice = HyperparametersChoice(step_size=None, momentum=None)
+    hyperparameters: HyperparametersChoice = HyperparametersChoice(
+        step_size=None, step_size_schedule=None, momentum=None
+    )
     correlation: CorrelationChoice | None = Field(
         None, description="How noise is correlated over steps. Algorithms that do not correlate it refuse this."
     )
@@ -210,7 +235,8 @@ class AlgorithmBody(Schema):
     gradient_bound_required: bool
     variants: list[str] = Field(description="Forms of the algorithm, the default first; empty where it has but one.")
     correlates: bool = Field(
-        description="Whether the noise of its steps is correlated: then it takes `correlation`, and momentum."
+        description="Whether the noise of its steps is correlated: then it takes `correlation`, momentum and "
+        "a schedule of step sizes."
     )
     assumptions: list[AssumptionBody]
     guarantee: str

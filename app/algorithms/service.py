@@ -38,6 +38,7 @@ from calibrators.algorithm import Algorithm, Assumption
 from calibrators.correlation import Correlation
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.stages import Stage
+from calibrators.step_sizes import StepSizeSchedule
 from trainer.algorithms import EXECUTIONS
 from trainer.numeric_types import carried_out
 
@@ -301,6 +302,7 @@ def _spec(
             dimension=dimension,
             assumptions=fields.assumptions,
             step_size=fields.hyperparameters.step_size,
+            step_size_schedule=_step_size_schedule(fields),
             momentum=fields.hyperparameters.momentum,
             correlation=_correlation(fields),
             noise_multiplier=noise_multiplier,
@@ -314,6 +316,7 @@ _PARENTS = {
     "charge": ("target",),
     "step_size": ("hyperparameters",),
     "momentum": ("hyperparameters",),
+    "step_size_schedule": ("hyperparameters",),
     "max_batch_size": ("sampling",),
     "stages": ("schedule",),
 }
@@ -377,6 +380,14 @@ def _correlation(fields: AlgorithmFields) -> Correlation | None:
         return None
     with inside("correlation"):
         return Correlation(**fields.correlation.model_dump())
+
+
+def _step_size_schedule(fields: AlgorithmFields) -> StepSizeSchedule | None:
+    given = fields.hyperparameters.step_size_schedule
+    if given is None:
+        return None
+    with inside("hyperparameters", "step_size_schedule"):
+        return StepSizeSchedule(**given.model_dump())
 
 
 def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sampling: str) -> int | None:

@@ -34,6 +34,15 @@ Rho = Annotated[float | None, typer.Option(help="A target in zCDP.")]
 Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
 StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
 Momentum = Annotated[float | None, typer.Option(help="Share of the last step in the next one, with correlated noise.")]
+StepSizes = Annotated[
+    str | None,
+    typer.Option(
+        "--step-sizes",
+        help="How step sizes change, with correlated noise: constant, linear or cosine.",
+        show_default="constant",
+    ),
+]
+Cooldown = Annotated[float | None, typer.Option(help="Share of the steps in which they fall to 0, the last ones.")]
 Bands = Annotated[
     str | None, typer.Option(help="Bands of correlated noise: a number, or auto. Else auto.", show_default=False)
 ]
@@ -67,6 +76,8 @@ def fields_of(
     rho: float | None,
     mu: float | None,
     step_size: float | None,
+    step_sizes: str | None,
+    cooldown: float | None,
     momentum: float | None,
     bands: str | None,
     dtype: str | None,
@@ -98,6 +109,9 @@ def fields_of(
         ("--rho", "/target/rho", rho),
         ("--mu", "/target/mu", mu),
         ("--step-size", "/hyperparameters/step_size", step_size),
+        ("--step-sizes", "/hyperparameters/step_size_schedule", None),
+        ("--step-sizes", "/hyperparameters/step_size_schedule/kind", words(step_sizes)),
+        ("--cooldown", "/hyperparameters/step_size_schedule/cooldown", cooldown),
         ("--momentum", "/hyperparameters/momentum", momentum),
         ("--bands", "/correlation/bands", int(bands) if bands is not None and bands.isdecimal() else bands),
         ("--dtype", "/dtype", dtype),

@@ -109,6 +109,11 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
         "float32": "float32",
         "float64": "float64",
     },
+    "step_size_schedule": {
+        "constant": "all equal",
+        "linear": "falling along a line",
+        "cosine": "falling along half a cosine",
+    },
     "gradient_bound": {
         "clip": "clip each gradient to a norm",
         "normalize": "normalise each gradient",
@@ -130,6 +135,8 @@ _LABELS: Mapping[str, str] = {
     "regularizer": "Regularizer",
     "bands": "Bands",
     "max_bands": "Bands that are tried, at most",
+    "step_size_schedule": "Step sizes",
+    "cooldown": "Share of the steps in which they fall",
     "objective": "Error to be made small",
     "target": "Guarantee",
     "group_size": "For so many records at a time",
@@ -149,6 +156,7 @@ HINTS: Mapping[str, str] = {
     "bands": "How many steps the noise of a step depends on: a number, or auto.",
     "max_bands": "Left out: 64. A run keeps 4 bytes of each parameter for each band but the first.",
     "momentum": "Left out: 0.",
+    "cooldown": "Of the last steps. Left out: 1, which is all of them.",
 }
 _POINTERS: Mapping[str, tuple[str, ...]] = {
     "gradient_bound": ("/gradient_bound", "/gradient_bound/kind"),
@@ -158,6 +166,8 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     "sampling": ("/sampling", "/sampling/kind"),
     "max_batch_size": ("/sampling/max_batch_size",),
     "momentum": ("/hyperparameters/momentum",),
+    "step_size_schedule": ("/hyperparameters/step_size_schedule", "/hyperparameters/step_size_schedule/kind"),
+    "cooldown": ("/hyperparameters/step_size_schedule/cooldown",),
     **{name: (f"/correlation/{name}",) for name in CORRELATION},
     "group_size": ("/target/group_size",),
     **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},

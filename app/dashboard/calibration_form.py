@@ -70,8 +70,8 @@ class Form(FilledForm):
         body |= {name: given[name] for name in _WORDS if name in given}
         if "max_batch_size" in given:
             body["sampling"] = {"kind": given["sampling"], "max_batch_size": number(given["max_batch_size"])}
-        if "momentum" in given:
-            body["hyperparameters"] = {"momentum": number(given["momentum"])}
+        if hyperparameters := _hyperparameters(given):
+            body["hyperparameters"] = hyperparameters
         if correlation := {name: number(given[name]) for name in CORRELATION if name in given}:
             body["correlation"] = correlation
         if bound := given.get("gradient_bound"):
@@ -93,6 +93,15 @@ class Form(FilledForm):
         if constants:
             body["assumptions"] = {name.removeprefix(CONSTANT): number(value) for name, value in constants.items()}
         return body
+
+
+def _hyperparameters(given: Mapping[str, str]) -> dict[str, Any]:
+    """What the form has of them: those that the noise of correlated steps depends on."""
+    found: dict[str, Any] = {"momentum": number(given["momentum"])} if "momentum" in given else {}
+    if given.get("step_size_schedule", "constant") != "constant":
+        fall = {"cooldown": number(given["cooldown"])} if "cooldown" in given else {}
+        found["step_size_schedule"] = {"kind": given["step_size_schedule"]} | fall
+    return found
 
 
 def number(text: str) -> float | int | str:
@@ -143,8 +152,14 @@ def values_of(body: Mapping[str, Any]) -> dict[str, str]:
         values["max_batch_size"] = f"{sampling['max_batch_size']}"
     correlation = body.get("correlation", {})
     values |= {name: f"{correlation[name]}" for name in CORRELATION if name in correlation}
-    if "momentum" in body.get("hyperparameters", {}):
-        values["momentum"] = f"{body['hyperparameters']['momentum']}"
+    hyperparameters = body.get("hyperparameters", {})
+    if "momentum" in hyperparameters:
+        values["momentum"] = f"{hyperparameters['momentum']}"
+    if "step_size_schedule" in hyperparameters:
+        schedule = hyperparameters["step_size_schedule"]
+        fall = {"kind": schedule} if isinstance(schedule, str) else schedule
+        values["step_size_schedule"] = fall["kind"]
+        values |= {name: f"{fall[name]}" for name in ("cooldown",) if name in fall}
     bound = dict(body.get("gradient_bound", {"kind": ""}))
     values["gradient_bound"] = bound.pop("kind")
     target = dict(body["target"])
@@ -264,7 +279,9 @@ class _Shown:
         if not self.algorithm["correlates"]:
             return []
         bands, most, momentum = (self._number(name) for name in ("bands", "max_bands", "momentum"))
-        return [bands, self._choice("objective", CHOICES["objective"]), most, momentum]
+        sizes = self._choice("step_size_schedule", CHOICES["step_size_schedule"])
+        falling = [] if sizes.value == "constant" else [self._number("cooldown")]
+        return [bands, self._choice("objective", CHOICES["objective"]), most, momentum, sizes, *falling]
 
     def _choice(self, name: str, values: Iterable[str]) -> Field:
         """The given value if there is such a choice, else the first."""

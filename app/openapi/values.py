@@ -42,6 +42,7 @@ from calibrators.correlation import Objective
 from calibrators.provenance import ProvenanceKind
 from calibrators.scopes import Measure, Shape
 from calibrators.spec import Unknown
+from calibrators.step_sizes import Course
 
 #: Enumerations with a schema of their name.
 _NAMED: Mapping[str, type[StrEnum]] = {
@@ -54,6 +55,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
         Subject,
         Quota,
         Change,
+        Course,
         ExportFormat,
         GroupBy,
         Layer,

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -24,12 +23,7 @@ def main() -> None:
     output, is_quick = report.asked("http", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {
-        "benchmark": "http",
-        "command": "make bench-http",
-        "quick": is_quick,
-        # Of whatever else runs here: it slows one busy process down more than it does many.
-        "load_average_before": os.getloadavg()[0],
-        **report.provenance(DISTRIBUTIONS, ["app", "calibrators", "accounting"]),
+        **report.header("http", "make bench-http", is_quick, DISTRIBUTIONS, ["app", "calibrators", "accounting"]),
     }
     with tempfile.TemporaryDirectory(prefix="epsilond-bench-") as temporary:
         folder = Path(temporary)

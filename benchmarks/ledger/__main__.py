@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
@@ -91,12 +90,7 @@ def main() -> None:
     output, is_quick = report.asked("ledger", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {
-        "benchmark": "ledger",
-        "command": "make bench-ledger",
-        "quick": is_quick,
-        # Of whatever else runs here: it slows one busy process down more than it does many.
-        "load_average_before": os.getloadavg()[0],
-        **report.provenance(DISTRIBUTIONS, ["app", "accounting", "migrations"]),
+        **report.header("ledger", "make bench-ledger", is_quick, DISTRIBUTIONS, ["app", "accounting", "migrations"]),
     }
     with postgresql() as server, tempfile.TemporaryDirectory(prefix="epsilond-bench-") as folder:
         figures["postgresql"] = server.settings()

@@ -24,13 +24,10 @@ def main() -> None:
     output, is_quick = report.asked("runs", __doc__)
     started = time.perf_counter()
     figures: dict[str, Any] = {
-        "benchmark": "runs",
-        "command": "make bench-runs",
-        "quick": is_quick,
-        # Of whatever else runs here: two busy processes feel it more than one does.
-        "load_average_before": os.getloadavg()[0],
+        **report.header(
+            "runs", "make bench-runs", is_quick, DISTRIBUTIONS, ["app", "trainer", "calibrators", "accounting"]
+        ),
         "cores": os.cpu_count(),
-        **report.provenance(DISTRIBUTIONS, ["app", "trainer", "calibrators", "accounting"]),
     }
     with tempfile.TemporaryDirectory(prefix="epsilond-bench-") as temporary:
         folder = Path(temporary)

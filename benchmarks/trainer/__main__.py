@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -36,12 +35,7 @@ def main() -> None:
     scale = QUICK if arguments.quick else FULL
     started = time.perf_counter()
     figures: dict[str, Any] = {
-        "benchmark": "trainer",
-        "command": "make bench-trainer",
-        "quick": arguments.quick,
-        # Of whatever else runs here: it takes cores from all sides, and more from those that use two.
-        "load_average_before": os.getloadavg()[0],
-        **report.provenance(DISTRIBUTIONS, SOURCES),
+        **report.header("trainer", "make bench-trainer", arguments.quick, DISTRIBUTIONS, SOURCES),
         "data": {"rows": ROWS, "features": FEATURES, "classes": CLASSES, "dtype": "float32"},
         "privacy": {"max_grad_norm": MAX_GRAD_NORM, "noise_multiplier": NOISE_MULTIPLIER},
         "seconds_a_side_and_round": scale.seconds,

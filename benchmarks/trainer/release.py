@@ -7,7 +7,6 @@ the processor's time, of all threads together. The figure is the median over the
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -63,12 +62,7 @@ def main() -> None:
     rounds = 5 if is_quick else 61
     started = time.perf_counter()
     figures: dict[str, Any] = {
-        "benchmark": "release",
-        "command": "make bench-trainer",
-        "quick": is_quick,
-        # Of whatever else runs here: noise is made in the caches, and loses more by others than what is not.
-        "load_average_before": os.getloadavg()[0],
-        **report.provenance(DISTRIBUTIONS, SOURCES),
+        **report.header("release", "make bench-trainer", is_quick, DISTRIBUTIONS, SOURCES),
         "normals_a_draw": DRAW,
         "batch_size": BATCH_SIZE,
         "noise": [noise(exponent, rounds) for exponent in EXPONENTS],

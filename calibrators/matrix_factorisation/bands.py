@@ -20,6 +20,7 @@ from calibrators.correlation import Alternative, Correlation
 from calibrators.matrix_factorisation.strategy import Strategy, Workload, optimal
 from calibrators.noise import Steps, solve_steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
+from calibrators.step_sizes import StepSizeSchedule
 
 #: With so few cycles as this, their number falls by much from one number of bands to the next: more of these are tried.
 _FEW_CYCLES = 32
@@ -40,6 +41,7 @@ class BandedEvent:
         momentum, correlation: Of the workload, and the objective.
         is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; else it has one, which
             is 1.
+        schedule: Of the workload's step sizes; None where they are equal.
 
     >>> steps = BandedEvent("cyclic_poisson", 1000, NeighboringRelation.REPLACE_ONE, 4, 0.0, Correlation(), False)
     >>> steps(2.0, 100, 10).sampling
@@ -53,6 +55,7 @@ class BandedEvent:
     momentum: float
     correlation: Correlation
     is_exact: bool
+    schedule: StepSizeSchedule | None = None
 
     def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
         coefficients = self.strategy(iterations).coefficients if self.is_exact else (1.0,)
@@ -60,7 +63,8 @@ class BandedEvent:
 
     def strategy(self, iterations: int) -> Strategy:
         """Return the matrix for so many steps; it has no more bands than there are steps."""
-        workload = Workload(iterations, self.momentum)
+        shares = None if self.schedule is None or self.schedule.is_constant else self.schedule.shares(iterations)
+        workload = Workload(iterations, self.momentum, shares)
         return optimal(workload, min(self.bands, iterations), self.correlation.objective)
 
     def _sampling(self, batch_size: int) -> Sampling:
@@ -285,7 +289,14 @@ def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
     assert spec.correlation is not None, "as was checked"
     momentum = 0.0 if spec.momentum is None else spec.momentum
     exact = BandedEvent(
-        spec.sampling, spec.dataset_size, spec.relation, bands, momentum, spec.correlation, is_exact=True
+        spec.sampling,
+        spec.dataset_size,
+        spec.relation,
+        bands,
+        momentum,
+        spec.correlation,
+        is_exact=True,
+        schedule=spec.step_size_schedule,
     )
     steps = None
     if exact.sampling == CyclicPoisson.kind and not isinstance(spec.target, OpenEpsilon | OpenDelta):

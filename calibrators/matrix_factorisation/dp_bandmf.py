@@ -20,6 +20,7 @@ from calibrators.plan import Clip, CorrelatedSteps
 from calibrators.provenance import GRADIENT, PARAMETER, PURE, Provenance, ProvenanceKind, Units
 from calibrators.scopes import NO_THEOREM
 from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.step_sizes import Course, StepSizeSchedule
 from calibrators.verdicts import UNJUDGED
 
 PAPER = "Choquette-Choo et al. 2023"
@@ -27,6 +28,7 @@ AMPLIFIED = f"{PAPER}, Theorem 4"
 UNSAMPLED = "Denisov et al. 2022, Theorem 2.1, with the sensitivity of Kalinin & Lampert 2024, Theorem 2"
 DERIVED = f"{PAPER}, section 2 (derived: docs/concepts/correlated_noise.md)"
 
+_NOISE_OF_STEP = r"s c \sqrt{\sum_{i \le t} n_i^2},\; n(x) = 1 / c(x)"
 NO_BOUND = (
     "No theorem speaks of what the run attains, so there is no bound: the error of the sums that it follows is a proxy."
 )
@@ -50,7 +52,7 @@ def calibrate(spec: Spec) -> Calibration:
     solved = solve(spec)
     steps = solved.steps
     momentum = 0.0 if spec.momentum is None else spec.momentum
-    phase = CorrelatedSteps(steps.event, spec.clip, steps.batch_size, spec.step_size, momentum)
+    phase = CorrelatedSteps(steps.event, spec.clip, steps.batch_size, _step_sizes(spec, steps.event.count), momentum)
     found = calibration_of(
         ALGORITHM.name,
         spec,
@@ -68,6 +70,14 @@ def calibrate(spec: Spec) -> Calibration:
         as_published=_as_published(spec, solved),
     )
     return replace(found, alternatives=solved.alternatives)
+
+
+def _step_sizes(spec: Spec, steps: int) -> float | tuple[float, ...] | None:
+    """Return one step size, or those of a schedule: the spec's is the largest."""
+    schedule = spec.step_size_schedule
+    if spec.step_size is None or schedule is None or schedule.is_constant:
+        return spec.step_size
+    return tuple(spec.step_size * share for share in schedule.shares(steps))
 
 
 def _of_other_batches(solved: Solved) -> Iterator[str]:
@@ -123,21 +133,32 @@ def _utility(spec: Spec, solved: Solved, phase: CorrelatedSteps) -> Iterator[Pro
         "gradient_evaluations", float(steps * phase.divisor), "T B", ALGORITHM.source, ProvenanceKind.EXACT
     )
     first, last = noise_of_steps(phase.coefficients, steps)
-    for name, value, formula, what in (
-        ("error_of_sums", strategy.mean, r"\sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2}", "over the steps, root mean square"),
-        ("largest_error_of_sums", strategy.largest, r"\max_t \|B_t\|", "of the worst step"),
+    on_sum, on_mean = phase.noise_stddev_on_sum, phase.noise_stddev_on_mean
+    of_sums = "standard deviation per coordinate of the noise in the sum of the steps' mean gradients"
+    if spec.step_size_schedule is not None and not spec.step_size_schedule.is_constant:
+        of_sums += ", each over the largest step size"
+    of_step = "it says nothing about the privacy, which depends on C and s"
+    for name, value, formula, remark in (
+        (
+            "error_of_sums",
+            strategy.mean * on_mean,
+            r"\frac{s c}{B} \sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2},\; B = A C^{-1}",
+            f"{of_sums}, over the steps, root mean square",
+        ),
+        (
+            "largest_error_of_sums",
+            strategy.largest * on_mean,
+            r"\frac{s c}{B} \max_t \|B_t\|,\; B = A C^{-1}",
+            f"{of_sums}, of the worst step",
+        ),
+        ("first_step_noise", first * on_sum, _NOISE_OF_STEP, f"on the sum of the first step; {of_step}"),
+        ("last_step_noise", last * on_sum, _NOISE_OF_STEP, f"on the sum of the last step; {of_step}"),
     ):
-        yield _derived(
-            name,
-            value * phase.noise_stddev_on_mean,
-            rf"\frac{{s c}}{{B}} {formula},\; B = A C^{{-1}}",
-            f"standard deviation per coordinate of the noise in the sum of the steps' mean gradients, {what}",
-            units=GRADIENT,
-        )
+        yield _derived(name, value, formula, remark, units=GRADIENT)
     if spec.step_size is not None:
         yield _derived(
             "error_of_points",
-            spec.step_size * strategy.mean * phase.noise_stddev_on_mean,
+            spec.step_size * strategy.mean * on_mean,
             r"\eta \frac{s c}{B} \sqrt{\tfrac{1}{T} \sum_t \|B_t\|^2}",
             "how far noise alone moves a coordinate of the points, if it did not change the gradients",
             units=PARAMETER,
@@ -149,14 +170,6 @@ def _utility(spec: Spec, solved: Solved, phase: CorrelatedSteps) -> Iterator[Pro
             ratio,
             r"\frac{s_b \|B_b\|}{s_1 \|B_1\|}",
             "against Poisson batches of the same size and fresh noise in every step, at the same target",
-        )
-    for name, value, which in (("first_step_noise", first, "first"), ("last_step_noise", last, "last")):
-        yield _derived(
-            name,
-            value * phase.noise_stddev_on_sum,
-            r"s c \sqrt{\sum_{i \le t} n_i^2},\; n(x) = 1 / c(x)",
-            f"on the sum of the {which} step; it says nothing about the privacy, which depends on C and s",
-            units=GRADIENT,
         )
     if spec.dimension is not None:
         yield _derived(
@@ -247,6 +260,7 @@ ALGORITHM = Algorithm(
         {
             "chosen": {"correlation": Correlation()},
             "momentum": {"momentum": 0.9, "correlation": Correlation(bands=16, objective=Objective.MAX)},
+            "cooldown": {"momentum": 0.9, "step_size_schedule": StepSizeSchedule(Course.LINEAR, cooldown=0.5)},
         },
         bounded=False,
     ),
@@ -278,6 +292,24 @@ ALGORITHM = Algorithm(
                 "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
                 "hyperparameters": {"step_size": 0.05, "momentum": 0.9},
                 "correlation": {"bands": 64, "objective": "mean"},
+            },
+        ),
+        "dp_bandmf_cooldown": ExampleRequest(
+            "DP-BandMF: momentum 0.9, and step sizes that fall along a line over the last fifth of the steps",
+            {
+                "dataset_size": 50000,
+                "dimension": 7850,
+                "batch_size": 500,
+                "iterations": 2000,
+                "neighboring_relation": "add_or_remove_one",
+                "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
+                "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-5},
+                "hyperparameters": {
+                    "step_size": 0.05,
+                    "momentum": 0.9,
+                    "step_size_schedule": {"kind": "linear", "cooldown": 0.2},
+                },
+                "correlation": {"bands": 16, "objective": "mean"},
             },
         ),
     },

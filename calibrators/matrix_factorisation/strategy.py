@@ -15,7 +15,9 @@ two recursive filters and b inner products. c has all its zeros outside of the u
 and u settle geometrically, at 1/((1 - beta) c(1)) and that over c(1); what is behind is summed up in closed form.
 
 With step sizes eta_t, A_(t,i) = sum over i <= r <= t of eta_r beta^(r-i), and B_(t,i) = sum over r of eta_r n_(r-i),
-with n = 1/(c(x)(1 - beta x)): one cumulative sum for each column.
+with n = 1/(c(x)(1 - beta x)): one cumulative sum for each column. The squared length of column i changes slowly with i,
+so that the search takes some columns alone, and the line between two of them for those that lie there. What is answered
+is summed up over all columns.
 
 **Variables.** In c itself a line search leaves the region where d stays finite, and the search ends where it began,
 with success reported. Here the variables are v_i = ln(c_(i-1) / c_i) >= 0, and ln(|c|^2 E) is minimised: it is finite
@@ -31,6 +33,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -46,6 +49,8 @@ _SEARCHED_ROWS, _MOST_ROWS = 1 << 16, 1 << 21
 _SETTLED = 1e-13
 #: The most steps with step sizes of their own: each evaluation is quadratic in their number.
 MOST_SIZES = 4096
+#: Columns of such a workload that the search looks at, and those that are summed up at a time.
+_COLUMNS = 128
 #: Coefficients get the fewest bits with which rounding costs no more than this, relatively.
 _ROUNDING_COST = 2e-5
 _FEWEST_BITS = 8
@@ -262,8 +267,8 @@ class _SizedError(_Error):
         if workload.steps > MOST_SIZES:
             raise Unsupported(
                 f"with a step size for each step, bands are chosen for {MOST_SIZES} steps at most, got "
-                f"{workload.steps}: give one step size",
-                pointer=("step_size",),
+                f"{workload.steps}: leave the schedule out, or take fewer steps",
+                pointer=("step_size_schedule",),
             )
         sizes = np.zeros(2 * workload.steps - 1)
         sizes[: workload.steps] = workload.step_sizes
@@ -276,30 +281,45 @@ class _SizedError(_Error):
                 "where steps have sizes of their own, the largest error is not that of a known step: take the mean",
                 pointer=("correlation", "objective"),
             )
-        inverse, entries = self._entries(coefficients)
-        square, energy = float(coefficients @ coefficients), float(np.sum(entries * entries)) / self._steps
-        # By n_k: 2/T sum over i of eta_(i+k) sum over t >= i + k of B_(t, i).
+        inverse = self._inverse(coefficients)
+        places, weights = _columns(self._steps)
+        entries = self._entries(inverse, places)
+        square, energy = float(coefficients @ coefficients), float(weights @ np.sum(entries * entries, axis=1))
+        # By n_k: twice the sum over the columns i of w_i eta_(i+k) sum over t >= i + k of B_(t, i).
         behind = np.cumsum(entries[:, ::-1], axis=1)[:, ::-1]
-        by_inverse = 2.0 / self._steps * np.sum(self._sizes * behind, axis=0)
+        by_inverse = 2.0 * weights @ (self._sizes[places] * behind)
         second = _filtered(coefficients, inverse)
         by_own = np.array([-(by_inverse[lag:] @ second[: self._steps - lag]) for lag in range(coefficients.size)])
         return square * energy, 2.0 * coefficients * energy + square * by_own
 
     def mean_and_largest(self, coefficients: Array) -> tuple[float, float]:
-        _, entries = self._entries(coefficients)
-        places = np.add.outer(np.arange(self._steps), np.arange(self._steps))
-        inside = places < self._steps
-        rows = np.bincount(places[inside], weights=(entries * entries)[inside], minlength=self._steps)
+        inverse, rows = self._inverse(coefficients), np.zeros(self._steps)
+        for first in range(0, self._steps, _COLUMNS):
+            places = np.arange(first, min(first + _COLUMNS, self._steps))
+            for place, column in zip(places, self._entries(inverse, places), strict=True):
+                rows[place:] += np.square(column[: self._steps - place])
         return math.sqrt(float(np.mean(rows))), math.sqrt(float(np.max(rows)))
 
-    def _entries(self, coefficients: Array) -> tuple[Array, Array]:
-        """Return n, shape (T,), and B_(i+k, i) at [i, k], 0 behind the end."""
+    def _inverse(self, coefficients: Array) -> Array:
+        """Return n, shape (T,)."""
         inverse = _filtered(coefficients, _impulse(self._steps))
-        if self._momentum:
-            inverse = _filtered(np.array([1.0, -self._momentum]), inverse)
-        entries = np.cumsum(self._sizes * inverse, axis=1)
-        entries[np.add.outer(np.arange(self._steps), np.arange(self._steps)) >= self._steps] = 0.0
-        return inverse, entries
+        return _filtered(np.array([1.0, -self._momentum]), inverse) if self._momentum else inverse
+
+    def _entries(self, inverse: Array, places: npt.NDArray[np.int64]) -> Array:
+        """Return B_(i+k, i) at [., k] for the columns i at ``places``, 0 behind the end."""
+        entries: Array = np.cumsum(self._sizes[places] * inverse, axis=1)
+        entries[np.add.outer(places, np.arange(self._steps)) >= self._steps] = 0.0
+        return entries
+
+
+def _columns(steps: int) -> tuple[npt.NDArray[np.int64], Array]:
+    """Return some of so many columns, the first and the last among them, and the weight of each in the mean over all.
+
+    The weights are those of the mean of what is linear between two of them: 1/T each where all are taken.
+    """
+    places = np.unique(np.rint(np.linspace(0.0, steps - 1.0, min(steps, _COLUMNS))).astype(np.int64))
+    gaps = np.concatenate([[1], np.diff(places), [1]])
+    return places, 0.5 * (gaps[:-1] + gaps[1:]) / steps
 
 
 def _error_of(workload: Workload) -> _Error:

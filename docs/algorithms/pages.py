@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,8 @@ def request_of(name: str, spec: Spec) -> dict[str, Any]:
     sizes = {"dataset_size": spec.dataset_size, "batch_size": spec.batch_size, "iterations": spec.iterations}
     geometry = {"gradient_bound": spec.gradient_bound, "domain": spec.domain, "penalty": spec.penalty}
     own = {key: getattr(spec, key) for key in ("step_size", "momentum") if getattr(spec, key) is not None}
+    if spec.step_size_schedule is not None:
+        own["step_size_schedule"] = asdict(spec.step_size_schedule)
     body: dict[str, Any] = {
         "algorithm": name,
         "target": {"kind": target.kind, "epsilon": target.epsilon, "delta": target.delta},

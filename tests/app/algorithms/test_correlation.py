@@ -52,6 +52,28 @@ def test_a_number_of_bands_and_momentum_are_as_they_were_given(reader: TestClien
     assert left_out["plan_hash"] == ask(reader).json()["plan_hash"]
 
 
+def test_step_sizes_fall_as_they_were_asked_to(reader: TestClient) -> None:
+    falling = {"step_size": 0.5, "momentum": 0.9, "step_size_schedule": {"kind": "linear", "cooldown": 0.5}}
+    short = {"iterations": 200, "correlation": {"bands": 8}}
+    body = ask(reader, hyperparameters=falling, **short).json()
+    [phase] = body["plan"]["phases"]
+    assert phase["step_size"][:101] == [0.5] * 101
+    assert phase["step_size"][150] == pytest.approx(0.25)
+    assert phase["step_size"][-1] == pytest.approx(0.005)
+    shorthand = ask(reader, hyperparameters={"step_size_schedule": "cosine"}, **short).json()
+    assert shorthand["plan"]["phases"][0]["step_size"] is None
+    ratios = [
+        next(row["ratio"] for row in answer["alternatives"] if row["is_chosen"])
+        for answer in (body, shorthand, ask(reader, **short).json())
+    ]
+    assert len(set(ratios)) == 3, "the coefficients are made for the step sizes"
+    rows = reader.post(
+        "/v1/sweep",
+        json=REQUEST | short | {"hyperparameters": {"step_size_schedule": ["constant", "linear", "cosine"]}},
+    ).json()["rows"]
+    assert [row["value"] for row in rows] == ["constant", "linear", "cosine"]
+
+
 def test_what_not_sampling_loses_stands_beside_it(reader: TestClient) -> None:
     body = ask(reader, sampling="fixed_order_epochs", neighboring_relation="replace_special").json()
     best = {kind: min(row["error"] for row in body["alternatives"] if row["sampling"] == kind) for kind in (
@@ -86,6 +108,35 @@ def test_answers_of_independent_noise_have_no_alternatives(reader: TestClient) -
         ({"correlation": {"objective": "median"}}, "unknown_value", "/correlation/objective"),
         ({"hyperparameters": {"momentum": 1.0}}, "out_of_range", "/hyperparameters/momentum"),
         ({"sampling": "poisson"}, "unsupported_sampling", "/sampling"),
+        (
+            {"hyperparameters": {"step_size_schedule": "steep"}},
+            "unknown_value",
+            "/hyperparameters/step_size_schedule",
+        ),
+        (
+            {"hyperparameters": {"step_size_schedule": {"kind": "linear", "cooldown": 0}}},
+            "out_of_range",
+            "/hyperparameters/step_size_schedule/cooldown",
+        ),
+        (
+            {"hyperparameters": {"step_size_schedule": "linear"}, "iterations": 5000},
+            "unsupported",
+            "/hyperparameters/step_size_schedule",
+        ),
+        (
+            {
+                "hyperparameters": {"step_size_schedule": "linear"},
+                "iterations": 100,
+                "correlation": {"bands": 2, "objective": "max"},
+            },
+            "unsupported",
+            "/correlation/objective",
+        ),
+        (
+            {"algorithm": "dp_sgd", "correlation": ..., "hyperparameters": {"step_size_schedule": "linear"}},
+            "unsupported",
+            "/hyperparameters/step_size_schedule",
+        ),
         (
             {"sampling": "fixed_order_epochs", "neighboring_relation": "add_or_remove_one"},
             "unsupported_relation",

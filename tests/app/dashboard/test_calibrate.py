@@ -390,6 +390,12 @@ def test_bands_have_their_faults_at_their_field(reader: TestClient) -> None:
     assert "at most 50 bands" in faults(show(reader, values | {"bands": "60", "dataset_size": "25000"}))["bands"]
     assert "bands" in faults(show(reader, values | {"bands": "some"}))
     assert "momentum" in faults(show(reader, values | {"momentum": "1.5"}))
+    falling = values | {"step_size_schedule": "linear", "cooldown": "2"}
+    assert "cooldown" in faults(show(reader, falling))
+    assert "cooldown" not in {each.name for each in read(values, algorithms_of(reader)).fields}
+    form = read(values | {"step_size_schedule": "cosine", "cooldown": "0.25"}, algorithms_of(reader))
+    assert form.body()["hyperparameters"]["step_size_schedule"] == {"kind": "cosine", "cooldown": 0.25}
+    assert read(dict(parse_qsl(form.address)), algorithms_of(reader)).body() == form.body()
     assert "momentum" not in {each.name for each in read({"algorithm": "dp_sgd"}, algorithms_of(reader)).fields}
 
 

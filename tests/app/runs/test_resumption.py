@@ -174,7 +174,7 @@ def test_correlated_noise_and_the_groups_of_the_records_go_on(service, stops):
         "sampling": "fixed_order_epochs",
         "neighboring_relation": "replace_special",
         "batch_size": 114,
-        "hyperparameters": {"step_size": 0.5, "momentum": 0.5},
+        "hyperparameters": {"step_size": 0.5, "momentum": 0.5, "step_size_schedule": "linear"},
         "correlation": {"bands": 3},
     }
     run = service.queued(dataset_id="ds_breast_cancer", seed=7, **correlated)

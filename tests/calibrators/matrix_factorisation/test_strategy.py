@@ -18,6 +18,7 @@ from calibrators.correlation import Objective
 from calibrators.matrix_factorisation import strategy
 from calibrators.matrix_factorisation.strategy import Workload, evaluated, noise_of_steps, on_grid, optimal, start
 from calibrators.plan import MAX_COEFFICIENT_BITS
+from calibrators.step_sizes import Course, StepSizeSchedule
 
 MEAN, MAX = Objective.MEAN, Objective.MAX
 FALLING = tuple(1.0 - t / 200 for t in range(200))
@@ -124,6 +125,25 @@ def test_derivatives_are_differences(workload, objective):
         assert slope[index] == pytest.approx((above - below) / 2e-6, rel=1e-6)
 
 
+@pytest.mark.parametrize("steps", [129, 1000])
+def test_columns_between_those_of_the_search_are_nearly_on_the_line(steps):
+    """With all columns the search finds the same, and its value is that of the answer to six digits."""
+    shares = StepSizeSchedule(Course.COSINE, 0.4, 0.05).shares(steps)
+    error = strategy._error_of(Workload(steps, 0.8, shares))
+    coefficients = np.array([1.0, 0.6, 0.5, 0.3])
+    value, _ = error.value_and_slope(coefficients, MEAN)
+    exact = error.mean_and_largest(coefficients)[0] ** 2 * float(coefficients @ coefficients)
+    assert value == pytest.approx(exact, rel=1e-4)
+    places, weights = strategy._columns(steps)
+    assert (places[0], places[-1]) == (0, steps - 1)
+    assert float(weights @ (3.0 - places)) == pytest.approx(3.0 - (steps - 1) / 2, rel=1e-12)
+    found = optimal(Workload(steps, 0.8, shares), 6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strategy, "_COLUMNS", steps)
+        optimal.cache_clear()
+        assert optimal(Workload(steps, 0.8, shares), 6).least == pytest.approx(found.least, rel=1e-7)
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.95])
 def test_rows_that_have_settled_are_summed_up_as_if_they_were_computed(momentum):
     steps, coefficients = 60_000, (0.5, 0.4, 0.3)
@@ -226,7 +246,7 @@ def test_the_search_begins_at_the_root_of_the_workload():
 @pytest.mark.parametrize(
     ("workload", "bands", "objective", "pointer"),
     [
-        (Workload(strategy.MOST_SIZES + 1, 0.0, (1.0,) * (strategy.MOST_SIZES + 1)), 2, MEAN, ("step_size",)),
+        (Workload(strategy.MOST_SIZES + 1, 0.0, (1.0,) * (strategy.MOST_SIZES + 1)), 2, MEAN, ("step_size_schedule",)),
         (Workload(40, 0.0, FALLING[:40]), 2, MAX, ("correlation", "objective")),
         (Workload(10**9), 32, MEAN, ("iterations",)),
     ],

@@ -7,6 +7,7 @@ import numpy as np
 from calibrators.correlation import Correlation
 from calibrators.plan import Clip, CorrelatedSteps
 from calibrators.release import LastIterate
+from calibrators.step_sizes import Course, StepSizeSchedule
 from tests.app.runs.promises.laws import logistic
 from tests.app.runs.promises.promise import Promise
 from tests.conformance.trainers.subjects.a_run import Run, spec
@@ -43,7 +44,10 @@ SUBJECTS: dict[str, Subject] = {
                 step_size=0.3,
                 correlation=Correlation(bands=3),
             ),
-            variants={"momentum": {"momentum": 0.5}},
+            variants={
+                "momentum": {"momentum": 0.5},
+                "cooldown": {"momentum": 0.5, "step_size_schedule": StepSizeSchedule(Course.COSINE, 0.7, 0.1)},
+            },
         ),
         correlated,
         Promise(

@@ -1,0 +1,66 @@
+"""How step sizes change over a run: constant, or falling towards its end along a line or half a cosine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accounting.numbers import read_real
+
+
+class Course(StrEnum):
+    """How step sizes change from step to step."""
+
+    CONSTANT = "constant"
+    """All are equal."""
+    LINEAR = "linear"
+    """They fall along a line."""
+    COSINE = "cosine"
+    """They fall along half a period of a cosine: slowly, then faster, then slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSizeSchedule:
+    """Step sizes as shares of the largest one: 1 at first, then falling to the end.
+
+    With u = (t / T - (1 - cooldown)) / cooldown, how much of the fall is behind step t of T, and f = final_share, the
+    share is 1 where u <= 0, then 1 - (1 - f) u for a line and f + (1 - f) (1 + cos(pi u)) / 2 for a cosine. It would be
+    f after the last step, so that no step has size 0.
+
+    Attributes:
+        kind: The course.
+        cooldown: The share of the steps, the last ones, in which they fall; in (0, 1].
+        final_share: What they fall to, as a share of the largest; in [0, 1].
+
+    Raises:
+        InvalidValue: a number is outside its range.
+
+    >>> StepSizeSchedule(Course.LINEAR, cooldown=0.5).shares(8)
+    (1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25)
+    >>> [round(share, 3) for share in StepSizeSchedule(Course.COSINE, final_share=0.5).shares(4)]
+    [1.0, 0.927, 0.75, 0.573]
+    """
+
+    kind: Course = Course.CONSTANT
+    cooldown: float = 1.0
+    final_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        read_real("cooldown", self.cooldown, 0.0, 1.0, open_lower=True)
+        read_real("final_share", self.final_share, 0.0, 1.0)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all steps have one size."""
+        return self.kind is Course.CONSTANT or self.final_share == 1.0
+
+    def shares(self, steps: int) -> tuple[float, ...]:
+        """Return the step sizes of a run over their largest one."""
+        return tuple(self._share(max(0.0, 1.0 - (1.0 - step / steps) / self.cooldown)) for step in range(steps))
+
+    def _share(self, fallen: float) -> float:
+        if self.is_constant:
+            return 1.0
+        left = 1.0 - fallen if self.kind is Course.LINEAR else 0.5 * (1.0 + math.cos(math.pi * fallen))
+        return self.final_share + (1.0 - self.final_share) * left
