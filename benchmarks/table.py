@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.accounting.filter_prices import filter_section
 from benchmarks.accounting.markdown import accounting_section
+from benchmarks.defaults.markdown import defaults_section
 from benchmarks.gpu.markdown import gpu_section
 from benchmarks.http.markdown import http_section
 from benchmarks.ledger.markdown import ledger_section
@@ -40,6 +41,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "release": ("Exact noise and exact sums", release_section),
     "correlated": ("Correlated noise", correlated_section),
     "gpu": ("A private training step on a GPU", gpu_section),
+    "defaults": ("What a run attains that names data, model and target alone", defaults_section),
     "papers": ("The papers' theorems", papers_section),
 }
 

@@ -121,6 +121,7 @@ class Algorithm:
         in_stages: Whether its steps may change on the way, in batch size, noise and step size.
         step_rule: How it uses a step size of the caller's own, where its steps are carried out without a theorem too:
             then the preset `practical` chooses one, and the points of the last steps may be averaged.
+        is_usual: Whether the preset `practical` takes it where no algorithm is named; one algorithm is.
         theorem_bound: From the theorem's constants to the gradient bound that it asks for; None where it has none, or a
             constant is missing.
         correlates: Whether the noise of its steps is correlated, so that a spec says how, and may have momentum.
@@ -149,6 +150,7 @@ class Algorithm:
     in_stages: bool = False
     correlates: bool = False
     step_rule: StepRule | None = None
+    is_usual: bool = False
     theorem_bound: Callable[[Mapping[str, float]], GradientBound | None] | None = None
     gradient_bound_required: bool = True
     norm_order: float = 2.0

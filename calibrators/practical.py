@@ -22,8 +22,8 @@ from accounting.events import DisjointBatches, FullBatch, TruncatedPoisson
 from calibrators.algorithm import StepRule
 from calibrators.choices import Choice
 from calibrators.plan import MAX_SCHEDULE, BoundedSteps, Clip, GradientBound, Normalize
+from calibrators.registry import ALGORITHMS, find_algorithm
 from calibrators.registry import calibrate as calibrate_as_asked
-from calibrators.registry import find_algorithm
 from calibrators.spec import Calibration, Spec, Unknown
 
 
@@ -31,13 +31,12 @@ class Preset(StrEnum):
     """How what a request leaves out is chosen."""
 
     PRACTICAL = "practical"
-    """By rules that are known to train well. Nothing is proved of what the run attains."""
+    """Rules that are known to train well choose. Nothing is proved of what the run attains."""
     THEOREM = "theorem"
-    """By the paper's theorem, as far as the declared bounds give its constants."""
+    """The paper's theorem chooses, as far as the declared bounds give its constants."""
 
 
-#: The algorithm where none is named.
-ALGORITHM = "dp_adam"
+(USUAL,) = (name for name, each in ALGORITHMS.items() if each.is_usual)
 #: Numbers that all steps together may multiply: about a minute of one core. It decides the steps and the batch size.
 WORK = 5e10
 FEWEST_STEPS, MOST_STEPS = 100, 400
@@ -134,12 +133,12 @@ class Draft:
 
     def _choose_algorithm(self) -> str:
         trained_by = self._facts.trained_by
-        name, source = ALGORITHM, "Li et al. 2022 (arXiv 2110.05679), section 3"
+        name, source = USUAL, "Li et al. 2022 (arXiv 2110.05679), section 3"
         reason = (
             "Adam divides each coordinate of the noisy mean by its own size, noise included, so that its step size "
             "needs to know neither the loss's unit nor the noise."
         )
-        if trained_by is not None and ALGORITHM not in trained_by:
+        if trained_by is not None and USUAL not in trained_by:
             name = trained_by[0]
             reason, source = "The first algorithm that trains this model.", find_algorithm(name).source
         self._choices.append(Choice("algorithm", name, reason, source))

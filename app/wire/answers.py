@@ -72,7 +72,7 @@ class ChoiceBody(Schema):
     """A value that the request left out, and that was chosen from public numbers alone."""
 
     name: str = Field(description="The member of a request that holds it, such as `hyperparameters.step_size`.")
-    value: Any = Field(description="As a request would give it.")
+    value: Any = Field(description="It is written as a request would give it.")
     reason: str
     source: str = Field(description="Paper, or where it was tuned.")
     theorem: Any = Field(description="What the paper's theorem would have chosen; null where no theorem chooses it.")

@@ -30,6 +30,7 @@ ALGORITHM = Algorithm(
     samplings=SAMPLINGS,
     in_stages=True,
     step_rule=StepRule.COORDINATES,
+    is_usual=True,
     relations=RELATIONS,
     gradient_bounds=(Clip,),
     assumptions=(),

@@ -36,7 +36,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 def example_of(algorithm: str) -> dict[str, Any]:
     bodies: Iterator[Any] = (example["value"] for example in RUN_EXAMPLES.values())
-    return dict(next(body for body in bodies if body["algorithm"] == algorithm))
+    return dict(next(body for body in bodies if body.get("algorithm") == algorithm))
 
 
 def prepared(context: Context, algorithm: str) -> tuple[Plan, Model, Rows]:
