@@ -10,6 +10,7 @@ from benchmarks import report
 from benchmarks.accounting.factorisations import factorisations_section
 from benchmarks.accounting.filter_prices import filter_section
 from benchmarks.accounting.markdown import accounting_section
+from benchmarks.defaults.markdown import defaults_section
 from benchmarks.gpu.markdown import gpu_section
 from benchmarks.http.markdown import http_section
 from benchmarks.ledger.markdown import ledger_section
@@ -44,6 +45,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "correlated": ("Correlated noise", correlated_section),
     "few_epochs": ("Correlated noise in few epochs", few_epochs_section),
     "gpu": ("A private training step on a GPU", gpu_section),
+    "defaults": ("What a run attains that names data, model and target alone", defaults_section),
     "papers": ("The papers' theorems", papers_section),
 }
 

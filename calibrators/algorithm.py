@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from accounting.errors import InvalidValue
@@ -41,6 +42,15 @@ class Assumption:
     open_lower: bool = False
     required: bool = True
     default: float | None = None
+
+
+class StepRule(Enum):
+    """What a step size is a factor of."""
+
+    BOUNDED_MEAN = "bounded mean"
+    """The noisy mean of bounded gradients: without noise a step is no longer than step size times bound."""
+    COORDINATES = "coordinates"
+    """Adam's quotient: a coordinate moves by about the step size, whatever the units of the loss."""
 
 
 #: The usual target of an example.
@@ -109,6 +119,11 @@ class Algorithm:
             with the first.
         one_step: Whether it releases once: a request then names no number of steps.
         in_stages: Whether its steps may change on the way, in batch size, noise and step size.
+        step_rule: How it uses a step size of the caller's own, where its steps are carried out without a theorem too:
+            then the preset `practical` chooses one, and the points of the last steps may be averaged.
+        is_usual: Whether the preset `practical` takes it where no algorithm is named; one algorithm is.
+        theorem_bound: From the theorem's constants to the gradient bound that it asks for; None where it has none, or a
+            constant is missing.
         correlates: Whether the noise of its steps is correlated, so that a spec says how, and may have momentum and a
             schedule of step sizes.
         norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
@@ -135,6 +150,9 @@ class Algorithm:
     one_step: bool = False
     in_stages: bool = False
     correlates: bool = False
+    step_rule: StepRule | None = None
+    is_usual: bool = False
+    theorem_bound: Callable[[Mapping[str, float]], GradientBound | None] | None = None
     gradient_bound_required: bool = True
     norm_order: float = 2.0
     variants: tuple[str, ...] = ()

@@ -108,6 +108,10 @@ def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
     if spec.stages and not algorithm.in_stages:
         able = one_of([each.name for each in ALGORITHMS.values() if each.in_stages])
         raise Unsupported(f"{algorithm.name} has no stages; leave them out, or use {able}", pointer=("stages",))
+    if spec.averaged_share is not None and algorithm.step_rule is None:
+        able = one_of([each.name for each in ALGORITHMS.values() if each.step_rule is not None])
+        detail = f"{algorithm.name} releases what its theorem speaks of; leave averaged_share out, or use {able}"
+        raise Unsupported(detail, pointer=("averaged_share",))
     if not algorithm.correlates:
         _check_nothing_is_correlated(algorithm, spec)
     return filled

@@ -53,6 +53,15 @@ class WeightedAverage(Described):
             raise InvalidValue("weights must sum to 1", pointer=("release", "weights"))
 
 
+def average_of_last(count: int, steps: int) -> WeightedAverage:
+    """Return the mean of the points that the last ``count`` of so many steps lead to.
+
+    >>> average_of_last(2, 4).weights
+    (0.0, 0.0, 0.5, 0.5)
+    """
+    return WeightedAverage((0.0,) * (steps - count) + (1.0 / count,) * count)
+
+
 Release = LastIterate | AverageIterate | RandomIterate | WeightedAverage
 
 LAST_ITERATE = LastIterate()

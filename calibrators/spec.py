@@ -22,10 +22,12 @@ from accounting.numbers import (
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
 from calibrators.as_published import AsPublished
+from calibrators.choices import Choice
 from calibrators.correlation import Alternative, Correlation
 from calibrators.geometry import Domain, Penalty
-from calibrators.plan import Clip, GradientBound, Plan
+from calibrators.plan import MAX_SCHEDULE, Clip, GradientBound, Plan
 from calibrators.provenance import Provenance
+from calibrators.release import LAST_ITERATE, Release, average_of_last
 from calibrators.stages import MAX_STAGES, Stage
 from calibrators.step_sizes import StepSizeSchedule
 
@@ -89,6 +91,8 @@ class Spec:
         assumptions: Constants of the problem by their names in the HTTP contract.
         step_size: The caller's own step size; None asks the theorem for one.
         step_size_schedule: How step sizes change over the run, of an algorithm that lets them; None is not at all.
+        averaged_share: Share of the last steps whose points are averaged, of an algorithm with a `step_rule`; None
+            releases the last point.
         momentum: Of an algorithm that has any; None is none.
         correlation: How the noise of successive steps is to be correlated, of an algorithm that does it.
         noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
@@ -117,6 +121,7 @@ class Spec:
     assumptions: Mapping[str, float] = field(default_factory=dict)
     step_size: float | None = None
     step_size_schedule: StepSizeSchedule | None = None
+    averaged_share: float | None = None
     momentum: float | None = None
     correlation: Correlation | None = None
     noise_multiplier: float | None = None
@@ -139,6 +144,8 @@ class Spec:
             read_integer("iterations", self.iterations, 1, MAX_COUNT)
         if self.dimension is not None:
             read_integer("dimension", self.dimension, 1, MAX_DIMENSION)
+        if self.averaged_share is not None:
+            read_real("averaged_share", self.averaged_share, 0.0, 1.0, open_lower=True)
         if self.momentum is not None:
             read_real("momentum", self.momentum, 0.0, math.nextafter(1.0, 0.0))
         if self.noise_multiplier is not None:
@@ -155,6 +162,22 @@ class Spec:
         if value is None:
             raise InvalidValue(f"{name} is needed: {why}", code="missing", pointer=(name,))
         return value
+
+    def release_of(self, steps: int) -> Release:
+        """Which point of so many steps is released, of an algorithm whose theorem does not say.
+
+        Raises:
+            InvalidValue: a share of more steps is averaged than a plan has weights for.
+        """
+        if self.averaged_share is None:
+            return LAST_ITERATE
+        if steps > MAX_SCHEDULE:
+            raise InvalidValue(
+                f"points of at most {MAX_SCHEDULE} steps are averaged, and there are {steps}: take fewer steps, or "
+                "leave averaged_share out",
+                pointer=("averaged_share",),
+            )
+        return average_of_last(math.ceil(self.averaged_share * steps), steps)
 
     @property
     def relation(self) -> NeighboringRelation:
@@ -234,6 +257,8 @@ class Calibration:
         as_published: The paper's own calibration, judged if the spec asks; None where it has none for this target.
         dtype_reason: Why the plan is carried out in float64 although nobody asked for it; else None.
         alternatives: Where noise is correlated and solved for: the plan's number of bands beside others.
+        choices: What the request left out and was chosen for it.
+        derived: Constants of the theorem that follow from declared bounds.
     """
 
     plan: Plan
@@ -248,3 +273,5 @@ class Calibration:
     as_published: AsPublished | None = None
     dtype_reason: str | None = None
     alternatives: tuple[Alternative, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    derived: Mapping[str, float] = field(default_factory=dict)

@@ -53,8 +53,10 @@ def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable
         for stage, event in zip(spec.stages, _events(spec, noise), strict=True)
     )
     evaluations = float(sum(stage.iterations * stage.batch_size for stage in spec.stages))
+    release = spec.release_of(sum(stage.iterations for stage in spec.stages))
+    plan = Plan(algorithm.name, spec.dataset_size, spec.relation, phases, spec.domain, spec.penalty, release)
     return Calibration(
-        plan=Plan(algorithm.name, spec.dataset_size, spec.relation, phases, domain=spec.domain, penalty=spec.penalty),
+        plan=plan,
         unknown=spec.unknown,
         value=found.value,
         achieved=found.achieved,

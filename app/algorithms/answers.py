@@ -25,7 +25,7 @@ from app.algorithms.plans import as_published_body, batch_size_of, noise_body, p
 from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import achieved_body
 from app.privacy.account import CertificatesBody
-from app.wire.answers import ConventionBody, ProvenanceBody
+from app.wire.answers import ChoiceBody, ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
@@ -43,6 +43,7 @@ def calibrate_answer(
         noise=noise_body(plan),
         hyperparameters=[ProvenanceBody.of(item) for item in calibration.hyperparameters],
         utility=[ProvenanceBody.of(item) for item in calibration.utility],
+        choices=[ChoiceBody.of(choice) for choice in calibration.choices],
         alternatives=[AlternativeBandsBody(**asdict(each)) for each in calibration.alternatives],
         plan=plan_body(plan),
         events=[EventSchema.of(event) for event in plan.events],

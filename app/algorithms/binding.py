@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -10,6 +13,7 @@ from app.algorithms.constants import constants
 from app.algorithms.geometry import to_domain, to_penalty
 from app.algorithms.model_choice import ModelChoice
 from app.algorithms.targets import AlgorithmChoice
+from app.algorithms.trainable import trainers_of
 from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
 from app.datasets.service import LoadedDataset, columns_of
 from app.datasets.table import LabelArray
@@ -17,9 +21,10 @@ from app.datasets.versions import Version
 from app.kit.fields import Schema
 from app.problems import refused_at, unprocessable
 from app.tables.datasets import Dataset
-from calibrators.registry import find_algorithm
+from calibrators.geometry import Domain, Penalty
+from calibrators.practical import Facts
 from trainer import models, scaling
-from trainer.models import Model
+from trainer.models import LinearModel, Model
 
 
 class DataDescription(Schema):
@@ -132,25 +137,24 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
         )
 
 
-def derived_assumptions(choice: AlgorithmChoice, model: Model, data: DataDescription) -> dict[str, float]:
-    """Constants of the training objective that follow from the model and the declared bounds alone.
+@dataclass(frozen=True)
+class Derivation:
+    """Constants of a training objective that follow from its model and the declared bounds alone."""
 
-    They fill in what the algorithm's theorem asks for and the request leaves out, unless the request has a step size of
-    its own and the algorithm needs no constant for its privacy.
-    """
-    algorithm = find_algorithm(choice.algorithm)
-    if choice.hyperparameters.step_size is not None and algorithm.gradient_bound_required:
-        return {}
-    known = constants(
-        model,
-        data.scaled_columns,
-        choice.assumptions,
-        algorithm.norm_order,
-        domain=to_domain(choice.domain),
-        penalty=to_penalty(choice.penalty),
-    )
-    names = {assumption.name for assumption in algorithm.assumptions}
-    return {name: value for name, value in known.items() if name in names and name not in choice.assumptions}
+    model: Model
+    columns: tuple[scaling.Column, ...]
+    domain: Domain | None
+    penalty: Penalty | None
+
+    def __call__(self, norm_order: float, given: Mapping[str, float]) -> Mapping[str, float]:
+        """Return them by their names, beside what is given."""
+        return constants(self.model, self.columns, given, norm_order, domain=self.domain, penalty=self.penalty)
+
+
+def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Facts:
+    """What is publicly known of the training objective."""
+    derivation = Derivation(model, tuple(data.scaled_columns), to_domain(choice.domain), to_penalty(choice.penalty))
+    return Facts(derivation, isinstance(model, LinearModel), trainers_of(kind))
 
 
 def _scaled(column: Column) -> scaling.Column:

@@ -13,7 +13,7 @@ from app.algorithms.schemas import AlgorithmFields, DtypeName
 from app.algorithms.targets import AnyAchievedBody, TargetBody
 from app.kit.fields import Identifier, Integer, OptionalInteger, Schema
 from app.privacy.account import CertificatesBody
-from app.wire.answers import ConventionBody, ProvenanceBody
+from app.wire.answers import ChoiceBody, ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema, NoiseMultiplierField
 
 
@@ -127,6 +127,11 @@ class CalibrateAnswer(Schema):
     noise: NoiseBody
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
+    choices: list[ChoiceBody] = Field(
+        default=[],
+        exclude_if=lambda choices: not choices,
+        description="What the request left out and was chosen for it; left out of answers to requests with everything.",
+    )
     alternatives: list[AlternativeBandsBody] = Field(
         default=[],
         exclude_if=lambda rows: not rows,

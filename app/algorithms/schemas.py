@@ -14,6 +14,7 @@ from app.algorithms.geometry import DomainBody, GradientBoundBody, PenaltyBody
 from app.kit.fields import INTEGRAL, Integer, OptionalInteger, Schema
 from app.wire.answers import IntervalBody
 from calibrators.correlation import USUAL_MAX_BANDS, Objective
+from calibrators.practical import Preset
 from calibrators.stages import MAX_STAGES
 from calibrators.step_sizes import Course
 
@@ -73,6 +74,13 @@ class HyperparametersChoice(Schema):
             examples=["linear"],
         ),
     ] = None
+    averaged_share: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Share of the last steps whose points are averaged, of algorithms whose theorem does not say which "
+        "point is released. Left out beside a step size: the last point is released.",
+    )
     momentum: float | None = Field(
         None,
         ge=0,
@@ -131,7 +139,20 @@ class ScheduleChoice(Schema):
 class AlgorithmFields(Schema):
     """What a calibration and a run have in common."""
 
-    algorithm: str = Field(max_length=64, description="A name from `GET /v1/algorithms`.")
+    algorithm: str | None = Field(
+        None,
+        max_length=64,
+        description="A name from `GET /v1/algorithms`. Left out, the preset `practical` chooses one: `dp_adam`, or the "
+        "first that trains the model.",
+    )
+    preset: Preset | None = Field(
+        None,
+        strict=False,
+        description="How what the request leaves out is chosen, from public numbers alone. `practical`: by rules that "
+        "are known to train well. `theorem`: by the paper's theorem. Left out, a run takes `practical`, but `theorem` "
+        "where `assumptions` are given; a calibration that names its algorithm takes what it is given and chooses "
+        "nothing else. The answer's `choices` name each value, its reason, and the theorem's beside it.",
+    )
     batch_size: OptionalInteger = Field(
         None,
         ge=1,
@@ -173,7 +194,7 @@ class AlgorithmFields(Schema):
     )
     penalty: PenaltyBody | None = Field(None, description="Added to the mean loss; it costs no privacy.")
     hyperparameters: HyperparametersChoice = HyperparametersChoice(
-        step_size=None, step_size_schedule=None, momentum=None
+        step_size=None, step_size_schedule=None, averaged_share=None, momentum=None
     )
     correlation: CorrelationChoice | None = Field(
         None, description="How noise is correlated over steps. Algorithms that do not correlate it refuse this."

@@ -36,6 +36,7 @@ from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.correlation import Correlation
+from calibrators.practical import NO_FACTS, Draft, Facts
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.stages import Stage
 from calibrators.step_sizes import StepSizeSchedule
@@ -55,6 +56,7 @@ class Question:
         budget: The budget that the plan's cost is shown in, as it was when the request was read.
         charge_delta: At which that budget prices the plan, if it is an approximate_dp one.
         dtype: The numeric type that the plan is to be carried out in; None leaves it to `trainer.numeric_types`.
+        draft: What chooses what the request leaves out; None where it is to have everything.
     """
 
     algorithm: str
@@ -62,17 +64,35 @@ class Question:
     budget: KnownBudget | None = None
     charge_delta: float | None = None
     dtype: str | None = None
+    draft: Draft | None = None
+
+    def calibrated(self) -> Calibration:
+        """Solve for what is open; the numeric type is not decided."""
+        if self.draft is not None:
+            return self.draft.calibrate()
+        return registry.calibrate(self.algorithm, self.spec)
 
 
-def calibrate(context: Context, choice: AlgorithmChoice, dataset_size: int, dimension: int | None) -> Calibration:
-    """Solve a run's choice for its noise.
+def calibrate(
+    context: Context, choice: AlgorithmChoice, dataset_size: int, dimension: int | None, facts: Facts
+) -> Calibration:
+    """Choose what a run leaves out, and solve for its noise.
+
+    Args:
+        context: The process's context.
+        choice: What the run asks for.
+        dataset_size: Declared number of records.
+        dimension: Number of parameters.
+        facts: What is publicly known of the objective.
 
     Raises:
         Problem: 422 that points at what is malformed, unsupported or unreachable.
     """
     target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
-    spec = _spec(choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None, judge_published=True)
-    return solve_within_limits(context, Question(choice.algorithm, spec, dtype=choice.dtype))
+    spec = _spec(
+        choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None, judge_published=True, drafted=True
+    )
+    return solve_within_limits(context, _drafted(choice, spec, facts))
 
 
 def answer(context: Context, request: CalibrateRequest, principal: Principal) -> CalibrateAnswer:
@@ -150,8 +170,19 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         target,
         request.noise_multiplier,
         judge_published=request.judge_literal,
+        drafted=request.algorithm is None or request.preset is not None,
     )
+    if request.algorithm is None or request.preset is not None:
+        return replace(_drafted(request, spec, NO_FACTS), budget=budget, charge_delta=charge_delta)
+    with _placed():
+        spec = registry.with_defaults(registry.find_algorithm(request.algorithm), spec)
     return Question(request.algorithm, spec, budget, charge_delta, request.dtype)
+
+
+def _drafted(fields: AlgorithmFields, spec: Spec, facts: Facts) -> Question:
+    with _placed():
+        draft = Draft(fields.algorithm, spec, fields.preset, facts)
+    return Question(draft.algorithm, draft.spec, dtype=fields.dtype, draft=draft)
 
 
 def solve_within_limits(context: Context, question: Question) -> Calibration:
@@ -182,7 +213,7 @@ def _solve_within_limits(context: Context, question: Question) -> Calibration:
     if question.spec.correlation is not None:
         remedy, place = "take fewer steps, or give the number of bands if it is left open", "correlation"
     with _refusals(question.spec), too_much_work("the calibration", remedy, place):
-        found = context.processes.run(registry.calibrate, question.algorithm, question.spec)
+        found = context.processes.run(question.calibrated)
     return in_dtype(found, question.dtype)
 
 
@@ -193,7 +224,7 @@ def solve(question: Question) -> Calibration:
         Problem: 422 when the target is unreachable, or what is asked is unsupported.
     """
     with _refusals(question.spec):
-        return in_dtype(registry.calibrate(question.algorithm, question.spec), question.dtype)
+        return in_dtype(question.calibrated(), question.dtype)
 
 
 def in_dtype(calibration: Calibration, dtype: str | None) -> Calibration:
@@ -279,14 +310,14 @@ def _spec(
     noise_multiplier: float | None,
     *,
     judge_published: bool,
+    drafted: bool,
 ) -> Spec:
     with _placed():
-        algorithm = registry.find_algorithm(fields.algorithm)
         _check_noise(unknown, noise_multiplier)
         stages = _stages(fields)
-        sampling = algorithm.samplings[0].kind if fields.sampling is None else fields.sampling.kind
+        sampling = _sampling(fields, drafted=drafted)
         batch_size = _batch_size(fields, unknown, dataset_size, sampling)
-        spec = Spec(
+        return Spec(
             dataset_size=dataset_size,
             target=target,
             unknown=unknown,
@@ -303,18 +334,29 @@ def _spec(
             assumptions=fields.assumptions,
             step_size=fields.hyperparameters.step_size,
             step_size_schedule=_step_size_schedule(fields),
+            averaged_share=fields.hyperparameters.averaged_share,
             momentum=fields.hyperparameters.momentum,
             correlation=_correlation(fields),
             noise_multiplier=noise_multiplier,
             variant=fields.variant,
             judge_published=judge_published,
         )
-        return registry.with_defaults(algorithm, spec)
+
+
+def _sampling(fields: AlgorithmFields, *, drafted: bool) -> str | None:
+    """Return the kind of sampling as far as it is no choice: the request's, or the first of the algorithm's."""
+    if fields.sampling is not None:
+        return fields.sampling.kind
+    if fields.algorithm is None:
+        return None
+    algorithm = registry.find_algorithm(fields.algorithm)
+    return None if drafted and algorithm.step_rule is not None else algorithm.samplings[0].kind
 
 
 _PARENTS = {
     "charge": ("target",),
     "step_size": ("hyperparameters",),
+    "averaged_share": ("hyperparameters",),
     "momentum": ("hyperparameters",),
     "step_size_schedule": ("hyperparameters",),
     "max_batch_size": ("sampling",),
@@ -390,7 +432,7 @@ def _step_size_schedule(fields: AlgorithmFields) -> StepSizeSchedule | None:
         return StepSizeSchedule(**given.model_dump())
 
 
-def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sampling: str) -> int | None:
+def _batch_size(fields: AlgorithmFields, unknown: Unknown, dataset_size: int, sampling: str | None) -> int | None:
     full_batch = sampling == FullBatch.kind
     if unknown is Unknown.BATCH_SIZE:
         if fields.batch_size is not None:

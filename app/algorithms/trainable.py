@@ -26,6 +26,11 @@ def check_model(algorithm: str, kind: str) -> None:
         raise unprocessable("unsupported_model", f"{algorithm} trains {one_of(known)}, not {kind}", "model", "kind")
 
 
+def trainers_of(kind: str) -> tuple[str, ...]:
+    """Return the names of the algorithms that train such a model, in the order of lists."""
+    return tuple(name for name, execution in EXECUTIONS.items() if kind in execution.models)
+
+
 def check_slots(capacity: int, model: Model) -> None:
     """Refuse a data set whose slots take more memory than a worker has.
 

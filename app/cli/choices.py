@@ -32,7 +32,16 @@ GroupSize = Annotated[
 ]
 Rho = Annotated[float | None, typer.Option(help="A target in zCDP.")]
 Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="How what is left out is chosen, from public numbers alone: practical or theorem.", show_default=False
+    ),
+]
 StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
+AveragedShare = Annotated[
+    float | None, typer.Option(help="Share of the last steps whose points are averaged, beside --step-size.")
+]
 Momentum = Annotated[float | None, typer.Option(help="Share of the last step in the next one, with correlated noise.")]
 StepSizes = Annotated[
     str | None,
@@ -75,9 +84,11 @@ def fields_of(
     group_size: int | None,
     rho: float | None,
     mu: float | None,
+    preset: str | None,
     step_size: float | None,
     step_sizes: str | None,
     cooldown: float | None,
+    averaged_share: float | None,
     momentum: float | None,
     bands: str | None,
     dtype: str | None,
@@ -92,6 +103,7 @@ def fields_of(
     targets = {"approximate_dp": epsilon if epsilon is not None else delta, "zcdp": rho, "gaussian_dp": mu}
     return [
         ("ALGORITHM", "/algorithm", algorithm),
+        ("--preset", "/preset", preset),
         ("--batch-size", "/batch_size", batch_size),
         ("--iterations", "/iterations", iterations),
         ("--epochs", "/epochs", epochs),
@@ -112,6 +124,7 @@ def fields_of(
         ("--step-sizes", "/hyperparameters/step_size_schedule", None),
         ("--step-sizes", "/hyperparameters/step_size_schedule/kind", words(step_sizes)),
         ("--cooldown", "/hyperparameters/step_size_schedule/cooldown", cooldown),
+        ("--averaged-share", "/hyperparameters/averaged_share", averaged_share),
         ("--momentum", "/hyperparameters/momentum", momentum),
         ("--bands", "/correlation/bands", int(bands) if bands is not None and bands.isdecimal() else bands),
         ("--dtype", "/dtype", dtype),

@@ -49,14 +49,12 @@ class CardFormat(StrEnum):
 
 
 @commands.command(
-    epilog=example(
-        "epsilond run create dp_sgd --dataset ds_breast_cancer --model logistic-regression --batch-size 100 \\\n"
-        "    --iterations 200 --max-grad-norm 1 --step-size 0.5 --epsilon 2 --delta 1e-5 --wait"
-    )
+    epilog=example("epsilond run create --dataset ds_digits --model softmax-regression --epsilon 3 --delta 1e-5 --wait")
 )
 def create(
     algorithm: Annotated[
-        str | None, typer.Argument(metavar="ALGORITHM", help="Such as dp_sgd; `advise` tells which apply.")
+        str | None,
+        typer.Argument(metavar="[ALGORITHM]", help="Such as dp_sgd; `advise` tells which apply. May be left out."),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="The data set's id, such as ds_digits.")] = None,
     dataset_version: Annotated[
@@ -78,9 +76,11 @@ def create(
     group_size: choices.GroupSize = None,
     rho: choices.Rho = None,
     mu: choices.Mu = None,
+    preset: choices.Preset = None,
     step_size: choices.StepSize = None,
     step_sizes: choices.StepSizes = None,
     cooldown: choices.Cooldown = None,
+    averaged_share: choices.AveragedShare = None,
     momentum: choices.Momentum = None,
     bands: choices.Bands = None,
     dtype: choices.Dtype = None,
@@ -94,7 +94,10 @@ def create(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Calibrate, charge and queue a run."""
+    """Calibrate, charge and queue a run.
+
+    Data, model and target are enough: what is left out is chosen from public numbers, and shown with its reason.
+    """
     fields = choices.fields_of(
         algorithm,
         batch_size=batch_size,
@@ -109,9 +112,11 @@ def create(
         group_size=group_size,
         rho=rho,
         mu=mu,
+        preset=preset,
         step_size=step_size,
         step_sizes=step_sizes,
         cooldown=cooldown,
+        averaged_share=averaged_share,
         momentum=momentum,
         bands=bands,
         dtype=dtype,
@@ -254,6 +259,7 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "price": price_in_words(run["price"]),
             "dtype": run["dtype"],
             "why_this_dtype": run["dtype_reason"],
+            "chosen": ", ".join(f"{each['name']} {_chosen(each['value'])}" for each in run["choices"]) or None,
             "plan_hash": run["plan_hash"],
             "device": result.get("device"),
             **{f"score on {each['dataset_id'] or 'rows'}": _score(each) for each in result.get("metrics", ())},
@@ -272,3 +278,10 @@ def _progress(run: Mapping[str, Any]) -> str:
 def _score(metric: Mapping[str, Any]) -> str:
     name = "accuracy" if metric["accuracy"] is not None else "mean_absolute_error"
     return f"{name} {metric[name]} ({metric['records']} rows)"
+
+
+def _chosen(value: object) -> str:
+    """A chosen value in a word or two: of a gradient bound, its kind and its number."""
+    if isinstance(value, Mapping):
+        return " ".join(_chosen(each) for each in value.values())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -197,6 +197,7 @@ def _mechanism(report: PrivacyReport) -> Section:
 def _parameters(report: PrivacyReport) -> Section:
     tables = [
         *_plan(report),
+        _choices(report),
         _provenance("Hyperparameters and their theorems", report.hyperparameters),
         _provenance("Utility", report.utility),
     ]
@@ -220,6 +221,16 @@ def _plan(report: PrivacyReport) -> list[Table]:
     if report.dtype_reason is not None:
         facts["why this dtype"] = report.dtype_reason
     return [_facts("The plan", facts.items()), Table("Its phases", ("phase", "what is done"), tuple(rows))]
+
+
+def _choices(report: PrivacyReport) -> Table:
+    """What the request left out, with the theorem's value beside each."""
+    rows = tuple(
+        (Cell(item.name), Cell(show(item.value)), Cell(show(item.theorem)), Cell(item.reason), Cell(item.source))
+        for item in report.choices
+    )
+    header = ("name", "value", "theorem's value", "reason", "source")
+    return Table("Chosen from public numbers, since the request left it out", header, rows)
 
 
 def _provenance(caption: str, items: list[ProvenanceBody]) -> Table:

@@ -50,7 +50,7 @@ from app.runs.schemas import ProgressBody, ResultBody, RunBody, RunProblem
 from app.tables.ledger import Reservation
 from app.tables.runs import Audit, Run, RunSweep
 from app.tables.states import ReservationStatus, RunState, Select
-from app.wire.answers import ConventionBody, ProvenanceBody
+from app.wire.answers import ChoiceBody, ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
 from calibrators.plan import Plan, plan_from_canonical
 from calibrators.registry import ALGORITHMS
@@ -140,6 +140,7 @@ def run_body(session: Session, run: Run) -> RunBody:
         plan_hash=run.plan_hash,
         dtype=None if plan is None else cast(DtypeName, plan.dtype),
         dtype_reason=run.provenance.get("dtype_reason"),
+        choices=_choices(run),
         charge=charge,
         given_back=given_back,
         result=None if run.result is None else ResultBody.model_validate(run.result),
@@ -150,6 +151,11 @@ def run_body(session: Session, run: Run) -> RunBody:
         finished_at=run.finished_at,
         release_at=run.release_at,
     )
+
+
+def _choices(run: Run) -> list[ChoiceBody]:
+    """What its request left out; nothing is known of it for runs from before there were presets."""
+    return [ChoiceBody.model_validate(item) for item in run.provenance.get("choices", ())]
 
 
 def privacy_report(session: Session, run: Run) -> PrivacyReport:
@@ -188,6 +194,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         source=ALGORITHMS[run.algorithm].source,
         events=[EventSchema.of(event) for event in plan.events],
         noise=noise_body(plan),
+        choices=_choices(run),
         hyperparameters=[ProvenanceBody.model_validate(item) for item in run.provenance["hyperparameters"]],
         utility=[ProvenanceBody.model_validate(item) for item in run.provenance["utility"]],
         assumptions=run.provenance.get("assumptions", {}),

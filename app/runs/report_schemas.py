@@ -16,7 +16,7 @@ from app.kit.fields import Identifier, Schema
 from app.ledger.transparency_schemas import InclusionBody
 from app.runs.schemas import RunProblem
 from app.tables.states import RunState
-from app.wire.answers import ConventionBody, ProvenanceBody
+from app.wire.answers import ChoiceBody, ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
 
 
@@ -161,6 +161,9 @@ class CardFacts(Schema):
     source: str
     events: list[EventSchema]
     noise: NoiseBody
+    choices: list[ChoiceBody] = Field(
+        description="What the request left out and was chosen from public numbers, with the theorem's value beside it."
+    )
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
     assumptions: dict[str, float] = Field(description="Constants of the theory that the service derived or was given.")

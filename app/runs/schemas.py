@@ -15,6 +15,7 @@ from app.datasets.schemas import InlineDataset
 from app.kit.fields import Identifier, OptionalInteger, Schema
 from app.reservations.schemas import PlanPriceBody
 from app.tables.states import RunState
+from app.wire.answers import ChoiceBody
 
 
 class RunRequest(AlgorithmChoice):
@@ -123,6 +124,10 @@ class RunBody(Schema):
         description="The numeric type of the plan: of rows, logits and sums; null where the stored plan is."
     )
     dtype_reason: str | None = Field(description="Why it is float64 although the request named none; else null.")
+    choices: list[ChoiceBody] = Field(
+        description="What the request left out and was chosen from public numbers alone, with its reason and with what "
+        "the paper's theorem would have chosen. Empty where the request gave everything."
+    )
     charge: dict[str, Any] | None = Field(
         description="What the budget holds or has paid, in its filter's own fields; of a sweep, for all of its runs."
     )

@@ -16,7 +16,8 @@ from accounting.filters import SMALLEST_DELTA
 from accounting.relations import NeighboringRelation
 from accounting.units import Amounts
 from app.algorithms import service as algorithms
-from app.algorithms.binding import DataDescription, build_model, derived_assumptions
+from app.algorithms.binding import DataDescription, build_model, facts_of
+from app.algorithms.geometry import to_domain
 from app.algorithms.model_choice import MODEL_CHOICE
 from app.algorithms.plans import as_published_body
 from app.algorithms.targets import (
@@ -27,6 +28,7 @@ from app.algorithms.targets import (
     to_target,
 )
 from app.algorithms.trainable import check_model, check_plan, check_slots
+from app.algorithms.underivable import underivable
 from app.auth import reach
 from app.auth.principal import SERVICE, Principal
 from app.context import Context
@@ -42,7 +44,7 @@ from app.kit.pagination import cut_page, decode_cursor
 from app.ledger import repository as ledger
 from app.ledger.commands import Quote
 from app.ledger.rows import budget_state
-from app.problems import Problem, not_found, unprocessable
+from app.problems import Problem, not_found, refused_at, unprocessable
 from app.reservations import prices, quotes
 from app.reservations import service as reservations
 from app.reservations.certification import certified
@@ -54,9 +56,10 @@ from app.runs import sweep_repository as run_sweeps
 from app.runs.schemas import ModelBody, RunRequest
 from app.tables.runs import Run
 from app.tables.states import RunState
-from app.wire.answers import ProvenanceBody
-from calibrators.registry import find_algorithm
+from app.wire.answers import ChoiceBody, ProvenanceBody
+from calibrators.registry import ALGORITHMS, find_algorithm
 from calibrators.spec import Calibration, Unknown
+from trainer.models import Model
 
 #: A queued run holds its budget this long. If no worker takes it before, the hold is released and the run fails.
 QUEUE_HOLD_S = 7 * 24 * 3600
@@ -210,21 +213,16 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
         relation = _relation_of_budget(session, request)
     _check_privacy(request, public=version is None)
     model = build_model(request.model, data)
-    check_model(find_algorithm(request.algorithm).name, request.model.kind)
-    derived = derived_assumptions(request, model, data)
+    if request.algorithm is not None:
+        check_model(find_algorithm(request.algorithm).name, request.model.kind)
     choice: AlgorithmChoice = request.model_copy(
-        update={
-            "assumptions": {**derived, **request.assumptions},
-            "neighboring_relation": request.neighboring_relation or relation,
-        }
+        update={"neighboring_relation": request.neighboring_relation or relation}
     )
-    calibration = algorithms.calibrate(context, choice, data.declared_size, model.num_parameters)
+    facts = facts_of(request, request.model.kind, model, data)
+    calibration = algorithms.calibrate(context, choice, data.declared_size, model.num_parameters, facts)
     plan = calibration.plan
     if not plan.is_executable:
-        missing = ", ".join(calibration.missing_assumptions)
-        instead = f", or the assumptions {missing} that its theorem derives it from" if missing else ""
-        detail = f"a run needs a step size: give hyperparameters.step_size{instead}"
-        raise unprocessable("missing", detail, "hyperparameters", "step_size")
+        raise _no_step_size(calibration, model, request)
     assert data.capacity is not None, "what is described now has one"
     check_plan(plan, model, data.capacity)
     check_slots(data.capacity, model)
@@ -234,7 +232,21 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
             f"this request makes the plan {plan.plan_hash}, not the expected one; nothing was charged",
             "expected_plan_hash",
         )
-    return Preparation(calibration, data, version, derived)
+    return Preparation(calibration, data, version, dict(calibration.derived))
+
+
+def _no_step_size(calibration: Calibration, model: Model, request: RunRequest) -> Problem:
+    """Name what the theorem lacks for its step size, each constant with the reason why no declared bound gives it."""
+    missing = calibration.missing_assumptions
+    with refused_at():
+        domain = to_domain(request.domain)
+    reasons = dict(underivable(model, domain, tuple(calibration.derived), request.assumptions))
+    named = [f"{name} ({reasons[name].rstrip('.')})" if name in reasons else name for name in missing]
+    instead = f", or what its theorem derives it from: {'; '.join(named)}" if named else ""
+    if ALGORITHMS[calibration.plan.algorithm].step_rule is not None:
+        instead += ", or take the preset practical"
+    detail = f"a run needs a step size: give hyperparameters.step_size{instead}"
+    return unprocessable("missing", detail, "hyperparameters", "step_size")
 
 
 def check_queue(context: Context, principal_id: str, more: int = 1) -> None:
@@ -464,6 +476,7 @@ def _provenance(ready: Preparation) -> dict[str, Any]:
         "hyperparameters": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.hyperparameters],
         "utility": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.utility],
         "literal": None if as_published is None else as_published.model_dump(mode="json"),
+        "choices": [ChoiceBody.of(choice).model_dump(mode="json") for choice in calibration.choices],
         "assumptions": ready.assumptions,
         "dtype_reason": calibration.dtype_reason,
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from dataclasses import asdict
+from typing import Any, Self
 
 from pydantic import Field
 
 from accounting.intervals import Answer, Interval
 from app.kit.fields import Schema
+from calibrators.choices import Choice
 from calibrators.provenance import Provenance, ProvenanceKind
 
 
@@ -64,6 +66,20 @@ class ProvenanceBody(Schema):
             assumptions=list(provenance.assumptions),
             vacuous=provenance.vacuous,
         )
+
+
+class ChoiceBody(Schema):
+    """A value that the request left out, and that was chosen from public numbers alone."""
+
+    name: str = Field(description="The member of a request that holds it, such as `hyperparameters.step_size`.")
+    value: Any = Field(description="It is written as a request would give it.")
+    reason: str
+    source: str = Field(description="Paper, or where it was tuned.")
+    theorem: Any = Field(description="What the paper's theorem would have chosen; null where no theorem chooses it.")
+
+    @classmethod
+    def of(cls, choice: Choice) -> Self:
+        return cls(**asdict(choice))
 
 
 def error_budget(answer: Answer) -> dict[str, float]:

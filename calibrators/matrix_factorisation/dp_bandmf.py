@@ -10,7 +10,7 @@ from accounting.errors import AccountingError
 from accounting.events import CyclicPoisson, FixedOrderEpochs
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, read_assumptions
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepRule, read_assumptions
 from calibrators.as_published import AsPublished, judge
 from calibrators.correlation import Alternative, Correlation, Objective
 from calibrators.matrix_factorisation.bands import Solved, memory_of, solve
@@ -60,6 +60,7 @@ def calibrate(spec: Spec) -> Calibration:
         phase,
         domain=spec.domain,
         penalty=spec.penalty,
+        release=spec.release_of(phase.steps),
         hyperparameters=_hyperparameters(solved, phase),
         utility=_utility(spec, solved, phase),
         warnings=(
@@ -314,4 +315,5 @@ ALGORITHM = Algorithm(
         ),
     },
     correlates=True,
+    step_rule=StepRule.BOUNDED_MEAN,
 )

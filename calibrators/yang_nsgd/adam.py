@@ -80,6 +80,7 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
         phase,
         domain=spec.domain,
         penalty=spec.penalty,
+        release=spec.release_of(event.count),
         hyperparameters=_CONSTANTS,
         utility=(
             Provenance(

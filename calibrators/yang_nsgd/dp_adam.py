@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepRule
 from calibrators.plan import Clip
 from calibrators.scopes import NO_THEOREM
 from calibrators.spec import Calibration, Spec
@@ -29,6 +29,8 @@ ALGORITHM = Algorithm(
     ),
     samplings=SAMPLINGS,
     in_stages=True,
+    step_rule=StepRule.COORDINATES,
+    is_usual=True,
     relations=RELATIONS,
     gradient_bounds=(Clip,),
     assumptions=(),

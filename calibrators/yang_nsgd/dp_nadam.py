@@ -5,7 +5,7 @@ The N is for normalised, not for Nesterov.
 
 from __future__ import annotations
 
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepRule
 from calibrators.plan import Normalize
 from calibrators.scopes import NO_THEOREM
 from calibrators.spec import Calibration, Spec
@@ -32,6 +32,7 @@ ALGORITHM = Algorithm(
     ),
     samplings=SAMPLINGS,
     in_stages=True,
+    step_rule=StepRule.COORDINATES,
     relations=RELATIONS,
     gradient_bounds=(Normalize,),
     assumptions=(),

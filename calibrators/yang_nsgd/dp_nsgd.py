@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from accounting.errors import InvalidValue
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepRule
 from calibrators.plan import Normalize
 from calibrators.provenance import PARAMETER
 from calibrators.scopes import Measure, Scope, Shape
@@ -17,6 +19,7 @@ from calibrators.yang_nsgd.nonconvex import (
     SAMPLINGS,
     VERDICT,
     Problem,
+    deviation_of,
 )
 from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_theorem
 
@@ -59,6 +62,12 @@ def normalized_theorem(problem: Problem, regularizer: float) -> GradientNormTheo
     )
 
 
+def regularizer_of_deviation(constants: Mapping[str, float]) -> Normalize | None:
+    """Return the regularizer t_0. The theorem leaves it open; at t_0 its floor begins to fall."""
+    t0 = deviation_of(constants)
+    return None if not t0 else Normalize(t0)
+
+
 def calibrate(spec: Spec) -> Calibration:
     """Noise from the engine, step size and gradient bound from the derived Theorem 3.2.
 
@@ -80,6 +89,8 @@ ALGORITHM = Algorithm(
     update=r"x \leftarrow x - \frac{\eta}{B}\left(\sum_i \frac{g_i}{r + \|g_i\|} + \sigma Z\right)",
     samplings=SAMPLINGS,
     in_stages=True,
+    step_rule=StepRule.BOUNDED_MEAN,
+    theorem_bound=regularizer_of_deviation,
     relations=RELATIONS,
     gradient_bounds=(Normalize,),
     assumptions=ASSUMPTIONS,

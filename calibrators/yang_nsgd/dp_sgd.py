@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from accounting.errors import InvalidValue
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepRule
 from calibrators.plan import Clip
 from calibrators.provenance import STEP
 from calibrators.scopes import Measure, Scope, Shape
@@ -17,6 +19,7 @@ from calibrators.yang_nsgd.nonconvex import (
     SAMPLINGS,
     VERDICT,
     Problem,
+    deviation_of,
 )
 from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_theorem
 
@@ -43,8 +46,9 @@ def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheor
     smallest = 2.0 * problem.t0
     if max_grad_norm < smallest:
         raise InvalidValue(
-            f"the theorem needs max_grad_norm >= 2 tau_0 / (1 - tau_1) = {smallest:g}; raise it, or leave the "
-            "assumptions out to calibrate the noise alone",
+            f"the theorem needs max_grad_norm >= 2 tau_0 / (1 - tau_1) = {smallest:g}, and it is {max_grad_norm:g}: "
+            "raise it, leave the assumptions out to calibrate the noise alone, or take the preset practical, which "
+            "needs no theorem",
             code="clip_below_theorem",
             pointer=("gradient_bound", "max_grad_norm"),
         )
@@ -62,6 +66,12 @@ def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheor
         r" E_T = \tfrac{2}{G_c}\left(\tfrac{D_0}{\eta T} + \tfrac{\eta K_0 V_c}{2}\right),\;"
         r" G_c = \tfrac{c - \tau_0}{1 + \tau_1}",
     )
+
+
+def smallest_clip(constants: Mapping[str, float]) -> Clip | None:
+    """Return the smallest clip threshold that the theorem covers, 2 t_0."""
+    t0 = deviation_of(constants)
+    return None if not t0 else Clip(2.0 * t0)
 
 
 def calibrate(spec: Spec) -> Calibration:
@@ -85,6 +95,8 @@ ALGORITHM = Algorithm(
     update=r"x \leftarrow x - \frac{\eta}{B}\left(\sum_i \min(1, c/\|g_i\|)\, g_i + c\,\sigma Z\right)",
     samplings=SAMPLINGS,
     in_stages=True,
+    step_rule=StepRule.BOUNDED_MEAN,
+    theorem_bound=smallest_clip,
     relations=RELATIONS,
     gradient_bounds=(Clip,),
     assumptions=ASSUMPTIONS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accounting.errors import InvalidValue
@@ -102,6 +103,13 @@ class Problem:
         """
         half = self.l1 * self.initial_gap
         return half + math.sqrt(half * half + 2.0 * self.l0 * self.initial_gap)
+
+
+def deviation_of(constants: Mapping[str, float]) -> float | None:
+    """Return t_0 = tau_0 / (1 - tau_1) of constants by name; None where tau_0 is not among them."""
+    if "deviation_tau0" not in constants:
+        return None
+    return constants["deviation_tau0"] / (1.0 - constants.get("deviation_tau1", 0.0))
 
 
 def read_problem(spec: Spec) -> tuple[Problem | None, tuple[str, ...]]:

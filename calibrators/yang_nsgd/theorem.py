@@ -159,6 +159,7 @@ def calibrate_with_theorem(
         phase,
         domain=spec.domain,
         penalty=spec.penalty,
+        release=spec.release_of(iterations),
         hyperparameters=tuple(hyperparameters),
         utility=tuple(utility),
         missing=missing,

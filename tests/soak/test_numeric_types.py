@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.algorithms import service as algorithms
-from app.algorithms.binding import DataDescription, build_model, derived_assumptions
+from app.algorithms.binding import DataDescription, build_model, facts_of
 from app.context import Context
 from app.datasets import bundled
 from app.datasets.columns import split_label
@@ -36,7 +36,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 def example_of(algorithm: str) -> dict[str, Any]:
     bodies: Iterator[Any] = (example["value"] for example in RUN_EXAMPLES.values())
-    return dict(next(body for body in bodies if body["algorithm"] == algorithm))
+    return dict(next(body for body in bodies if body.get("algorithm") == algorithm))
 
 
 def prepared(context: Context, algorithm: str) -> tuple[Plan, Model, Rows]:
@@ -48,9 +48,8 @@ def prepared(context: Context, algorithm: str) -> tuple[Plan, Model, Rows]:
     features, labels = bundled.load(request.dataset_id)
     data = DataDescription(declared_size=len(labels), privacy_unit="record", features=columns, label=label)
     model = build_model(request.model, data)
-    derived = derived_assumptions(request, model, data)
-    choice = request.model_copy(update={"assumptions": {**derived, **request.assumptions}})
-    found = algorithms.calibrate(context, choice, data.declared_size, model.num_parameters)
+    facts = facts_of(request, request.model.kind, model, data)
+    found = algorithms.calibrate(context, request, data.declared_size, model.num_parameters, facts)
     return found.plan, model, (data.scale(features), data.scale_labels(labels))
 
 

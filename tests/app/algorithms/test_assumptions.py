@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from app.algorithms.assumptions import ASSUMPTIONS_EXAMPLES
-from app.algorithms.binding import DataDescription, build_model, derived_assumptions
+from app.algorithms.binding import DataDescription, Derivation, build_model
 from app.algorithms.constants import derive
 from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.datasets.columns import CategoryColumn, NumberColumn
+from calibrators.geometry import L2Ball, L2Penalty
 from calibrators.registry import ALGORITHMS
 from tests.app.problem_assertions import assert_problem
 from tests.conformance.latex import faults
@@ -81,15 +82,11 @@ def test_the_numbers_are_those_that_a_run_derives(reader, algorithm):
             "label": next(column for column in COLUMNS if column["name"] == request["label"]),
         }
     )
-    choice: Any = SimpleNamespace(
-        algorithm=algorithm,
-        hyperparameters=SimpleNamespace(step_size=None),
-        assumptions={},
-        domain=SimpleNamespace(**BALL),
-        penalty=SimpleNamespace(**penalty),
-    )
     chosen = SimpleNamespace(kind=kind, model_dump=lambda: model)
-    expected = derived_assumptions(choice, build_model(chosen, data), data)  # type: ignore[arg-type]
+    built = build_model(chosen, data)  # type: ignore[arg-type]
+    derivation = Derivation(built, tuple(data.scaled_columns), L2Ball(1.5), L2Penalty(0.25))
+    taken = {assumption.name for assumption in details.assumptions}
+    expected = {name: value for name, value in derivation(details.norm_order, {}).items() if name in taken}
     further = {"diameter", "radius"} & {assumption.name for assumption in details.assumptions}
     assert {name: value for name, value in body["assumptions"].items() if name not in further} == expected
     required = {each.name for each in details.assumptions if each.required and each.default is None}

@@ -147,7 +147,7 @@ def test_advice_is_a_ranking_and_why_the_others_do_not_apply() -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ("calibrate --dataset-size 9", "ALGORITHM: This field is required; --epsilon: This field is required."),
+        ("calibrate --dataset-size 9", "--epsilon: This field is required."),
         ("calibrate nothing --dataset-size 10 --iterations 1 --rho 1", "ALGORITHM: "),
         (OPTIONS.replace("--max-grad-norm 1", ""), "--max-grad-norm: "),
         (OPTIONS.replace("--delta 1e-5", ""), "--delta: this target needs delta."),

@@ -207,7 +207,7 @@ RUN = {
     "dataset_id": "ds_a", "dataset_version": None,
     "budget_id": None, "charge": None, "given_back": None, "price": None, "plan_hash": "f" * 64, "result": None,
     "finished_at": None, "release_at": None,
-    "warnings": [], "dtype": "float32", "dtype_reason": None,
+    "warnings": [], "dtype": "float32", "dtype_reason": None, "choices": [],
 }  # fmt: skip
 
 

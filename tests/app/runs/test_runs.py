@@ -198,8 +198,10 @@ def test_the_step_size_comes_from_the_theorem_with_constants_of_the_declared_bou
         algorithm="dp_nsgd",
         gradient_bound={"kind": "normalize", "regularizer": 1.0},
         hyperparameters=...,
+        preset="theorem",
     )
     assert run["plan"]["phases"][0]["step_size"] > 0
+    assert run["choices"] == []
     report = service.get(f"/v1/runs/{run['id']}/report")
     assert [item["name"] for item in report["hyperparameters"]] == ["step_size"]
     service.work()
@@ -256,7 +258,11 @@ def test_the_report_says_what_is_guaranteed_and_what_is_not(service):
     [
         ({"seed": 1}, "seed_on_private_data", "/seed"),
         ({"budget_id": ...}, "missing", "/budget_id"),
-        ({"model": {"kind": "logistic_regression"}, "hyperparameters": ...}, "clip_below_theorem", None),
+        (
+            {"model": {"kind": "logistic_regression"}, "hyperparameters": ..., "preset": "theorem"},
+            "clip_below_theorem",
+            None,
+        ),
         ({"sampling": "with_replacement", "batch_size": 10}, "unsupported_sampling", "/sampling"),
         ({"sampling": "without_replacement", "batch_size": 10}, "unsupported_relation", "/sampling"),
         ({"algorithm": "adam"}, "unknown_algorithm", "/algorithm"),

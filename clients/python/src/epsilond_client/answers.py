@@ -119,6 +119,7 @@ class Run(Document):
         plan_hash: str
         dtype: str | None
         dtype_reason: str | None
+        choices: Sequence[Answer]
         plan: Answer | None
         charge: Amounts | None
         given_back: Amounts | None

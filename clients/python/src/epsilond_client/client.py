@@ -98,9 +98,19 @@ class Client:
         """What one guarantee implies about another."""
         return self._http.ask("/v1/convert", {"from": guarantee, "to": to}, Answer)
 
-    def calibrate(self, *, algorithm: str, dataset_size: int, target: Mapping[str, Any], **fields: Any) -> Answer:
-        """Noise, step sizes and clip threshold for a target, each with its theorem, and the plan of a run."""
-        request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
+    def calibrate(
+        self, *, dataset_size: int, target: Mapping[str, Any], algorithm: str | None = None, **fields: Any
+    ) -> Answer:
+        """Noise, step sizes and clip threshold for a target, each with its theorem, and the plan of a run.
+
+        Args:
+            dataset_size: A public number of records.
+            target: The guarantee to meet.
+            algorithm: Its name; left out, the service chooses it and all else that is left out, and says so.
+            fields: `preset`, `dimension`, `batch_size`, `iterations` and what else the service documents.
+        """
+        named = {} if algorithm is None else {"algorithm": algorithm}
+        request = {**named, "dataset_size": dataset_size, "target": target, **fields}
         return self._http.ask("/v1/calibrate", request, Answer)
 
     def calibrate_events(

@@ -141,18 +141,21 @@ class Runs(Resource):
     def create(
         self,
         *,
-        algorithm: str,
         model: Mapping[str, Any],
         target: Mapping[str, Any],
+        algorithm: str | None = None,
         idempotency_key: str | None = None,
         **fields: Any,
     ) -> Run:
         """Calibrate, charge and queue a run.
 
+        Model, target and `dataset_id` are enough: what is left out is chosen from public numbers alone, and the run's
+        `choices` say what, why, and what the paper's theorem would have chosen.
+
         Args:
-            algorithm: Its name.
             model: ``{"kind": "logistic_regression"}``, say.
             target: The guarantee to meet.
+            algorithm: Its name; left out, the service's preset `practical` chooses one.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
             fields: `dataset_id`, `dataset_version`, `budget_id`, `batch_size`, `iterations`, `sampling`,
                 `gradient_bound` and what else a calibration takes.
@@ -160,7 +163,8 @@ class Runs(Resource):
         Raises:
             BudgetExceeded: the plan does not fit; nothing is held and nothing runs.
         """
-        request = {"algorithm": algorithm, "model": model, "target": target} | fields
+        named = {} if algorithm is None else {"algorithm": algorithm}
+        request = {**named, "model": model, "target": target, **fields}
         return self._http.write("/v1/runs", request, Run, idempotency_key)
 
     def get(self, run: RunId) -> Run:

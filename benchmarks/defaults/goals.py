@@ -1,0 +1,37 @@
+"""The goal, on each data set, with the figures that were measured and whether it is met."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.defaults.protocol import MARGIN
+
+
+def mean_and_error(scores: Sequence[float]) -> tuple[float, float]:
+    """Return the mean over seeds and its standard error."""
+    return float(np.mean(scores)), float(np.std(scores, ddof=1)) / math.sqrt(len(scores))
+
+
+def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """``{"what", "goal", "measured", "met"}`` of each data set: the worst of its epsilons decides."""
+    return [_of_set(name, found) for name, found in figures["sets"].items()]
+
+
+def _of_set(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    below = {
+        epsilon: mean_and_error(each["scores"])[0] - mean_and_error(found["preset"][epsilon]["scores"])[0]
+        for epsilon, each in found["grid"].items()
+    }
+    worst = max(below, key=lambda epsilon: below[epsilon])
+    unit = "R^2" if found["model"] == "linear_regression" else "accuracy"
+    held_back = ", held back" if found["held_back"] else ""
+    return {
+        "what": f"{name}{held_back}: how far the preset's {unit} is below the grid's best",
+        "goal": f"at most {MARGIN:g} at each epsilon",
+        "measured": f"{below[worst]:.4f} at epsilon {worst}, the worst of {len(below)}",
+        "met": below[worst] <= MARGIN,
+    }

@@ -1,0 +1,54 @@
+"""What the preset attains, and models without privacy beside it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget
+from benchmarks.defaults.protocol import DELTA, EPSILONS, SEEDS, Split
+from benchmarks.defaults.trials import model_of, score
+from calibrators.plan import Plan
+from calibrators.practical import NO_FACTS, Draft
+from calibrators.spec import Spec
+from trainer.numeric_types import carried_out
+
+
+def preset_plan(split: Split, epsilon: float) -> tuple[Plan, dict[str, Any]]:
+    """Return the plan of a run that names data, model and target alone, and what was chosen for it."""
+    spec = Spec(
+        len(split.labels),
+        ApproximateDpTarget(epsilon, DELTA),
+        neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+        dimension=model_of(split).num_parameters,
+        judge_published=False,
+    )
+    calibration = Draft(None, spec, None, NO_FACTS).calibrate()
+    return carried_out(calibration.plan, None)[0], {choice.name: choice.value for choice in calibration.choices}
+
+
+def presets(split: Split, say: Callable[[str], object]) -> dict[str, Any]:
+    """Return the preset's scores by seed, and what it chose, at each epsilon."""
+    found = {}
+    for epsilon in EPSILONS:
+        plan, chosen = preset_plan(split, epsilon)
+        scores = [score(split, plan, seed) for seed in SEEDS]
+        say(f"  epsilon {epsilon:g}: {np.mean(scores):.4f} by the preset\n")
+        found[f"{epsilon:g}"] = {"scores": scores, "chosen": chosen}
+    return found
+
+
+def without_privacy(split: Split) -> float:
+    """Return the score of scikit-learn's model without privacy: least squares, or logistic regression."""
+    # scikit-learn takes a second to import, and only this function uses it.
+    from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: PLC0415
+
+    estimator = LogisticRegression(C=100.0, max_iter=100) if split.num_classes else LinearRegression()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a hundred steps are enough, converged or not
+        estimator.fit(split.features, split.labels)
+    return float(estimator.score(split.test_features, split.test_labels))

@@ -1,0 +1,197 @@
+"""The protocol: data sets, hand-chosen settings and rules. It was committed before the preset existed.
+
+What is compared: a run that names data, a model and a target alone, with the best of `GRID`.
+
+- Every run trains by `trainer.run` with the noise that its target asks for: delta 1e-5, add or remove one record.
+- `TUNED_ON` are the six sets that the preset may be tuned on. `HELD_BACK` are two that are looked at once, at the end.
+- A score is taken on rows that no run trains on: accuracy for classes, R^2 for numbers.
+- The grid is screened with one seed. The `FINALISTS` best settings of each set and epsilon are run with all seeds, and
+  the one with the best mean is the grid's best. Both choices are made on the scored rows themselves, which favours the
+  grid.
+- The goal: the preset's mean is at most `MARGIN` below the grid's best, on each set and at each epsilon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from app.datasets import bundled
+from app.datasets.columns import NumberColumn, split_label
+from trainer import scaling
+
+EPSILONS = (1.0, 3.0, 8.0)
+DELTA = 1e-5
+SEEDS = (0, 1, 2, 3, 4)
+FINALISTS = 5
+MARGIN = 0.02
+#: No step of the grid draws more records in the mean: what a machine of two cores carries out in a few minutes.
+LARGEST_BATCH = 7500
+
+Vector = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64] | Vector
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of a public data set, scaled by its declared bounds to [-1, 1].
+
+    Attributes:
+        model: Kind of model that is trained.
+        features, labels: What a run trains on: shape (n, p) and (n,).
+        test_features, test_labels: What it is scored on.
+    """
+
+    model: str
+    features: Vector
+    labels: Labels
+    test_features: Vector
+    test_labels: Labels
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes; 0 where labels are numbers."""
+        return 0 if self.model == "linear_regression" else int(self.labels.max()) + 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of the grid; the last point is released.
+
+    Attributes:
+        algorithm: Its name.
+        share: Nominal batch size over the number of records; `LARGEST_BATCH` is the most.
+        iterations: Number of steps.
+        bound: Clip threshold, or regularizer of normalised gradients.
+        step_size: Of every step.
+    """
+
+    algorithm: str
+    share: float
+    iterations: int
+    bound: float
+    step_size: float
+
+
+def _grid() -> tuple[Setting, ...]:
+    rounds = ((1 / 64, 200), (1 / 8, 100), (1.0, 50))
+    found = [
+        Setting("dp_sgd", share, steps, clip, move / clip)
+        for share, steps in rounds
+        for clip in (0.1, 1.0)
+        for move in (0.1, 0.3, 1.0)
+    ]
+    found += [Setting("dp_sgd", 1 / 8, 100, 4.0, size) for size in (0.03, 0.1)]
+    found += [
+        Setting("dp_nsgd", share, steps, regularizer, size)
+        for share, steps in rounds[1:]
+        for regularizer in (0.01, 1.0)
+        for size in (0.1, 0.3, 1.0)
+    ]
+    found += [Setting("dp_adam", share, steps, 1.0, size) for share, steps in rounds for size in (0.01, 0.03, 0.1)]
+    found += [Setting("dp_adam", 1 / 8, 100, 0.1, size) for size in (0.03, 0.1)]
+    found += [Setting("dp_nadam", 1.0, 50, 0.01, size) for size in (0.01, 0.03, 0.1)]
+    found += [Setting("dp_sgd", 1.0, 200, 1.0, size) for size in (0.3, 1.0)]
+    found += [Setting("dp_adam", 1.0, 200, 1.0, size) for size in (0.01, 0.03)]
+    return tuple(found)
+
+
+GRID = _grid()
+assert len(set(GRID)) == 50, "the protocol has 50 settings"
+
+
+def _bundled(dataset_id: str, model: str) -> Split:
+    """Return a bundled set under its published bounds; a quarter of its rows is scored on."""
+    features, labels = bundled.load(dataset_id)
+    metadata = bundled.declaration(dataset_id).metadata
+    columns, label = split_label(metadata.columns, metadata.label)
+    numbers = [scaling.NumberColumn(each.lower, each.upper) for each in columns if isinstance(each, NumberColumn)]
+    scaled = scaling.scale_features(numbers, list(features.T))
+    if isinstance(label, NumberColumn):
+        labels = scaling.NumberColumn(label.lower, label.upper).scale(labels.astype(np.float64))[:, 0]
+    order = np.random.default_rng(0).permutation(len(labels))
+    scored, trained_on = order[: len(labels) // 4], order[len(labels) // 4 :]
+    return Split(model, scaled[trained_on], labels[trained_on], scaled[scored], labels[scored])
+
+
+def _cut(model: str, features: Vector, labels: Labels, trained_on: int) -> Split:
+    return Split(model, features[:trained_on], labels[:trained_on], features[trained_on:], labels[trained_on:])
+
+
+def _scaled(values: Vector, bound: float) -> Vector:
+    """Return values as declared bounds of plus and minus ``bound`` scale them."""
+    return np.clip(values / bound, -1.0, 1.0)
+
+
+def _images() -> Split:
+    """Return 60000 rows of 784 values in ten classes, most of them at the lower bound, as the ground of an image is."""
+    random = np.random.default_rng(784)
+    n, latent = 65000, 40
+    classes = random.integers(0, 10, n)
+    hidden = 0.4 * random.normal(size=(10, latent))[classes] + random.normal(size=(n, latent))
+    strokes = random.normal(size=(latent, 784)) / np.sqrt(latent)
+    values = np.clip(hidden @ strokes - 0.8 + 0.3 * random.normal(size=(n, 784)), 0.0, 1.0)
+    return _cut("softmax_regression", 2.0 * values - 1.0, classes, 60000)
+
+
+def _imbalanced() -> Split:
+    """Return 10000 rows in two classes, of which one has a twelfth."""
+    random = np.random.default_rng(12)
+    n, width = 14000, 20
+    labels = (random.random(n) < 1 / 12).astype(np.int64)
+    features = random.normal(size=(n, width)) + 2.8 * labels[:, None] * random.normal(size=width) / np.sqrt(width)
+    return _cut("logistic_regression", _scaled(features, 5.0), labels, 10000)
+
+
+def _regression() -> Split:
+    """Return 10000 rows with a number as their label: a linear function of correlated columns, and noise."""
+    random = np.random.default_rng(15)
+    n, width = 14000, 15
+    mixing = np.eye(width) + 0.3 * random.normal(size=(width, width))
+    features = random.normal(size=(n, width)) @ mixing
+    signal = features @ random.normal(size=width)
+    labels = 30.0 + 5.0 * signal / signal.std() + 2.5 * random.normal(size=n)
+    return _cut("linear_regression", _scaled(features, 5.0), _scaled(labels - 40.0, 40.0), 10000)
+
+
+def _heavy_tailed() -> Split:
+    """Return 20000 rows of columns with few moments, whose declared bounds are far out."""
+    random = np.random.default_rng(25)
+    n, width = 25000, 30
+    features = random.standard_t(2.5, size=(n, width))
+    odds = 1.2 * np.clip(features, -6.0, 6.0) @ random.normal(size=width) / 2.0 + 0.5
+    labels = (random.random(n) < 1.0 / (1.0 + np.exp(-odds))).astype(np.int64)
+    return _cut("logistic_regression", _scaled(features, 30.0), labels, 20000)
+
+
+def _forest() -> Split:
+    """Return 20000 rows in seven classes of unequal size: ten numbers, and 44 columns of 0 and 1."""
+    random = np.random.default_rng(54)
+    n = 25000
+    classes = random.choice(7, size=n, p=(0.37, 0.30, 0.12, 0.08, 0.06, 0.04, 0.03))
+    numbers = random.normal(size=(7, 10))[classes] + random.normal(size=(n, 10))
+    soils = np.array([random.dirichlet(np.full(40, 0.3)) for _ in range(7)])
+    areas = np.array([random.dirichlet(np.full(4, 1.0)) for _ in range(7)])
+    binary = np.zeros((n, 44))
+    for probabilities, first in ((soils, 0), (areas, 40)):
+        drawn = (random.random(n)[:, None] > probabilities.cumsum(axis=1)[classes]).sum(axis=1)
+        binary[np.arange(n), first + np.minimum(drawn, probabilities.shape[1] - 1)] = 1.0
+    features = np.hstack([_scaled(numbers, 4.0), 2.0 * binary - 1.0])
+    return _cut("softmax_regression", features, classes, 20000)
+
+
+TUNED_ON: Mapping[str, Callable[[], Split]] = {
+    "breast_cancer": lambda: _bundled("ds_breast_cancer", "logistic_regression"),
+    "digits": lambda: _bundled("ds_digits", "softmax_regression"),
+    "images": _images,
+    "imbalanced": _imbalanced,
+    "regression": _regression,
+    "heavy_tailed": _heavy_tailed,
+}
+HELD_BACK: Mapping[str, Callable[[], Split]] = {
+    "diabetes": lambda: _bundled("ds_diabetes", "linear_regression"),
+    "forest": _forest,
+}

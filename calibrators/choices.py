@@ -1,0 +1,26 @@
+"""What a request left out and was chosen for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.canonical import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value that the request left out.
+
+    Attributes:
+        name: The member of a request that holds it, such as ``"hyperparameters.step_size"``.
+        value: As the request would give it.
+        reason: Why this value, in sentences.
+        source: Paper, or where it was tuned.
+        theorem: What the paper's theorem would have chosen; None where no theorem chooses it.
+    """
+
+    name: str
+    value: Json
+    reason: str
+    source: str
+    theorem: Json = None

@@ -1,0 +1,389 @@
+"""What a request leaves out, chosen from public numbers alone: the presets `practical` and `theorem`.
+
+A choice depends on declared sizes, declared bounds and the target. No row is looked at, so that nothing is charged for
+it; noise and charge are those of the plan that the choices lead to. `docs/concepts/practical_defaults.md` says where
+the rules come from and what they attain.
+
+The preset `practical` takes DP-Adam where no algorithm is named. Its noise is divided out of its steps, coordinate by
+coordinate, so that one step size serves losses and features in any unit. Algorithms with a `step_rule` get a step size
+in the same way; all others keep the steps of their theorems, and only what these leave open is chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from accounting.canonical import Json
+from accounting.errors import AccountingError, InvalidValue
+from accounting.events import DisjointBatches, FullBatch, TruncatedPoisson
+from calibrators.algorithm import StepRule
+from calibrators.choices import Choice
+from calibrators.plan import MAX_SCHEDULE, BoundedSteps, Clip, GradientBound, Normalize
+from calibrators.registry import ALGORITHMS, find_algorithm
+from calibrators.registry import calibrate as calibrate_as_asked
+from calibrators.spec import Calibration, Spec, Unknown
+
+
+class Preset(StrEnum):
+    """How what a request leaves out is chosen."""
+
+    PRACTICAL = "practical"
+    """Rules that are known to train well choose. Nothing is proved of what the run attains."""
+    THEOREM = "theorem"
+    """The paper's theorem chooses, as far as the declared bounds give its constants."""
+
+
+(USUAL,) = (name for name, each in ALGORITHMS.items() if each.is_usual)
+#: Numbers that all steps together may multiply: about a minute of one core. It decides the steps and the batch size.
+WORK = 5e10
+FEWEST_STEPS, MOST_STEPS = 100, 400
+#: Epochs of variance-reduced steps.
+USUAL_EPOCHS = 5
+#: A batch that is sampled is no smaller than this share of the records.
+SMALLEST_SHARE = 1 / 64
+#: Batches of algorithms that cannot take all records at once.
+USUAL_SHARE = 1 / 16
+CLIP, REGULARIZER = 0.5, 0.3
+#: Adam's step size times the root of the number of steps and the sixth root of the number of parameters; and how many
+#: parameters are supposed where their number is not given.
+ADAM_STEP, USUAL_DIMENSION = 1.8, 100
+#: The length of all steps of bounded mean gradients together, without noise.
+PATH = 250.0
+AVERAGED_SHARE = 0.5
+
+_DE = "De et al. 2022 (arXiv 2204.13650)"
+_PONOMAREVA = "Ponomareva et al. 2023 (arXiv 2303.00654), section 5"
+_TUNED = "tuned on the public data sets of benchmarks/defaults"
+_CHOICE = "A choice, and not a fact about the records: give your own where you know better."
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is publicly known of the objective.
+
+    Attributes:
+        derive: From p of the norm of parameters, and the constants that are given, to those that follow from them and
+            the declared bounds, by their names.
+        is_convex: Whether the loss is convex in the parameters.
+        trained_by: The algorithms that train the model; None where no model is known.
+    """
+
+    derive: Callable[[float, Mapping[str, float]], Mapping[str, float]]
+    is_convex: bool
+    trained_by: tuple[str, ...] | None = None
+
+
+def nothing_derived(_norm_order: float, _given: Mapping[str, float]) -> Mapping[str, float]:
+    """Return no constants, as where no declared bounds are known."""
+    return {}
+
+
+#: Of whom no objective is known.
+NO_FACTS = Facts(nothing_derived, is_convex=False)
+
+
+class Draft:
+    """A spec, and what it leaves out: chosen as far as public sizes decide it, the rest when it is calibrated.
+
+    Args:
+        name: Of the algorithm; None takes DP-Adam, or the first algorithm that trains the model.
+        spec: What is asked.
+        preset: None is `theorem` where the spec names an algorithm and gives constants of its theorem, else
+            `practical`.
+        facts: Of the objective.
+
+    Guarantees:
+        - what_is_given_stays: no member that the spec has is changed.
+        - public_numbers_alone: the choices are functions of the arguments, which hold no row.
+
+    Raises:
+        InvalidValue: there is no such algorithm, or none is named of which a theorem is asked for; a number is outside
+            its range.
+    """
+
+    def __init__(self, name: str | None, spec: Spec, preset: Preset | None, facts: Facts) -> None:
+        if name is None and preset is Preset.THEOREM:
+            raise InvalidValue(
+                "the preset theorem takes the theorem of an algorithm: name one, or take the preset practical",
+                code="missing",
+                pointer=("algorithm",),
+            )
+        self._choices: list[Choice] = []
+        self._facts, self._asked, self._spec = facts, spec, spec
+        self._algorithm = find_algorithm(self._choose_algorithm() if name is None else name)
+        in_theory = Preset.THEOREM if name is not None and spec.assumptions else Preset.PRACTICAL
+        self._preset = in_theory if preset is None else preset
+        if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
+            return
+        if self._algorithm.step_rule is not None:
+            self._choose_steps()
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's name."""
+        return self._algorithm.name
+
+    @property
+    def spec(self) -> Spec:
+        """The spec with what is chosen so far."""
+        return self._spec
+
+    def _choose_algorithm(self) -> str:
+        trained_by = self._facts.trained_by
+        name, source = USUAL, "Li et al. 2022 (arXiv 2110.05679), section 3"
+        reason = (
+            "Adam divides each coordinate of the noisy mean by its own size, noise included, so that its step size "
+            "needs to know neither the loss's unit nor the noise."
+        )
+        if trained_by is not None and USUAL not in trained_by:
+            name = trained_by[0]
+            reason, source = "The first algorithm that trains this model.", find_algorithm(name).source
+        self._choices.append(Choice("algorithm", name, reason, source))
+        return name
+
+    def _choose_steps(self) -> None:
+        """Choose sampling, sizes, gradient bound and, in the preset `practical`, step size and averaging."""
+        if not self._spec.stages:
+            self._choose_batches()
+            if self._spec.iterations is None and self._spec.sampling != DisjointBatches.kind:
+                self._choose_iterations()
+        if self._spec.gradient_bound is None:
+            self._choose_gradient_bound()
+        given = self._spec.step_size is not None or (
+            bool(self._spec.stages) and all(stage.step_size is not None for stage in self._spec.stages)
+        )
+        if self._preset is Preset.PRACTICAL and not given:
+            self._choose_step_size()
+
+    def calibrate(self) -> Calibration:
+        """Calibrate, and choose what the algorithm says is missing, one thing after the other.
+
+        Raises:
+            As `calibrators.registry.calibrate`; what it finds missing is missing for good: no rule chooses it.
+        """
+        while True:
+            derived = self._derived()
+            spec = replace(self._spec, assumptions={**derived, **self._spec.assumptions})
+            try:
+                calibration = calibrate_as_asked(self._algorithm.name, spec)
+            except InvalidValue as error:
+                if error.code != "missing" or not self._choose_missing(error.pointer):
+                    raise
+                continue
+            missing = [("assumptions", name) for name in calibration.missing_assumptions]
+            if calibration.plan.is_executable or not any(self._choose_missing(each) for each in missing):
+                return replace(calibration, choices=self._with_theorem(), derived=derived)
+
+    def _derived(self) -> Mapping[str, float]:
+        """Constants for the theorem; none where the step size needs no theorem, and the privacy no constant."""
+        if self._spec.step_size is not None and self._algorithm.gradient_bound_required:
+            return {}
+        return self._known()
+
+    def _known(self) -> dict[str, float]:
+        """Return the constants that the algorithm takes and that follow from the declared bounds."""
+        names = {assumption.name for assumption in self._algorithm.assumptions}
+        given = self._spec.assumptions
+        known = self._facts.derive(self._algorithm.norm_order, given)
+        return {name: value for name, value in known.items() if name in names and name not in given}
+
+    def _take(self, member: str, value: Json, reason: str, source: str, **fields: object) -> None:
+        self._spec = replace(self._spec, **fields)  # type: ignore[arg-type]
+        self._choices.append(Choice(member, value, reason, source))
+
+    @property
+    def _work_of_a_pass(self) -> float:
+        return float(self._spec.dataset_size * (self._spec.dimension or 1))
+
+    def _choose_batches(self) -> None:
+        spec, schemes = self._spec, self._algorithm.samplings
+        if spec.sampling is None:
+            fits = self._work_of_a_pass * (spec.iterations or FEWEST_STEPS) <= WORK
+            if spec.batch_size is None and FullBatch in schemes and fits:
+                reason = (
+                    "Every step takes every record: for the same guarantee that is the least noise on a mean, and the "
+                    "work fits a worker."
+                )
+                self._take("sampling", FullBatch.kind, reason, f"{_DE}; {_PONOMAREVA}", sampling=FullBatch.kind)
+            else:
+                kind = schemes[0].kind
+                reason = "The first of the algorithm's: batches that are drawn anew are amplified by their sampling."
+                self._take("sampling", kind, reason, self._algorithm.source, sampling=kind)
+        if self._spec.batch_size is None and self._spec.sampling == FullBatch.kind:
+            self._spec = replace(self._spec, batch_size=spec.dataset_size)
+        elif self._spec.batch_size is None and not (self._spec.sampling == DisjointBatches.kind and spec.iterations):
+            self._choose_batch_size()
+        if self._spec.sampling == TruncatedPoisson.kind and spec.max_batch_size is None:
+            assert self._spec.batch_size is not None, "it was chosen"
+            most = min(2 * self._spec.batch_size, spec.dataset_size)
+            reason = "Twice the nominal size: a batch is hardly ever cut."
+            self._take("sampling.max_batch_size", most, reason, _TUNED, max_batch_size=most)
+
+    def _choose_batch_size(self) -> None:
+        records, steps = self._spec.dataset_size, self._spec.iterations or FEWEST_STEPS
+        if FullBatch in self._algorithm.samplings and self._spec.sampling != DisjointBatches.kind:
+            affordable = WORK / (steps * (self._spec.dimension or 1))
+            size = math.ceil(min(max(affordable, SMALLEST_SHARE * records), USUAL_SHARE * 2 * records))
+            reason = "The largest batch whose work fits a worker, up to an eighth of the records: more share the noise."
+        else:
+            size = math.ceil(USUAL_SHARE * records)
+            reason = "A sixteenth of the records: large batches share the noise."
+        self._take("batch_size", size, reason, f"{_DE}; {_PONOMAREVA}", batch_size=size)
+
+    def _choose_iterations(self) -> None:
+        spec = self._spec
+        steps = FEWEST_STEPS
+        if spec.sampling == FullBatch.kind:
+            steps = min(max(int(WORK / self._work_of_a_pass), FEWEST_STEPS), MOST_STEPS)
+        reason = (
+            f"Between {FEWEST_STEPS} and {MOST_STEPS}, as many as fit a worker. Under full batches the noise of the "
+            "sum of all steps does not depend on their number, so that more of them cost work alone."
+        )
+        self._take("iterations", steps, reason, f"Dong, Roth & Su 2022, Corollary 3.3; {_TUNED}", iterations=steps)
+
+    def _choose_gradient_bound(self) -> None:
+        bound: GradientBound | None = None
+        if self._preset is Preset.THEOREM and self._algorithm.theorem_bound is not None:
+            bound = self._algorithm.theorem_bound({**self._known(), **self._spec.assumptions})
+            reason, source = "The theorem's own, from its constants.", self._algorithm.source
+        if bound is None:
+            bound = Clip(CLIP) if self._algorithm.gradient_bounds == (Clip,) else Normalize(REGULARIZER)
+            reason = (
+                "Small against gradients of features in [-1, 1], so that most gradients count by their direction: "
+                "noise is scaled to the bound, and a small one costs little."
+            )
+            source = f"Bu et al. 2022 (arXiv 2206.07136); Li et al. 2022 (arXiv 2110.05679); {_TUNED}"
+        self._take("gradient_bound", bound.to_json(), reason, source, gradient_bound=bound)
+
+    def _choose_step_size(self) -> None:
+        spec = self._spec
+        steps = sum(stage.iterations for stage in spec.stages) or spec.iterations
+        if steps is None:
+            assert spec.batch_size is not None, "one pass over disjoint batches has one of both"
+            steps = max(1, spec.dataset_size // spec.batch_size)
+        assert spec.gradient_bound is not None, "it was chosen"
+        if self._algorithm.step_rule is StepRule.COORDINATES:
+            size = ADAM_STEP / math.sqrt(steps) / (spec.dimension or USUAL_DIMENSION) ** (1.0 / 6.0)
+            reason = (
+                f"{ADAM_STEP:g} over the root of the number of steps and the sixth root of that of parameters. Where "
+                "noise dominates, Adam steps of such a size move a coordinate as far whatever their number is, and the "
+                "noise in a logit grows with the number of parameters."
+            )
+        else:
+            size = PATH / (steps * spec.gradient_bound.contribution_bound) * (1.0 - (spec.momentum or 0.0))
+            reason = (
+                f"All steps together are at most {PATH:g} long without noise. At a given budget the product of step "
+                "size and number of steps decides, and neither of them alone."
+            )
+        source = f"Panda et al. 2024 (arXiv 2212.04486); {_TUNED}"
+        self._take("hyperparameters.step_size", size, reason, source, step_size=size)
+        if spec.averaged_share is None and steps <= MAX_SCHEDULE:
+            reason = "The mean of the last half of the points has less noise than the last one, and costs no privacy."
+            source = f"{_DE}; Shamir & Zhang 2013 (arXiv 1212.1824)"
+            share = AVERAGED_SHARE
+            self._take("hyperparameters.averaged_share", share, reason, source, averaged_share=share)
+
+    def _choose_missing(self, pointer: tuple[str | int, ...]) -> bool:
+        """Choose what an algorithm finds missing; False where no rule chooses it, or it has been chosen before."""
+        if len(pointer) == 2 and pointer[0] == "assumptions":
+            return self._choose_constant(str(pointer[1]))
+        # With its constants a theorem may choose the rest itself.
+        if self._choose_any_constant():
+            return True
+        if pointer == ("gradient_bound",) and self._spec.gradient_bound is None:
+            return self._choose_longest_gradient()
+        if pointer == ("iterations",) and self._spec.iterations is None:
+            self._choose_length()
+            return True
+        if pointer == ("batch_size",) and self._spec.batch_size is None:
+            self._choose_batch_size()
+            return True
+        return False
+
+    def _choose_length(self) -> None:
+        """Choose the number of steps, or of epochs, that a theorem leaves open."""
+        in_epochs = any(assumption.name == "inner_iterations" for assumption in self._algorithm.assumptions)
+        steps = USUAL_EPOCHS if in_epochs else FEWEST_STEPS
+        reason = f"The theorem leaves the number of {'epochs' if in_epochs else 'steps'} open. {_CHOICE}"
+        self._take("iterations", steps, reason, _TUNED, iterations=steps)
+
+    def _choose_any_constant(self) -> bool:
+        """Choose a constant that the theorem cannot do without, if one is open that is a choice."""
+        known = self._known()
+        return any(
+            self._choose_constant(each.name)
+            for each in self._algorithm.assumptions
+            if each.required and each.default is None and each.name not in known
+        )
+
+    def _choose_longest_gradient(self) -> bool:
+        """Clip where no gradient is longer, if that is known: then the theorem's steps are not bent."""
+        longest = self._facts.derive(2.0, self._spec.assumptions).get("lipschitz")
+        value = CLIP if longest is None else longest
+        reason = (
+            "No rule of the theorem: small against gradients of features in [-1, 1]."
+            if longest is None
+            else "The declared bounds make no gradient longer, so that none is changed, as the theorem has it."
+        )
+        bound = Clip(value)
+        self._take("gradient_bound", bound.to_json(), reason, self._algorithm.source, gradient_bound=bound)
+        return True
+
+    def _choose_constant(self, name: str) -> bool:
+        if name in self._spec.assumptions or name not in CONSTANTS:
+            return False
+        constant = CONSTANTS[name]
+        if constant.of_convex_losses and not self._facts.is_convex:
+            return False
+        own = {**self._spec.assumptions, name: constant.value}
+        self._take(f"assumptions.{name}", constant.value, f"{constant.reason} {_CHOICE}", _TUNED, assumptions=own)
+        return True
+
+    def _with_theorem(self) -> tuple[Choice, ...]:
+        """The choices, each with what the theorem would have chosen in its place."""
+        beside = {}
+        if self._preset is Preset.PRACTICAL and self._algorithm.theorem_bound is not None:
+            beside = self._of_theorem()
+        return tuple(replace(choice, theorem=beside.get(choice.name)) for choice in self._choices)
+
+    def _of_theorem(self) -> dict[str, Json]:
+        asked = replace(self._spec, gradient_bound=self._asked.gradient_bound, step_size=None, averaged_share=None)
+        try:
+            phase = Draft(self.algorithm, asked, Preset.THEOREM, self._facts).calibrate().plan.phases[0]
+        except AccountingError:
+            return {}
+        assert isinstance(phase, BoundedSteps), "whoever bounds gradients by a theorem takes such steps"
+        size = phase.step_size
+        return {
+            "gradient_bound": phase.gradient_bound.to_json(),
+            "hyperparameters.step_size": list(size) if isinstance(size, tuple) else size,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    """A constant of a theorem that is a choice of whoever trains.
+
+    Attributes:
+        value: What is chosen.
+        reason: Why, in a sentence.
+        of_convex_losses: Whether it is a choice for convex losses alone.
+    """
+
+    value: float
+    reason: str
+    of_convex_losses: bool = False
+
+
+_RADIUS = 5.0
+CONSTANTS: Mapping[str, _Constant] = {
+    "radius": _Constant(_RADIUS, "Parameters are kept within it; noise and bounds grow with it."),
+    "diameter": _Constant(2.0 * _RADIUS, f"Of parameters within {_RADIUS:g} of the centre."),
+    "norm_order": _Constant(1.5, "Between the l1 norm and the l2 norm of parameters."),
+    "failure_probability": _Constant(0.1, "The bound then holds nine times in ten."),
+    "weak_convexity": _Constant(1.0, "The loss is convex, so that any number above 0 is right.", of_convex_losses=True),
+    "localization_power": _Constant(1.0, "The least power of the theorem."),
+}

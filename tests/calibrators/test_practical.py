@@ -1,0 +1,210 @@
+"""Presets: what a spec leaves out is chosen from public numbers alone, and what it gives stays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from accounting.errors import InvalidValue
+from accounting.relations import NeighboringRelation
+from accounting.targets import ApproximateDpTarget
+from calibrators.plan import MAX_SCHEDULE, Clip, Normalize, Plan
+from calibrators.practical import MOST_STEPS, NO_FACTS, WORK, Draft, Facts, Preset
+from calibrators.registry import ALGORITHMS, calibrate
+from calibrators.release import LAST_ITERATE, WeightedAverage, average_of_last
+from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
+from calibrators.stages import Stage
+
+SPEC = Spec(1000, ApproximateDpTarget(2.0, 1e-5), dimension=20)
+STEPPING = [name for name, each in ALGORITHMS.items() if each.step_rule is not None]
+#: What declared bounds give of a logistic regression, as far as the theorems of these algorithms take it.
+CONSTANTS = {"initial_gap": math.log(2.0), "generalized_smoothness_l0": 1.0, "deviation_tau0": 4.0, "lipschitz": 2.0}
+
+
+def declared(_norm_order: float, given: Mapping[str, float]) -> Mapping[str, float]:
+    return {name: value for name, value in CONSTANTS.items() if name not in given}
+
+
+FACTS = Facts(declared, is_convex=True)
+
+
+def chosen(name: str | None, preset: Preset | None = None, facts: Facts = NO_FACTS, **changes: Any) -> Calibration:
+    return Draft(name, replace(SPEC, **changes), preset, facts).calibrate()
+
+
+def choices(calibration: Calibration) -> dict[str, Any]:
+    return {choice.name: choice.value for choice in calibration.choices}
+
+
+def test_a_spec_with_sizes_and_target_alone_has_a_plan_that_runs():
+    found = chosen(None)
+    assert found.plan.algorithm == "dp_adam"
+    assert found.plan.is_executable
+    assert isinstance(found.plan.release, WeightedAverage)
+    assert list(choices(found)) == [
+        "algorithm",
+        "sampling",
+        "iterations",
+        "gradient_bound",
+        "hyperparameters.step_size",
+        "hyperparameters.averaged_share",
+    ]
+    assert all(choice.reason.endswith(".") and choice.source for choice in found.choices)
+
+
+@pytest.mark.parametrize("name", STEPPING)
+def test_the_plan_is_that_of_a_spec_with_the_chosen_values(name):
+    """Nothing about a plan is decided but by what the answer names."""
+    found = chosen(name)
+    values = choices(found)
+    bound = values["gradient_bound"]
+    own = replace(
+        SPEC,
+        sampling=values["sampling"],
+        batch_size=values.get("batch_size", SPEC.dataset_size),
+        iterations=values["iterations"],
+        gradient_bound=Clip(bound["max_grad_norm"]) if bound["kind"] == "clip" else Normalize(bound["regularizer"]),
+        step_size=values["hyperparameters.step_size"],
+        averaged_share=values["hyperparameters.averaged_share"],
+    )
+    assert calibrate(name, own).plan == found.plan
+
+
+@pytest.mark.parametrize("name", [*STEPPING, None])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"iterations": 7},
+        {"step_size": 0.25},
+        {"averaged_share": 0.1},
+        {"neighboring_relation": NeighboringRelation.REPLACE_SPECIAL},
+    ],
+    ids=str,
+)
+def test_what_is_given_stays(name, given):
+    found = chosen(name, **given)
+    (phase,) = found.plan.phases
+    assert {each.rpartition(".")[2] for each in choices(found)}.isdisjoint(given)
+    match given:
+        case {"iterations": steps}:
+            assert found.plan.iterations == steps
+        case {"step_size": size}:
+            assert phase.step_size == size
+            assert found.plan.release == LAST_ITERATE
+        case {"averaged_share": share}:
+            steps = found.plan.iterations
+            assert found.plan.release == average_of_last(math.ceil(share * steps), steps)
+        case {"neighboring_relation": relation}:
+            assert found.plan.neighboring_relation == relation
+
+
+def test_a_batch_size_is_that_of_sampled_batches():
+    found = chosen("dp_sgd", batch_size=50)
+    assert choices(found)["sampling"] == "poisson"
+    assert found.plan.phases[0].divisor == 50
+
+
+def test_the_work_of_all_steps_has_a_limit():
+    """Fewer steps first, then smaller batches."""
+
+    def plan_of(records: int, dimension: int) -> Plan:
+        return chosen(None, dataset_size=records, dimension=dimension).plan
+
+    assert plan_of(10_000, 10).iterations == MOST_STEPS
+    fewer = plan_of(60_000, 5000)
+    assert 100 < fewer.iterations < MOST_STEPS
+    assert fewer.phases[0].divisor == 60_000
+    for plan, dimension in ((fewer, 5000), (plan_of(100_000_000, 1000), 1000)):
+        work = plan.iterations * plan.phases[0].divisor * dimension
+        assert work <= WORK or plan.phases[0].divisor == math.ceil(plan.dataset_size / 64)
+
+
+@pytest.mark.parametrize("sampling", [scheme.kind for scheme in ALGORITHMS["dp_sgd"].samplings])
+def test_every_sampling_has_sizes(sampling):
+    found = chosen("dp_sgd", sampling=sampling)
+    assert found.plan.is_executable
+    assert found.achieved.value.upper <= 2.0
+
+
+def test_step_sizes_of_stages_are_chosen_where_a_stage_has_none():
+    stages = (Stage(10, 100), Stage(20, 200, step_size=0.5))
+    found = chosen("dp_adam", stages=stages, sampling="poisson")
+    first, second = found.plan.phases
+    assert first.step_size == choices(found)["hyperparameters.step_size"]
+    assert second.step_size == 0.5
+    given = chosen("dp_adam", stages=(replace(stages[0], step_size=0.1), stages[1]), sampling="poisson")
+    assert set(choices(given)) == {"gradient_bound"}
+
+
+def test_more_steps_than_an_average_has_weights_for_release_the_last_point():
+    found = chosen("dp_adam", iterations=MAX_SCHEDULE + 1)
+    assert found.plan.release == LAST_ITERATE
+    with pytest.raises(InvalidValue) as caught:
+        chosen("dp_adam", iterations=MAX_SCHEDULE + 1, averaged_share=0.5)
+    assert caught.value.pointer == ("averaged_share",)
+
+
+@pytest.mark.parametrize("name", ["dp_sgd", "dp_nsgd"])
+def test_the_theorems_choice_stands_beside_the_practical_one(name):
+    practical, theorem = chosen(name, facts=FACTS), chosen(name, Preset.THEOREM, FACTS)
+    (phase,) = theorem.plan.phases
+    beside = {choice.name: choice.theorem for choice in practical.choices}
+    assert beside["hyperparameters.step_size"] == phase.step_size
+    assert beside["gradient_bound"] == phase.gradient_bound.to_json()
+    assert beside["iterations"] is None
+    assert theorem.plan.release == LAST_ITERATE
+    assert theorem.derived == {name: value for name, value in CONSTANTS.items() if name != "lipschitz"}
+    assert practical.derived == {}
+    assert practical.plan.phases[0].step_size > phase.step_size
+
+
+def test_constants_of_a_theorem_ask_for_the_theorem():
+    given = {name: value for name, value in CONSTANTS.items() if name != "lipschitz"}
+    assert chosen("dp_sgd", assumptions=given).plan == chosen("dp_sgd", Preset.THEOREM, FACTS).plan
+    assert (
+        chosen("dp_sgd", Preset.PRACTICAL, assumptions=given, gradient_bound=Clip(100.0)).plan.release != LAST_ITERATE
+    )
+
+
+def test_a_clip_below_the_theorem_needs_no_theorem():
+    """Who gave none is asked for none; who asks for the theorem is told what it needs."""
+    assert chosen("dp_sgd", facts=FACTS, gradient_bound=Clip(1.0)).plan.is_executable
+    with pytest.raises(InvalidValue, match=r"needs max_grad_norm >= .* = 8, and it is 1"):
+        chosen("dp_sgd", Preset.THEOREM, FACTS, gradient_bound=Clip(1.0))
+
+
+def test_a_theorem_is_that_of_a_named_algorithm():
+    with pytest.raises(InvalidValue) as caught:
+        chosen(None, Preset.THEOREM)
+    assert (caught.value.code, caught.value.pointer) == ("missing", ("algorithm",))
+
+
+def test_choices_for_convex_losses_are_for_no_others():
+    assert choices(chosen("proximal_weakly_convex", facts=FACTS))["assumptions.weak_convexity"] > 0
+    unknown = replace(FACTS, is_convex=False)
+    assert chosen("proximal_weakly_convex", facts=unknown).missing_assumptions == ("weak_convexity",)
+
+
+def test_a_model_that_the_usual_algorithm_does_not_train_has_another():
+    only = replace(NO_FACTS, trained_by=("dp_nsgd", "dp_sgd"))
+    assert choices(chosen(None, facts=only))["algorithm"] == "dp_nsgd"
+    also = replace(NO_FACTS, trained_by=("dp_sgd", "dp_adam"))
+    assert choices(chosen(None, facts=also))["algorithm"] == "dp_adam"
+
+
+def test_what_noise_certifies_is_solved_for_beside_choices():
+    found = chosen(None, target=OpenEpsilon(1e-5), unknown=Unknown.EPSILON, noise_multiplier=50.0)
+    assert found.plan.phases[0].noise_multiplier == 50.0
+    assert found.value == found.achieved.value.upper
+
+
+@pytest.mark.parametrize(("unknown", "given"), [(Unknown.ITERATIONS, {}), (Unknown.BATCH_SIZE, {"iterations": 10})])
+def test_where_a_size_is_solved_for_no_step_size_is_chosen(unknown, given):
+    sampling = "full_batch" if unknown is Unknown.ITERATIONS else "poisson"
+    found = chosen("dp_sgd", unknown=unknown, noise_multiplier=5.0, sampling=sampling, **given)
+    assert set(choices(found)) == {"gradient_bound"}
+    assert not found.plan.is_executable
