@@ -184,10 +184,13 @@ def get_run_model(
     run_id: str,
     format: Annotated[
         Literal["json", "npz"],
-        Query(description="`json`: Arrays as lists of numbers. `npz`: The same arrays as an archive of NumPy."),
+        Query(
+            description="`json`: Arrays as lists of numbers. `npz`: An archive of NumPy with the same arrays, and the "
+            "rest as JSON in the array `document`."
+        ),
     ] = "json",
 ) -> Response:
-    """What the run released: parameters, the declared features they belong to, and the classes."""
+    """What the run released, with all that it takes to predict: `epsilond_client.load` does, offline."""
     with context.database.read() as session:
         run = service.get(session, run_id)
         if run.state != RunState.SUCCEEDED:
@@ -199,6 +202,6 @@ def get_run_model(
         if format == "npz":
             # Bytes, not a file answer: its validators would tell the moment the file was written.
             disposition = {"Content-Disposition": f'attachment; filename="{run_id}.npz"'}
-            content = artifacts.model_path(context, run).read_bytes()
+            content = service.model_file(session, context, run)
             return Response(content, media_type="application/octet-stream", headers=disposition)
-        return JSONResponse(service.model_body(context, run).model_dump(mode="json"))
+        return JSONResponse(service.model_body(session, context, run).model_dump(mode="json"))

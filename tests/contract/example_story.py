@@ -290,7 +290,9 @@ def shown(story: Story) -> dict[str, dict[str, Any]]:
 
 def _shortened(part: Any) -> Any:
     if isinstance(part, list):
-        return [_shortened(value) for value in part[:MOST_ITEMS]]
+        # One object says what the others are.
+        shown = part[:1] if part and isinstance(part[0], dict) else part[:MOST_ITEMS]
+        return [_shortened(value) for value in shown]
     if not isinstance(part, dict):
         return part
     hidden = {"token": "epsilond_...", "secret": "whsec_..."}

@@ -235,6 +235,7 @@ CARD_PARTS = {
             "budget",
             "ledger",
             "versions",
+            "scores",
             "audits",
             "caveats",
             "evaluation",
