@@ -55,13 +55,13 @@ class NumberScores:
 
     Attributes:
         mean_absolute_error: Mean of |predicted - label|.
-        root_mean_squared_error: Root of the mean of (predicted - label)^2.
-        r_squared: 1 - (sum of squared errors) / (sum of squared distances of labels from their mean); None where all
-            labels are equal.
+        root_mean_squared_error: Root of the mean of (predicted - label)^2; None where squares overflow.
+        r_squared: 1 - (sum of squared errors) / (sum of squared distances of labels from their mean); None likewise,
+            and where all labels are equal.
     """
 
     mean_absolute_error: float
-    root_mean_squared_error: float
+    root_mean_squared_error: float | None
     r_squared: float | None
 
 
@@ -91,7 +91,7 @@ def class_scores(model: Model, parameters: Parameters, features: npt.ArrayLike, 
     is_ranked = len(true) * model.num_classes <= _RANKED_NUMBERS
     ranked: list[FloatArray] = []
     has_probabilities = True
-    for block in _blocks(model, len(rows)):
+    for block in row_blocks(model, len(rows)):
         predicted[block] = model.predict(parameters, rows[block])
         shown = model.probabilities(parameters, rows[block])
         has_probabilities = has_probabilities and shown is not None and bool(np.isfinite(shown).all())
@@ -125,14 +125,14 @@ def number_scores(model: Model, parameters: Parameters, features: npt.ArrayLike,
         InvalidValue: no rows, or as many labels as there are not rows.
     """
     rows, true = _checked(features, labels)
-    predicted = np.concatenate([model.predict(parameters, rows[block]) for block in _blocks(model, len(rows))])
+    predicted = np.concatenate([model.predict(parameters, rows[block]) for block in row_blocks(model, len(rows))])
     with silent():
         errors = predicted.astype(np.float64) - true
         squares = float(np.sum(errors**2))
         spread = float(np.sum((true - np.mean(true)) ** 2))
         return NumberScores(
             mean_absolute_error=float(np.mean(np.abs(errors))),
-            root_mean_squared_error=float(np.sqrt(squares / len(true))),
+            root_mean_squared_error=float(np.sqrt(squares / len(true))) if np.isfinite(squares) else None,
             r_squared=1.0 - squares / spread if spread > 0.0 and np.isfinite(squares) else None,
         )
 
@@ -144,7 +144,7 @@ def _checked(features: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[FloatArray
     return rows, true
 
 
-def _blocks(model: Model, rows: int) -> Iterator[slice]:
+def row_blocks(model: Model, rows: int) -> Iterator[slice]:
     """Slices of the rows in turn, each of a bounded number of features and logits."""
     step = max(1, _BLOCK_NUMBERS // max(model.num_features, model.num_classes, _WIDE_LAYER))
     yield from (slice(start, start + step) for start in range(0, rows, step))

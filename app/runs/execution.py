@@ -143,9 +143,10 @@ def _score(job: Job, result: RunResult, data: LoadedDataset) -> MetricBody:
         scores = asdict(class_scores(job.model, parameters, features, labels))
     else:
         found, unit = number_scores(job.model, parameters, features, labels), description.label_half_width
+        root = found.root_mean_squared_error
         scores = {
             "mean_absolute_error": found.mean_absolute_error * unit,
-            "root_mean_squared_error": found.root_mean_squared_error * unit,
+            "root_mean_squared_error": None if root is None else root * unit,
             "r_squared": found.r_squared,
         }
     return MetricBody(

@@ -11,8 +11,9 @@ from app.algorithms.model_choice import ModelChoice
 from app.algorithms.plans import PlanBody
 from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AlgorithmChoice
-from app.datasets.schemas import InlineDataset
-from app.kit.fields import Identifier, OptionalInteger, Schema
+from app.datasets.columns import MAX_COLUMNS
+from app.datasets.schemas import InlineCell, InlineDataset
+from app.kit.fields import Identifier, Name, OptionalInteger, Schema
 from app.reservations.schemas import PlanPriceBody
 from app.tables.states import RunState
 
@@ -155,6 +156,35 @@ class RunBody(Schema):
         "trained long before: the time that it took could say something about the rows, and this one follows from "
         "public numbers alone. On a late machine the end comes at a later multiple of a public interval. A worker that "
         "goes on with a lost run may need a later time. null for public data."
+    )
+
+
+class PredictionRequest(Schema):
+    """Rows for a released model. They are predicted and forgotten: nothing keeps or logs them."""
+
+    columns: list[Name] | None = Field(
+        None,
+        max_length=MAX_COLUMNS,
+        description="Names of the columns, in the order of the cells; where they are left out, those of the model's "
+        "`features`.",
+    )
+    rows: list[list[InlineCell]] = Field(
+        min_length=1,
+        max_length=1000,
+        description="One list per row, one cell per column: numbers, and texts for categories. A number beyond its "
+        "declared bounds becomes the bound.",
+    )
+
+
+class PredictionsBody(Schema):
+    """Predictions, in the order of the rows."""
+
+    run_id: Identifier
+    plan_hash: str
+    classes: list[str] = Field(description="Classes in the order of the probabilities; empty for regression.")
+    predictions: list[str | float] = Field(description="Names of classes, or numbers in the label's unit.")
+    probabilities: list[list[float]] | None = Field(
+        description="The probability of each class, for each row; null where the model has none."
     )
 
 

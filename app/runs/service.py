@@ -367,6 +367,20 @@ def go_on_with_sweep(context: Context, run_id: str) -> None:
         progression.advance(context, {run.sweep_id})
 
 
+def released(session: Session, context: Context, run_id: str) -> Run:
+    """The run, whose model there is.
+
+    Raises:
+        Problem: 404; 409 ``model_not_released``.
+    """
+    run = get(session, run_id)
+    if run.state != RunState.SUCCEEDED:
+        raise Problem(409, "model_not_released", f"The run has not succeeded (it is {run.state}): there is no model.")
+    if not artifacts.model_path(context, run).exists():
+        raise Problem(409, "model_not_released", "There is no model that the run has released.")
+    return run
+
+
 def model_body(session: Session, context: Context, run: Run) -> ModelBody:
     """The model of a run that succeeded, with what is needed to use it."""
     return _model_body(session, run, artifacts.read_parameters(context, run))

@@ -230,7 +230,7 @@ def _train(story: Story) -> None:
     story.call("delete_dataset", dataset_id=made)
     run = story.call("create_run", "breast_cancer")["id"]
     story.work()
-    for name in ("get_run", "get_run_report", "get_run_model", "follow_run"):
+    for name in ("get_run", "get_run_report", "get_run_model", "predict", "follow_run"):
         story.call(name, run_id=run)
     story.call("list_runs")
     story.call("cancel_run", run_id=story.call("create_run")["id"])

@@ -207,6 +207,21 @@ class Runs(Resource):
         """The released model as JSON: parameters, features, classes."""
         return self._http.get(path_to("/v1/runs/{}/model", run), Answer)
 
+    def predict(self, run: RunId, rows: Sequence[Sequence[Any]], *, columns: Sequence[str] | None = None) -> Answer:
+        """Have the service predict a small batch, without NumPy: ``.predictions`` and ``.probabilities``.
+
+        Args:
+            run: Which one.
+            rows: Lists of numbers and texts, at most 1000.
+            columns: Their names, where the cells do not stand in the order of the model's features.
+
+        Raises:
+            Conflict: the run has not succeeded.
+            InvalidRequest: a cell is not what its column holds; `errors` says which.
+        """
+        request = {"rows": [list(row) for row in rows], "columns": None if columns is None else list(columns)}
+        return self._http.ask(path_to("/v1/runs/{}/predictions", run), request, Answer)
+
     def load(self, run: RunId) -> Model:
         """The released model, ready to predict (needs NumPy).
 
