@@ -170,10 +170,9 @@ def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> di
         ValueError: columns are missing, unknown, repeated or of different lengths; an array has another shape.
         TypeError: the rows are none of these.
     """
-    # Arrow's tables have names beside columns.
-    named = getattr(rows, "column_names", getattr(rows, "columns", None))
+    named = names_of(rows)
     if named is not None:
-        _check_names(list(named), names, label)
+        _check_names(named, names, label)
         return {name: _as_array(rows[name]) for name in names}
     if isinstance(rows, Mapping):
         _check_names(list(rows), names, label)
@@ -186,6 +185,13 @@ def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> di
             _check_names(list(row), names, label, f"row {number}")
         return {name: _of_cells([row[name] for row in rows]) for name in names}
     return _columns_of_array(rows, names)
+
+
+def names_of(rows: Rows) -> list[Any] | None:
+    """The names of a table's columns; None where the rows are no table of pandas, Polars or Arrow."""
+    # Arrow's tables have names beside columns.
+    named = getattr(rows, "column_names", getattr(rows, "columns", None))
+    return None if named is None else list(named)
 
 
 def _columns_of_array(rows: Rows, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
