@@ -84,6 +84,12 @@ class DataDescription(Schema):
             return labels
         return _scaled(self.label).scale(labels.astype(np.float64))[:, 0]
 
+    def unscaled_labels(self, scaled: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Numbers in the label's own unit, of what a regression predicts; they may lie beyond its bounds."""
+        assert isinstance(self.label, NumberColumn), "a category has no unit"
+        with np.errstate(over="ignore"):
+            return self.label.upper / 2.0 + self.label.lower / 2.0 + self.label_half_width * scaled
+
     @property
     def label_half_width(self) -> float:
         """What a scaled label of 1 is in the label's own unit, counted from the middle of its bounds."""

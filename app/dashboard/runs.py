@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -10,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from app.dashboard.asking import ask, relay
 from app.dashboard.forms import fresh_key, read_form
 from app.dashboard.pages import need, page, problem_page
+from app.dashboard.try_model import body_of, can_be_tried, form_of
 
 router = APIRouter(prefix="/dashboard/runs", include_in_schema=False)
 
@@ -32,7 +34,21 @@ async def show(request: Request, run_id: str) -> Response:
     """One run: how far it is, and what came of it."""
     run = await need(request, f"/v1/runs/{run_id}")
     budget = await _budget(request, run["budget_id"])
-    return page(request, "run.html", run=run, budget=budget, under_way=UNDER_WAY, key=fresh_key())
+    report = await ask(request, "GET", f"/v1/runs/{run_id}/report") if run["state"] == "succeeded" else None
+    model = await _model(request, run)
+    return page(
+        request,
+        "run.html",
+        run=run,
+        budget=budget,
+        statement=report.body["statement"] if report is not None and report.is_good else None,
+        model=model,
+        form=None if model is None else form_of(model, {}),
+        answer=None,
+        prediction=None,
+        under_way=UNDER_WAY,
+        key=fresh_key(),
+    )
 
 
 @router.get("/{run_id}/progress")
@@ -52,6 +68,42 @@ async def cancel(request: Request, run_id: str) -> Response:
 async def card(request: Request, run_id: str) -> Response:
     """The privacy card, as it can be kept, sent and printed."""
     return await relay(request, f"/v1/runs/{run_id}/report", {"format": "html"})
+
+
+@router.get("/{run_id}/model")
+async def model_file(request: Request, run_id: str) -> Response:
+    """The model file, with all that it takes to predict."""
+    return await relay(request, f"/v1/runs/{run_id}/model", {"format": "npz"})
+
+
+@router.post("/{run_id}/try")
+async def try_model(request: Request, run_id: str) -> Response:
+    """Predict one row, and show the form again with what came of it."""
+    given = await read_form(request)
+    run = await need(request, f"/v1/runs/{run_id}")
+    model = await need(request, f"/v1/runs/{run_id}/model")
+    form = form_of(model, given)
+    if form is None:
+        return RedirectResponse(f"/dashboard/runs/{run_id}", 303)
+    answer = await ask(request, "POST", f"/v1/runs/{run_id}/predictions", body=body_of(model, given))
+    return page(
+        request,
+        "try_model.html",
+        status=answer.status,
+        run=run,
+        model=model,
+        form=form.judged(answer),
+        answer=answer,
+        prediction=answer.body if answer.is_good else None,
+    )
+
+
+async def _model(request: Request, run: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The model that may be tried; None where there is none, or it is too large."""
+    if not can_be_tried(run):
+        return None
+    answer = await ask(request, "GET", f"/v1/runs/{run['id']}/model")
+    return answer.body if answer.is_good else None
 
 
 async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | None:

@@ -24,6 +24,8 @@ _NAMES = {
     "poisson": "Poisson batches",
     "gaussian": "Gaussian",
     "laplace": "Laplace",
+    "auc": "AUC",
+    "r_squared": "R²",
 }
 
 

@@ -49,11 +49,21 @@ def _row(row: Sequence[InlineCell], columns: Sequence[Column], pointer: tuple[st
         detail = f"The row has {len(row)} cells where there are {len(columns)} columns."
         raise unprocessable("ragged_row", detail, *pointer)
     return [
-        _cell(cell, column, (*pointer, index)) for index, (cell, column) in enumerate(zip(row, columns, strict=True))
+        read_cell(cell, column, *pointer, index) for index, (cell, column) in enumerate(zip(row, columns, strict=True))
     ]
 
 
-def _cell(cell: InlineCell, column: Column, pointer: tuple[str | int, ...]) -> float:
+def read_cell(cell: InlineCell, column: Column, *pointer: str | int) -> float:
+    """A number, clipped to its column's bounds, or the code of a category.
+
+    Args:
+        cell: Of a row in a request.
+        column: What is declared of it.
+        pointer: Where the cell stands in the request's body.
+
+    Raises:
+        Problem: 422 ``not_a_number`` or ``unknown_category``, without the cell itself.
+    """
     if isinstance(column, NumberColumn):
         if isinstance(cell, str):
             raise unprocessable("not_a_number", f"The column {column.name!r} holds numbers.", *pointer)

@@ -113,6 +113,8 @@ _OWN: Mapping[str, str] = {
     "cancel_run": "run_has_ended not_your_run",
     "get_run_report": "stored_plan_altered",
     "get_run_model": "model_not_released",
+    "predict": f"model_not_released unsupported_model columns_differ out_of_range ragged_row not_a_number "
+    f"unknown_category {_NUMERICS}",
     "follow_run": "too_many_listeners",
     "create_run_sweep": f"{_RUN} ragged_row not_a_number unknown_category candidates_differ too_many_trials "
     "no_renyi_divergence sweep_hash_mismatch out_of_range",

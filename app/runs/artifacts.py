@@ -9,6 +9,9 @@ makes it one that is served.
 
 from __future__ import annotations
 
+import io
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,6 +77,19 @@ def remove_unkept_models(context: Context, run: Run) -> None:
     for path in own[0].parent.glob(f"{run.id}.*npz*"):
         if path not in own or run.state != RunState.SUCCEEDED:
             path.unlink(missing_ok=True)
+
+
+def model_file(context: Context, run: Run, document: Mapping[str, Any]) -> bytes:
+    """The model as one file: the stored arrays, and beside them as JSON what it takes to predict with them.
+
+    The document is made of the run's row when the file is asked for, so that a model that was stored by an earlier
+    version is complete as well. The bytes are a function of both alone: no moment is in the archive.
+    """
+    content = io.BytesIO()
+    with np.load(model_path(context, run), allow_pickle=False) as stored:
+        arrays: dict[str, Any] = {name: stored[name] for name in stored.files}
+    np.savez(content, **arrays, document=np.array(json.dumps(document, allow_nan=False).encode()))
+    return content.getvalue()
 
 
 def read_parameters(context: Context, run: Run) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from app.kit.timestamps import format_moment
 from app.ledger.transparency_schemas import InclusionBody
 from app.runs.report_schemas import CertificateSummary, PrivacyReport
+from app.runs.schemas import MetricBody
 from app.wire.answers import ProvenanceBody
 
 NOT_STATED = "not stated; the operator's to say"
@@ -29,6 +30,14 @@ LAYERS = {
     "algorithm": "The algorithm (middle)",
     "deployment": "The deployment (what the rest stands on)",
 }
+
+
+#: Which rows were scored, and how many, comes before.
+_FIRST_SCORE = list(MetricBody.model_fields).index("records") + 1
+_SCORED = (
+    "Computed from the released model and from rows that are public: they cost no privacy, and tell no more of private "
+    "rows than the model does."
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,7 @@ def card_of(report: PrivacyReport) -> Card:
         _parameters(report),
         _data(report),
         _run(report),
+        *_scores(report),
         *_sweep(report),
         _books(report),
         _audits(report),
@@ -146,6 +156,19 @@ def _run(report: PrivacyReport) -> Section:
     if report.versions is not None:
         tables.append(_facts("What trained", [("device", report.device), *report.versions.items()]))
     return Section("Run", tables=tuple(tables))
+
+
+def _scores(report: PrivacyReport) -> list[Section]:
+    if not report.scores:
+        return []
+    tables = [
+        _facts(
+            f"On {score.records} {score.rows or 'public'} rows of {score.dataset_id or 'the request'}",
+            [(name, value) for name, value in list(score)[_FIRST_SCORE:] if value is not None],
+        )
+        for score in report.scores
+    ]
+    return [Section("Scores on public rows", paragraphs=(_SCORED,), tables=tuple(tables))]
 
 
 def _sweep(report: PrivacyReport) -> list[Section]:

@@ -23,15 +23,14 @@ from app.ledger import transparency
 from app.ledger.transparency_schemas import InclusionBody
 from app.problems import Problem
 from app.reservations.commands import make_room
-from app.runs import artifacts, doorbell, service
+from app.runs import doorbell, predictions, service
 from app.runs.card import card_of
 from app.runs.card_rendering import PAGE_STYLES, to_html, to_markdown
 from app.runs.checkpoint_files import sweep_checkpoints
-from app.runs.examples import RUN_EXAMPLES
+from app.runs.examples import PREDICTION_EXAMPLES, RUN_EXAMPLES
 from app.runs.report import privacy_report, run_body
 from app.runs.report_schemas import PrivacyReport
-from app.runs.schemas import ModelBody, RunBody, RunRequest
-from app.tables.states import RunState
+from app.runs.schemas import ModelBody, PredictionRequest, PredictionsBody, RunBody, RunRequest
 from app.web import pages
 
 router = APIRouter(prefix="/v1/runs", tags=["Runs"], dependencies=[KnownParametersOnly])
@@ -184,21 +183,36 @@ def get_run_model(
     run_id: str,
     format: Annotated[
         Literal["json", "npz"],
-        Query(description="`json`: Arrays as lists of numbers. `npz`: The same arrays as an archive of NumPy."),
+        Query(
+            description="`json`: Arrays as lists of numbers. `npz`: An archive of NumPy with the same arrays, and the "
+            "rest as JSON in the array `document`."
+        ),
     ] = "json",
 ) -> Response:
-    """What the run released: parameters, the declared features they belong to, and the classes."""
+    """What the run released, with all that it takes to predict: `epsilond_client.load` does, offline."""
     with context.database.read() as session:
-        run = service.get(session, run_id)
-        if run.state != RunState.SUCCEEDED:
-            raise Problem(
-                409, "model_not_released", f"The run has not succeeded (it is {run.state}): there is no model."
-            )
-        if not artifacts.model_path(context, run).exists():
-            raise Problem(409, "model_not_released", "There is no model that the run has released.")
+        run = service.released(session, context, run_id)
         if format == "npz":
             # Bytes, not a file answer: its validators would tell the moment the file was written.
             disposition = {"Content-Disposition": f'attachment; filename="{run_id}.npz"'}
-            content = artifacts.model_path(context, run).read_bytes()
+            content = service.model_file(session, context, run)
             return Response(content, media_type="application/octet-stream", headers=disposition)
-        return JSONResponse(service.model_body(context, run).model_dump(mode="json"))
+        return JSONResponse(service.model_body(session, context, run).model_dump(mode="json"))
+
+
+@router.post(
+    "/{run_id}/predictions",
+    operation_id="predict",
+    summary="Predict rows with the released model",
+)
+def predict(
+    context: CurrentContext,
+    _: Reader,
+    run_id: str,
+    request: Annotated[PredictionRequest, Body(openapi_examples=PREDICTION_EXAMPLES)],
+) -> PredictionsBody:
+    """A prediction costs no privacy, writes nothing and takes no Idempotency-Key. This is for small batches:
+    `epsilond_client.load` predicts any number of rows, offline."""
+    with context.database.read() as session:
+        run = service.released(session, context, run_id)
+    return predictions.predict(context, run, request)

@@ -46,7 +46,7 @@ from app.runs.report_schemas import (
     PrivacyReport,
     SweepSummary,
 )
-from app.runs.schemas import ProgressBody, ResultBody, RunBody, RunProblem
+from app.runs.schemas import GuaranteeBody, MetricBody, ProgressBody, ResultBody, RunBody, RunProblem
 from app.tables.ledger import Reservation
 from app.tables.runs import Audit, Run, RunSweep
 from app.tables.states import ReservationStatus, RunState, Select
@@ -165,29 +165,27 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         Problem: 500 ``stored_plan_altered``.
     """
     plan = stored_plan(run)
-    unit = DataDescription.model_validate(run.description).privacy_unit
     target: RunTargetBody = _TARGET.validate_python(run.target)
-    neighbors = _neighbors(plan.neighboring_relation, unit, _group_size(target))
     sweep = sweep_of(session, run)
-    achieved: AnyAchievedBody = _ACHIEVED.validate_python(_achieved(run, sweep))
+    guarantee = _guarantee_body(session, run, plan)
+    unit = guarantee.privacy_unit
     data = _data_summary(session, run)
-    reservation_id = reservation_id_of(session, run)
-    reservation = None if reservation_id is None else reservations.get_reservation(session, reservation_id)
+    reservation = _reservation_of(session, run)
     caveats = [_of_several_rows(session, run, unit, _group_size(target)), *CAVEATS]
     facts = CardFacts(
         run_id=run.id,
         state=RunState(run.state),
-        statement=_statement(run, achieved, neighbors, reservation) + _of_the_sweep(session, sweep),
+        statement=guarantee.statement,
         sweep=None if sweep is None else _sweep_summary(session, sweep),
         problem=None if run.problem is None else RunProblem.model_validate(run.problem),
         created_at=run.created_at,
         finished_at=run.finished_at,
         seeded=run.seed is not None,
         target=target,
-        achieved=achieved,
+        achieved=_achieved(run, sweep),
         convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
         privacy_unit=unit,
-        neighbors=neighbors,
+        neighbors=guarantee.neighbors,
         data=data,
         model=MODEL_CHOICE.validate_python(run.model),
         algorithm=run.algorithm,
@@ -204,16 +202,41 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         dtype=cast(DtypeName, plan.dtype),
         dtype_reason=run.provenance.get("dtype_reason"),
         budget_id=run.budget_id,
-        reservation_id=reservation_id,
+        reservation_id=None if reservation is None else reservation.id,
         charge=charge_of(session, run)[0],
         budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
         ledger=None if reservation is None else _ledger_summary(session, reservation),
         device=None if run.result is None else run.result.get("device", HOST.name),
         versions=None if run.result is None else run.result["versions"],
+        scores=[] if run.result is None else [MetricBody.model_validate(each) for each in run.result["metrics"]],
         audits=[_audit_summary(audit) for audit in runs.newest_audits(session, run.id, MOST_AUDITS)],
         caveats=[*caveats, *([PUBLIC_ROWS] if data.public else []), *run.warnings],
     )
     return PrivacyReport(**dict(facts), evaluation=evaluation(facts), registry=registry(facts))
+
+
+def guarantee_of(session: Session, run: Run) -> GuaranteeBody | None:
+    """The guarantee of what the run releases; None where its stored plan no longer has its hash."""
+    plan = _plan_if_intact(run)
+    return None if plan is None else _guarantee_body(session, run, plan)
+
+
+def _guarantee_body(session: Session, run: Run, plan: Plan) -> GuaranteeBody:
+    unit = DataDescription.model_validate(run.description).privacy_unit
+    neighbors = _neighbors(plan.neighboring_relation, unit, _group_size(_TARGET.validate_python(run.target)))
+    sweep = sweep_of(session, run)
+    statement = _statement(run, _achieved(run, sweep), neighbors, _reservation_of(session, run))
+    return GuaranteeBody(
+        statement=statement + _of_the_sweep(session, sweep),
+        privacy_unit=unit,
+        neighbors=neighbors,
+        card=f"/v1/runs/{run.id}/report",
+    )
+
+
+def _reservation_of(session: Session, run: Run) -> Reservation | None:
+    reservation_id = reservation_id_of(session, run)
+    return None if reservation_id is None else reservations.get_reservation(session, reservation_id)
 
 
 def _group_size(target: RunTargetBody) -> int:
@@ -368,12 +391,17 @@ def _statement(run: Run, achieved: AnyAchievedBody, neighbors: str, reservation:
     return f"{ended} Nothing was charged."
 
 
-def _achieved(run: Run, sweep: RunSweep | None) -> dict[str, Any]:
+def _achieved(run: Run, sweep: RunSweep | None) -> AnyAchievedBody:
     """What is guaranteed of the released model: where it was selected among others, what the selection costs."""
     if sweep is None or sweep.select != Select.BEST:
-        return run.achieved
+        return _read_achieved(run.achieved)
     assert sweep.guarantee is not None, "a selection has a guarantee"
-    return sweep.guarantee
+    return _read_achieved(sweep.guarantee)
+
+
+def _read_achieved(stored: dict[str, Any]) -> AnyAchievedBody:
+    body: AnyAchievedBody = _ACHIEVED.validate_python(stored)
+    return body
 
 
 def _of_the_sweep(session: Session, sweep: RunSweep | None) -> str:

@@ -14,7 +14,7 @@ from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AnyAchievedBody, RunTargetBody
 from app.kit.fields import Identifier, Schema
 from app.ledger.transparency_schemas import InclusionBody
-from app.runs.schemas import RunProblem
+from app.runs.schemas import MetricBody, RunProblem
 from app.tables.states import RunState
 from app.wire.answers import ChoiceBody, ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
@@ -181,6 +181,7 @@ class CardFacts(Schema):
         description="What took the steps: cpu, or cuda with the name of the card; null before the run has trained."
     )
     versions: dict[str, str] | None = Field(description="Versions of the worker that trained; null before it has.")
+    scores: list[MetricBody] = Field(description="Scores on public rows.")
     audits: list[AuditSummary] = Field(description="The newest ones, at most 20.")
     caveats: list[str]
 

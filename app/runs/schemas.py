@@ -11,8 +11,9 @@ from app.algorithms.model_choice import ModelChoice
 from app.algorithms.plans import PlanBody
 from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AlgorithmChoice
-from app.datasets.schemas import InlineDataset
-from app.kit.fields import Identifier, OptionalInteger, Schema
+from app.datasets.columns import MAX_COLUMNS
+from app.datasets.schemas import InlineCell, InlineDataset
+from app.kit.fields import Identifier, Name, OptionalInteger, Schema
 from app.reservations.schemas import PlanPriceBody
 from app.tables.states import RunState
 from app.wire.answers import ChoiceBody
@@ -61,14 +62,31 @@ class ProgressBody(Schema):
 
 
 class MetricBody(Schema):
-    """A score of the released model on public rows: post-processing, it costs no privacy."""
+    """Scores of the released model on public rows: post-processing, they cost no privacy. null where a score is not of
+    this task, or cannot be had."""
 
     dataset_id: str | None = Field(description="null for rows that came in the request.")
+    rows: Literal["test", "training"] | None = Field(
+        None,
+        description="Which rows. `test`: Those of the test data set. `training`: Those that were trained on. null for "
+        "runs from before.",
+    )
     records: int
     accuracy: float | None = Field(None, description="Share of rows whose class is predicted; null for regression.")
+    balanced_accuracy: float | None = Field(None, description="Mean of that share over the classes.")
+    log_loss: float | None = Field(None, description="Mean of -log of the true class's probability, in nats.")
+    auc: float | None = Field(None, description="Area under the ROC curve; the mean over each class against the rest.")
+    calibration_error: float | None = Field(None, description="Expected calibration error of 15 bins.")
+    confusion_matrix: list[list[int]] | None = Field(
+        None, description="Rows by true class, columns by predicted class; up to 20 classes."
+    )
     mean_absolute_error: float | None = Field(
         None, description="Error of the label, in its own unit; null for classification."
     )
+    root_mean_squared_error: float | None = Field(
+        None, description="Root of the mean squared error, in the label's unit."
+    )
+    r_squared: float | None = None
 
 
 class ResultBody(Schema):
@@ -153,8 +171,46 @@ class RunBody(Schema):
     )
 
 
+class PredictionRequest(Schema):
+    """Rows for a released model. They are predicted and forgotten: nothing keeps or logs them."""
+
+    columns: list[Name] | None = Field(
+        None,
+        max_length=MAX_COLUMNS,
+        description="Names of the columns, in the order of the cells; where they are left out, those of the model's "
+        "`features`.",
+    )
+    rows: list[list[InlineCell]] = Field(
+        min_length=1,
+        max_length=1000,
+        description="One list per row, one cell per column: numbers, and texts for categories. A number beyond its "
+        "declared bounds becomes the bound.",
+    )
+
+
+class PredictionsBody(Schema):
+    """Predictions, in the order of the rows."""
+
+    run_id: Identifier
+    plan_hash: str
+    classes: list[str] = Field(description="Classes in the order of the probabilities; empty for regression.")
+    predictions: list[str | float] = Field(description="Names of classes, or numbers in the label's unit.")
+    probabilities: list[list[float]] | None = Field(
+        description="The probability of each class, for each row; null where the model has none."
+    )
+
+
+class GuaranteeBody(Schema):
+    """The guarantee of a released model in words; its privacy card has the numbers."""
+
+    statement: str
+    privacy_unit: str
+    neighbors: str = Field(description="How two neighbouring data sets differ.")
+    card: str = Field(description="Path of the privacy card, which names the same `plan_hash`.")
+
+
 class ModelBody(Schema):
-    """A trained model.
+    """A trained model with all that it takes to predict: `docs/concepts/models.md`.
 
     Each value v of a number column enters x as `2 (v - lower) / (upper - lower) - 1`, clipped to [-1, 1]; a category as
     one 0 or 1 per declared category. A linear model's logits are `x @ weights + bias`; a multilayer perceptron applies
@@ -162,10 +218,14 @@ class ModelBody(Schema):
     where it is positive. Several: the class of the largest. Regression: the logit is the label, scaled as a feature is.
     """
 
+    format_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or goes.")
+    run_id: Identifier
+    algorithm: str
     kind: str
     model: ModelChoice = Field(description="The model with its options, such as the activation.")
     plan_hash: str
     features: list[dict[str, Any]] = Field(description="The declared feature columns, in the order of the weights.")
     classes: list[str] = Field(description="Empty for regression.")
     label: dict[str, Any] = Field(description="The declared label column.")
+    guarantee: GuaranteeBody | None = Field(description="null where the stored plan no longer has its hash.")
     parameters: dict[str, Any]

@@ -53,13 +53,14 @@ from app.reservations.schemas import PlanPriceBody
 from app.runs import artifacts, lifecycle, repository
 from app.runs import sweep_progression as progression
 from app.runs import sweep_repository as run_sweeps
+from app.runs.report import guarantee_of
 from app.runs.schemas import ModelBody, RunRequest
 from app.tables.runs import Run
 from app.tables.states import RunState
 from app.wire.answers import ChoiceBody, ProvenanceBody
 from calibrators.registry import ALGORITHMS, find_algorithm
 from calibrators.spec import Calibration, Unknown
-from trainer.models import Model
+from trainer.models import Model, Parameters
 
 #: A queued run holds its budget this long. If no worker takes it before, the hold is released and the run fails.
 QUEUE_HOLD_S = 7 * 24 * 3600
@@ -398,17 +399,44 @@ def go_on_with_sweep(context: Context, run_id: str) -> None:
         progression.advance(context, {run.sweep_id})
 
 
-def model_body(context: Context, run: Run) -> ModelBody:
+def released(session: Session, context: Context, run_id: str) -> Run:
+    """The run, whose model there is.
+
+    Raises:
+        Problem: 404; 409 ``model_not_released``.
+    """
+    run = get(session, run_id)
+    if run.state != RunState.SUCCEEDED:
+        raise Problem(409, "model_not_released", f"The run has not succeeded (it is {run.state}): there is no model.")
+    if not artifacts.model_path(context, run).exists():
+        raise Problem(409, "model_not_released", "There is no model that the run has released.")
+    return run
+
+
+def model_body(session: Session, context: Context, run: Run) -> ModelBody:
     """The model of a run that succeeded, with what is needed to use it."""
+    return _model_body(session, run, artifacts.read_parameters(context, run))
+
+
+def model_file(session: Session, context: Context, run: Run) -> bytes:
+    """The same as an NPZ file."""
+    document = _model_body(session, run, {}).model_dump(mode="json", exclude={"parameters"})
+    return artifacts.model_file(context, run, document)
+
+
+def _model_body(session: Session, run: Run, parameters: Parameters) -> ModelBody:
     data = DataDescription.model_validate(run.description)
     return ModelBody(
+        run_id=run.id,
+        algorithm=run.algorithm,
         kind=run.model["kind"],
         model=MODEL_CHOICE.validate_python(run.model),
         plan_hash=run.plan_hash,
         features=[column.model_dump(mode="json") for column in data.features],
         classes=list(data.classes),
         label=data.label.model_dump(mode="json"),
-        parameters={name: array.tolist() for name, array in artifacts.read_parameters(context, run).items()},
+        guarantee=guarantee_of(session, run),
+        parameters={name: array.tolist() for name, array in parameters.items()},
     )
 
 

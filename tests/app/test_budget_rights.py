@@ -94,6 +94,7 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
         lambda ids: {"json": {"calibration": {**CALIBRATION, "budget_id": ids["budget_id"]}, "trials": 10}},
     ],
     "create_key": [lambda ids: {"json": {"name": "k", "scopes": ["analyst"], "budgets": [ids["budgets"]]}}],
+    "predict": [lambda ids: {"json": {"rows": [[1, 0, "red"]]}}],
     "list_audits": [lambda ids: {"params": {"run_id": ids["run_id"]}}],
     "calibrate": [
         lambda ids: {"json": {**CALIBRATION, "budget_id": ids["budget_id"]}},
@@ -106,6 +107,7 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
 #: What who reaches all of the request is answered, where it is not a success.
 REACHED = {
     "get_run_model": (409, "model_not_released"),
+    "predict": (409, "model_not_released"),
     "get_run_sweep_heat_map": (409, "no_score"),
     "cancel_run": (409, "run_has_ended"),
     "cancel_run_sweep": (409, "run_sweep_has_ended"),

@@ -66,7 +66,7 @@ ALLOWED: dict[str, frozenset[Scope]] = {
     "metrics": frozenset({Scope.METRICS, Scope.AUDITOR}),
     # Runs.
     **dict.fromkeys(["create_run", "cancel_run", "create_run_sweep", "cancel_run_sweep"], SPENDERS),
-    **dict.fromkeys(["list_runs", "get_run", "get_run_report", "get_run_model", "follow_run"], READERS),
+    **dict.fromkeys(["list_runs", "get_run", "get_run_report", "get_run_model", "predict", "follow_run"], READERS),
     **dict.fromkeys(["list_run_sweeps", "get_run_sweep", "get_run_sweep_heat_map"], READERS),
     **dict.fromkeys(["create_audit", "list_audits", "get_audit"], READERS),
 }

@@ -231,7 +231,7 @@ def _train(story: Story) -> None:
     story.call("delete_dataset", dataset_id=made)
     run = story.call("create_run", "breast_cancer")["id"]
     story.work()
-    for name in ("get_run", "get_run_report", "get_run_model", "follow_run"):
+    for name in ("get_run", "get_run_report", "get_run_model", "predict", "follow_run"):
         story.call(name, run_id=run)
     story.call("list_runs")
     story.call("cancel_run", run_id=story.call("create_run")["id"])
@@ -291,7 +291,9 @@ def shown(story: Story) -> dict[str, dict[str, Any]]:
 
 def _shortened(part: Any) -> Any:
     if isinstance(part, list):
-        return [_shortened(value) for value in part[:MOST_ITEMS]]
+        # One object says what the others are.
+        shown = part[:1] if part and isinstance(part[0], dict) else part[:MOST_ITEMS]
+        return [_shortened(value) for value in shown]
     if not isinstance(part, dict):
         return part
     hidden = {"token": "epsilond_...", "secret": "whsec_..."}

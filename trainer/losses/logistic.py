@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from trainer.arrays import Array, Namespace, exponential
 from trainer.losses.loss import Loss, column
 
@@ -28,6 +31,12 @@ class Logistic(Loss):
     holder_constant = 0.25
     slope_at_zero = 0.5
     value_at_zero = math.log(2.0)
+
+    def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Each class by an exponential of its own, so that no small probability is rounded away."""
+        signed = np.stack([logits, -logits], axis=1)
+        shares: npt.NDArray[np.float64] = 1.0 / (1.0 + np.exp(signed))
+        return shares
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         """sigmoid(z) - y; an exponential that overflows gives the correct limit 0."""

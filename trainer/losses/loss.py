@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from trainer.arrays import Array, Namespace
 
 
@@ -56,6 +59,13 @@ class Loss(ABC):
     @property
     @abstractmethod
     def value_at_zero(self) -> float: ...
+
+    def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+        """The probability of each class, of logits as a model shows them: (n,) for one, else (n, K), to (n, classes).
+
+        None where the loss is not that of a probability.
+        """
+        return None
 
     @abstractmethod
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from accounting.numbers import read_integer
 from trainer.arrays import Array, Namespace, exponential
 from trainer.losses.loss import Loss
@@ -49,6 +52,12 @@ class Softmax(Loss):
     @property
     def value_at_zero(self) -> float:
         return math.log(self.classes)
+
+    def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The softmax: the largest logit is subtracted first, so that nothing overflows."""
+        powers = np.exp(logits - np.max(logits, axis=1, keepdims=True))
+        shares: npt.NDArray[np.float64] = powers / np.sum(powers, axis=1, keepdims=True)
+        return shares
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         """P - e_y; the largest logit is subtracted first, so that nothing overflows."""

@@ -129,6 +129,10 @@ class LinearModel(Model):
             return logits
         return (logits > 0.0).astype(np.intp) if self.num_outputs == 1 else np.asarray(np.argmax(logits, axis=1))
 
+    def probabilities(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
+        with silent():
+            return self.loss.probabilities(self.decision_function(parameters, features))
+
     def gradient_norm_bound(self, feature_norm_bound: float) -> float | None:
         """Largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None where there is none.
 

@@ -81,6 +81,13 @@ class Model(ABC):
         A row with a feature that is not finite is read as a row of zeros.
         """
 
+    def probabilities(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
+        """The probability of each class for each row that is public, shape (n, num_classes).
+
+        Rows are read as by `predict`. None where the model's loss makes no probabilities of its logits.
+        """
+        return None
+
     @property
     def metric(self) -> str:
         """What `score` is: "accuracy", or "mean_absolute_error" for real labels."""

@@ -141,14 +141,26 @@ class MultilayerPerceptron(Model):
             named |= {f"weights_{number}": np.array(matrix), f"bias_{number}": np.array(bias)}
         return named
 
-    def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:
+    def decision_function(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Logits of rows that are public, shape (n, p) to (n, classes); a row with a non-finite feature is zeros.
+
+        Raises:
+            InvalidValue: the features are not of shape (n, p).
+        """
         rows = public_rows(features, self.inputs)
         with silent():
             for number in range(1, len(self.shapes) + 1):
                 rows = rows @ parameters[f"weights_{number}"] + parameters[f"bias_{number}"]
                 if number <= len(self.hidden):
                     rows = self._activated(np, rows)
-        return np.asarray(np.argmax(rows, axis=1))
+        return rows
+
+    def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:
+        return np.asarray(np.argmax(self.decision_function(parameters, features), axis=1))
+
+    def probabilities(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
+        with silent():
+            return Softmax(self.classes).probabilities(self.decision_function(parameters, features))
 
 
 def _kept(xp: Namespace, factors: Array) -> Array:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.app.run_sweeps.conftest import Sweeps
 from tests.app.runs.conftest import quick as runs_quick
+from tests.app.runs.test_models import NUMBER_LABEL, TWO, inline
 
 __all__ = ["runs_quick"]
 
@@ -42,6 +43,66 @@ def test_a_run_is_followed_until_it_is_over(quick: Sweeps) -> None:
     assert "20 × Gaussian" in page
     assert run["plan_hash"] in page
     assert "Cancel" not in page
+
+
+def test_a_released_model_is_told_downloaded_and_tried(quick: Sweeps) -> None:
+    run = quick.trained(dataset_id="ds_breast_cancer", test_dataset_id="ds_breast_cancer", iterations=2)
+    at = f"/dashboard/runs/{run['id']}"
+    page = quick.client.get(at).text
+    assert quick.report(run)["statement"] in page
+    assert "<h3>569 test rows of ds_breast_cancer</h3>" in page
+    assert "<h3>569 training rows of ds_breast_cancer</h3>" in page
+    for name in ("Accuracy", "Balanced accuracy", "Log loss", "AUC", "Calibration error"):
+        assert f"<dt>{name}</dt>" in page
+    [metric, _] = run["result"]["metrics"]
+    assert f"<dd>{metric['auc']:.4f}</dd>" in page
+    assert re.search(r'<th scope="row">malignant</th><td>\d+</td><td>\d+</td>', page)
+    downloaded = quick.client.get(f"{at}/model")
+    assert downloaded.content == quick.client.get(f"/v1/runs/{run['id']}/model?format=npz").content
+    assert downloaded.headers["content-disposition"] == f'attachment; filename="{run["id"]}.npz"'
+
+    # The form begins with a row that has a prediction.
+    fields = dict(re.findall(r'name="(feature-\d+)" value="([^"]*)"', page))
+    assert len(fields) == 30
+    tried = quick.client.post(f"{at}/try", data=fields, headers=HERE)
+    row = [float(fields[f"feature-{place}"]) for place in range(30)]
+    expected = quick.client.post(f"/v1/runs/{run['id']}/predictions", json={"rows": [row]}).json()
+    assert f"<strong>{expected['predictions'][0]}</strong>" in tried.text
+    assert f"<dd>{expected['probabilities'][0][0]:.3f}</dd>" in tried.text
+
+    wrong = quick.client.post(f"{at}/try", data=fields | {"feature-3": "many"}, headers=HERE)
+    assert wrong.status_code == 422
+    assert 'value="many"' in wrong.text
+    assert "holds numbers" in wrong.text
+    assert wrong.text.count('aria-invalid="true"') == 1
+
+
+def test_a_regression_and_a_category_are_tried(quick: Sweeps) -> None:
+    for label in (NUMBER_LABEL, TWO):
+        kind = "logistic_regression" if label is TWO else "linear_regression"
+        run = quick.trained(dataset=inline(label), model={"kind": kind})
+        at = f"/dashboard/runs/{run['id']}"
+        page = quick.client.get(at).text
+        assert "<h3>60 training rows of the request</h3>" in page
+        assert ("<dt>R²</dt>" in page) == (label is NUMBER_LABEL)
+        assert '<option value="green">green</option>' in page
+        data = {"feature-0": "2", "feature-1": "green", "feature-2": "0.5"}
+        tried = quick.client.post(f"{at}/try", data=data, headers=HERE).text
+        request = {"rows": [[2, "green", 0.5]]}
+        [expected] = quick.client.post(f"/v1/runs/{run['id']}/predictions", json=request).json()["predictions"]
+        shown = expected if label is TWO else f"{expected:.6g}"
+        assert f"<strong>{shown}</strong>" in tried
+        assert '<option value="green" selected>green</option>' in tried
+
+
+def test_a_model_with_many_features_is_not_tried_in_a_form(quick: Sweeps) -> None:
+    run = quick.trained(dataset_id="ds_digits", model={"kind": "softmax_regression"}, iterations=2)
+    at = f"/dashboard/runs/{run['id']}"
+    page = quick.client.get(at).text
+    assert 'id="try"' not in page
+    assert "epsilond_client.load(" in page
+    sent = quick.client.post(f"{at}/try", data={"feature-0": "1"}, headers=HERE, follow_redirects=False)
+    assert (sent.status_code, sent.headers["location"]) == (303, at)
 
 
 def test_a_run_is_cancelled_once_however_often_the_form_is_sent(quick: Sweeps) -> None:

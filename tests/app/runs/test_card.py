@@ -238,6 +238,7 @@ CARD_PARTS = {
             "budget",
             "ledger",
             "versions",
+            "scores",
             "audits",
             "caveats",
             "evaluation",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.tables.runs import Run
 from tests.app.problem_assertions import assert_problem
 from trainer.models import MODELS
 
@@ -95,6 +98,9 @@ def released(quick: Any, run: dict[str, Any]) -> tuple[dict[str, Any], list[dict
         assert str(arrays["plan_hash"]) == run["plan_hash"] == model["plan_hash"]
         assert arrays["feature_names"].tolist() == ["a", "color", "b"]
         assert list(arrays["classes"]) == model["classes"]
+        # The file says all that the JSON does.
+        document = json.loads(arrays["document"].item())
+    assert document == {name: value for name, value in model.items() if name != "parameters"}
     return model, [model["parameters"], npz]
 
 
@@ -131,6 +137,61 @@ def test_a_regression_predicts_the_label_and_is_scored_in_its_unit(quick, name):
         assert np.mean(errors) == pytest.approx(metric["mean_absolute_error"], rel=1e-9)
 
 
+def test_a_classifier_has_every_score_of_its_public_rows(quick):
+    run = quick.trained(dataset=inline(MANY), model={"kind": "softmax_regression"}, **TRAINED)
+    [metric] = run["result"]["metrics"]
+    assert (metric["rows"], metric["records"], metric["dataset_id"]) == ("training", 60, None)
+    table = np.array(metric["confusion_matrix"])
+    assert np.trace(table) / table.sum() == metric["accuracy"]
+    assert table.sum() == 60
+    assert metric["auc"] > 0.9
+    assert 0.0 < metric["log_loss"] < np.log(3)
+    assert 0.0 < metric["calibration_error"] < 0.5
+    assert (metric["r_squared"], metric["root_mean_squared_error"]) == (None, None)
+    report = quick.report(run)
+    assert report["scores"] == [metric]
+    card = quick.client.get(f"/v1/runs/{run['id']}/report?format=markdown").text
+    assert "On 60 training rows of the request" in card
+    assert f"{metric['auc']!r}" in card
+
+
+def test_a_run_from_before_has_fewer_scores_and_a_complete_file(quick):
+    run = quick.trained(dataset=inline(TWO), model={"kind": "logistic_regression"}, **TRAINED)
+    with quick.context.database.write() as session:
+        row = session.get_one(Run, run["id"])
+        old = [{"dataset_id": None, "records": 60, "accuracy": 0.9, "mean_absolute_error": None}]
+        row.result = row.result | {"metrics": old}
+    [metric] = quick.get(f"/v1/runs/{run['id']}")["result"]["metrics"]
+    assert (metric["rows"], metric["accuracy"], metric["auc"]) == (None, 0.9, None)
+    assert quick.report(run)["scores"] == [metric]
+    assert "On 60 public rows of the request" in quick.client.get(f"/v1/runs/{run['id']}/report?format=markdown").text
+    assert released(quick, run)[0]["features"] == NUMBERS
+
+
+def test_a_model_says_its_guarantee_and_where_its_card_is(quick):
+    run = quick.trained(dataset=inline(TWO), model={"kind": "logistic_regression"}, **TRAINED)
+    model, report = quick.model(run), quick.report(run)
+    assert model["guarantee"] == {
+        **{name: report[name] for name in ("statement", "privacy_unit", "neighbors")},
+        "card": f"/v1/runs/{run['id']}/report",
+    }
+    assert quick.get(model["guarantee"]["card"])["plan_hash"] == model["plan_hash"]
+    assert (model["run_id"], model["algorithm"], model["format_version"]) == (run["id"], "dp_sgd", 1)
+    with quick.context.database.write() as session:
+        row = session.get_one(Run, run["id"])
+        row.plan = row.plan.replace(b"dp_sgd", b"dp_xyz")
+    assert quick.model(run)["guarantee"] is None
+
+
+def test_a_file_is_the_same_whenever_it_is_asked_for(quick):
+    run = quick.trained(dataset=inline(TWO), model={"kind": "logistic_regression"}, **TRAINED)
+    path = f"/v1/runs/{run['id']}/model?format=npz"
+    first = quick.client.get(path)
+    assert first.headers["content-disposition"] == f'attachment; filename="{run["id"]}.npz"'
+    time.sleep(2.1)  # Archives have moments of two seconds.
+    assert quick.client.get(path).content == first.content
+
+
 def test_a_quantile_is_above_as_many_labels_as_asked_for(quick):
     random = np.random.default_rng(5)
     table = [[*row[:-1], float(random.uniform(-20, 60))] for row in rows(NUMBER_LABEL)]
@@ -153,7 +214,10 @@ def test_a_bundled_set_with_a_number_as_its_label_is_learnt(quick):
         **TRAINED | {"iterations": 100},
     )
     [test, training] = run["result"]["metrics"]
+    assert (test.pop("rows"), training.pop("rows")) == ("test", "training")
     assert test == training
+    assert 0.0 < test["r_squared"] < 1.0
+    assert test["root_mean_squared_error"] > test["mean_absolute_error"]
     assert test["dataset_id"] == "ds_diabetes"
     # The mean is off by 66 of the label's units.
     assert test["mean_absolute_error"] < 60.0

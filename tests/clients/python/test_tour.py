@@ -14,7 +14,18 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
-from epsilond_client import Client, Forbidden, Interval, NotFound, ProgressMessage, Run, RunFailed, Unauthenticated
+from epsilond_client import (
+    Client,
+    Forbidden,
+    Interval,
+    InvalidRequest,
+    NotFound,
+    ProgressMessage,
+    Run,
+    RunFailed,
+    Unauthenticated,
+    load,
+)
 from epsilond_client.events import gaussian
 
 from app.entries.subjects import Subject
@@ -105,7 +116,7 @@ def test_every_operation_is_reached(url: str, tmp_path: Path, monkeypatch: pytes
     with Client(url) as client:
         stateless(client)
         ledger(client, tmp_path)
-        training(client)
+        training(client, tmp_path)
         sweeps_and_audits(client)
         following_where_no_stream_is_to_be_had(client, url)
         keys(client, url)
@@ -193,7 +204,7 @@ def ledger(client: Client, folder: Path) -> None:
     assert [found.name for found in folder.iterdir()] == ["ledger.ndjson"]
 
 
-def training(client: Client) -> None:
+def training(client: Client, folder: Path) -> None:
     rows = "x,y\n" + "".join(f"{number / 100 - 1},{int(number > 100)}\n" for number in range(200))
     dataset = client.datasets.upload(
         rows.encode(), name="rows", filename="rows.csv", declared_size=200, columns=COLUMNS, label="y", public=True
@@ -228,6 +239,17 @@ def training(client: Client) -> None:
     model = client.runs.model(run)
     assert arrays.keys() >= {"weights", "bias"}
     np.testing.assert_array_equal(arrays["weights"], np.array(model.parameters["weights"]))
+    loaded = client.runs.load(run)
+    rows = [[0.25] * len(loaded.feature_names), [-0.5] * len(loaded.feature_names)]
+    asked = client.runs.predict(run, rows)
+    assert list(asked.predictions) == loaded.predict(rows).tolist() == load(run, client=client).predict(rows).tolist()
+    assert np.array(asked["probabilities"]) == pytest.approx(loaded.predict_proba(rows), rel=1e-12)
+    turned = client.runs.predict(run, [row[::-1] for row in rows], columns=loaded.feature_names[::-1])
+    assert turned == asked
+    with pytest.raises(InvalidRequest, match="/rows/0/0"):
+        client.runs.predict(run, [["a"] * len(loaded.feature_names)])
+    file = client.runs.download(run, folder / "model.npz")
+    assert load(file).document == loaded.document
     assert client.runs.report(run).statement
     assert client.runs.report(run, format="markdown").startswith("#")
     assert "<html" in client.runs.report(run, format="html")

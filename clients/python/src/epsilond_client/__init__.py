@@ -17,6 +17,7 @@ from epsilond_client.answers import (
 )
 from epsilond_client.client import Client
 from epsilond_client.holding import HeldReservation
+from epsilond_client.loading import load
 from epsilond_client.problems import (
     BudgetExceeded,
     Conflict,
@@ -64,4 +65,5 @@ __all__ = [
     "StepsExhausted",
     "Unauthenticated",
     "Unavailable",
+    "load",
 ]

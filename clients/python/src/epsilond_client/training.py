@@ -18,6 +18,8 @@ from epsilond_client.transport import Content, Resource, path_to, plain
 if TYPE_CHECKING:
     import numpy as np
 
+    from epsilond_client.models import Model
+
 RunId = str | Run
 _TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".npz": "application/octet-stream"}
 
@@ -208,6 +210,41 @@ class Runs(Resource):
     def model(self, run: RunId) -> Answer:
         """The released model as JSON: parameters, features, classes."""
         return self._http.get(path_to("/v1/runs/{}/model", run), Answer)
+
+    def predict(self, run: RunId, rows: Sequence[Sequence[Any]], *, columns: Sequence[str] | None = None) -> Answer:
+        """Have the service predict a small batch, without NumPy: ``.predictions`` and ``.probabilities``.
+
+        Args:
+            run: Which one.
+            rows: Lists of numbers and texts, at most 1000.
+            columns: Their names, where the cells do not stand in the order of the model's features.
+
+        Raises:
+            Conflict: the run has not succeeded.
+            InvalidRequest: a cell is not what its column holds; `errors` says which.
+        """
+        request = {"rows": [list(row) for row in rows], "columns": None if columns is None else list(columns)}
+        return self._http.ask(path_to("/v1/runs/{}/predictions", run), request, Answer)
+
+    def load(self, run: RunId) -> Model:
+        """The released model, ready to predict (needs NumPy).
+
+        Raises:
+            Conflict: the run has not succeeded.
+        """
+        from epsilond_client.models import Model  # noqa: PLC0415 (the package does without NumPy)
+
+        return Model.from_bytes(self._http.get_bytes(path_to("/v1/runs/{}/model", run), format="npz"))
+
+    def download(self, run: RunId, path: str | os.PathLike[str]) -> Path:
+        """Write the model file, which `epsilond_client.load` reads without a server.
+
+        Raises:
+            Conflict: the run has not succeeded.
+        """
+        content = self._http.get_bytes(path_to("/v1/runs/{}/model", run), format="npz")
+        Path(path).write_bytes(content)
+        return Path(path)
 
     def arrays(self, run: RunId) -> dict[str, np.ndarray[Any, Any]]:
         """The released model's arrays (needs NumPy)."""

@@ -1,0 +1,298 @@
+"""Released models: what a run trained, with all that it takes to predict, offline (needs NumPy).
+
+    model = epsilond_client.load("run_...")     # or the file that `client.runs.download` wrote
+    model.predict([{"age": 40, "smoker": "no"}])
+
+Columns are clipped, scaled and multiplied as the service does when it trains and when it scores.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from epsilond_client.answers import Answer
+
+#: The format of model files that this package reads.
+FORMAT_VERSION = 1
+
+FloatArray = npt.NDArray[np.float64]
+#: What rows may be: a table by column names (pandas, Polars, a dict of columns), a list of dicts, or a 2-D array.
+Rows = Any
+
+
+class Model:
+    """A released model.
+
+    Args:
+        document: What the service says of it: declared columns, kind, classes, guarantee.
+        parameters: Its arrays by name.
+
+    Attributes:
+        document: Every field of the file, the arrays excepted.
+        parameters: As the service released them.
+        feature_names: Names of the declared columns, in the order of an array's columns.
+        classes: Names of the classes in the order of `predict_proba`; none for a regression.
+
+    Raises:
+        ValueError: the file is of a format that this package does not read.
+    """
+
+    def __init__(self, document: Mapping[str, Any], parameters: Mapping[str, npt.NDArray[np.float64]]) -> None:
+        version = document.get("format_version")
+        if version != FORMAT_VERSION:
+            raise ValueError(
+                f"the model has format_version {version!r}, and this package reads {FORMAT_VERSION}: "
+                "take a version of epsilond-client that is as new as the service"
+            )
+        self.document = Answer(document)
+        self.parameters = {name: np.asarray(array, dtype=np.float64) for name, array in parameters.items()}
+        self.feature_names: tuple[str, ...] = tuple(column["name"] for column in document["features"])
+        self.classes: tuple[str, ...] = tuple(document["classes"])
+        self._columns: Sequence[Mapping[str, Any]] = document["features"]
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read a model file (``GET /v1/runs/{id}/model?format=npz``).
+
+        Raises:
+            ValueError: these are no bytes of a model file, or of one that was made before files were complete.
+        """
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError("this is no model file of epsilond, which is an NPZ archive") from error
+        if "document" not in arrays:
+            run = str(arrays["run_id"]) if "run_id" in arrays else "the run"
+            raise ValueError(
+                f"the file does not describe its columns: an earlier version of the service made it. Download {run} "
+                "again; a newer service has a complete file of every run"
+            )
+        document = json.loads(arrays.pop("document").item())
+        told = ("feature_names", "classes", "plan_hash", "run_id")
+        return cls(document, {name: array for name, array in arrays.items() if name not in told})
+
+    @property
+    def kind(self) -> str:
+        """Which model it is: ``"softmax_regression"``, say."""
+        return str(self.document["kind"])
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether `predict_proba` has an answer."""
+        return self.kind in ("logistic_regression", "softmax_regression", "mlp")
+
+    def __repr__(self) -> str:
+        return f"Model({self.document['run_id']!r}, kind={self.kind!r}, columns={len(self.feature_names)})"
+
+    def predict(self, rows: Rows) -> npt.NDArray[Any]:
+        """Predict each row: the name of its class, or a number in the label's unit; shape (n,).
+
+        Args:
+            rows: A table by column names, a list of dicts, or an array whose columns are `feature_names`. Numbers
+                beyond their declared bounds become the bound, as in training.
+
+        Raises:
+            ValueError: columns are missing or unknown, or a cell is not what its column holds.
+            TypeError: the rows are none of these, or the model predicts nothing (a mean).
+        """
+        logits = self.decision_function(rows)
+        if self.classes:
+            codes = (logits > 0.0).astype(np.intp) if logits.ndim == 1 else np.argmax(logits, axis=1)
+            return np.asarray(np.array(self.classes)[codes])
+        label = self.document["label"]
+        middle = label["upper"] / 2.0 + label["lower"] / 2.0
+        return np.asarray(middle + (label["upper"] / 2.0 - label["lower"] / 2.0) * logits)
+
+    def predict_proba(self, rows: Rows) -> FloatArray:
+        """The probability of each class, in the order of `classes`; shape (n, number of classes).
+
+        Raises:
+            ValueError: as `predict`.
+            TypeError: the model has no probabilities: a regression, a mean or `q_norm_hinge`.
+        """
+        if not self.has_probabilities:
+            raise TypeError(f"a model of kind {self.kind} has no probabilities; use predict")
+        logits = self.decision_function(rows)
+        with np.errstate(over="ignore"):
+            if logits.ndim == 1:
+                return np.asarray(1.0 / (1.0 + np.exp(np.stack([logits, -logits], axis=1))))
+            powers = np.exp(logits - np.max(logits, axis=1, keepdims=True))
+        return np.asarray(powers / np.sum(powers, axis=1, keepdims=True))
+
+    def decision_function(self, rows: Rows) -> FloatArray:
+        """The logits: shape (n,) of a model with one, else (n, number of classes). Of a regression, the scaled label.
+
+        Raises:
+            ValueError, TypeError: as `predict`.
+        """
+        if self.kind == "mean":
+            raise TypeError("a mean predicts nothing: parameters['mean'] is the mean of the scaled features")
+        values = self.scale(rows)
+        if self.kind != "mlp":
+            logits = values @ self.parameters["weights"]
+            return np.asarray(logits + self.parameters["bias"] if "bias" in self.parameters else logits)
+        layers = sum(name.startswith("weights_") for name in self.parameters)
+        for number in range(1, layers + 1):
+            values = values @ self.parameters[f"weights_{number}"] + self.parameters[f"bias_{number}"]
+            if number < layers:
+                is_tanh = self.document["model"]["activation"] == "tanh"
+                values = np.tanh(values) if is_tanh else np.maximum(values, 0.0)
+        return values
+
+    def scale(self, rows: Rows) -> FloatArray:
+        """Return what the model multiplies: each number in [-1, 1], a category as one 0 or 1 for each that is declared.
+
+        Raises:
+            ValueError, TypeError: as `predict`.
+        """
+        cells = columns_of(rows, self.feature_names, self.document["label"]["name"])
+        scaled = [_scaled(column, cells[column["name"]]) for column in self._columns]
+        return np.concatenate(scaled, axis=1)
+
+
+def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> dict[str, npt.NDArray[Any]]:
+    """The rows as columns by name, each of shape (n,).
+
+    Args:
+        rows: A table by column names, a list of dicts, or a 2-D array.
+        names: Of the columns that there must be; those of an array are in this order.
+        label: Name of the column that is predicted, for a hint where it is among the others.
+
+    Raises:
+        ValueError: columns are missing, unknown, repeated or of different lengths; an array has another shape.
+        TypeError: the rows are none of these.
+    """
+    named = names_of(rows)
+    if named is not None:
+        _check_names(named, names, label)
+        return {name: _as_array(rows[name]) for name in names}
+    if isinstance(rows, Mapping):
+        _check_names(list(rows), names, label)
+        found = {name: _as_array(rows[name]) for name in names}
+        if len({array.shape for array in found.values()}) > 1 or any(array.ndim != 1 for array in found.values()):
+            raise ValueError("every column must be one-dimensional and as long as the others")
+        return found
+    if isinstance(rows, Sequence) and not isinstance(rows, str) and rows and isinstance(rows[0], Mapping):
+        for number, row in enumerate(rows):
+            _check_names(list(row), names, label, f"row {number}")
+        return {name: _of_cells([row[name] for row in rows]) for name in names}
+    return _columns_of_array(rows, names)
+
+
+def names_of(rows: Rows) -> list[Any] | None:
+    """The names of a table's columns; None where the rows are no table of pandas, Polars or Arrow."""
+    # Arrow's tables have names beside columns.
+    named = getattr(rows, "column_names", getattr(rows, "columns", None))
+    return None if named is None else list(named)
+
+
+def _columns_of_array(rows: Rows, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    if not isinstance(rows, np.ndarray) and not (isinstance(rows, Sequence) and not isinstance(rows, str)):
+        raise TypeError(
+            f"rows are a table with column names, a list of dicts, or a 2-D array, and no {type(rows).__name__}"
+        )
+    if not isinstance(rows, np.ndarray) and len({_length(row) for row in rows}) > 1:
+        raise ValueError("every row must have as many cells as the others")
+    table = rows if isinstance(rows, np.ndarray) else _of_cells(rows)
+    if table.ndim == 1 and table.shape != (0,):
+        raise ValueError(
+            f"rows must be of shape (n, {len(names)}), and this is one of shape {table.shape}: reshape(1, -1) makes "
+            "one row of it"
+        )
+    if table.shape == (0,):
+        table = table.reshape(0, len(names))
+    if table.ndim != 2 or table.shape[1] != len(names):
+        raise ValueError(f"rows must be of shape (n, {len(names)}), one column for each feature, not {table.shape}")
+    return {name: table[:, place] for place, name in enumerate(names)}
+
+
+def _length(row: Any) -> int | None:
+    return len(row) if isinstance(row, Sequence | np.ndarray) and not isinstance(row, str) else None
+
+
+def _check_names(given: Sequence[Any], names: Sequence[str], label: str | None, where: str = "the table") -> None:
+    known, found = set(names), set(given)
+    if len(found) < len(given):
+        repeated = [name for place, name in enumerate(given) if name in given[:place]]
+        raise ValueError(f"{where} has the columns {_listed(repeated)} more than once")
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(f"{where} lacks the columns {_listed(missing)}")
+    if unknown := [name for name in given if name not in known]:
+        hint = f"; {label!r} is what is predicted" if label in unknown else ""
+        raise ValueError(f"the model has no columns {_listed(unknown)}, which {where} has: leave them out{hint}")
+
+
+def _listed(names: Sequence[Any], most: int = 8) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _as_array(column: Any) -> npt.NDArray[Any]:
+    """A column of a table of pandas or Polars, or a list."""
+    if hasattr(column, "to_numpy"):
+        return np.asarray(column.to_numpy())
+    return column if isinstance(column, np.ndarray) else _of_cells(column)
+
+
+def _of_cells(cells: Any) -> npt.NDArray[Any]:
+    """Cells as they are: NumPy would make texts of numbers beside texts."""
+    return np.array(cells, dtype=object)
+
+
+def _scaled(column: Mapping[str, Any], cells: npt.NDArray[Any]) -> FloatArray:
+    """A column as the service scales it, shape (n,) to (n, width)."""
+    if column["type"] == "category":
+        codes = _codes(column["name"], column["categories"], cells)
+        return np.equal(codes[:, None], np.arange(len(column["categories"]))).astype(np.float64)
+    values, lower, upper = numbers_in(column["name"], cells), column["lower"], column["upper"]
+    if lower == upper:
+        return np.zeros((len(values), 1))
+    # The operations of the service, in their order: another order has other last bits.
+    half_width, middle = upper / 2.0 - lower / 2.0, upper / 2.0 + lower / 2.0
+    clipped = np.clip(values, lower, upper)
+    return np.asarray(np.clip((clipped - middle) / half_width, -1.0, 1.0).reshape(-1, 1))
+
+
+def numbers_in(name: str, cells: npt.NDArray[Any]) -> FloatArray:
+    """The cells of a number column.
+
+    Raises:
+        ValueError: a cell is no number, or not finite.
+    """
+    if cells.dtype.kind not in "biufO":
+        raise ValueError(f"the column {name!r} holds numbers, and these cells are of type {cells.dtype}")
+    if cells.dtype.kind == "O":
+        for row, cell in enumerate(cells):
+            if not isinstance(cell, Real):
+                raise ValueError(f"the column {name!r} holds numbers, and the cell in row {row} is no number")
+    try:
+        values: FloatArray = cells.astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"the column {name!r} has an integer that is too large for a number") from None
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        raise ValueError(
+            f"the column {name!r} has NaN or infinity in row {wrong[0]}: every cell needs a finite number, since the "
+            "model was trained on no other"
+        )
+    return values
+
+
+def _codes(name: str, categories: Sequence[str], cells: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    places = {category: code for code, category in enumerate(categories)}
+    codes = [places.get(cell, -1) if isinstance(cell, str) else -1 for cell in cells]
+    if -1 in codes:
+        row = codes.index(-1)
+        raise ValueError(
+            f"the column {name!r} has none of its declared categories in row {row}: they are the texts "
+            f"{_listed(categories)}"
+        )
+    return np.array(codes, dtype=np.intp)
