@@ -9,7 +9,7 @@ BENCH_VENV := .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
 # Torch and Opacus beside ours, on one NumPy: gigabytes that nobody else has to load.
 BENCH_TRAINER_VENV := .venv-bench-trainer
-# Opacus and torch for the adapters of the client.
+# Opacus, torch and Grain for the adapters of the client.
 ADAPTERS_VENV := .venv-adapters
 BENCH_TRAINER_BIN := $(BENCH_TRAINER_VENV)/bin
 # The fuzzer beside ours: it has wheels for some versions of Python alone.
@@ -78,7 +78,7 @@ soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
 fuzz: $(FUZZ_VENV)/.ready  ## coverage-guided fuzzing of what reads bytes of others, 11 minutes; writes tests/soak/reports/fuzz.json
 	@$(FUZZ_VENV)/bin/python -m tests.fuzz
 
-test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real Opacus and torch; writes clients/python/adapter_tests/report.json
+test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real Opacus, torch and Grain; writes clients/python/adapter_tests/report.json
 	@$(ADAPTERS_VENV)/bin/python -m pytest -c clients/python/adapter_tests/pytest.ini \
 		--report clients/python/adapter_tests/report.json clients/python/adapter_tests
 
@@ -215,7 +215,7 @@ $(BENCH_TRAINER_VENV)/.ready: requirements/runtime.lock requirements/bench-train
 	@touch $@
 
 $(ADAPTERS_VENV)/.ready: requirements/runtime.lock clients/python/adapter_tests/requirements.txt
-	@echo "== installing torch and Opacus into $(ADAPTERS_VENV) (once; later calls skip this)"
+	@echo "== installing torch, Opacus and Grain into $(ADAPTERS_VENV) (once; later calls skip this)"
 	@$(PYTHON) -m venv --clear $(ADAPTERS_VENV) && echo '*' > $(ADAPTERS_VENV)/.gitignore
 	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		--only-binary :all: -r requirements/runtime.lock
