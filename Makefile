@@ -83,9 +83,10 @@ test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the rea
 		--report clients/python/adapter_tests/report.json clients/python/adapter_tests
 
 # One thread for either side: a ratio then compares the work, not the number of cores.
-bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside four other accountants'; the results go to docs/measured.md
+bench-accounting: $(BENCH_VENV)/.ready  ## our numbers and times beside five other accountants'; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting.filter_prices
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting.allocations
 	@$(BENCH_BIN)/python -m benchmarks.table
 
 bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on one machine, and verification of a million entries; the results go to docs/measured.md
