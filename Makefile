@@ -12,7 +12,7 @@ BENCH_JAX_VENV := .venv-bench-jax
 BENCH_JAX_BIN := $(BENCH_JAX_VENV)/bin
 # Torch and Opacus beside ours, on one NumPy: gigabytes that nobody else has to load.
 BENCH_TRAINER_VENV := .venv-bench-trainer
-# Opacus and torch for the adapters of the client.
+# Opacus, torch and Grain for the adapters of the client.
 ADAPTERS_VENV := .venv-adapters
 BENCH_TRAINER_BIN := $(BENCH_TRAINER_VENV)/bin
 # The fuzzer beside ours: it has wheels for some versions of Python alone.
@@ -81,14 +81,15 @@ soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
 fuzz: $(FUZZ_VENV)/.ready  ## coverage-guided fuzzing of what reads bytes of others, 11 minutes; writes tests/soak/reports/fuzz.json
 	@$(FUZZ_VENV)/bin/python -m tests.fuzz
 
-test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real Opacus and torch; writes clients/python/adapter_tests/report.json
+test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real Opacus, torch and Grain; writes clients/python/adapter_tests/report.json
 	@$(ADAPTERS_VENV)/bin/python -m pytest -c clients/python/adapter_tests/pytest.ini \
 		--report clients/python/adapter_tests/report.json clients/python/adapter_tests
 
 # One thread for either side: a ratio then compares the work, not the number of cores.
-bench-accounting: $(BENCH_VENV)/.ready $(BENCH_JAX_VENV)/.ready  ## our numbers and times beside four other accountants', our matrices beside JAX Privacy's; the results go to docs/measured.md
+bench-accounting: $(BENCH_VENV)/.ready $(BENCH_JAX_VENV)/.ready  ## our numbers and times beside five other accountants', our matrices beside JAX Privacy's; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting.filter_prices
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_BIN)/python -m benchmarks.accounting.allocations
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_JAX_BIN)/python -m benchmarks.accounting.factorisations
 	@$(BENCH_BIN)/python -m benchmarks.table
 
@@ -230,7 +231,7 @@ $(BENCH_TRAINER_VENV)/.ready: requirements/runtime.lock requirements/bench-train
 	@touch $@
 
 $(ADAPTERS_VENV)/.ready: requirements/runtime.lock clients/python/adapter_tests/requirements.txt
-	@echo "== installing torch and Opacus into $(ADAPTERS_VENV) (once; later calls skip this)"
+	@echo "== installing torch, Opacus and Grain into $(ADAPTERS_VENV) (once; later calls skip this)"
 	@$(PYTHON) -m venv --clear $(ADAPTERS_VENV) && echo '*' > $(ADAPTERS_VENV)/.gitignore
 	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		--only-binary :all: -r requirements/runtime.lock

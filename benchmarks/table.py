@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import report
+from benchmarks.accounting.allocations import allocations_section
 from benchmarks.accounting.factorisations import factorisations_section
 from benchmarks.accounting.filter_prices import filter_section
 from benchmarks.accounting.markdown import accounting_section
@@ -35,6 +36,7 @@ names its command, its date, its commit and its machine, and its whole figures a
 SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]] = {
     "accounting": ("The accounting engine", accounting_section),
     "factorisations": ("Banded matrices", factorisations_section),
+    "allocations": ("Random allocation", lambda figures: list(allocations_section(figures))),
     "filter": ("What a budget charges", filter_section),
     "ledger": ("The ledger", ledger_section),
     "verification": ("Verification of the books", verification_section),

@@ -27,7 +27,7 @@ _TEMPLATES = {
 #: Told to the charts, which then ask for themselves anew.
 _ANSWERED = {"HX-Trigger-After-Settle": "calibrated"}
 
-_RELATIONS = {
+RELATIONS = {
     "add_or_remove_one": "one record added or removed",
     "replace_one": "one record replaced",
     "replace_special": "one record replaced by a null record",
@@ -92,20 +92,20 @@ def _summary(form: Form, answer: Answer) -> str:
     if not answer.is_good:
         return "No answer: " + (form.other_faults[0] if form.other_faults else answer.refusal)
     body = answer.body
-    relation = _RELATIONS[body["convention"]["neighboring_relation"]]
+    relation = RELATIONS[body["convention"]["neighboring_relation"]]
     steps = sum(event["count"] for event in body["events"])
     times = f" for {steps} steps" if steps > 1 else ""
     name, value = next(iter(body["solution"].items()))
-    certified = _achieved(body["achieved"])
+    certified = achieved_in_words(body["achieved"])
     if name in body["achieved"]:  # epsilon or delta of given noise
         return f"{certified[:1].upper()}{certified[1:]}{times}, {relation}."
     if name == "iterations":
         times = ""
     # Rounded up, as noise must be; whole numbers are as they are.
-    return f"{words(name).capitalize()} {_written(value)}{times}: {certified}, {relation}."
+    return f"{words(name).capitalize()} {written(value)}{times}: {certified}, {relation}."
 
 
-def _achieved(body: Mapping[str, Any]) -> str:
+def achieved_in_words(body: Mapping[str, Any]) -> str:
     """What is certified, in words."""
     name, value, given = _found_and_given(body)
     if not isinstance(value, Mapping):
@@ -124,20 +124,25 @@ def _found_and_given(body: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
     return name, values[name], [each for each in values if each != name]
 
 
+def tile_of_the_guarantee(achieved: Mapping[str, Any]) -> Tile:
+    """Return the tile of what is certified."""
+    found, value, given = _found_and_given(achieved)
+    beside = "".join(f"at {words(each)} {at_most(achieved[each])}; " for each in given)
+    if not isinstance(value, Mapping):
+        return Tile(words(found), f"≤ {at_most(value)}", f"{beside}a proved cost")
+    bound = f"≥ {at_least(value['lower'])}" if found == "bayes_risk" else f"≤ {at_most(value['upper'])}"
+    within = f"proved within [{at_least(value['lower'])}, {at_most(value['upper'])}]"
+    return Tile(words(found), bound, f"{beside}{within}")
+
+
 def _tiles(body: Mapping[str, Any]) -> list[Tile]:
     solved_for, solution = next(iter(body["solution"].items()))
-    found, value, given = _found_and_given(body["achieved"])
-    tiles = [] if solved_for == found else [Tile(words(solved_for), _written(solution), _note(body["solution"]))]
-    beside = "".join(f"at {words(each)} {at_most(body['achieved'][each])}; " for each in given)
-    if not isinstance(value, Mapping):
-        tiles.append(Tile(words(found), f"≤ {at_most(value)}", f"{beside}a proved cost"))
-    else:
-        bound = f"≥ {at_least(value['lower'])}" if found == "bayes_risk" else f"≤ {at_most(value['upper'])}"
-        within = f"proved within [{at_least(value['lower'])}, {at_most(value['upper'])}]"
-        tiles.append(Tile(words(found), bound, f"{beside}{within}"))
+    found = _found_and_given(body["achieved"])[0]
+    tiles = [] if solved_for == found else [Tile(words(solved_for), written(solution), _note(body["solution"]))]
+    tiles.append(tile_of_the_guarantee(body["achieved"]))
     noise = body["noise"]
     if noise["stddev_on_mean"] is not None:
-        tiles.append(Tile("noise on the mean gradient", _written(noise["stddev_on_mean"]), "standard deviation"))
+        tiles.append(Tile("noise on the mean gradient", written(noise["stddev_on_mean"]), "standard deviation"))
     steps = sum(event["count"] for event in body["events"])
     rate = body["convention"]["sampling_probability"]
     if steps > 1:
@@ -146,12 +151,15 @@ def _tiles(body: Mapping[str, Any]) -> list[Tile]:
 
 
 def _note(solution: Mapping[str, Any]) -> str:
-    further = [f"{words(name)} {_written(value)}" for name, value in list(solution.items())[1:]]
+    further = [f"{words(name)} {written(value)}" for name, value in list(solution.items())[1:]]
     return ", ".join(further) or ("noise on the sum, over C" if "noise_multiplier" in solution else "")
 
 
-def _written(value: Any) -> str:
+def written(value: Any, *, is_largest: bool = False) -> str:
+    """A value that was found: rounded up, as noise must be, or down where it is the largest that will do."""
     if isinstance(value, list):
         numbers = [at_most(each) for each in value]
         return numbers[0] if len(set(numbers)) == 1 else f"{numbers[0]} … {numbers[-1]}"
-    return str(value) if isinstance(value, int) else at_most(value)
+    if isinstance(value, int):
+        return str(value)
+    return at_least(value) if is_largest else at_most(value)

@@ -37,6 +37,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 #: The pages that every other page leads to.
 NAVIGATION = (
     ("/", "Calibrate"),
+    ("/dashboard/calibrate/events", "Events"),
     ("/dashboard/compare", "Compare"),
     ("/dashboard/budgets", "Budgets"),
     ("/dashboard/limit-requests", "Requests"),

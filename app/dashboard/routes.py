@@ -10,6 +10,7 @@ from app.dashboard import (
     algorithms,
     budgets,
     calibrate,
+    calibrate_events,
     compare,
     ledger,
     limit_requests,
@@ -22,8 +23,20 @@ from app.dashboard.asking import ask
 from app.dashboard.pages import ASSETS, STATIC, Refused, problem_page
 from app.web.pages import TEMPLATES
 
-#: A new page is imported above and named here; that of a new budget before those that take the name of any.
-PAGES = (calibrate, algorithms, compare, new_budget, budgets, limit_requests, ledger, runs, run_sweeps, sign_in)
+#: A new page is imported above and named here; one with a name of its own before those that take any.
+PAGES = (
+    calibrate_events,
+    calibrate,
+    algorithms,
+    compare,
+    new_budget,
+    budgets,
+    limit_requests,
+    ledger,
+    runs,
+    run_sweeps,
+    sign_in,
+)
 
 _assets = APIRouter(include_in_schema=False)
 

@@ -39,6 +39,7 @@ from app.tables.states import (
 )
 from calibrators.as_published import Verdict
 from calibrators.correlation import Objective
+from calibrators.practical import Preset
 from calibrators.provenance import ProvenanceKind
 from calibrators.scopes import Measure, Shape
 from calibrators.spec import Unknown
@@ -51,6 +52,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
         Batches,
         DeliveryState,
         EntryKind,
+        Preset,
         PriceClass,
         Subject,
         Quota,

@@ -7,6 +7,20 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+#: Datasets of Grain that leave each element at its place; others reorder, repeat, drop or cut.
+_KEEP_THEIR_PLACES = (
+    "SourceMapDataset",
+    "MapMapDataset",
+    "RandomMapMapDataset",
+    "MapWithIndexMapDataset",
+    "_WithSeedMapDataset",
+    "WithOptionsMapDataset",
+    "PrefetchIterDataset",
+    "ThreadPrefetchIterDataset",
+    "MapIterDataset",
+    "RandomMapIterDataset",
+    "WithOptionsIterDataset",
+)
 #: Schemes that cost less because batches are drawn at random and kept secret, or because a record's steps are never
 #: close. Any order of another schedule that is fixed in advance costs the same, so that there is nothing to look at.
 _LOOKED_AT = (
@@ -38,13 +52,16 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
     if sampling is None or sampling.get("kind") not in _LOOKED_AT:
         return
     drawn_by = getattr(batches, "batch_sampler", batches)
-    declared = declared_by(drawn_by)
+    of_grain = _batches_of_grain(batches)
+    declared = declared_by(drawn_by if of_grain is None else of_grain.sampler)
     if declared is not None:
         if dict(declared) != dict(sampling):
             raise ValueError(f"the batches are drawn as {dict(declared)}, and what is reserved is {dict(sampling)}")
+        if of_grain is not None:
+            of_grain.hand_out()
     elif sampling["kind"] == "fixed_order_epochs" and _keeps_its_order(batches, sampling["steps_per_epoch"]):
         return
-    elif _cuts_an_order(batches):
+    elif _cuts_an_order(batches) or _cuts_an_order_in_grain(batches):
         raise ValueError(
             f"the batches are charged as {sampling['kind']}, and this loader cuts them from an order of the records "
             f"(shuffle=True is one): give it a batch_sampler of epsilond_client.samplers{_or_else(sampling, batches)}"
@@ -73,6 +90,41 @@ def _cuts_an_order(batches: Any) -> bool:
     if not _is_a(batches, "torch.utils.data", "DataLoader"):
         return False
     return batches.batch_sampler is None or _is_a(batches.batch_sampler, "torch.utils.data", "BatchSampler")
+
+
+def _batches_of_grain(batches: Any) -> Any:
+    """Return the source of a dataset of Grain, where that is one of `epsilond_client.adapters.grain`.
+
+    Raises:
+        ValueError: what is made of its batches leaves not every step its own.
+    """
+    chain = _chain_of_grain(batches)
+    source = getattr(chain[-1], "_source", None) if chain else None
+    if not _is_a(source, "epsilond_client.adapters.grain", "Batches"):
+        return None
+    for dataset in chain:
+        if type(dataset).__name__ not in _KEEP_THEIR_PLACES:
+            raise ValueError(
+                f"{type(dataset).__name__} of Grain does not leave every step the batch that was drawn for it: map and "
+                "prefetch a dataset of batches, and do nothing else with it"
+            )
+    return source
+
+
+def _chain_of_grain(batches: Any) -> list[Any]:
+    """Return a dataset of Grain and those that it is made from, as long as each is made from one."""
+    chain: list[Any] = []
+    if _is_a(batches, "grain", "MapDataset") or _is_a(batches, "grain", "IterDataset"):
+        chain.append(batches)
+        while len(parents := list(getattr(chain[-1], "parents", ()))) == 1:
+            chain += parents
+    return chain
+
+
+def _cuts_an_order_in_grain(batches: Any) -> bool:
+    """Whether this is a loader of Grain, or a dataset that Grain shuffles or cuts into batches."""
+    names = [type(dataset).__name__ for dataset in _chain_of_grain(batches)]
+    return _is_a(batches, "grain", "DataLoader") or any("Shuffle" in name or "Batch" in name for name in names)
 
 
 def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:

@@ -5,7 +5,7 @@
         ...                        # clip, sum, add noise, divide by sampler.divisor
 
 PyTorch takes a sampler as ``DataLoader(batch_sampler=...)``; `epsilond_client.adapters.pytorch` makes a loader that can
-do with empty batches.
+do with empty batches, and `epsilond_client.adapters.grain` a dataset of Grain.
 
 A sampler is a random function under a key of the operating system. Who takes part in a step follows from the key, the
 step and the record alone, so that nothing is stored, a loop goes on where it was, and every machine draws its own part

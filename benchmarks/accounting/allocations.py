@@ -1,0 +1,185 @@
+"""`python -m benchmarks.accounting.allocations`: random allocation beside PLD_accounting, which is made for it.
+
+Both give two ends, in both directions of `add_or_remove_one`. A difference is the attained end of ours or the upper end
+of theirs alone. Each is asked once, with the numbers as they are; times are CPU times of one process.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any
+
+from accounting.accountant import epsilon_for_delta
+from accounting.events import Event, Gaussian, RandomAllocation
+from accounting.relations import NeighboringRelation
+from benchmarks import report
+from benchmarks.accounting.verdicts import failure
+from benchmarks.timing import time_limit
+
+DISTRIBUTIONS = ("numpy", "scipy", "dp-accounting", "pld-accounting")
+#: Seconds that they have for one case.
+LIMIT = 120.0
+WIDTH, SECONDS = 1e-6, 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Epochs of ``bins`` steps, in ``chosen`` of which each record takes part: what do they cost at ``delta``?"""
+
+    noise_multiplier: float
+    bins: int
+    chosen: int
+    epochs: int
+    delta: float
+
+
+CASES = (
+    Allocation(1.0, 100, 1, 1, 1e-5),
+    Allocation(1.0, 100, 1, 10, 1e-5),
+    Allocation(4.0, 1000, 1, 100, 1e-6),
+    Allocation(0.8, 100, 1, 100, 1e-6),
+    Allocation(0.8, 1000, 1, 1, 1e-6),
+    Allocation(1.0, 1000, 1, 10, 1e-6),
+    Allocation(1.0, 10_000, 1, 1, 1e-6),
+    Allocation(4.0, 100, 10, 1, 1e-5),
+    Allocation(10.0, 199, 100, 1, 1e-5),
+    Allocation(1.0, 22, 5, 1, 1e-5),
+    Allocation(1.0, 100, 10, 10, 1e-5),
+)
+
+
+def ours(case: Allocation) -> tuple[float, float]:
+    """Our certified interval."""
+    sampling = RandomAllocation(case.bins, case.chosen)
+    event = Event(Gaussian(case.noise_multiplier), sampling, case.bins * case.epochs)
+    value = epsilon_for_delta([event], NeighboringRelation.ADD_OR_REMOVE_ONE, case.delta).value
+    return value.lower, value.upper
+
+
+def theirs(case: Allocation) -> tuple[float, float]:
+    """PLD_accounting's two ends, at its default accuracy."""
+    library: Any = import_module("PLD_accounting")
+    upper, lower = library.gaussian_allocation_epsilon_range(
+        delta=case.delta,
+        sigma=case.noise_multiplier,
+        num_steps=case.bins,
+        num_selected=case.chosen,
+        num_epochs=case.epochs,
+    )
+    return float(lower), float(upper)
+
+
+def measured() -> list[dict[str, Any]]:
+    """Every case, each side once."""
+    # The first answer of a process loads either engine.
+    first = Allocation(2.0, 10, 1, 2, 1e-4)
+    ours(first)
+    theirs(first)
+    rows = []
+    for case in CASES:
+        row: dict[str, Any] = {"case": asdict(case)}
+        begun = time.process_time()
+        row["ours"] = dict(zip(("lower", "upper"), ours(case), strict=True))
+        row["our_seconds"] = time.process_time() - begun
+        begun = time.process_time()
+        try:
+            with time_limit(LIMIT):
+                row["theirs"] = dict(zip(("lower", "upper"), theirs(case), strict=True))
+        except Exception as error:
+            row["theirs"] = {"error": failure(error)}
+        row["their_seconds"] = time.process_time() - begun
+        rows.append(row)
+    return rows
+
+
+def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What was asked of these cases, and what came."""
+    answered = [row for row in rows if "upper" in row["theirs"]]
+    above = [row for row in answered if row["ours"]["upper"] > row["theirs"]["upper"]]
+    single = [row for row in rows if row["case"]["chosen"] == 1]
+    widest = max(row["ours"]["upper"] - row["ours"]["lower"] for row in single)
+    slowest = max(row["our_seconds"] for row in rows)
+    return [
+        {
+            "what": "allocations whose upper end is above PLD_accounting's",
+            "goal": "none",
+            "measured": f"{len(above)} of {len(answered)}",
+            "met": not above,
+        },
+        {
+            "what": "widest interval with one step of each epoch",
+            "goal": f"at most {WIDTH:.0e}",
+            "measured": f"{widest:.1e}",
+            "met": widest <= WIDTH,
+        },
+        {
+            "what": "longest answer, CPU time",
+            "goal": f"at most {SECONDS} s",
+            "measured": f"{slowest:.2f} s",
+            "met": slowest <= SECONDS,
+        },
+    ]
+
+
+def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of the page."""
+    yield f"Random allocation beside PLD_accounting {figures['versions']['pld-accounting']} (`{figures['command']}`,"
+    yield f"{figures['date']}, commit {figures['commit'][:10]}; {figures['machine']['cpu']}, CPU times of one process):"
+    yield ""
+    yield from report.markdown_table(
+        ["goal", "asked", "measured", ""],
+        [
+            [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
+            for row in figures["goals"]
+        ],
+    )
+    yield ""
+    yield from report.markdown_table(
+        ["noise, steps, of them, epochs, delta", "ours", "width", "s", "PLD_accounting", "width", "s"],
+        [_row(row) for row in figures["rows"]],
+    )
+
+
+def _row(row: Mapping[str, Any]) -> list[str]:
+    case, own, other = row["case"], row["ours"], row["theirs"]
+    spec = f"{case['noise_multiplier']:g}, {case['bins']}, {case['chosen']}, {case['epochs']}, {case['delta']:g}"
+    return [
+        spec,
+        _ends(own),
+        f"{own['upper'] - own['lower']:.0e}",
+        f"{row['our_seconds']:.2f}",
+        other["error"].partition(":")[0] if "error" in other else _ends(other),
+        "" if "error" in other else f"{other['upper'] - other['lower']:.0e}",
+        f"{row['their_seconds']:.1f}",
+    ]
+
+
+def _ends(interval: Mapping[str, Any]) -> str:
+    """Both ends with as many digits as tell them apart, up to nine."""
+    lower, upper = float(interval["lower"]), float(interval["upper"])
+    digits = min(9, max(4, 2 - math.floor(math.log10(max(upper - lower, 1e-12)))))
+    return f"{lower:.{digits}f} to {upper:.{digits}f}"
+
+
+def main() -> None:
+    """Measure, write, and say how it went."""
+    output, _ = report.asked("allocations", __doc__)
+    started = time.perf_counter()
+    rows = measured()
+    figures: dict[str, Any] = {
+        "benchmark": "allocations",
+        "command": "python -m benchmarks.accounting.allocations",
+        **report.provenance(DISTRIBUTIONS, ["accounting"]),
+        "rows": rows,
+    }
+    report.conclude(output, figures, goals(rows), time.perf_counter() - started)
+    sys.stderr.write(f"{len(rows)} cases: {time.perf_counter() - started:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main()

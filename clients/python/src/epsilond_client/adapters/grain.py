@@ -1,0 +1,115 @@
+"""Grain: a `MapDataset` whose elements are the batches of a sampler of `epsilond_client.samplers`, empty ones included.
+
+    sampler = samplers.for_event(plan.events[0], dataset_size=len(records))
+    dataset = grain.batches(records, sampler)
+    with client.guard(budget, noise_multiplier=noise, sampler=sampler) as guard:
+        for batch in guard.steps(dataset.map(to_device).to_iter_dataset()):  # all steps of the training in one loop
+            ...
+
+Element i is the batch of the i-th step that the sampler has left, which its key decides. So Grain may read ahead, and
+its iterators go on from their own `get_state`, beside a sampler with the same `state_dict`. Transformations that leave
+every step its batch are fine: `map` and prefetching. A guard refuses those that reorder, repeat or drop batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from epsilond_client.samplers import Sampler
+
+
+class Batches:
+    """A data source of Grain: batches in place of records.
+
+    Args:
+        records: With `__len__` and `__getitem__`: arrays, a data source of Grain, or a `MapDataset` of records.
+        sampler: Draws the batches.
+        collate: From a list of records to a batch; see `batches`.
+
+    Attributes:
+        sampler: Draws the batches.
+    """
+
+    def __init__(self, records: Any, sampler: Sampler, collate: Callable[[list[Any]], Any] | None = None) -> None:
+        if len(records) != sampler.records:
+            raise ValueError(f"the sampler draws from {sampler.records} records, and there are {len(records)}")
+        self.sampler = sampler
+        self._records, self._collate = records, collate or stacked
+        self._first, self._steps = sampler.steps - sampler.steps_left, sampler.steps_left
+        self._is_handed_out = False
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def __getitem__(self, index: int) -> Any:
+        drawn = self.sampler.batch(self._first + index)
+        if drawn.size:
+            return self._collate([self._records[place] for place in drawn.tolist()])
+        return _emptied(self._collate([self._records[0]])) if len(self._records) else self._collate([])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.sampler!r})"
+
+    def hand_out(self) -> None:
+        """Note that a guard takes these steps.
+
+        Raises:
+            ValueError: one has taken them before: the same batches again would be no fresh sample.
+        """
+        if self._is_handed_out:
+            raise ValueError(
+                "the steps of this dataset were handed out before: one loop over it is the whole training, and not an "
+                "epoch. Make another sampler for further steps; to go on, load_state_dict, and make the dataset anew"
+            )
+        self._is_handed_out = True
+
+
+def batches(records: Any, sampler: Sampler, *, collate: Callable[[list[Any]], Any] | None = None) -> Any:
+    """Return a `grain.MapDataset` of the sampler's batches.
+
+    Args:
+        records: With `__len__` and `__getitem__`: arrays, a data source of Grain, or a `MapDataset` of records. As many
+            as the sampler draws from.
+        sampler: Draws the batches.
+        collate: From a list of records to a batch; `stacked` where it is left out. An empty batch is made from what it
+            makes of one record: arrays with the same shape behind the first axis, which has length 0.
+
+    Raises:
+        ValueError: there is another number of records.
+    """
+    library: Any = import_module("grain")
+    return library.MapDataset.source(Batches(records, sampler, collate))
+
+
+def stacked(records: list[Any]) -> Any:
+    """Return records as one: each number or array of a record is a row of an array, in the same place of the structure.
+
+    >>> stacked([{"x": np.ones(2), "y": 0}, {"x": np.zeros(2), "y": 1}])["y"].tolist()
+    [0, 1]
+    """
+    first = records[0] if records else ()
+    if isinstance(first, Mapping):
+        return {name: stacked([record[name] for record in records]) for name in first}
+    if isinstance(first, tuple | list):
+        parts = [stacked([record[place] for record in records]) for place in range(len(first))]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return np.stack([np.asarray(record) for record in records])
+
+
+def _emptied(batch: Any) -> Any:
+    """Return a batch of one record without that record."""
+    if isinstance(batch, Mapping):
+        return {name: _emptied(part) for name, part in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(_emptied, batch))
+    if isinstance(batch, tuple | list):
+        return type(batch)(_emptied(part) for part in batch if hasattr(part, "shape") or _has_parts(part))
+    return batch[:0].copy() if isinstance(batch, np.ndarray) else batch[:0]
+
+
+def _has_parts(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
