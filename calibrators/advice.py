@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from accounting.errors import AccountingError, InvalidValue
-from accounting.events import FullBatch
+from accounting.events import FixedOrderEpochs, FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
 from calibrators.algorithm import Algorithm
+from calibrators.loaders import Loader, LoaderAdvice, advice_of, scheme_of
 from calibrators.plan import Clip, GradientBound
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.registry import ALGORITHMS, calibrate
+from calibrators.registry import ALGORITHMS, FIRST, calibrate
 from calibrators.scopes import Measure, Problem, Scope
 from calibrators.spec import Calibration, Spec
 
@@ -35,6 +36,7 @@ class Facts:
         neighboring_relation: None leaves it to each algorithm.
         gradient_bound: None clips to the ``lipschitz`` assumption, where it is given and the algorithm clips.
         batch_size, iterations: For algorithms that cannot choose them.
+        loader: How batches are made; None makes them as each algorithm asks for.
         assumptions: Constants of the problem, in its norm; each algorithm takes those that it knows.
     """
 
@@ -45,6 +47,7 @@ class Facts:
     gradient_bound: GradientBound | None = None
     batch_size: int | None = None
     iterations: int | None = None
+    loader: Loader | None = None
     assumptions: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -109,6 +112,28 @@ def advise(problem: Problem, facts: Facts) -> tuple[Advice, ...]:
     return (*answered, *(item for item in found if item.calibration is None))
 
 
+def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
+    """Return what the loader's batches lose beside others; None where no loader is named or its steps are not given.
+
+    Raises:
+        AccountingError: the target cannot be met, or not under this relation.
+    """
+    if facts.loader is None or facts.batch_size is None or facts.iterations is None:
+        return None
+    correlating = next(each for each in ALGORITHMS.values() if each.correlates)
+    spec = Spec(
+        dataset_size=facts.dataset_size,
+        target=facts.target,
+        batch_size=facts.batch_size,
+        iterations=facts.iterations,
+        sampling=FixedOrderEpochs.kind,
+        neighboring_relation=facts.neighboring_relation,
+        gradient_bound=_gradient_bound(correlating, facts) or Clip(1.0),
+        judge_published=False,
+    )
+    return advice_of(facts.loader, calibrate(correlating.name, spec).alternatives, correlating.name, FIRST)
+
+
 def _check_names(given: Mapping[str, float]) -> None:
     known = {assumption.name for algorithm in ALGORITHMS.values() for assumption in algorithm.assumptions}
     for name in given:
@@ -123,6 +148,9 @@ def _check_names(given: Mapping[str, float]) -> None:
 def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:
     scope = algorithm.scope
     reasons = tuple(Reason(text) for text in scope.conflicts(problem))
+    if facts.loader is not None and scheme_of(facts.loader, algorithm.samplings) is None:
+        kinds = " or ".join(each.kind for each in algorithm.samplings)
+        reasons += (Reason(f"it takes {kinds}, which the loader does not make", ("loader",)),)
     if reasons:
         return Advice(algorithm.name, scope.measure, reasons=reasons)
     try:
@@ -149,7 +177,7 @@ def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, C
     except InvalidValue as error:
         if error.code != "missing" or (facts.batch_size is None and facts.iterations is None):
             raise
-    full = algorithm.samplings[0].kind == FullBatch.kind
+    full = (spec.sampling or algorithm.samplings[0].kind) == FullBatch.kind
     spec = replace(spec, iterations=facts.iterations, batch_size=None if full else facts.batch_size)
     return spec, calibrate(algorithm.name, spec)
 
@@ -178,9 +206,11 @@ def _spec(algorithm: Algorithm, scope: Scope, problem: Problem, facts: Facts) ->
     given = {name: value for name, value in constants.items() if name in known}
     if "norm_order" in known and scope.norms is not None:
         given.setdefault("norm_order", problem.norm_order)
+    scheme = None if facts.loader is None else scheme_of(facts.loader, algorithm.samplings)
     return Spec(
         dataset_size=facts.dataset_size,
         target=facts.target,
+        sampling=None if scheme is None else scheme.kind,
         neighboring_relation=facts.neighboring_relation,
         gradient_bound=_gradient_bound(algorithm, facts),
         dimension=facts.dimension,

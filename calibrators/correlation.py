@@ -63,6 +63,7 @@ class Alternative:
         ratio: The error over that of independent noise with Poisson batches; None where no such noise meets the target.
         memory: Bytes that a run keeps of earlier steps; None where the number of parameters is not known.
         is_chosen: Whether it is the plan's number of bands.
+        is_allowed: Whether it is at most ``max_bands``; others tell what more memory would give.
     """
 
     sampling: str
@@ -72,3 +73,4 @@ class Alternative:
     ratio: float | None
     memory: int | None
     is_chosen: bool
+    is_allowed: bool

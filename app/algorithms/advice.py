@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi.openapi.models import Example
 from pydantic import Field
 
+from accounting.errors import AccountingError
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, MAX_DIMENSION
 from accounting.relations import NeighboringRelation
 from app.algorithms.geometry import GradientBoundBody, to_gradient_bound
@@ -18,7 +20,8 @@ from app.kit.fields import Integer, OptionalInteger, Schema
 from app.kit.process_pool import too_much_work
 from app.problems import refused_at
 from app.wire.answers import ProvenanceBody
-from calibrators.advice import Advice, Facts, advise
+from calibrators.advice import Advice, Facts, advise, advise_on_batches
+from calibrators.loaders import Loader, LoaderAdvice
 from calibrators.registry import ALGORITHMS
 from calibrators.scopes import Measure, Problem, Shape
 from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
@@ -57,6 +60,13 @@ class AdviseRequest(Schema):
     )
     iterations: OptionalInteger = Field(
         None, ge=1, le=MAX_COUNT, description="Used by algorithms that cannot choose it."
+    )
+    loader: Loader | None = Field(
+        None,
+        strict=False,
+        description="How batches are made: `poisson` draws each record for itself; `shuffled` goes through all records "
+        "in another order in every epoch, `fixed_order` in the same. Algorithms whose batches it cannot make do not "
+        "apply, and `batches` tells what this costs. Left out: as each algorithm asks for.",
     )
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
         default={}, max_length=64, description="Constants of the problem in its norm; each algorithm takes its own."
@@ -100,9 +110,40 @@ class RefusalBody(Schema):
     reasons: list[ReasonBody]
 
 
+class BatchesBody(Schema):
+    """One way of making batches, with the least noise for the target."""
+
+    algorithm: str
+    sampling: str
+    bands: int = Field(description="The bands of its noise; 1 is fresh noise in every step.")
+    noise_multiplier: float = Field(
+        description="Standard deviation of the normal numbers that the noise is made of, over the contribution bound."
+    )
+    error: float = Field(
+        description="Root mean square of the error of the sums of gradients that training follows, in contribution "
+        "bounds."
+    )
+    ratio: float = Field(description="The error over that of fresh noise without sampling.")
+    is_possible: bool = Field(description="Whether the loader can make them.")
+
+
+class LoaderAdviceBody(Schema):
+    """What a loader's batches lose, and what would lose less."""
+
+    loader: Loader = Field(strict=False)
+    detail: str
+    ranked: list[BatchesBody] = Field(description="The least error first.")
+
+
 class AdviseAnswer(Schema):
     measures: list[MeasureBody] = Field(description="Numbers of different measures are not compared.")
     others: list[RefusalBody]
+    batches: LoaderAdviceBody | None = Field(
+        default=None,
+        exclude_if=lambda found: found is None,
+        description="The loader's batches beside others, where the request names it with a batch size and a number of "
+        "steps.",
+    )
     warnings: list[str]
 
 
@@ -147,6 +188,20 @@ ADVISE_EXAMPLES: dict[str, Example] = {
             "iterations": 1000,
         },
     },
+    "loader": {
+        "summary": "The same where batches come in a fixed order",
+        "value": {
+            "dataset_size": 60000,
+            "dimension": 200000,
+            "problem": {"shape": "nonconvex"},
+            "target": {"kind": "approximate_dp", "epsilon": 8, "delta": 1e-6},
+            "neighboring_relation": "replace_special",
+            "gradient_bound": {"kind": "clip", "max_grad_norm": 1},
+            "batch_size": 1000,
+            "iterations": 1000,
+            "loader": "fixed_order",
+        },
+    },
 }
 
 _WARNING = (
@@ -165,6 +220,7 @@ def answer(context: Context, request: AdviseRequest) -> AdviseAnswer:
     remedy = "smaller sizes or fewer iterations are quicker"
     with refused_at(), too_much_work("the advice", remedy, "dataset_size"):
         found = context.processes.run(advise, problem, facts)
+        batches = context.processes.run(_batches, facts)
     groups: dict[Measure | None, list[AdviceBody]] = {}
     for item in found:
         if item.calibration is not None:
@@ -174,8 +230,22 @@ def answer(context: Context, request: AdviseRequest) -> AdviseAnswer:
         others=[
             RefusalBody(algorithm=item.algorithm, reasons=_reasons(item)) for item in found if item.calibration is None
         ],
+        batches=None if batches is None else _loader_advice(batches),
         warnings=[_WARNING],
     )
+
+
+def _loader_advice(found: LoaderAdvice) -> LoaderAdviceBody:
+    ranked = [BatchesBody(**asdict(each)) for each in found.ranked]
+    return LoaderAdviceBody(loader=found.loader, detail=found.detail, ranked=ranked)
+
+
+def _batches(facts: Facts) -> LoaderAdvice | None:
+    """Return what is to be said of a loader; None where no batches of its kind meet the target, as others are told."""
+    try:
+        return advise_on_batches(facts)
+    except AccountingError:
+        return None
 
 
 def _read(request: AdviseRequest) -> tuple[Problem, Facts]:
@@ -193,6 +263,7 @@ def _read(request: AdviseRequest) -> tuple[Problem, Facts]:
             gradient_bound=to_gradient_bound(request.gradient_bound),
             batch_size=request.batch_size,
             iterations=request.iterations,
+            loader=request.loader,
             assumptions=request.assumptions,
         )
 
@@ -233,6 +304,7 @@ def _calibration(item: Advice, request: AdviseRequest) -> dict[str, Any]:
     optional = {
         "neighboring_relation": None if spec.neighboring_relation is None else str(spec.neighboring_relation),
         "gradient_bound": None if spec.gradient_bound is None else spec.gradient_bound.to_json(),
+        "sampling": spec.sampling,
         "batch_size": spec.batch_size,
         "iterations": spec.iterations,
         "assumptions": dict(spec.assumptions) or None,

@@ -107,6 +107,10 @@ class AlternativeBandsBody(Schema):
         description="Bytes that a run keeps of earlier steps; null where the number of parameters is not given."
     )
     is_chosen: bool = Field(description="Whether it is the plan's number of bands.")
+    is_allowed: bool = Field(
+        description="Whether it is at most `max_bands`. Where the most that are allowed are the best, some larger "
+        "numbers tell what more memory would give."
+    )
 
 
 class NextBody(Schema):

@@ -194,7 +194,7 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
         print_table(("name", "value", "kind", "source"), rows)
     if others := found.get("alternatives"):
         print_text("")
-        columns = ("sampling", "bands", "noise_multiplier", "error", "ratio", "memory", "is_chosen")
+        columns = ("sampling", "bands", "noise_multiplier", "error", "ratio", "memory", "is_chosen", "is_allowed")
         print_table(columns, [tuple(each[name] for name in columns) for each in others])
     print_warnings(found["warnings"])
 
@@ -260,6 +260,11 @@ def _print_advice(found: Mapping[str, Any]) -> None:
     print_table(
         ("does not apply", "because"), [(each["algorithm"], each["reasons"][0]["detail"]) for each in found["others"]]
     )
+    if batches := found.get("batches"):
+        print_text("")
+        print_text(batches["detail"])
+        columns = ("algorithm", "sampling", "bands", "noise_multiplier", "error", "ratio", "is_possible")
+        print_table(columns, [tuple(each[name] for name in columns) for each in batches["ranked"]])
     print_warnings(found["warnings"])
 
 

@@ -27,6 +27,7 @@ START: Mapping[str, str] = {
     "max_grad_norm": "",
     "batch_size": "",
     "iterations": "",
+    "loader": "",
     "table": "convex_population",
     **{
         f"{CONSTANT}{name}": value
@@ -56,6 +57,12 @@ _CHOICES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "smooth": (("yes", "Lipschitz gradient"), ("no", "not smooth")),
     "heavy_tailed": (("no", "bounded"), ("yes", "heavy-tailed: moments alone")),
     "target": tuple((name, words(name)) for name in _TARGETS),
+    "loader": (
+        ("", "as each algorithm asks for"),
+        ("poisson", "drawn by Poisson"),
+        ("shuffled", "another order in every epoch"),
+        ("fixed_order", "the same order in every epoch"),
+    ),
 }
 _LABELS: Mapping[str, str] = {
     "shape": "Shape of the objective",
@@ -68,12 +75,14 @@ _LABELS: Mapping[str, str] = {
     "max_grad_norm": "Clip norm C",
     "batch_size": "Batch size",
     "iterations": "Steps",
+    "loader": "Batches come",
     "table": "Table",
 }
 _POINTERS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"/problem/{name}",) for name in ("shape", "norm_order", "smooth", "heavy_tailed")},
     **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},
     "target": ("/target", "/target/kind"),
+    "loader": ("/loader",),
     "max_grad_norm": ("/gradient_bound", "/gradient_bound/max_grad_norm"),
 }
 #: Constants that speak of one shape.
@@ -127,6 +136,8 @@ class Form(FilledForm):
         body["target"] = {"kind": given["target"]} | {
             name: number(given[name]) for name in TARGETS[given["target"]] if name in given
         }
+        if "loader" in given:
+            body["loader"] = given["loader"]
         if "max_grad_norm" in given:
             body["gradient_bound"] = {"kind": "clip", "max_grad_norm": number(given["max_grad_norm"])}
         body["assumptions"] = {
@@ -168,7 +179,7 @@ def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tabl
     others = [each for each in constants if each not in filled]
     objective = [shape, _number(given, "norm_order"), _choice(given, "smooth"), _choice(given, "heavy_tailed")]
     sizes = [_number(given, name) for name in ("dataset_size", "dimension")]
-    own = [_number(given, name) for name in ("max_grad_norm", "batch_size", "iterations")]
+    own = [*(_number(given, name) for name in ("max_grad_norm", "batch_size", "iterations")), _choice(given, "loader")]
     return Form(
         sections=(
             ("Objective", tuple(objective)),

@@ -39,6 +39,7 @@ from app.tables.states import (
 )
 from calibrators.as_published import Verdict
 from calibrators.correlation import Objective
+from calibrators.loaders import Loader
 from calibrators.practical import Preset
 from calibrators.provenance import ProvenanceKind
 from calibrators.scopes import Measure, Shape
@@ -62,6 +63,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
         GroupBy,
         Layer,
         LimitRequestStatus,
+        Loader,
         Measure,
         NeighboringRelation,
         NoiseOver,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.events import CorrelatedGaussian, CyclicPoisson, Event, FixedOrderEpochs, Sampling
+from accounting.events.correlated_gaussian import MOST_LISTED
 from accounting.numbers import MAX_COUNT, MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
@@ -24,6 +25,8 @@ from calibrators.step_sizes import StepSizeSchedule
 
 #: With so few cycles as this, their number falls by much from one number of bands to the next: more of these are tried.
 _FEW_CYCLES = 32
+#: Where the most bands that are allowed are the best, their number is doubled so often, to tell what more would give.
+_DOUBLINGS_BEYOND = 2
 #: A vector of earlier noise for each band but the first, in numbers of 32 bits.
 _BYTES_PER_BAND = 4
 
@@ -130,8 +133,8 @@ def solve(spec: Spec) -> Solved:
     Guarantees:
         - never_misses: the certified upper end of the plan's event meets the target.
         - integers_are_largest: one more step, or one more record in the batch, would miss it.
-        - the_best_is_chosen: no alternative with the spec's sampling has less error; of equal ones, that with fewer
-          bands.
+        - the_best_is_chosen: no alternative with the spec's sampling that ``max_bands`` allows has less error; of equal
+          ones, that with fewer bands.
 
     Raises:
         InvalidValue: a size is missing, or there are more bands than batches in a cycle or steps.
@@ -208,6 +211,8 @@ def _chosen(spec: Spec) -> Solved:
         own += _solved_for_all(spec, sorted(more - {each.bands for each in own}))
         best = min(own, key=lambda each: each.error)
     found = sorted(own, key=lambda each: each.bands)
+    if given is None:
+        found += _beyond(spec, best, found[-1])
     for other in _with_the_other_sampling(spec):
         with suppress(AccountingError):
             found += _solved_for_all(other, _candidates(other))
@@ -222,10 +227,31 @@ def _chosen(spec: Spec) -> Solved:
             ratio=None if alone is None else each.error / alone,
             memory=None if spec.dimension is None else memory_of(each.bands, spec.dimension),
             is_chosen=each is best,
+            is_allowed=each.bands <= spec.correlation.max_bands,
         )
         for each in found
     )
     return Solved(best.steps, best.strategy, best.bands, alternatives)
+
+
+def _beyond(spec: Spec, best: _Candidate, largest: _Candidate) -> list[_Candidate]:
+    """Return more bands than ``max_bands``, as long as they have less error, where that is what kept the best down."""
+    assert spec.correlation is not None, "as was checked"
+    found, most = [largest], min(most_bands(spec), MOST_LISTED)
+    if best is not largest or 2 * largest.bands <= spec.correlation.max_bands:
+        return []
+    for _ in range(_DOUBLINGS_BEYOND):
+        bands = min(2 * found[-1].bands, most)
+        if bands <= max(found[-1].bands, spec.correlation.max_bands):
+            break
+        try:
+            more = _Candidate(spec, bands, *_solved_with(spec, bands))
+        except AccountingError:
+            break
+        if more.error >= found[-1].error:
+            break
+        found.append(more)
+    return found[1:]
 
 
 def _solved_for_all(spec: Spec, candidates: Iterable[int]) -> list[_Candidate]:

@@ -67,6 +67,7 @@ def calibrate(spec: Spec) -> Calibration:
             NO_BOUND,
             *((OTHER_WORKLOAD,) if spec.domain or spec.penalty else ()),
             *_of_other_batches(solved),
+            *_of_more_memory(solved),
         ),
         as_published=_as_published(spec, solved),
     )
@@ -85,7 +86,7 @@ def _of_other_batches(solved: Solved) -> Iterator[str]:
     """Yield what not sampling the batches costs, or would cost: each sampling is taken with its best bands."""
     best: dict[str, Alternative] = {}
     for each in solved.alternatives:
-        if each.sampling not in best or each.error < best[each.sampling].error:
+        if each.is_allowed and (each.sampling not in best or each.error < best[each.sampling].error):
             best[each.sampling] = each
     if len(best) < 2:
         return
@@ -101,6 +102,23 @@ def _of_other_batches(solved: Solved) -> Iterator[str]:
             f"Batches in a fixed order have {-100.0 * more:.0f} % less error than cyclic_poisson: with {fixed.bands} "
             f"and {sampled.bands} bands."
         )
+
+
+def _of_more_memory(solved: Solved) -> Iterator[str]:
+    """Yield what more bands than are allowed would give, and what a run would keep for them."""
+    beyond = [each for each in solved.alternatives if not each.is_allowed]
+    if not beyond:
+        return
+    chosen = next(each for each in solved.alternatives if each.is_chosen)
+    best = min(beyond, key=lambda each: each.error)
+    if best.memory is None or chosen.memory is None:
+        kept = f"{best.bands - 1} vectors of all parameters, and not {chosen.bands - 1}"
+    else:
+        kept = f"{best.memory} bytes of earlier noise, and not {chosen.memory}"
+    yield (
+        f"More memory would give less error: {best.bands} bands have {100.0 * (1.0 - best.error / chosen.error):.1f} % "
+        f"less than {chosen.bands}, and a run keeps {kept}. Give {best.bands} for correlation.max_bands."
+    )
 
 
 def _hyperparameters(solved: Solved, phase: CorrelatedSteps) -> Iterator[Provenance]:

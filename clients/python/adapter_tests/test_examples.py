@@ -28,6 +28,10 @@ def test_an_example_trains_under_its_budget(client: Client, url: str, script: Pa
     assert said["trained"].startswith("40 steps")
     if script.stem == "opacus_digits":
         assert said["denied"].startswith("another epoch, before its first noise")
+    if script.stem == "pytorch_correlated":
+        assert said["went"] == "on     after 21 steps, 19 left"
+        bands = int(said["calibrated"].split()[0])
+        assert int(said["kept"].split()[0]) == 4 * (bands - 1) * 2410 == int(said["memory"].split()[0]) // 2
     upper = float(said["certified"].split(", ")[1].split("]")[0])
     assert upper < 3.0
     budget = client.budgets.get(said["budget"].split(":")[0], delta=1e-5)

@@ -34,6 +34,27 @@ def test_every_example_runs_as_it_stands_and_what_it_recommends_calibrates(reade
     assert all(item["reasons"] for item in body["others"])
 
 
+def test_a_loader_that_cannot_sample_is_told_what_loses_less(reader):
+    body = reader.post("/v1/advise", json=example("loader")).json()
+    batches = body["batches"]
+    assert batches["loader"] == "fixed_order"
+    assert "Your loader cannot sample by Poisson" in batches["detail"]
+    possible = [row["algorithm"] for row in batches["ranked"] if row["is_possible"]]
+    assert possible == ["dp_bandmf", "dp_sgd"], "the least error first"
+    ranked = {item["algorithm"]: item for group in body["measures"] for item in group["ranked"]}
+    assert ranked["dp_bandmf"]["request"]["sampling"] == "fixed_order_epochs"
+    assert ranked["dp_sgd"]["request"]["sampling"] == "shuffled_epochs"
+    assert "batches" not in reader.post("/v1/advise", json=example("network")).json()
+    both = example("loader", neighboring_relation="add_or_remove_one")
+    refused = reader.post("/v1/advise", json=both).json()
+    assert "batches" not in refused, "no order is accounted under it"
+    assert "/loader" in {
+        reason["pointer"]
+        for item in reader.post("/v1/advise", json=example("loader", loader="shuffled")).json()["others"]
+        for reason in item["reasons"]
+    }
+
+
 def test_bounds_stand_above_rates(reader):
     groups = reader.post("/v1/advise", json=example("convex")).json()["measures"]
     for group in groups:
@@ -67,6 +88,7 @@ def test_the_reason_says_where_in_the_request_it_lies(reader):
         ({"dataset_size": True}, "/dataset_size"),
         ({"target": {"kind": "approximate_dp", "epsilon": 1}}, "/target/delta"),
         ({"surprise": 1}, "/surprise"),
+        ({"loader": "backwards"}, "/loader"),
         ({"assumptions": {"lipschits": 1}}, "/assumptions/lipschits"),
     ],
 )

@@ -166,3 +166,13 @@ def test_examples_of_the_interface_can_be_asked_here(reader: TestClient) -> None
 def test_sizes_that_a_table_does_not_take_do_not_spoil_the_advice(reader: TestClient) -> None:
     document = show(reader, dimension="100000000000")
     assert "The papers' tables" in [each.text for each in document.all("h2")]
+
+
+def test_what_a_loader_loses_stands_beside_what_would_lose_less(reader: TestClient) -> None:
+    sizes = {"max_grad_norm": "1", "batch_size": "500", "iterations": "2000", "epsilon": "8"}
+    document = show(reader, shape="nonconvex", loader="fixed_order", **sizes)
+    assert "Batches" in [each.text for each in document.all("h2")]
+    [table] = [each for each in document.all("table") if "Ways of making batches" in each.text]
+    assert table.text.count("not with this loader") == 2
+    assert any("Your loader cannot sample by Poisson" in each.text for each in document.all("p"))
+    assert "Batches" not in [each.text for each in show(reader, shape="nonconvex", **sizes).all("h2")]

@@ -237,11 +237,39 @@ def test_what_is_not_covered_is_refused(changes, refusal, words, pointer):
 def test_candidates_end_at_the_sizes_and_at_max_bands():
     assert list(table(solve(spec(dataset_size=5000)))) == [1, 2, 4, 8]
     assert {1, 2, 4} <= set(table(solve(spec(iterations=5)))) <= {1, 2, 3, 4, 5}
-    assert list(table(solve(spec(correlation=Correlation(max_bands=3))))) == [1, 2]
+    few = solve(spec(correlation=Correlation(max_bands=3))).alternatives
+    assert [each.bands for each in few if each.is_allowed] == [1, 2]
     assert list(table(solve(spec(dataset_size=500)))) == [1]
     assert solve(spec(dataset_size=4000)).alternatives[-1].bands == 8
     whole = BandedEvent(CyclicPoisson.kind, 4000, ADD, 8, 0.0, Correlation(), is_exact=False)(1.0, 16, 500)
     assert whole.sampling == CyclicPoisson(1.0, 8, "independent")
+
+
+@pytest.mark.parametrize(
+    ("most", "chosen", "beyond"), [(8, 8, [16, 32]), (12, 8, [16, 32]), (16, 16, [32]), (32, 32, [])]
+)
+def test_more_bands_than_are_allowed_are_told_of_where_they_have_less_error(most, chosen, beyond):
+    """At epsilon 8 the best number is 32; one that is not allowed is never the plan's."""
+    asked = spec(target=ApproximateDpTarget(8.0, 1e-5), correlation=Correlation(max_bands=most))
+    found = solve(asked)
+    assert found.bands == chosen
+    assert [each.bands for each in found.alternatives if not each.is_allowed] == beyond
+    errors = {each.bands: each.error for each in solve(spec(target=asked.target)).alternatives}
+    assert all(each.error == errors[each.bands] for each in found.alternatives)
+    assert all(each.error < errors[chosen] for each in found.alternatives if not each.is_allowed)
+
+
+def test_where_sizes_allow_no_more_bands_or_more_have_more_error_nothing_is_beyond():
+    for changes in (
+        {"correlation": Correlation(max_bands=64)},
+        {"correlation": Correlation(bands=8, max_bands=8)},
+        {"correlation": Correlation(max_bands=16), "iterations": 16, "target": ApproximateDpTarget(8.0, 1e-5)},
+    ):
+        assert all(each.is_allowed for each in solve(spec(**changes)).alternatives)
+    few = spec(
+        dataset_size=5000, iterations=200, correlation=Correlation(max_bands=8), target=ApproximateDpTarget(50.0, 1e-5)
+    )
+    assert [each.bands for each in solve(few).alternatives if not each.is_allowed] == [10], "n/B"
 
 
 def test_memory_is_that_of_the_noise_of_earlier_steps():

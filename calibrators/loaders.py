@@ -1,0 +1,141 @@
+"""What a loader does with the records: the batches that it can make, and what not sampling them costs.
+
+Batches that are not sampled are not amplified. Noise that is correlated over the steps of a fixed order gains most of
+that back: its error stands beside that of fresh noise, with the same batches and with Poisson ones, at one target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accounting.events import CyclicPoisson, DisjointBatches, FixedOrderEpochs, FullBatch, Poisson, ShuffledEpochs
+from accounting.events.samplings import Sampling
+from calibrators.correlation import Alternative
+
+
+class Loader(StrEnum):
+    """How a loader makes its batches."""
+
+    POISSON = "poisson"
+    """Each record is drawn for itself in every step, or whatever else an algorithm asks for."""
+    SHUFFLED = "shuffled"
+    """Each epoch goes through all records, in another order."""
+    FIXED_ORDER = "fixed_order"
+    """Each epoch goes through all records, in the same order."""
+
+
+#: Schemes that a loader can do, the best first; a loader that samples can do all. The cost of shuffled epochs does not
+#: depend on how their orders were made, so that it is that of one order, too.
+_SCHEMES: Mapping[Loader, tuple[type[Sampling], ...]] = {
+    Loader.SHUFFLED: (ShuffledEpochs, DisjointBatches, FullBatch),
+    Loader.FIXED_ORDER: (FixedOrderEpochs, ShuffledEpochs, DisjointBatches, FullBatch),
+}
+
+
+def scheme_of(loader: Loader, samplings: Sequence[type[Sampling]]) -> type[Sampling] | None:
+    """Return the scheme with which the loader serves an algorithm; None where it cannot.
+
+    >>> scheme_of(Loader.SHUFFLED, (Poisson, ShuffledEpochs)).kind, scheme_of(Loader.SHUFFLED, (CyclicPoisson,))
+    ('shuffled_epochs', None)
+    """
+    if loader is Loader.POISSON:
+        return samplings[0]
+    return next((each for each in _SCHEMES[loader] if each in samplings), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """One way of making batches, with the least noise for the target.
+
+    Attributes:
+        algorithm: Which has it.
+        sampling: Its kind.
+        bands: Of the noise; 1 is fresh noise in every step.
+        noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the bound.
+        error: Root mean square of the error of the sums of gradients that training follows, in contribution bounds.
+        ratio: The error over that of fresh noise without sampling.
+        is_possible: Whether the loader can make them.
+    """
+
+    algorithm: str
+    sampling: str
+    bands: int
+    noise_multiplier: float
+    error: float
+    ratio: float
+    is_possible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderAdvice:
+    """What a loader's batches lose, and what would lose less.
+
+    Attributes:
+        loader: Of whom.
+        detail: In sentences.
+        ranked: The least error first.
+    """
+
+    loader: Loader
+    detail: str
+    ranked: tuple[Batches, ...]
+
+
+def advice_of(loader: Loader, alternatives: Sequence[Alternative], correlating: str, independent: str) -> LoaderAdvice:
+    """Return the advice that numbers of bands under both samplings give.
+
+    Args:
+        loader: What there is.
+        alternatives: Of a calibration in a fixed order, whose relation sampled batches are accounted under, too.
+        correlating, independent: Names of the algorithms with correlated noise and with fresh noise.
+    """
+    alone = next(each for each in alternatives if each.bands == 1 and each.sampling == FixedOrderEpochs.kind)
+
+    def batches(each: Alternative) -> Batches:
+        is_fixed, is_fresh = each.sampling == FixedOrderEpochs.kind, each.bands == 1
+        if is_fresh:
+            scheme, name = (ShuffledEpochs.kind if is_fixed else Poisson.kind), independent
+        else:
+            scheme, name = each.sampling, correlating
+        can = loader is Loader.POISSON or (is_fixed and (is_fresh or loader is Loader.FIXED_ORDER))
+        return Batches(name, scheme, each.bands, each.noise_multiplier, each.error, each.error / alone.error, can)
+
+    found = [batches(alone)]
+    for kind in (FixedOrderEpochs.kind, CyclicPoisson.kind):
+        own = [each for each in alternatives if each.sampling == kind and each.is_allowed]
+        some = [min(own, key=lambda each: each.error)] if own else []
+        if kind == CyclicPoisson.kind:
+            some += [each for each in own if each.bands == 1]
+        found += [batches(each) for each in dict.fromkeys(some) if each is not alone]
+    ranked = tuple(sorted(found, key=lambda each: each.error))
+    return LoaderAdvice(loader, " ".join(_sentences(loader, ranked)), ranked)
+
+
+def _sentences(loader: Loader, ranked: Sequence[Batches]) -> Sequence[str]:
+    kinds = {(each.sampling, each.bands > 1): each for each in reversed(ranked)}
+    poisson, fixed = kinds.get((Poisson.kind, False)), kinds.get((FixedOrderEpochs.kind, True))
+    alone = kinds[ShuffledEpochs.kind, False]
+    found = []
+    if loader is not Loader.POISSON and poisson is not None:
+        found.append(
+            f"Your loader cannot sample by Poisson: {alone.algorithm} without amplification has "
+            f"{1.0 / poisson.ratio:.3g} times the error of the sums that it would have with it."
+        )
+    if loader is not Loader.POISSON and fixed is not None:
+        where = (
+            "With one order for all epochs, which your loader would have to keep,"
+            if (loader is Loader.SHUFFLED)
+            else "In its order"
+        )
+        found.append(
+            f"{where} {fixed.algorithm} with {fixed.bands} bands loses {100.0 * (1.0 - fixed.ratio):.0f} % less."
+        )
+    best = ranked[0]
+    if loader is Loader.POISSON and poisson is not None and best.error < poisson.error:
+        found.append(
+            f"{best.algorithm} with {best.bands} bands has {100.0 * (1.0 - best.error / poisson.error):.0f} % less "
+            f"error of the sums than {poisson.algorithm} with Poisson batches."
+        )
+    return found
