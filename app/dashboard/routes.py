@@ -14,6 +14,7 @@ from app.dashboard import (
     ledger,
     limit_requests,
     new_budget,
+    new_run,
     run_sweeps,
     runs,
     sign_in,
@@ -22,8 +23,20 @@ from app.dashboard.asking import ask
 from app.dashboard.pages import ASSETS, STATIC, Refused, problem_page
 from app.web.pages import TEMPLATES
 
-#: A new page is imported above and named here; that of a new budget before those that take the name of any.
-PAGES = (calibrate, algorithms, compare, new_budget, budgets, limit_requests, ledger, runs, run_sweeps, sign_in)
+#: A new page is imported above and named here; that of a new budget or run before those that take the name of any.
+PAGES = (
+    calibrate,
+    algorithms,
+    compare,
+    new_budget,
+    budgets,
+    limit_requests,
+    ledger,
+    new_run,
+    runs,
+    run_sweeps,
+    sign_in,
+)
 
 _assets = APIRouter(include_in_schema=False)
 
