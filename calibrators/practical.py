@@ -22,7 +22,7 @@ from accounting.events import DisjointBatches, FullBatch, TruncatedPoisson
 from calibrators.algorithm import StepRule
 from calibrators.choices import Choice
 from calibrators.plan import MAX_SCHEDULE, BoundedSteps, Clip, GradientBound, Normalize
-from calibrators.registry import ALGORITHMS, find_algorithm
+from calibrators.registry import ALGORITHMS, default_sampling, find_algorithm
 from calibrators.registry import calibrate as calibrate_as_asked
 from calibrators.spec import Calibration, Spec, Unknown
 
@@ -209,7 +209,7 @@ class Draft:
                 )
                 self._take("sampling", FullBatch.kind, reason, f"{_DE}; {_PONOMAREVA}", sampling=FullBatch.kind)
             else:
-                kind = schemes[0].kind
+                kind = default_sampling(self._algorithm, spec.neighboring_relation)
                 reason = "The first of the algorithm's: batches that are drawn anew are amplified by their sampling."
                 self._take("sampling", kind, reason, self._algorithm.source, sampling=kind)
         if self._spec.batch_size is None and self._spec.sampling == FullBatch.kind:

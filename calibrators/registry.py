@@ -87,8 +87,8 @@ def calibrate(name: str, spec: Spec) -> Calibration:
 
 
 def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
-    """The spec with the algorithm's first sampling, relation and variant where it names none, checked."""
-    sampling = algorithm.samplings[0].kind if spec.sampling is None else spec.sampling
+    """The spec with the algorithm's own sampling, relation and variant where it names none, checked."""
+    sampling = default_sampling(algorithm, spec.neighboring_relation) if spec.sampling is None else spec.sampling
     _check_sampling(algorithm, sampling)
     filled = replace(
         spec,
@@ -128,11 +128,27 @@ def _check_nothing_is_correlated(algorithm: Algorithm, spec: Spec) -> None:
             raise Unsupported(f"{algorithm.name} {has}; leave {name} out, or use {able}", pointer=(name,))
 
 
+def default_sampling(algorithm: Algorithm, relation: NeighboringRelation | None) -> str:
+    """Return the kind of the first sampling of the algorithm that is accounted under the relation, if that is named.
+
+    >>> algorithm = ALGORITHMS["dp_sgd_gradient"]
+    >>> [default_sampling(algorithm, relation) for relation in (None, NeighboringRelation.ADD_OR_REMOVE_ONE)]
+    ['without_replacement', 'poisson']
+    """
+    schemes = algorithm.samplings
+    found = (scheme for scheme in schemes if relation is None or relation in _accounted(algorithm, scheme))
+    return next(found, schemes[0]).kind
+
+
 def _relation(algorithm: Algorithm, sampling: type[Sampling]) -> NeighboringRelation:
     """Return the first relation under which the sampling is accounted, as far as its kind alone decides that."""
-    relations: object = sampling.relations  # a property where they depend on a sampling's own fields
-    accounted = relations if isinstance(relations, tuple) else algorithm.relations
+    accounted = _accounted(algorithm, sampling)
     return next((each for each in algorithm.relations if each in accounted), algorithm.relations[0])
+
+
+def _accounted(algorithm: Algorithm, sampling: type[Sampling]) -> tuple[NeighboringRelation, ...]:
+    relations: object = sampling.relations  # a property where they depend on a sampling's own fields
+    return relations if isinstance(relations, tuple) else algorithm.relations
 
 
 def _variant(algorithm: Algorithm, name: str | None) -> str | None:

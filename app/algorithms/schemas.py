@@ -174,8 +174,8 @@ class AlgorithmFields(Schema):
         SamplingChoice | None,
         BeforeValidator(_shorthand, json_schema_input_type=SamplingChoice | str | None),
         Field(
-            description="One of the algorithm's `samplings`, whose first is the default, which is poisson for DP-SGD "
-            "and its like; the bare kind as a string will do."
+            description="One of the algorithm's `samplings`; the bare kind as a string will do. Left out: the first "
+            "that is accounted under the relation, poisson for DP-SGD and its like; a preset may take full batches."
         ),
     ] = None
     neighboring_relation: NeighboringRelation | None = Field(

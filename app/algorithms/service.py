@@ -344,13 +344,15 @@ def _spec(
 
 
 def _sampling(fields: AlgorithmFields, *, drafted: bool) -> str | None:
-    """Return the kind of sampling as far as it is no choice: the request's, or the first of the algorithm's."""
+    """Return the kind of sampling as far as it is no choice: the request's, or the algorithm's own."""
     if fields.sampling is not None:
         return fields.sampling.kind
     if fields.algorithm is None:
         return None
     algorithm = registry.find_algorithm(fields.algorithm)
-    return None if drafted and algorithm.step_rule is not None else algorithm.samplings[0].kind
+    if drafted and algorithm.step_rule is not None:
+        return None
+    return registry.default_sampling(algorithm, fields.neighboring_relation)
 
 
 _PARENTS = {

@@ -248,7 +248,7 @@ ALGORITHM = Algorithm(
     ),
     gradient_bounds=(Clip,),
     assumptions=(),
-    guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released last one.",
+    guarantee="(epsilon, delta)-differential privacy of all iterates together, hence of the released point.",
     gradient_complexity="T B",
     verdict="Theorem 4 says which independent steps a run costs no more than. Its noise is theirs, which the engine "
     "solves for: it is sound in the paper's setting.",

@@ -101,6 +101,22 @@ def test_a_private_run_is_charged_what_its_chosen_plan_costs(service):
     assert plans[0] == plans[1]
 
 
+#: None is the preset's own algorithm.
+UNDER = [
+    (algorithm, str(relation))
+    for algorithm in (None, *ALGORITHMS)
+    for relation in ALGORITHMS[algorithm or "dp_adam"].relations
+]
+
+
+@pytest.mark.parametrize(("algorithm", "relation"), UNDER)
+@pytest.mark.one_in(6)
+def test_defaults_agree_with_the_relation_that_a_budget_counts_under(quick, algorithm, relation):
+    """A default sampling is never the reason why a relation is refused that the algorithm is accounted under."""
+    answer = quick.run(**shortest(algorithm, neighboring_relation=relation, **FACTS.get(algorithm or "", {})))
+    assert answer.status_code == 202, answer.text
+
+
 def test_the_theorem_is_asked_for_by_name(quick):
     run = quick.queued(**shortest("dp_sgd", preset="theorem"))
     practical = quick.queued(**shortest("dp_sgd"))

@@ -1,0 +1,113 @@
+"""The page on which a run is started: data, model and target, and what pays for it; all else is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from app.dashboard.asking import ask
+from app.dashboard.calibration_fields import label_of
+from app.dashboard.calibration_form import number
+from app.dashboard.fields import Field, FilledForm
+from app.dashboard.forms import fresh_key, read_form
+from app.dashboard.pages import page
+from app.dashboard.wording import told_apart, words
+from trainer.models import MODELS
+
+router = APIRouter(include_in_schema=False)
+
+PATH = "/dashboard/runs/new"
+_START: Mapping[str, str] = {"epsilon": "3", "delta": "1e-5"}
+#: As many data sets and budgets are there to choose from.
+_LISTED = 200
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """What there is to choose from, as far as the key reaches it."""
+
+    datasets: Sequence[Mapping[str, Any]]
+    budgets: Sequence[Mapping[str, Any]]
+    algorithms: Sequence[str]
+
+
+@router.get(PATH)
+async def show(request: Request) -> Response:
+    """The form, with what the address says filled in."""
+    form = read(request.query_params, await _lists(request))
+    return page(request, "new_run.html", form=form, key=fresh_key(), answer=None)
+
+
+@router.post(PATH)
+async def start(request: Request) -> Response:
+    """Queue the run once, however often the form is sent, and lead to its page; or show the form with its faults."""
+    given = await read_form(request)
+    key = given.get("key", "")
+    answer = await ask(request, "POST", "/v1/runs", body=body_of(given), key=key)
+    if answer.is_good:
+        return RedirectResponse(f"/dashboard/runs/{answer.body['id']}", 303)
+    form = read(given, await _lists(request)).judged(answer)
+    if answer.faults("/header"):
+        key = fresh_key()
+    return page(request, "new_run.html", status=answer.status, form=form, key=key, answer=answer)
+
+
+def body_of(given: Mapping[str, str]) -> dict[str, Any]:
+    """The request that the fields make: what is left empty is left out."""
+    values = _values(given)
+    body: dict[str, Any] = {name: values[name] for name in ("dataset_id", "budget_id", "algorithm") if name in values}
+    target = {name: number(values[name]) for name in ("epsilon", "delta") if name in values}
+    model = {"kind": values["model"]} if "model" in values else {}
+    return body | {"model": model, "target": {"kind": "approximate_dp"} | target}
+
+
+def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
+    """The form with what was typed."""
+    values = _values(given)
+    data = (
+        _chosen(values, "dataset_id", "Data set", told_apart(lists.datasets), "/dataset_id"),
+        _chosen(values, "model", "Model", {kind: words(kind) for kind in MODELS}, "/model/kind"),
+    )
+    target = tuple(
+        Field(name, label_of(name), values.get(name, ""), hint, pointers=(f"/target/{name}",))
+        for name, hint in (("epsilon", ""), ("delta", "Far less than one over the number of records."))
+    )
+    budgets = {"": "none: the data are public", **told_apart(lists.budgets)}
+    algorithms = {"": "chosen for you", **{name: name for name in lists.algorithms}}
+    hint = "Batches, steps, clip threshold, step size and averaging are chosen with it, and shown with their reasons."
+    return FilledForm(
+        sections=(
+            ("What is trained", data),
+            ("What is promised", target),
+            ("What pays", (_chosen(values, "budget_id", "Budget", budgets, "/budget_id"),)),
+            ("How", (_chosen(values, "algorithm", "Algorithm", algorithms, "/algorithm", hint),)),
+        )
+    )
+
+
+def _values(given: Mapping[str, str]) -> dict[str, str]:
+    """What is filled in, and what stands there at first."""
+    return {**_START, **{name: value.strip() for name, value in given.items() if value.strip()}}
+
+
+def _chosen(
+    values: Mapping[str, str], name: str, label: str, options: Mapping[str, str], pointer: str, hint: str = ""
+) -> Field:
+    """A choice. A value that is none of its own is not replaced by another: the service says what is wrong with it."""
+    value = values.get(name, "")
+    known = {value: value} | dict(options) if value and value not in options else options
+    return Field(name, label, value, hint, (("", tuple(known.items())),), (pointer,))
+
+
+async def _lists(request: Request) -> _Lists:
+    """Ask for what the key reaches; one that reads none has none to choose."""
+    limit = {"limit": f"{_LISTED}"}
+    datasets = await ask(request, "GET", "/v1/datasets", query=limit)
+    budgets = await ask(request, "GET", "/v1/budgets", query=limit)
+    algorithms = await ask(request, "GET", "/v1/algorithms")
+    names = [each["name"] for each in algorithms.body.get("items", ())]
+    return _Lists(datasets.body.get("items", []), budgets.body.get("items", []), names)
