@@ -66,7 +66,7 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if path is None or exitstatus != pytest.ExitCode.OK:
         return
     passed = sorted(report.nodeid.partition("::")[2] for report in terminalreporter.stats["passed"])
-    libraries = ("opacus", "torch", "dp-accounting", "httpx2", "numpy")
+    libraries = ("opacus", "torch", "onnx", "onnxruntime", "pandas", "polars", "dp-accounting", "httpx2", "numpy")
     report = {
         "command": "make test-adapters",
         "date": datetime.now(UTC).date().isoformat(),
