@@ -14,12 +14,16 @@ from app.datasets.columns import CategoryColumn
 from app.runs.scoring import sum_of_contributions
 from app.runs.work import Work
 from trainer.devices import HOST, Device
+from trainer.models import TASKS, Task
 from trainer.pace import dummy_rows, measure
+from trainer.scores import class_scores, number_scores
 
 #: What a disk reads and writes in a second, at least; decryption keeps up with it.
 BYTES_PER_S = 2.5e8
 #: Rows on which reading and scoring are measured.
 SAMPLED_ROWS, SCORED_ROWS = 4096, 32
+#: Public rows are measured with so many numbers at most, or with as many rows as the others.
+SAMPLED_NUMBERS = 2**21
 #: So many paces are remembered.
 KNOWN_PACES = 1024
 
@@ -32,7 +36,7 @@ class Pace:
         reading_s: Reading, hashing and scaling as many rows as there is room for.
         preparing_s: From the scaled rows to the first step.
         step_s: A step, averaged over the plan.
-        scoring_s: Scoring the model on every slot, and writing it.
+        scoring_s: Scoring the model on every slot and on public rows, and writing it.
     """
 
     reading_s: float
@@ -64,7 +68,8 @@ class MeasuredPaces:
             pace = self._known.get(work.shape)
             if pace is None:
                 training = measure(work.plan, work.model, work.capacity, device=self._device)
-                pace = Pace(_reading_s(work), training.preparing_s, training.step_s, _scoring_s(work))
+                scoring_s = _scoring_s(work) + _public_scoring_s(work)
+                pace = Pace(_reading_s(work), training.preparing_s, training.step_s, scoring_s)
                 self._known[work.shape] = pace
             while len(self._known) > KNOWN_PACES:
                 self._known.popitem(last=False)
@@ -95,3 +100,16 @@ def _scoring_s(work: Work) -> float:
     began = time.perf_counter()
     sum_of_contributions(work.model, parameters, features, labels, SCORED_ROWS)
     return written_s + work.capacity * (time.perf_counter() - began) / SCORED_ROWS
+
+
+def _public_scoring_s(work: Work) -> float:
+    """Seconds in which the public rows are predicted and scored."""
+    if work.test_size == 0 or TASKS[work.model.kind] is Task.MEAN:
+        return 0.0
+    rows = min(work.test_size, SAMPLED_ROWS, max(SCORED_ROWS, SAMPLED_NUMBERS // work.model.num_features))
+    features, labels = dummy_rows(work.model, rows)
+    parameters = work.model.parameters(np.zeros(work.model.num_parameters))
+    score = class_scores if work.model.num_classes else number_scores
+    began = time.perf_counter()
+    score(work.model, parameters, features, labels)
+    return work.test_size * (time.perf_counter() - began) / rows

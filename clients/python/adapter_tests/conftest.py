@@ -66,7 +66,8 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if path is None or exitstatus != pytest.ExitCode.OK:
         return
     passed = sorted(report.nodeid.partition("::")[2] for report in terminalreporter.stats["passed"])
-    libraries = ("opacus", "torch", "grain", "dp-accounting", "httpx2", "numpy")
+    names = "opacus torch grain onnx onnxruntime pandas polars dp-accounting httpx2 numpy"
+    libraries = names.split()
     report = {
         "command": "make test-adapters",
         "date": datetime.now(UTC).date().isoformat(),
