@@ -22,8 +22,8 @@ from benchmarks.accounting.verdicts import failure
 from benchmarks.timing import time_limit
 
 DISTRIBUTIONS = ("numpy", "scipy", "dp-accounting", "pld-accounting")
-#: Seconds that they have for one case.
-LIMIT = 120.0
+#: Seconds that they have for one case; then it counts as none.
+LIMIT = 60.0
 WIDTH, SECONDS = 1e-6, 1.5
 
 
@@ -94,6 +94,7 @@ def measured() -> list[dict[str, Any]]:
             row["theirs"] = {"error": failure(error)}
         row["their_seconds"] = time.process_time() - begun
         rows.append(row)
+        sys.stderr.write(f"{case}: {row['our_seconds']:.2f} s and {row['their_seconds']:.1f} s\n")
     return rows
 
 
@@ -178,7 +179,6 @@ def main() -> None:
         "rows": rows,
     }
     report.conclude(output, figures, goals(rows), time.perf_counter() - started)
-    sys.stderr.write(f"{len(rows)} cases: {time.perf_counter() - started:.0f} s\n")
 
 
 if __name__ == "__main__":
