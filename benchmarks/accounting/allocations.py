@@ -146,8 +146,8 @@ def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
         [_row(row) for row in figures["rows"]],
     )
     yield ""
-    yield "Where several steps of an epoch are drawn, both upper ends are those of one step of each of several blocks, and its"
-    yield "lower end is of these blocks, too: what it says from below need not be attained by the sets. Ours is."
+    yield "Where several steps of an epoch are drawn, both upper ends are those of one step of each of several blocks, and"
+    yield "its lower end is of these blocks, too: what it says from below need not be attained by the sets. Ours is."
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:
