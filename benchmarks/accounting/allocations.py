@@ -146,7 +146,7 @@ def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
         [_row(row) for row in figures["rows"]],
     )
     yield ""
-    yield "Where several steps of an epoch are drawn, both upper ends are those of one step of each of several blocks, and"
+    yield "Where several steps of an epoch are drawn, both upper ends are those of one step of each of some blocks, and"
     yield "its lower end is of these blocks, too: what it says from below need not be attained by the sets. Ours is."
 
 
