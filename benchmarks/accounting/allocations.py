@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from multiprocessing import get_context
 from typing import Any
 
 from accounting.accountant import epsilon_for_delta
@@ -19,11 +20,10 @@ from accounting.events import Event, Gaussian, RandomAllocation
 from accounting.relations import NeighboringRelation
 from benchmarks import report
 from benchmarks.accounting.verdicts import failure
-from benchmarks.timing import time_limit
 
 DISTRIBUTIONS = ("numpy", "scipy", "dp-accounting", "pld-accounting")
-#: Seconds that they have for one case.
-LIMIT = 120.0
+#: Seconds that they have for one case; then it counts as none.
+LIMIT = 60.0
 WIDTH, SECONDS = 1e-6, 1.5
 
 
@@ -41,15 +41,12 @@ class Allocation:
 CASES = (
     Allocation(1.0, 100, 1, 1, 1e-5),
     Allocation(1.0, 100, 1, 10, 1e-5),
-    Allocation(4.0, 1000, 1, 100, 1e-6),
-    Allocation(0.8, 100, 1, 100, 1e-6),
-    Allocation(0.8, 1000, 1, 1, 1e-6),
-    Allocation(1.0, 1000, 1, 10, 1e-6),
-    Allocation(1.0, 10_000, 1, 1, 1e-6),
+    Allocation(2.0, 50, 1, 10, 1e-6),
+    Allocation(0.8, 100, 1, 1, 1e-6),
+    Allocation(1.0, 22, 5, 1, 1e-5),
     Allocation(4.0, 100, 10, 1, 1e-5),
     Allocation(10.0, 199, 100, 1, 1e-5),
-    Allocation(1.0, 22, 5, 1, 1e-5),
-    Allocation(1.0, 100, 10, 10, 1e-5),
+    Allocation(0.8, 1000, 1, 1, 1e-6),
 )
 
 
@@ -74,6 +71,11 @@ def theirs(case: Allocation) -> tuple[float, float]:
     return float(lower), float(upper)
 
 
+def _timed(case: Allocation) -> tuple[tuple[float, float], float]:
+    begun = time.process_time()
+    return theirs(case), time.process_time() - begun
+
+
 def measured() -> list[dict[str, Any]]:
     """Every case, each side once."""
     # The first answer of a process loads either engine.
@@ -86,14 +88,14 @@ def measured() -> list[dict[str, Any]]:
         begun = time.process_time()
         row["ours"] = dict(zip(("lower", "upper"), ours(case), strict=True))
         row["our_seconds"] = time.process_time() - begun
-        begun = time.process_time()
-        try:
-            with time_limit(LIMIT):
-                row["theirs"] = dict(zip(("lower", "upper"), theirs(case), strict=True))
-        except Exception as error:
-            row["theirs"] = {"error": failure(error)}
-        row["their_seconds"] = time.process_time() - begun
+        with get_context("fork").Pool(1) as process:  # nothing else interrupts what is compiled
+            try:
+                ends, row["their_seconds"] = process.apply_async(_timed, (case,)).get(LIMIT)
+                row["theirs"] = dict(zip(("lower", "upper"), ends, strict=True))
+            except Exception as error:
+                row["theirs"], row["their_seconds"] = {"error": failure(error)}, None
         rows.append(row)
+        sys.stderr.write(f"{case}: {row['our_seconds']:.2f} s and {row['their_seconds']} s\n")
     return rows
 
 
@@ -143,6 +145,9 @@ def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
         ["noise, steps, of them, epochs, delta", "ours", "width", "s", "PLD_accounting", "width", "s"],
         [_row(row) for row in figures["rows"]],
     )
+    yield ""
+    yield "Where several steps of an epoch are drawn, both upper ends are those of one step of each of some blocks, and"
+    yield "its lower end is of these blocks, too: what it says from below need not be attained by the sets. Ours is."
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:
@@ -155,7 +160,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
         f"{row['our_seconds']:.2f}",
         other["error"].partition(":")[0] if "error" in other else _ends(other),
         "" if "error" in other else f"{other['upper'] - other['lower']:.0e}",
-        f"{row['their_seconds']:.1f}",
+        "" if row["their_seconds"] is None else f"{row['their_seconds']:.1f}",
     ]
 
 
@@ -178,7 +183,6 @@ def main() -> None:
         "rows": rows,
     }
     report.conclude(output, figures, goals(rows), time.perf_counter() - started)
-    sys.stderr.write(f"{len(rows)} cases: {time.perf_counter() - started:.0f} s\n")
 
 
 if __name__ == "__main__":

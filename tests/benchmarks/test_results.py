@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks import report, table
+from benchmarks.accounting import allocations
 from benchmarks.accounting.goals import goals
 from benchmarks.accounting.markdown import accounting_section
 from benchmarks.accounting.peers import DISTRIBUTIONS, PEERS, PLD
@@ -66,6 +67,28 @@ def test_no_calibration_of_ours_misses() -> None:
 
 def test_goals_are_those_that_the_figures_give() -> None:
     assert FIGURES["goals"] == goals(FIGURES)
+
+
+def test_allocations_are_all_there_and_both_sides_overlap() -> None:
+    figures = report.read("allocations")
+    assert figures["goals"] == allocations.goals(figures["rows"])
+    assert [allocations.Allocation(**row["case"]) for row in figures["rows"]] == list(allocations.CASES)
+    for row in figures["rows"]:
+        own, other = row["ours"], row["theirs"]
+        assert own["lower"] <= own["upper"]
+        assert "error" in other or max(own["lower"], other["lower"]) <= min(own["upper"], other["upper"])
+
+
+def test_goals_of_allocations_can_be_missed() -> None:
+    row = {
+        "case": {"chosen": 1},
+        "ours": {"lower": 1.0, "upper": 1.0},
+        "our_seconds": 0.1,
+        "theirs": {"lower": 0.9, "upper": 1.1},
+    }
+    assert all(goal["met"] for goal in allocations.goals([row]))
+    wide = row | {"ours": {"lower": 1.0, "upper": 1.2}, "our_seconds": 2.0}
+    assert not any(goal["met"] for goal in allocations.goals([wide]))
 
 
 def test_what_is_not_narrow_is_listed() -> None:
