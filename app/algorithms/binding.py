@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from app.algorithms.constants import constants
+from app.algorithms.constants import Derivation
 from app.algorithms.geometry import to_domain, to_penalty
 from app.algorithms.model_choice import ModelChoice
 from app.algorithms.targets import AlgorithmChoice
@@ -21,7 +18,6 @@ from app.datasets.versions import Version
 from app.kit.fields import Schema
 from app.problems import refused_at, unprocessable
 from app.tables.datasets import Dataset
-from calibrators.geometry import Domain, Penalty
 from calibrators.practical import Facts
 from trainer import models, scaling
 from trainer.models import LinearModel, Model
@@ -141,20 +137,6 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
             "model",
             "kind",
         )
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """Constants of a training objective that follow from its model and the declared bounds alone."""
-
-    model: Model
-    columns: tuple[scaling.Column, ...]
-    domain: Domain | None
-    penalty: Penalty | None
-
-    def __call__(self, norm_order: float, given: Mapping[str, float]) -> Mapping[str, float]:
-        """Return them by their names, beside what is given."""
-        return constants(self.model, self.columns, given, norm_order, domain=self.domain, penalty=self.penalty)
 
 
 def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Facts:

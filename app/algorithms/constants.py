@@ -56,6 +56,20 @@ def constants(
     return {constant.name: constant.value for constant in found}
 
 
+@dataclass(frozen=True)
+class Derivation:
+    """Constants of a training objective, as `constants` gives them; a process without the service reads it, too."""
+
+    model: Model
+    columns: tuple[scaling.Column, ...]
+    domain: Domain | None
+    penalty: Penalty | None
+
+    def __call__(self, norm_order: float, given: Mapping[str, float]) -> Mapping[str, float]:
+        """Return them by their names, beside what is given."""
+        return constants(self.model, self.columns, given, norm_order, domain=self.domain, penalty=self.penalty)
+
+
 def derive(
     model: Model,
     columns: Sequence[scaling.Column],

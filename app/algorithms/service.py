@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported, inside
@@ -66,11 +67,11 @@ class Question:
     dtype: str | None = None
     draft: Draft | None = None
 
-    def calibrated(self) -> Calibration:
-        """Solve for what is open; the numeric type is not decided."""
+    def work(self) -> Callable[[], Calibration]:
+        """Return what solves for what is open. It is sent to processes that load nothing of the service."""
         if self.draft is not None:
-            return self.draft.calibrate()
-        return registry.calibrate(self.algorithm, self.spec)
+            return self.draft.calibrate
+        return partial(registry.calibrate, self.algorithm, self.spec)
 
 
 def calibrate(
@@ -213,7 +214,7 @@ def _solve_within_limits(context: Context, question: Question) -> Calibration:
     if question.spec.correlation is not None:
         remedy, place = "take fewer steps, or give the number of bands if it is left open", "correlation"
     with _refusals(question.spec), too_much_work("the calibration", remedy, place):
-        found = context.processes.run(question.calibrated)
+        found = context.processes.run(question.work())
     return in_dtype(found, question.dtype)
 
 
@@ -224,7 +225,7 @@ def solve(question: Question) -> Calibration:
         Problem: 422 when the target is unreachable, or what is asked is unsupported.
     """
     with _refusals(question.spec):
-        return in_dtype(question.calibrated(), question.dtype)
+        return in_dtype(question.work()(), question.dtype)
 
 
 def in_dtype(calibration: Calibration, dtype: str | None) -> Calibration:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from app.algorithms.assumptions import ASSUMPTIONS_EXAMPLES
-from app.algorithms.binding import DataDescription, Derivation, build_model
-from app.algorithms.constants import derive
+from app.algorithms.binding import DataDescription, build_model
+from app.algorithms.constants import Derivation, derive
 from app.auth.principal import Scope
 from app.auth.service import create_key
 from app.datasets.columns import CategoryColumn, NumberColumn

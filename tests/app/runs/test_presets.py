@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+from accounting.targets import ApproximateDpTarget
+from app.algorithms.constants import Derivation
+from app.algorithms.service import Question
+from calibrators.practical import Draft, Facts
 from calibrators.registry import ALGORITHMS
+from calibrators.spec import Spec
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.test_algorithms import LEFT_OUT
 from tests.databases import on_one_engine
 from trainer.algorithms import EXECUTIONS
+from trainer.models import logistic_regression
+from trainer.scaling import NumberColumn
 
 TARGET = {"kind": "approximate_dp", "epsilon": 3, "delta": 1e-5}
 #: Facts that no declared bound implies, and that the theorem cannot do without.
@@ -148,3 +158,17 @@ def test_an_average_is_of_algorithms_without_a_release_of_their_own(quick):
     assert run["plan"]["release"] == {"kind": "weighted_average", "weights": [0] * 6 + [0.5] * 2}
     refused = quick.run(**shortest("dp_gd", hyperparameters={"averaged_share": 0.25}))
     assert_problem(refused, 422, "unsupported", "/hyperparameters/averaged_share")
+
+
+def test_what_is_sent_to_a_process_loads_nothing_of_the_service():
+    """Whoever reads it there would wait for the framework, and the time of a calibration has a limit."""
+    columns = (NumberColumn(0.0, 1.0),)
+    facts = Facts(Derivation(logistic_regression(1), columns, None, None), is_convex=True)
+    draft = Draft("dp_sgd", Spec(100, ApproximateDpTarget(1.0, 1e-5), sampling="poisson"), None, facts)
+    sent = pickle.dumps(Question(draft.algorithm, draft.spec, draft=draft).work())
+    script = (
+        "import pickle, sys; work = pickle.loads(sys.stdin.buffer.read()); "
+        "print([name for name in ('pydantic', 'fastapi', 'sqlalchemy') if name in sys.modules])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True)
+    assert loaded.stdout.decode().strip() == "[]"
