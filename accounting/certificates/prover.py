@@ -89,7 +89,7 @@ def certify(
         raise NoCertificate(_WIDER_PAIR)
     statement = Statement(claim, tuple(events), NeighboringRelation(relation), float(epsilon), float(delta))
     reason = "no form of proof fits these events"
-    for data in witnesses(statement):
+    for data in _until_too_much(witnesses(statement)):
         verdict = check(data)
         if verdict.verdict == "verified":
             return Certificate(
@@ -99,6 +99,18 @@ def certify(
         if verdict.verdict == "refuted":
             break
     raise NoCertificate(reason)
+
+
+def _until_too_much(found: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield what is found.
+
+    Raises:
+        NoCertificate: The quadratures that steer the search would take too many nodes.
+    """
+    try:
+        yield from found
+    except OverflowError as error:
+        raise NoCertificate(str(error)) from None
 
 
 def verifier() -> Callable[[bytes], Verdict]:
@@ -111,7 +123,7 @@ def verifier() -> Callable[[bytes], Verdict]:
         sys.path.append(_SOURCE)
     try:
         return cast(Callable[[bytes], Verdict], import_module("epsilond_verifier").check)
-    except ImportError:
+    except (ImportError, AttributeError):  # the latter with a python-flint that is too old
         raise NoCertificate(NOT_INSTALLED) from None
 
 

@@ -174,8 +174,7 @@ def certified_reservations(session: Session, root_id: str) -> Generator[Row[Any]
     statement = (
         select(
             *(RESERVATIONS.c.budget_id, RESERVATIONS.c.sequence, RESERVATIONS.c.events, RESERVATIONS.c.cost),
-            *(RESERVATIONS.c.charge_delta, RESERVATIONS.c.certificate),
-            *(BUDGETS.c.neighboring_relation, BUDGETS.c.filter),
+            *(RESERVATIONS.c.certificate, BUDGETS.c.neighboring_relation, BUDGETS.c.filter),
         )
         .join_from(RESERVATIONS, BUDGETS, RESERVATIONS.c.budget_id == BUDGETS.c.id)
         .where(RESERVATIONS.c.certificate.is_not(None))

@@ -1,7 +1,7 @@
 """Certificates of what a reservation's events cost alone. They are found before any lock is taken, and remembered.
 
-In an approximate_dp budget the charge itself is certified: its epsilon at its delta. In others it is the tight epsilon
-at the delta of the budget, or of its reports.
+In an approximate_dp budget the charge itself is certified: its epsilon at its delta, which is 0 where epsilons add up.
+In others it is the tight epsilon at the delta of the budget, or of its reports.
 """
 
 from __future__ import annotations
@@ -33,35 +33,38 @@ _Question = tuple[tuple[Event, ...], NeighboringRelation, float, float | None]
 _KNOWN: dict[_Question, CertifiedEnd] = {}
 
 
-def certified(
-    context: Context, budget_id: str, events: tuple[Event, ...], charge_delta: float | None, quote: Quote
-) -> Quote:
+def certified(context: Context, budget_id: str, events: tuple[Event, ...], quote: Quote) -> Quote:
     """Return the price with a certificate, or with a warning that says why there is none.
 
     Args:
         context: The process's context.
         budget_id: Which budget; it exists.
         events: What is to be released.
-        charge_delta: The delta at which an approximate_dp budget prices them.
         quote: Their price.
     """
     own = terms(context, budget_id)
-    delta = charge_delta if charge_delta is not None else delta_of(own.filter, own.report_delta)
+    epsilon, delta = None, delta_of(own.filter, own.report_delta)
+    if own.filter.kind == "approximate_dp":
+        epsilon, delta = _charge(own.filter, quote.amounts)
     found = CertifiedEnd(0.0, 0.0, None, "the budget has no delta, and neither have its reports")
     if delta is not None and events:
-        charged = None if charge_delta is None else _epsilon(own.filter, quote.amounts)
-        found = _certified_end(context, (events, own.relation, delta, charged))
+        found = _certified_end(context, (events, own.relation, delta, epsilon))
     if found.certificate is not None:
         return replace(quote, certificate=found.certificate)
     warning = (NO_CERTIFICATE, f"There is no certificate of this charge: {found.reason}. The charge stands.")
     return replace(quote, warnings=(*quote.warnings, warning))
 
 
-def _epsilon(own: PrivacyFilter, amounts: Amounts) -> float:
-    """Return the epsilon that an approximate_dp budget charges, not more than it by rounding."""
-    charged = Fraction(str(amounts_in_words(own, amounts)["epsilon"]))
-    nearest = float(charged)
-    return nearest if Fraction(nearest) <= charged else math.nextafter(nearest, 0.0)
+def _charge(own: PrivacyFilter, amounts: Amounts) -> tuple[float, float]:
+    """Return the epsilon and the delta that an approximate_dp budget charges, the epsilon not more by rounding.
+
+    Where epsilons add up and delta is 0, both are read as the epsilons of the events are: to the nearest number.
+    """
+    words = amounts_in_words(own, amounts)
+    epsilon, delta = Fraction(str(words["epsilon"])), float(str(words["delta"]))
+    nearest = float(epsilon)
+    exact = delta == 0.0 or Fraction(nearest) <= epsilon
+    return nearest if exact else math.nextafter(nearest, 0.0), delta
 
 
 def _certified_end(context: Context, question: _Question) -> CertifiedEnd:

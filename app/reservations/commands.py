@@ -83,7 +83,7 @@ class Asked:
         quote = self.quote(context)
         if not self._is_certified(context):
             return quote
-        return certification.certified(context, self.budget_id, self.events, self.charge_delta, quote)
+        return certification.certified(context, self.budget_id, self.events, quote)
 
     def _is_certified(self, context: Context) -> bool:
         return self.certificate or context.settings.certify_charges

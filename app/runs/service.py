@@ -173,7 +173,7 @@ def price(
         detail = f"the budget prices a run at the delta of its target, and a {target.kind} target has none"
         raise unprocessable(problem.code, f"{detail}: give an approximate_dp target", "target", "kind") from None
     if certificate or context.settings.certify_charges:
-        quote = certified(context, budget_id, events, delta, quote)
+        quote = certified(context, budget_id, events, quote)
     return Price(budget_id, events, delta, quote)
 
 

@@ -93,6 +93,7 @@ def test_both_ends_of_an_answer_are_proved(name: str) -> None:
         ((Event(ZcDp(0.1)),), ADD, "no certificate covers zcdp with full_batch"),
         ((Event(Gaussian(1.0), Blocks(10, 2), 20),), ADD, "no certificate covers gaussian with blocks"),
         ((Event(Laplace(1.0), Poisson(0.1), 20),), ADD, "no certificate covers laplace with poisson"),
+        ((Event(Gaussian(0.001), Poisson(0.5)), Event(Gaussian(1.0))), ADD, "would need too many nodes"),
     ],
 )
 def test_what_has_no_theorem_has_no_certificate(

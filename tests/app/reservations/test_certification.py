@@ -35,6 +35,15 @@ EVENT = {
 }
 #: Closed form, no sampled step.
 QUICK = {"mechanism": {"kind": "gaussian", "noise_multiplier": 4.0}, "count": 1}
+LAPLACE = {"kind": "laplace", "noise_multiplier": 8.0}
+LARGE = {"kind": "approximate_dp", "epsilon": 1e6, "delta": "1e-4"}
+LONG = [
+    {
+        "mechanism": {"kind": "gaussian", "noise_multiplier": 0.003},
+        "sampling": {"kind": "poisson", "sampling_probability": 0.5},
+    },
+    {"mechanism": {"kind": "gaussian", "noise_multiplier": 1.0}},
+]
 OTHER = {"mechanism": {"kind": "gaussian", "noise_multiplier": 5.0}, "count": 1}
 
 
@@ -129,6 +138,28 @@ def test_a_charge_without_a_certificate_says_why_and_stands(
 
 
 @on_one_engine
+@pytest.mark.parametrize("fields", [{}, CHARGE], ids=["no_delta", "a_delta_that_is_not_charged"])
+def test_epsilons_that_add_up_are_certified_at_the_delta_that_is_charged(
+    api: Api, context: Context, fields: dict[str, Any]
+) -> None:
+    """It is 0, whatever delta was given."""
+    events = [{"mechanism": {"kind": "pure_dp", "epsilon": 0.25}}, {"mechanism": LAPLACE, "count": 3}]
+    held = api.hold(api.budget(APPROXIMATE)["id"], events, certificate=True, **fields)
+    assert (held["cost"], held["warnings"]) == ({"epsilon": 0.625, "delta": 0.0}, [])
+    stated = json.loads(api.get(f"/v1/reservations/{held['id']}/certificate").content)["statement"]
+    assert (stated["epsilon"], stated["delta"]) == ("0.625", "0")
+    assert report(context) == CertificateReport(1, 1, None)
+
+
+@on_one_engine
+def test_events_whose_search_would_take_too_long_are_reserved(api: Api) -> None:
+    """The engine answers without the quadrature that a certificate would need."""
+    held = api.hold(api.budget(LARGE)["id"], LONG, certificate=True, **CHARGE)
+    assert held["certificate"] is None
+    assert "There is no certificate of this charge: " in held["warnings"][-1]["detail"]
+
+
+@on_one_engine
 def test_a_verifier_that_is_out_of_time_leaves_the_charge_and_is_asked_again(
     api: Api, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +210,7 @@ def test_whatever_is_wrong_with_a_certificate_is_found(api: Api, context: Contex
     assert "states more than it charges" in swapped(stored(more))
     other_delta = data.replace(b'"1e-05"', b'"2e-05"')
     assert check(other_delta).verdict == "verified"
-    assert "at another delta" in swapped(stored(other_delta))
+    assert "states more than it charges" in swapped(stored(other_delta))
     other_relation = data.replace(b"add_or_remove_one", b"replace_special")
     assert check(other_relation).verdict == "verified"
     assert "something else than an upper end" in swapped(stored(other_relation))
@@ -207,5 +238,5 @@ def test_no_rounding_states_more_than_is_charged(nearest_is_above: bool) -> None
     for nano in range(123_456_789, 123_456_889):
         charged = Fraction(nano, 10**9)
         if (Fraction(float(charged)) > charged) == nearest_is_above:
-            stated = Fraction(certification._epsilon(own, (nano, 1)))
+            stated = Fraction(certification._charge(own, (nano, 1))[0])
             assert charged - Fraction(1, 10**15) < stated <= charged

@@ -61,6 +61,13 @@ def test_closed_forms_refute_what_is_false() -> None:
     assert check(changed(CLOSED, ["statement", "epsilon"], "4.377")).verdict == "refuted"
 
 
+def test_a_verdict_on_several_steps_names_the_theorem_of_composition() -> None:
+    """Full batches are steps, too, although their losses add up to one normal loss."""
+    for count, several in (("1", False), ("2", True)):
+        verdict = check(changed(CLOSED, ["statement", "events", 0, "count"], count))
+        assert any("compositions are dominated" in theorem for theorem in verdict.assumed) == several
+
+
 @pytest.mark.parametrize(
     ("event", "relation", "epsilon", "delta"),
     [

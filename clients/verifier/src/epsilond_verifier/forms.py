@@ -31,7 +31,7 @@ class Asked:
 
     def variance(self) -> arb:
         """Return mu^2 of all full batches of Gaussian noise."""
-        return sum((step.law.mu_squared for step in self.steps if isinstance(step.law, Normal)), arb(0))
+        return sum((step.count * step.law.mu_squared for step in self.steps if isinstance(step.law, Normal)), arb(0))
 
     def transforms(self, tilt: float, places: Sequence[Place]) -> list[tuple[Transform, int]]:
         """Return M of each other step, with their numbers."""
@@ -272,11 +272,8 @@ def _read_bulk(reader: Reader, law: Sampled, count: int, e: arb, place: arb, wid
 
 
 def _read_sum(reader: Reader, asked: Asked) -> Sum:
-    tilt, period, points = (
-        reader.real("tilt", *_TILTS),
-        reader.real("period", 1e-12, 1e12),
-        reader.whole("points", 2, MOST_POINTS),
-    )
+    tilt, period = reader.real("tilt", *_TILTS), reader.real("period", 1e-12, 1e12)
+    points = reader.whole("points", 2, MOST_POINTS)
     places, far = _read_places(reader, asked), None
     nodes = sum(place.nodes if place else 3 for place in places)
     _check_work(nodes, points)

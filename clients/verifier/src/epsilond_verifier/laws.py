@@ -47,7 +47,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Normal(Law):
-    """Full batches, all steps together: a normal loss of variance mu^2, M(z) = e^(mu^2 z (z+1) / 2)."""
+    """A full batch: a normal loss of variance mu^2, M(z) = e^(mu^2 z (z+1) / 2)."""
 
     mu_squared: arb
 
@@ -161,7 +161,7 @@ def _passes(sampling: Reader, kind: str, count: int, relation: str) -> int:
 
 
 def _full(s: arb, relation: str, count: int, assumed: str) -> Step:
-    return Step(Normal(count * (_sensitivity(relation) / s) ** 2), 1, assumed)
+    return Step(Normal((_sensitivity(relation) / s) ** 2), count, assumed)
 
 
 def _poisson(s: arb, q: float, relation: str, count: int, assumed: str = "") -> Step:

@@ -232,17 +232,16 @@ def shifted_line(
     one_sided = 1 / (angle / 2).cos() ** c if has_negative_power else arb(1)
     two_sided = 1 / angle.cos() ** c if has_negative_power else arb(1)
     hidden = (1 - q) ** -c if has_negative_power else arb(1)
+    high, low, mirrored = (law.f(acb(x)).real for x in (right, -left, left))
+    if add:
+        ends = [(right, arb(0), high**-c), (left, arb(0), hidden)]
+    else:
+        outside = low ** (c + 1) * mirrored**-c if law.replace else low ** (c + 1)
+        ends = [(right, c + 1, high ** (c + 1) * hidden), (left, arb(0), outside)]
     tails = arb(0)
-    for end, is_right in ((right, True), (left, False)):
-        drift = c + 1 if is_right and not add else arb(0)
+    for end, drift, first in ends:
         ratio = (-(end - drift) * d / square).exp()
         require(ratio < 1, "the nodes reach beyond the peak of the integrand")
-        if is_right:
-            first = law.f(acb(end)).real ** -c if add else law.f(acb(end)).real ** (c + 1) * hidden
-        else:
-            first = (
-                hidden if add else law.f(acb(-end)).real ** (c + 1) * (law.f(acb(end)).real ** -c if law.replace else 1)
-            )
         tails += normal_density(acb(end), s).real * first * ratio / (1 - ratio)
     tails *= d * (angle * angle * square / 2).exp() * one_sided * growth
     kappa = ((2 * angle * angle * square).exp() * two_sided * growth**4 + 1) / ((2 * arb.pi() * theta / d).expm1())
