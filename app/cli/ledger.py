@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from accounting.certificates import NoCertificate
 from app import VERSION
 from app.cli.files import Output, whole_file
 from app.cli.output import AsJson, example, print_json, print_table, print_text
@@ -24,7 +23,6 @@ from app.kit import collector
 from app.ledger import books_repository, exports, transparency
 from app.ledger.amounts import in_short
 from app.ledger.books import BadPlace, Books, StoredEntry
-from app.ledger.certificate_verification import CertificateReport, verify_certificates
 from app.ledger.checkpoints import Checkpoint, InvalidNote, VerifierKey, open_note, read_note
 from app.ledger.export_verification import read_past, verify_export
 from app.ledger.exports import ExportFormat
@@ -32,7 +30,7 @@ from app.ledger.price_search import on_all_cores
 from app.ledger.price_verification import PriceReport, PriceVerification
 from app.ledger.proofs import InvalidProof, check_proof
 from app.ledger.recovery import rebuild_tables
-from app.ledger.verdicts import Past, Verdict, describe
+from app.ledger.verdicts import CertificateReport, Past, Verdict, describe
 from app.problems import Problem
 from app.reservations.repricing import reprice
 
@@ -384,6 +382,10 @@ def _verdict_body(verdict: Verdict) -> dict[str, Any]:
 
 def _certificates_in(context: Context) -> CertificateReport:
     """Verify the certificates in the database."""
+    # Imported here: only who asks for proofs waits for what finds them.
+    from accounting.certificates import NoCertificate
+    from app.ledger.certificate_verification import verify_certificates
+
     with context.database.read() as session:
         count = books_repository.count_certified(session)
         with progress_bar("verifying certificates", lambda: count) as reached:

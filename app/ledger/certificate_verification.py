@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -22,25 +21,7 @@ from accounting.certificates import AT_MOST, verifier
 from app.ledger import books_repository as repository
 from app.ledger.amounts import amounts_in_words
 from app.ledger.books import BadPlace
-
-
-@dataclass(frozen=True)
-class CertificateReport:
-    """What became of the certificates.
-
-    Attributes:
-        reservations: How many were made with one; all of them were looked at, where nothing is wrong.
-        certificates: How many different ones there are.
-        first_bad: The first one that does not prove its charge.
-    """
-
-    reservations: int
-    certificates: int
-    first_bad: BadPlace | None
-
-    def in_words(self) -> str:
-        """One line."""
-        return f"{self.certificates} certificates of {self.reservations} reservations are verified"
+from app.ledger.verdicts import CertificateReport
 
 
 def verify_certificates(

@@ -160,6 +160,7 @@ _COLUMNS = (
     "reservation_id",
     "refers_to",
     "dataset",
+    "certificate",
     "purpose",
     "reason",
     "limit_request_id",

@@ -6,7 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from app.ledger.books import BadPlace, Books, StoredEntry
-from app.ledger.certificate_verification import CertificateReport
 from app.ledger.checkpoints import Checkpoint
 from app.ledger.price_verification import PriceReport, PriceVerification
 from app.tables.states import REGISTER
@@ -51,6 +50,25 @@ class TreeHead:
             )
         if root != kept.root:
             raise NotAsKept(f"the first {kept.size} entries are not those of the checkpoint that was kept")
+
+
+@dataclass(frozen=True)
+class CertificateReport:
+    """What became of the certificates.
+
+    Attributes:
+        reservations: How many were made with one; all of them were looked at, where nothing is wrong.
+        certificates: How many different ones there are.
+        first_bad: The first one that does not prove its charge.
+    """
+
+    reservations: int
+    certificates: int
+    first_bad: BadPlace | None
+
+    def in_words(self) -> str:
+        """One line."""
+        return f"{self.certificates} certificates of {self.reservations} reservations are verified"
 
 
 @dataclass(frozen=True)

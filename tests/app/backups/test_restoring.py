@@ -19,7 +19,8 @@ from app.db.migrate import upgrade
 from app.fence.marks import Reason
 from app.fence.watching import fence_of
 from app.ledger import transparency
-from app.ledger.certificate_verification import CertificateReport, verify_certificates
+from app.ledger.certificate_verification import verify_certificates
+from app.ledger.verdicts import CertificateReport
 from app.runs import loss as losses
 from app.runs import worker
 from tests.app.backups.conftest import Home

@@ -14,7 +14,8 @@ from accounting.canonical import sha256_hex
 from accounting.filters import filter_from_json
 from app.context import Context
 from app.kit.process_pool import JobFailed
-from app.ledger.certificate_verification import CertificateReport, verify_certificates
+from app.ledger.certificate_verification import verify_certificates
+from app.ledger.verdicts import CertificateReport
 from app.reservations import certification
 from tests.app.budgets.conftest import Api, made
 from tests.app.problem_assertions import assert_problem
