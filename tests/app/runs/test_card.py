@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from epsilond_verifier import check
 from markdown_it import MarkdownIt
+from sqlalchemy import text
 
 from accounting.canonical import sha256_hex
 from app.kit.negotiation import preferred
@@ -464,6 +465,13 @@ def test_a_card_names_the_certificate_of_its_charge(service):
     assert verdict.statement.startswith(f"epsilon <= {found['epsilon']!r} at delta 1e-05 ")
     assert found["epsilon"] <= card["achieved"]["epsilon"]["upper"] * (1 + 1e-6)
     check_every_fact_is_shown(card, markdown, page)
+    # Other bytes than the entry names are not what the card states.
+    stated = str(found["epsilon"]).encode()
+    assert certificate.count(b'"epsilon":"' + stated + b'"') == 1
+    with service.context.database.write() as session:
+        changed = certificate.replace(b'"epsilon":"' + stated + b'"', b'"epsilon":"0.5"')
+        session.execute(text("UPDATE certificates SET data = :data"), {"data": changed})
+    assert service.report(run)["ledger"]["certificate"] is None
     without = service.trained(budget_id=budget["id"], dataset_id="ds_breast_cancer")
     assert service.report(without)["ledger"]["certificate"] is None
 

@@ -141,6 +141,24 @@ def test_a_line_whose_aliases_nobody_bounds_proves_nothing_from_below() -> None:
         assert found.below is None
 
 
+def test_nodes_above_a_cut_and_those_of_an_envelope_have_no_envelope() -> None:
+    """Nothing would evaluate it."""
+    events = (Event(Gaussian(0.5), Poisson(0.001), 10),)
+    steps = [Step(PoissonLaw(arb(0.5), arb(0.001), False), 10, "")]
+    form, _ = next(cuts(_search(events, "remove", 2.1).direction, math.log(1e-6)))
+    (whole,), above = form["steps"], form["above"]
+    assert isinstance(whole, dict)
+    assert isinstance(above, dict)
+    alone = {key: value for key, value in whole.items() if key != "envelope"}
+    assert _enclosure({**form, "steps": [{**alone, "envelope": alone}]}, steps, "remove", 2.1).above is not None
+    for changed in (
+        {**form, "above": {**above, "envelope": above}},
+        {**form, "steps": [{**alone, "envelope": {**alone, "envelope": alone}}]},
+    ):
+        with pytest.raises(CannotCheck, match="has unknown keys: envelope"):
+            _enclosure(changed, steps, "remove", 2.1)
+
+
 @pytest.mark.parametrize(
     ("relation", "fixed"),
     [

@@ -215,7 +215,7 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
     if len(asked.steps) > 1 or not isinstance(law, Sampled) or (asked.direction == "add" and not law.symmetric):
         raise CannotCheck("one cut is proved for equal steps on batches, not for Poisson batches in the direction add")
     above = reader.inside("above")
-    nodes, bulk = read_line(above), _read_bulk(reader.inside("bulk"), law, count, asked.e, place, width)
+    nodes, bulk = read_line(above, False), _read_bulk(reader.inside("bulk"), law, count, asked.e, place, width)
     above.close()
     _check_work(nodes.nodes, line.points)
 

@@ -70,39 +70,40 @@ def read_place(reader: Reader, law: Law) -> Place:
     """Read where the nodes of a step are: an empty object for laws whose transform is known in closed form."""
     place: Place = None
     if isinstance(law, Poisson):
-        place = read_line(reader)
+        place = read_line(reader, True)
     elif isinstance(law, FixedSize):
-        place = _read_panels(reader)
+        place = _read_panels(reader, True)
     reader.close()
     return place
 
 
-def read_line(reader: Reader) -> Line:
-    """Read the nodes of Theorem A."""
+def read_line(reader: Reader, coarse: bool) -> Line:
+    """Read the nodes of Theorem A, and with ``coarse`` those of a rule for the envelope, if there is one."""
     angle, spacing = reader.real("angle", 5e-324, 2.0), reader.real("spacing", 1e-12, 1e12)
     low, high = reader.whole("low", -MOST_NODES, -1), reader.whole("high", 1, MOST_NODES)
-    return _limited(Line(angle, spacing, low, high, _read_envelope(reader, read_line)))
+    return _limited(Line(angle, spacing, low, high, _read_envelope(reader, read_line) if coarse else None))
 
 
-def _read_panels(reader: Reader) -> Panels:
+def _read_panels(reader: Reader, coarse: bool) -> Panels:
     angle, end = reader.real("angle", 5e-324, 2.0), reader.real("end", 0.5, 1e12)
     panels, order = reader.whole("panels", 1, MOST_NODES), reader.whole("order", 2, _MOST_ORDER)
     depth, steep = reader.whole("depth", 1, 120), reader.whole("steep", 2, _MOST_ORDER)
-    return _limited(Panels(angle, end, panels, order, depth, steep, _read_envelope(reader, _read_panels)))
+    envelope = _read_envelope(reader, _read_panels) if coarse else None
+    return _limited(Panels(angle, end, panels, order, depth, steep, envelope))
 
 
-def _read_envelope(reader: Reader, read: Callable[[Reader], P]) -> P | None:
+def _read_envelope(reader: Reader, read: Callable[[Reader, bool], P]) -> P | None:
     if not reader.has("envelope"):
         return None
     inner = reader.inside("envelope")
-    found = read(inner)
+    found = read(inner, False)
     inner.close()
     return found
 
 
 def _limited(place: P) -> P:
-    if place.nodes > MOST_NODES or (place.envelope and place.envelope.envelope):
-        raise CannotCheck(f"a rule has at most {MOST_NODES} nodes, and its envelope has no envelope")
+    if place.nodes > MOST_NODES:
+        raise CannotCheck(f"a rule has at most {MOST_NODES} nodes")
     return place
 
 
