@@ -113,7 +113,7 @@ LINKS: Mapping[tuple[str, int], list[Link]] = {
     ("list_datasets", 200): [*_to("get_dataset", dataset_id=FIRST), Link("list_datasets", CURSOR)],
     ("delete_dataset", 204): _to("get_dataset", dataset_id="$request.path.dataset_id"),
     ("create_run", 202): [
-        *_to("get_run cancel_run follow_run get_run_report get_run_model", run_id=ID),
+        *_to("get_run cancel_run follow_run get_run_report get_run_model predict", run_id=ID),
         *_to("get_reservation", reservation_id="$response.body#/reservation_id"),
         Link("list_audits", {"query.run_id": ID}),
         Link("create_audit", {}, {"run_id": ID}),

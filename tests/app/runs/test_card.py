@@ -240,6 +240,7 @@ CARD_PARTS = {
             "ledger",
             "versions",
             "scores",
+            "choices",
             "audits",
             "caveats",
             "evaluation",

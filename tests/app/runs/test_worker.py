@@ -162,7 +162,7 @@ def visible(service, run) -> dict[str, Any]:
     report["ledger"]["entries"] = [(entry["kind"], entry["sequence"]) for entry in report["ledger"]["entries"]]
     # Of entries, whose ids and moments are their own.
     report["ledger"]["proof"] = sorted(report["ledger"]["proof"])
-    model = service.get(f"/v1/runs/{run['id']}/model")
+    model = json.loads(service.client.get(f"/v1/runs/{run['id']}/model").text.replace(run["id"], "id"))
     shapes = {name: np.shape(value) for name, value in model.pop("parameters").items()}
     hidden = {
         "id",

@@ -5,6 +5,7 @@ A new endpoint without a method fails here.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -147,7 +148,11 @@ def stateless(client: Client) -> None:
 
 def ledger(client: Client, folder: Path) -> None:
     budget = client.budgets.create(
-        "tour", neighboring_relation="add_or_remove_one", filter={"kind": "zcdp", "rho": 1.0}, labels={"team": "a"}
+        "tour",
+        neighboring_relation="add_or_remove_one",
+        filter={"kind": "zcdp", "rho": 1.0},
+        report_delta=1e-5,
+        labels={"team": "a"},
     )
     assert client.budgets.get(budget, delta=1e-5).report.epsilon.upper == 0
     for number in range(5):
@@ -162,7 +167,8 @@ def ledger(client: Client, folder: Path) -> None:
     voided = client.reservations.create(budget, events, purpose="tour")
     client.reservations.extend(voided, expires_in=7200)
     assert client.reservations.void(voided).state == "voided"
-    held = client.reservations.create(budget, events, purpose="tour")
+    held = client.reservations.create(budget, events, purpose="tour", certificate=True)
+    assert held.certificate == hashlib.sha256(client.reservations.certificate(held)).hexdigest()
     client.reservations.start(held)
     client.reservations.commit(held)
     assert client.reservations.get(held).charged.rho == pytest.approx(0.02)

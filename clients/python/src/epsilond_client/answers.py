@@ -119,7 +119,7 @@ class Run(Document):
         plan_hash: str
         dtype: str | None
         dtype_reason: str | None
-        choices: Sequence[Answer]
+        choices: Sequence[Mapping[str, Any]]
         plan: Answer | None
         charge: Amounts | None
         given_back: Amounts | None
@@ -173,6 +173,7 @@ class Reservation(Document):
         purpose: str
         run_id: str | None
         plan_hash: str | None
+        certificate: str | None
 
     @property
     def expires_at(self) -> datetime:
