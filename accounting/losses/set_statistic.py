@@ -1,10 +1,11 @@
-"""What random sets of steps show at least: a sum over the steps, in which every step counts as it would alone.
+"""A lower bound for random sets of steps: the loss of one who sees a sum over the steps alone.
 
-A record is in k of t steps, all sets equally likely. With Y_i the ratio of step i, one who sees the steps through
+A record is in k of t steps, all sets equally likely. Let Y_i be the ratio of step i, and f a nondecreasing function
+with values on a lattice. One who sees
 
     S = f(Y_1) + ... + f(Y_t)
 
-alone, f nondecreasing with values on a lattice, learns less than one who sees them. Without the record S is the sum of
+alone learns less than one who sees the steps. Without the record S is the sum of
 t independent terms of law B, that of f under N(0, s^2); with it k of them have the law A, that under N(1, s^2),
 *whichever the set is*. So S has the law B^t against A^k B^(t-k), powers for convolution: a pair of atoms that these
 neighbours attain, at every f.
@@ -15,7 +16,7 @@ to a constant; so f is log(1 + theta Y) in cells. One theta serves all places, h
 1 - q + q Y with q = k/t: the places that matter have larger ratios than most.
 
 Convolutions are sums of nonnegative products, so that masses have small relative errors (`SetStatisticLoss.error`),
-which what is said from below allows for.
+and lower bounds allow for them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: Steps up to which a cell of one term is small against it; with less noise the terms would be nothing but for a few.
+#: Up to so many steps the cells are small against one term. With less noise nearly all terms would be 0.
 MOST_BINS, LEAST_NOISE = 10_000, 0.2
 #: Cells in a standard deviation of the sum, at least and at most, and in one of a term; how many of the latter are cut
 #: into cells.
@@ -44,7 +45,8 @@ _NEGLIGIBLE, _RARE = 1e-85, 1e-72
 _TOGETHER = 2e-4
 #: Relative error of one term's mass: that of a difference of two normal probabilities.
 _ONE_TERM = 4e-13
-#: Relative error of a sum of products: nobody's convolution has more terms than this times the roundoff.
+#: Relative error of all convolutions together: sums of nonnegative products, with far fewer terms than this over the
+#: roundoff.
 _CONVOLVED = 1e-11
 
 _Law = tuple[int, Array]
