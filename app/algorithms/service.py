@@ -163,6 +163,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         request = request.model_copy(update={"neighboring_relation": budget.state.relation})
     goal = budget_target(budget, charge_delta) if isinstance(body, BudgetGoal) and budget is not None else None
     target = to_target(body, unknown, goal)
+    is_drafted = request.algorithm is None or request.preset is not None
     spec = _spec(
         request,
         unknown,
@@ -171,9 +172,9 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         target,
         request.noise_multiplier,
         judge_published=request.judge_literal,
-        drafted=request.algorithm is None or request.preset is not None,
+        drafted=is_drafted,
     )
-    if request.algorithm is None or request.preset is not None:
+    if is_drafted or request.algorithm is None:
         return replace(_drafted(request, spec, NO_FACTS), budget=budget, charge_delta=charge_delta)
     with _placed():
         spec = registry.with_defaults(registry.find_algorithm(request.algorithm), spec)

@@ -28,7 +28,7 @@ _LISTED = 200
 
 @dataclass(frozen=True)
 class _Lists:
-    """What there is to choose from, as far as the key reaches it."""
+    """The data sets and budgets that the key reaches, and the algorithms, to choose from."""
 
     datasets: Sequence[Mapping[str, Any]]
     budgets: Sequence[Mapping[str, Any]]
@@ -90,7 +90,7 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
 
 
 def _values(given: Mapping[str, str]) -> dict[str, str]:
-    """What is filled in, and what stands there at first."""
+    """Return the fields that are filled in, and first values in place of the others."""
     return {**_START, **{name: value.strip() for name, value in given.items() if value.strip()}}
 
 
@@ -104,7 +104,7 @@ def _chosen(
 
 
 async def _lists(request: Request) -> _Lists:
-    """Ask for what the key reaches; one that reads none has none to choose."""
+    """Ask for what the key reaches. A key that reads none of a kind has none to choose."""
     limit = {"limit": f"{_LISTED}"}
     datasets = await ask(request, "GET", "/v1/datasets", query=limit)
     budgets = await ask(request, "GET", "/v1/budgets", query=limit)

@@ -165,6 +165,14 @@ def test_every_mechanism_has_its_fields(mechanism: str) -> None:
     assert lists["events"][0]["mechanism"] == {"kind": "gaussian_mixture", "weights": [0.5, 0.5]}
 
 
+def test_a_long_list_arrives_whole() -> None:
+    """Without its end it would be another mechanism, and the answer would be about that."""
+    coefficients = [1.0, *(0.5 / number for number in range(1, 60))]
+    typed = ", ".join(map(str, coefficients))
+    form = read({"1.mechanism": "correlated_gaussian", "1.mechanism.coefficients": typed})
+    assert form.body()["events"][0]["mechanism"]["coefficients"] == coefficients
+
+
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_every_sampling_has_its_fields_and_an_address(sampling: str) -> None:
     form = read({"1.sampling": sampling, "parts": f"{MOST_PARTS}"})
