@@ -173,6 +173,7 @@ class Reservation(Document):
         purpose: str
         run_id: str | None
         plan_hash: str | None
+        certificate: str | None
 
     @property
     def expires_at(self) -> datetime:

@@ -201,14 +201,17 @@ class Reservations(Resource):
         purpose: str,
         expires_in: int | None = None,
         charge_delta: float | None = None,
+        certificate: bool = False,
         idempotency_key: str | None = None,
     ) -> Reservation:
         """Hold the cost of events that have not happened yet.
 
+        With `certificate`, a proof of what they cost alone is kept with the charge; a warning says where there is none.
+
         Raises:
             BudgetExceeded: they do not fit; nothing is held.
         """
-        request = _reservation(events, purpose, expires_in, charge_delta)
+        request = _reservation(events, purpose, expires_in, charge_delta) | {"certificate": certificate}
         path = path_to("/v1/budgets/{}/reservations", budget)
         return self._http.write(path, request, Reservation, idempotency_key)
 
@@ -226,6 +229,14 @@ class Reservations(Resource):
     def get(self, reservation: ReservationId) -> Reservation:
         """A reservation as it is now."""
         return self._http.get(path_to("/v1/reservations/{}", reservation), Reservation)
+
+    def certificate(self, reservation: ReservationId) -> bytes:
+        """The certificate of a charge, for `epsilond-verify`: bytes whose SHA-256 is the reservation's `certificate`.
+
+        Raises:
+            NotFound: it has none.
+        """
+        return self._http.get_bytes(path_to("/v1/reservations/{}/certificate", reservation))
 
     def list(self, budget: BudgetId, *, page_size: int = PAGE, **selection: Any) -> Iterator[Reservation]:
         """A budget's reservations, newest first.
