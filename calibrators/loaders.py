@@ -131,7 +131,7 @@ def _sentences(loader: Loader, ranked: Sequence[Batches]) -> Sequence[str]:
             else "In its order"
         )
         found.append(
-            f"{where} {fixed.algorithm} with {fixed.bands} bands loses {100.0 * (1.0 - fixed.ratio):.0f} % less."
+            f"{where} {fixed.algorithm} with {fixed.bands} bands has {100.0 * (1.0 - fixed.ratio):.0f} % less error."
         )
     best = ranked[0]
     if loader is Loader.POISSON and poisson is not None and best.error < poisson.error:

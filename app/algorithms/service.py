@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported, inside
 from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
-from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
+from accounting.targets import ApproximateDpTarget, BudgetTarget, GroupDpTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import (
     BudgetReader,
@@ -130,10 +130,11 @@ def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | O
             return "delta", delta
         case OpenDelta(epsilon=epsilon):
             return "epsilon", epsilon
+    of = f" for groups of {target.group_size}" if isinstance(target, GroupDpTarget) else ""
     raise unprocessable(
         "unsupported",
         "certificates are of epsilon at a delta, of single records: ask with an approximate_dp target and without "
-        f"group_size, or leave certificate out; this target is {request.target.kind}",
+        f"group_size, or leave certificate out; this target is {request.target.kind}{of}",
         "certificate",
     )
 

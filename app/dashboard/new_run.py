@@ -21,6 +21,7 @@ from trainer.models import MODELS
 router = APIRouter(include_in_schema=False)
 
 PATH = "/dashboard/runs/new"
+#: What stands in the form at first. Who empties a field has not asked for it.
 _START: Mapping[str, str] = {"epsilon": "3", "delta": "1e-5"}
 #: As many data sets and budgets are there to choose from.
 _LISTED = 200
@@ -38,7 +39,7 @@ class _Lists:
 @router.get(PATH)
 async def show(request: Request) -> Response:
     """The form, with what the address says filled in."""
-    form = read(request.query_params, await _lists(request))
+    form = read({**_START, **request.query_params}, await _lists(request))
     return page(request, "new_run.html", form=form, key=fresh_key(), answer=None)
 
 
@@ -90,8 +91,8 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
 
 
 def _values(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields that are filled in, and first values in place of the others."""
-    return {**_START, **{name: value.strip() for name, value in given.items() if value.strip()}}
+    """Return the fields that are filled in."""
+    return {name: value.strip() for name, value in given.items() if value.strip()}
 
 
 def _chosen(

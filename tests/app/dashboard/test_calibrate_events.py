@@ -144,9 +144,11 @@ def test_a_field_with_a_value_stays_as_it_is_in_other_steps(reader: TestClient) 
 )
 def test_a_fault_stands_at_its_field(reader: TestClient, changed: dict[str, str], field: str, words: str) -> None:
     document = show(reader, changed)
-    assert document.text_of("summary").startswith("No answer")
-    assert words in faults(document)[field]
     [control] = [each for each in document.elements if each.attributes.get("id") == f"field-{field}"]
+    [label] = document.all("label", **{"for": f"field-{field}"})
+    assert document.text_of("summary").startswith(f"No answer: {label.text}: ")
+    assert words in document.text_of("summary")
+    assert words in faults(document)[field]
     assert control.attributes["aria-invalid"] == "true"
 
 
