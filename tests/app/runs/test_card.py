@@ -225,7 +225,6 @@ CARD_PARTS = {
             "source",
             "events",
             "noise",
-            "choices",
             "hyperparameters",
             "utility",
             "assumptions",
