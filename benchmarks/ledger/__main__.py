@@ -78,8 +78,9 @@ def measurements(scale: Scale, server: PostgreSql, folder: Path) -> Mapping[str,
         ],
         "over_http": lambda: over_http.beside_bare_endpoint(url, folder, scale.rounds, scale.http_seconds),
         "reading": lambda: [
-            reading.of_long_and_short(migrated(other), folder, scale.few, scale.many, scale.reads)
-            for other in other_urls
+            # A fence is of one ledger: each has a folder of its own.
+            reading.of_long_and_short(migrated(other), folder / f"read{number}", scale.few, scale.many, scale.reads)
+            for number, other in enumerate(other_urls)
         ],
         "errors_by_sqlstate": lambda: dict(server.errors(url)),
     }
