@@ -72,7 +72,7 @@ def banner(context: Context, listening: socket.socket, code: str | None) -> str:
             f"             token: `curl -H @{shlex.quote(str(_short(context.settings.local_token_file)))}`, until "
             "`epsilond keys create --name NAME --scope admin`.\n"
             f"  dashboard  {sessions.address_with_code(address, code)}\n"
-            "             (good once, for five minutes; `epsilond sign-in` prints another)"
+            f"             (good once, for five minutes; `epsilond sign-in --url {address}` prints another)"
         )
     database = "SQLite" if context.database.is_sqlite else "PostgreSQL"
     return "\n".join(

@@ -140,3 +140,20 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iter
     yield f"|{'---|' * len(header)}"
     for row in rows:
         yield f"| {' | '.join(cell.replace('|', chr(0x2223)) for cell in row)} |"
+
+
+def goals_table(goals: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The lines of a Markdown table of goals: what, asked, measured, and whether it is met."""
+    yield from markdown_table(
+        ["goal", "asked", "measured", ""],
+        [[row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"] for row in goals],
+    )
+
+
+def commit_of(figures: Mapping[str, Any]) -> str:
+    """Return the commit that figures are of, in words.
+
+    >>> commit_of({"commit": "0123456789abcdef", "uncommitted_changes": True})
+    'commit 0123456789 with uncommitted changes'
+    """
+    return f"commit {figures['commit'][:10]}{' with uncommitted changes' if figures['uncommitted_changes'] else ''}"

@@ -50,9 +50,9 @@ class Batches:
     """One way of making batches, with the least noise for the target.
 
     Attributes:
-        algorithm: Which has it.
-        sampling: Its kind.
-        bands: Of the noise; 1 is fresh noise in every step.
+        algorithm: The name of an algorithm that takes such batches.
+        sampling: Kind of sampling.
+        bands: Bands of the noise; 1 is fresh noise in every step.
         noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the bound.
         error: Root mean square of the error of the sums of gradients that training follows, in contribution bounds.
         ratio: The error over that of fresh noise without sampling.
@@ -73,9 +73,9 @@ class LoaderAdvice:
     """What a loader's batches lose, and what would lose less.
 
     Attributes:
-        loader: Of whom.
-        detail: In sentences.
-        ranked: The least error first.
+        loader: How batches are made.
+        detail: What they lose, in sentences.
+        ranked: Ways of making batches, the least error first.
     """
 
     loader: Loader
@@ -87,8 +87,9 @@ def advice_of(loader: Loader, alternatives: Sequence[Alternative], correlating: 
     """Return the advice that numbers of bands under both samplings give.
 
     Args:
-        loader: What there is.
-        alternatives: Of a calibration in a fixed order, whose relation sampled batches are accounted under, too.
+        loader: How batches are made.
+        alternatives: Those of a calibration in a fixed order, under a relation that sampled batches are accounted
+            under, too.
         correlating, independent: Names of the algorithms with correlated noise and with fresh noise.
     """
     alone = next(each for each in alternatives if each.bands == 1 and each.sampling == FixedOrderEpochs.kind)
@@ -126,11 +127,11 @@ def _sentences(loader: Loader, ranked: Sequence[Batches]) -> Sequence[str]:
     if loader is not Loader.POISSON and fixed is not None:
         where = (
             "With one order for all epochs, which your loader would have to keep,"
-            if (loader is Loader.SHUFFLED)
+            if loader is Loader.SHUFFLED
             else "In its order"
         )
         found.append(
-            f"{where} {fixed.algorithm} with {fixed.bands} bands loses {100.0 * (1.0 - fixed.ratio):.0f} % less."
+            f"{where} {fixed.algorithm} with {fixed.bands} bands has {100.0 * (1.0 - fixed.ratio):.0f} % less error."
         )
     best = ranked[0]
     if loader is Loader.POISSON and poisson is not None and best.error < poisson.error:

@@ -44,6 +44,8 @@ FEWEST_STEPS, MOST_STEPS = 100, 400
 USUAL_EPOCHS = 5
 #: A batch that is sampled is no smaller than this share of the records.
 SMALLEST_SHARE = 1 / 64
+#: And no larger than this share where all records at once are more work than a worker has time for.
+LARGEST_SHARE = 1 / 8
 #: Batches of algorithms that cannot take all records at once.
 USUAL_SHARE = 1 / 16
 CLIP, REGULARIZER = 0.5, 0.3
@@ -53,6 +55,9 @@ ADAM_STEP, USUAL_DIMENSION = 1.8, 100
 #: The length of all steps of bounded mean gradients together, without noise.
 PATH = 250.0
 AVERAGED_SHARE = 0.5
+
+#: Members of a request that the theorem of an algorithm with a bound of its own chooses, too.
+_THEOREM_CHOOSES = ("gradient_bound", "hyperparameters.step_size")
 
 _DE = "De et al. 2022 (arXiv 2204.13650)"
 _PONOMAREVA = "Ponomareva et al. 2023 (arXiv 2303.00654), section 5"
@@ -65,8 +70,8 @@ class Facts:
     """What is publicly known of the objective.
 
     Attributes:
-        derive: From p of the norm of parameters, and the constants that are given, to those that follow from them and
-            the declared bounds, by their names.
+        derive: Takes p of the norm of parameters, and the constants that are given. Returns, by their names, those
+            that follow from these and from the declared bounds.
         is_convex: Whether the loss is convex in the parameters.
         trained_by: The algorithms that train the model; None where no model is known.
     """
@@ -81,7 +86,7 @@ def nothing_derived(_norm_order: float, _given: Mapping[str, float]) -> Mapping[
     return {}
 
 
-#: Of whom no objective is known.
+#: For plans of an objective that nothing is known of.
 NO_FACTS = Facts(nothing_derived, is_convex=False)
 
 
@@ -89,19 +94,19 @@ class Draft:
     """A spec, and what it leaves out: chosen as far as public sizes decide it, the rest when it is calibrated.
 
     Args:
-        name: Of the algorithm; None takes DP-Adam, or the first algorithm that trains the model.
-        spec: What is asked.
+        name: The algorithm's name; None takes DP-Adam, or the first algorithm that trains the model.
+        spec: The request.
         preset: None is `theorem` where the spec names an algorithm and gives constants of its theorem, else
             `practical`.
-        facts: Of the objective.
+        facts: What is publicly known of the objective.
 
     Guarantees:
         - what_is_given_stays: no member that the spec has is changed.
         - public_numbers_alone: the choices are functions of the arguments, which hold no row.
 
     Raises:
-        InvalidValue: there is no such algorithm, or none is named of which a theorem is asked for; a number is outside
-            its range.
+        InvalidValue: there is no such algorithm; the preset `theorem` is asked for without an algorithm; a number is
+            outside its range.
     """
 
     def __init__(self, name: str | None, spec: Spec, preset: Preset | None, facts: Facts) -> None:
@@ -226,7 +231,7 @@ class Draft:
         records, steps = self._spec.dataset_size, self._spec.iterations or FEWEST_STEPS
         if FullBatch in self._algorithm.samplings and self._spec.sampling != DisjointBatches.kind:
             affordable = WORK / (steps * (self._spec.dimension or 1))
-            size = math.ceil(min(max(affordable, SMALLEST_SHARE * records), USUAL_SHARE * 2 * records))
+            size = math.ceil(min(max(affordable, SMALLEST_SHARE * records), LARGEST_SHARE * records))
             reason = "The largest batch whose work fits a worker, up to an eighth of the records: more share the noise."
         else:
             size = math.ceil(USUAL_SHARE * records)
@@ -345,22 +350,27 @@ class Draft:
     def _with_theorem(self) -> tuple[Choice, ...]:
         """The choices, each with what the theorem would have chosen in its place."""
         beside = {}
-        if self._preset is Preset.PRACTICAL and self._algorithm.theorem_bound is not None:
+        has_other = any(choice.name in _THEOREM_CHOOSES for choice in self._choices)
+        if self._preset is Preset.PRACTICAL and self._algorithm.theorem_bound is not None and has_other:
             beside = self._of_theorem()
         return tuple(replace(choice, theorem=beside.get(choice.name)) for choice in self._choices)
 
     def _of_theorem(self) -> dict[str, Json]:
-        asked = replace(self._spec, gradient_bound=self._asked.gradient_bound, step_size=None, averaged_share=None)
+        asked = replace(
+            self._spec,
+            gradient_bound=self._asked.gradient_bound,
+            step_size=None,
+            averaged_share=None,
+            judge_published=False,
+        )
         try:
             phase = Draft(self.algorithm, asked, Preset.THEOREM, self._facts).calibrate().plan.phases[0]
         except AccountingError:
             return {}
         assert isinstance(phase, BoundedSteps), "whoever bounds gradients by a theorem takes such steps"
         size = phase.step_size
-        return {
-            "gradient_bound": phase.gradient_bound.to_json(),
-            "hyperparameters.step_size": list(size) if isinstance(size, tuple) else size,
-        }
+        values = phase.gradient_bound.to_json(), list(size) if isinstance(size, tuple) else size
+        return dict(zip(_THEOREM_CHOOSES, values, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ integrate to see it. What is stated and proved: docs/concepts/certificates.md.
 
 from accounting.certificates.answers import CertifiedEnd, certify_delta, certify_epsilon, certify_upper
 from accounting.certificates.certificate import AT_MOST, MORE_THAN, Certificate, NoCertificate
-from accounting.certificates.prover import certify, verifier
+from accounting.certificates.prover import Verdict, certify, check_again, verifier
 
 __all__ = [
     "AT_MOST",
@@ -14,9 +14,11 @@ __all__ = [
     "Certificate",
     "CertifiedEnd",
     "NoCertificate",
+    "Verdict",
     "certify",
     "certify_delta",
     "certify_epsilon",
     "certify_upper",
+    "check_again",
     "verifier",
 ]

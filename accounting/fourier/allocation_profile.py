@@ -98,7 +98,8 @@ class AllocationProfile:
         start = float(self.law.logs[HALF]) - epsilon
         last = end if end > 30.0 else math.log(math.expm1(end)) if end > 0.0 else -math.inf
         first = -0.5 * (DIGITS - LOG_ABOVE) if start <= 0.0 else math.log(math.expm1(min(start, 600.0)))
-        v = spacing * np.arange(math.ceil(first / spacing), math.floor(last / spacing)) if last > first else np.empty(0)
+        places = np.arange(math.ceil(first / spacing), math.floor(last / spacing) + 1) if last > first else np.empty(0)
+        v = spacing * places
         spend(60 * v.size)
         values, errors = interpolated(self.law, self._table, epsilon + np.logaddexp(0.0, v))
         return -np.logaddexp(0.0, -v), spacing * values, errors + UNIT * (64.0 + 8.0 * np.abs(v))
@@ -118,6 +119,11 @@ class AllocationProfile:
         wrong += delta * (self._rule[1] + UNIT * terms.size) + 10.0 * float(terms[unknown] @ errors[unknown])
         # Below the first v the integrand is at most the largest density times e^(2v).
         left_out = 10.0 * self.rest + self.law.largest * math.exp(-DIGITS + LOG_ABOVE)
+        # Nodes at the ends are not interpolated. There the sum of (e^v / (1 + e^v))^2 is at most its integral over v,
+        # which is at most the length in l, and one term.
+        heights = self.law.density * (1.0 + self.law.errors)
+        highest = float(heights[: HALF + 1].max() + heights[-1 - HALF :].max())
+        left_out += _CELLS * highest * (HALF * self.law.step + self._rule[0])
         lower, upper = max(delta - wrong, 0.0), delta + wrong + left_out
         return Bounds(lower, min(upper, 1.0), min(delta, 1.0), {"density": 2.0 * wrong, "left_out": left_out})
 

@@ -245,7 +245,7 @@ def _log_ratios(
 
 @compiled
 def _operations(losses: Complex, blocks: int, width: int, spacing: float) -> int:
-    """The arguments of `_log_ratios`: a node's term no longer changes once e^(itl) is negligible."""
+    """Return the operations of `_log_ratios`, whose terms no longer change once e^(itl) is negligible."""
     live = 0.0
     for j in range(losses.size):
         live += min(_DEAD / max(losses[j].imag * (width * spacing), 1e-300) + 1.0, blocks)

@@ -1,10 +1,11 @@
-"""What random sets of steps show at least: a sum over the steps, in which every step counts as it would alone.
+"""A lower bound for random sets of steps: the loss of one who sees a sum over the steps alone.
 
-A record is in k of t steps, all sets equally likely. With Y_i the ratio of step i, one who sees the steps through
+A record is in k of t steps, all sets equally likely. Let Y_i be the ratio of step i, and f a nondecreasing function
+with values on a lattice. One who sees
 
     S = f(Y_1) + ... + f(Y_t)
 
-alone, f nondecreasing with values on a lattice, learns less than one who sees them. Without the record S is the sum of
+alone learns less than one who sees the steps. Without the record S is the sum of
 t independent terms of law B, that of f under N(0, s^2); with it k of them have the law A, that under N(1, s^2),
 *whichever the set is*. So S has the law B^t against A^k B^(t-k), powers for convolution: a pair of atoms that these
 neighbours attain, at every f.
@@ -14,14 +15,17 @@ The sets' own ratio is e_k(Y_1, ..., Y_t) over the number of sets, the coefficie
 to a constant; so f is log(1 + theta Y) in cells. One theta serves all places, half of that of Poisson's ratio, which is
 1 - q + q Y with q = k/t: the places that matter have larger ratios than most.
 
-Convolutions are sums of nonnegative products, so that masses have small relative errors (`SetStatisticLoss.error`),
-which what is said from below allows for.
+Convolutions are sums of nonnegative products. So masses have small relative errors, which add up from factor to factor
+and from one convolution to the next; each law carries its own, the largest of its masses (`SetStatisticLoss.error`),
+and lower bounds allow for them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -33,7 +37,7 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: Steps up to which a cell of one term is small against it; with less noise the terms would be nothing but for a few.
+#: Up to so many steps the cells are small against one term. With less noise nearly all terms would be 0.
 MOST_BINS, LEAST_NOISE = 10_000, 0.2
 #: Cells in a standard deviation of the sum, at least and at most, and in one of a term; how many of the latter are cut
 #: into cells.
@@ -44,10 +48,21 @@ _NEGLIGIBLE, _RARE = 1e-85, 1e-72
 _TOGETHER = 2e-4
 #: Relative error of one term's mass: that of a difference of two normal probabilities.
 _ONE_TERM = 4e-13
-#: Relative error of a sum of products: nobody's convolution has more terms than this times the roundoff.
-_CONVOLVED = 1e-11
+_ROUNDOFF = 2.0**-53
 
-_Law = tuple[int, Array]
+
+class _Law(NamedTuple):
+    """Masses on a lattice.
+
+    Attributes:
+        first: The place of the first one.
+        masses: At this place and those that follow.
+        error: Relative error of a mass, at most; what is trimmed off is not counted.
+    """
+
+    first: int
+    masses: Array
+    error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +83,13 @@ class SetStatisticLoss(AtomicLoss):
 
     @property
     def error(self) -> float:
-        """Relative error of a mass, at most."""
-        return _ONE_TERM * self.bins + _CONVOLVED
+        """Relative error of a mass, at most, before masses are put together."""
+        return max(law.error for law in _laws_of(self))
 
     def find_atoms(self) -> Atoms:
-        without, taking_part = self._terms()
-        rest = _power(without, self.bins - self.participations)
-        first, others = _added(rest, _power(without, self.participations))
-        start, masses = _added(rest, _power(taking_part, self.participations))
-        low, high = min(first, start), max(first + others.size, start + masses.size)
-        here, there = (
-            np.pad(law, (place - low, high - place - law.size)) for place, law in ((start, masses), (first, others))
-        )
+        laws = _laws_of(self)
+        low, high = min(law.first for law in laws), max(law.first + law.masses.size for law in laws)
+        here, there = (np.pad(law.masses, (law.first - low, high - law.first - law.masses.size)) for law in laws)
         kept = np.maximum(here, there) > _RARE
         here, there = np.maximum(here[kept], _RARE), np.maximum(there[kept], _RARE)
         losses = np.log(here / there)
@@ -92,8 +102,8 @@ class SetStatisticLoss(AtomicLoss):
         distinct = np.concatenate([[True], np.diff(losses) > 0.0])
         return Atoms(np.log(together)[distinct], losses[distinct])
 
-    def _terms(self) -> tuple[_Law, _Law]:
-        """The laws B and A of one term."""
+    def terms(self) -> tuple[_Law, _Law]:
+        """Return the laws B and A of one term."""
         mu, share = 1.0 / self.noise_multiplier, self.participations / self.bins
         log_theta = math.log(0.5 * share / (1.0 - share)) - 0.5 * mu * mu
         cells = min(max(_LEAST_CELLS, _PER_TERM * math.sqrt(self.bins)), _MOST_CELLS)
@@ -123,18 +133,29 @@ class SetStatisticLoss(AtomicLoss):
         return lowered
 
 
+@lru_cache(maxsize=32)
+def _laws_of(loss: SetStatisticLoss) -> tuple[_Law, _Law]:
+    """Return the laws of S with the record and without it."""
+    without, taking_part = loss.terms()
+    rest = _power(without, loss.bins - loss.participations)
+    return (
+        _added(rest, _power(taking_part, loss.participations)),
+        _added(rest, _power(without, loss.participations)),
+    )
+
+
 def _cells_of(edges: Array) -> _Law:
     """Normal probabilities between edges, and beyond the first and the last one."""
     below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
     left = np.diff(np.concatenate([[0.0], below, [1.0]]))
     right = -np.diff(np.concatenate([[1.0], above, [0.0]]))
     masses: Array = np.where(np.concatenate([edges, [math.inf]]) > 0.0, right, left)
-    return _trimmed((0, np.maximum(masses, 0.0)))
+    return _trimmed(_Law(0, np.maximum(masses, 0.0), _ONE_TERM))
 
 
 def _power(law: _Law, count: int) -> _Law:
     """The law of a sum of so many independent terms."""
-    total: _Law = (0, np.ones(1))
+    total = _Law(0, np.ones(1), 0.0)
     while count:
         if count & 1:
             total = _added(total, law)
@@ -145,9 +166,11 @@ def _power(law: _Law, count: int) -> _Law:
 
 
 def _added(left: _Law, right: _Law) -> _Law:
-    return _trimmed((left[0] + right[0], np.convolve(left[1], right[1])))
+    rounding = (min(left.masses.size, right.masses.size) + 1) * _ROUNDOFF
+    error = (1.0 + left.error) * (1.0 + right.error) * (1.0 + rounding) - 1.0 + 4.0 * _ROUNDOFF
+    return _trimmed(_Law(left.first + right.first, np.convolve(left.masses, right.masses), error))
 
 
 def _trimmed(law: _Law) -> _Law:
-    occupied = np.flatnonzero(law[1] > _NEGLIGIBLE)
-    return law[0] + int(occupied[0]), law[1][occupied[0] : occupied[-1] + 1]
+    occupied = np.flatnonzero(law.masses > _NEGLIGIBLE)
+    return _Law(law.first + int(occupied[0]), law.masses[occupied[0] : occupied[-1] + 1], law.error)

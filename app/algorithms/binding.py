@@ -140,7 +140,7 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
 
 
 def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Facts:
-    """What is publicly known of the training objective."""
+    """Return what is publicly known of the training objective."""
     derivation = Derivation(model, tuple(data.scaled_columns), to_domain(choice.domain), to_penalty(choice.penalty))
     return Facts(derivation, isinstance(model, LinearModel), trainers_of(kind))
 

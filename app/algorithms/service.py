@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported, inside
 from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
-from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
+from accounting.targets import ApproximateDpTarget, BudgetTarget, GroupDpTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import (
     BudgetReader,
@@ -130,10 +130,11 @@ def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | O
             return "delta", delta
         case OpenDelta(epsilon=epsilon):
             return "epsilon", epsilon
+    of = f" for groups of {target.group_size}" if isinstance(target, GroupDpTarget) else ""
     raise unprocessable(
         "unsupported",
         "certificates are of epsilon at a delta, of single records: ask with an approximate_dp target and without "
-        f"group_size, or leave certificate out; this target is {request.target.kind}",
+        f"group_size, or leave certificate out; this target is {request.target.kind}{of}",
         "certificate",
     )
 
@@ -163,6 +164,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         request = request.model_copy(update={"neighboring_relation": budget.state.relation})
     goal = budget_target(budget, charge_delta) if isinstance(body, BudgetGoal) and budget is not None else None
     target = to_target(body, unknown, goal)
+    is_drafted = request.algorithm is None or request.preset is not None
     spec = _spec(
         request,
         unknown,
@@ -171,9 +173,9 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         target,
         request.noise_multiplier,
         judge_published=request.judge_literal,
-        drafted=request.algorithm is None or request.preset is not None,
+        drafted=is_drafted,
     )
-    if request.algorithm is None or request.preset is not None:
+    if is_drafted or request.algorithm is None:
         return replace(_drafted(request, spec, NO_FACTS), budget=budget, charge_delta=charge_delta)
     with _placed():
         spec = registry.with_defaults(registry.find_algorithm(request.algorithm), spec)

@@ -90,7 +90,7 @@ async def chart(request: Request, name: str) -> Response:
 def _summary(form: Form, answer: Answer) -> str:
     """The answer in a sentence, which a screen reader says when it changes."""
     if not answer.is_good:
-        return "No answer: " + (form.other_faults[0] if form.other_faults else answer.refusal)
+        return f"No answer: {form.refusal(answer)}"
     body = answer.body
     relation = RELATIONS[body["convention"]["neighboring_relation"]]
     steps = sum(event["count"] for event in body["events"])

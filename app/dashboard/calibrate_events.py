@@ -52,7 +52,7 @@ async def show(request: Request) -> Response:
 def _summary(form: Form, answer: Answer) -> str:
     """The answer in a sentence, which a screen reader says when it changes."""
     if not answer.is_good:
-        return "No answer: " + (form.other_faults[0] if form.other_faults else answer.refusal)
+        return f"No answer: {form.refusal(answer)}"
     body = answer.body
     relation = RELATIONS[body["convention"]["neighboring_relation"]]
     found = f"{words(body['solve_for']).capitalize()} {_value(body)}"

@@ -96,7 +96,7 @@ class Form(FilledForm):
 
 
 def _hyperparameters(given: Mapping[str, str]) -> dict[str, Any]:
-    """What the form has of them: those that the noise of correlated steps depends on."""
+    """Return the hyperparameters that the form has: those that the noise of correlated steps depends on."""
     found: dict[str, Any] = {"momentum": number(given["momentum"])} if "momentum" in given else {}
     if given.get("step_size_schedule", "constant") != "constant":
         fall = {"cooldown": number(given["cooldown"])} if "cooldown" in given else {}

@@ -67,7 +67,7 @@ async def show(request: Request) -> Response:
 
 def _summary(form: Form, advice: Answer) -> str:
     if not advice.is_good:
-        return "No answer: " + (form.other_faults[0] if form.other_faults else advice.refusal)
+        return f"No answer: {form.refusal(advice)}"
     apply = sum(len(group["ranked"]) for group in advice.body["measures"])
     best = [
         f"{group['ranked'][0]['algorithm']} has the least bound on the {_MEASURES[group['measure']]}"

@@ -96,7 +96,8 @@ def read(query: Mapping[str, str]) -> Form:
     Args:
         query: The address's parameters.
     """
-    given = {name: value.strip()[:100] for name, value in query.items()}
+    # Nothing is cut off: a list of coefficients without its end would be another mechanism.
+    given = {name: value.strip() for name, value in query.items()}
     parts = _choice(given, "parts", [(f"{count}", f"{count}") for count in range(1, MOST_PARTS + 1)], "Kinds of steps")
     solve_for = _choice(given, "solve_for", [(field.value, text) for field, text in _SOLVE_FOR.items()])
     target = _choice(given, "target", [(name, CHOICES["target"][name]) for name in TARGETS])
@@ -153,7 +154,7 @@ def _choice(
     full_name: str = "",
     pointers: tuple[str, ...] = (),
 ) -> Field:
-    """The given value if there is such a choice, else the one to begin with."""
+    """Return a choice: of the given value if there is such a one, else of the common one."""
     value = given.get(full_name or name, "")
     known = [option for option, _ in options]
     if value not in known:
@@ -173,6 +174,6 @@ def _typed(
     *,
     is_open: bool = False,
 ) -> Field:
-    """What is typed; at first what it begins with, and nothing where it is solved for."""
+    """Return a field to type in. It begins with the common value, and empty where it is solved for."""
     first = "" if is_open else _START.get(name, "")
     return Field(full_name or name, label, given.get(full_name or name, first), hint, (), pointers)

@@ -9,11 +9,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from accounting.canonical import canonical_text
-from accounting.certificates import NoCertificate, verifier
+from accounting.certificates import NoCertificate, Verdict, check_again, verifier
+from app.context import Context, CurrentContext
 from app.dashboard.forms import read_form
 from app.dashboard.pages import need, page
 from app.dashboard.wording import told_apart
 from app.entries.kinds import EntryKind
+from app.kit.process_pool import JobFailed
 from app.ledger.amounts import in_short
 
 router = APIRouter(prefix="/dashboard/ledger", include_in_schema=False)
@@ -61,15 +63,22 @@ async def proof(request: Request, entry_id: str) -> Response:
 
 
 @router.get("/reservations/{reservation_id}/certificate")
-async def certificate(request: Request, reservation_id: str) -> Response:
+async def certificate(request: Request, context: CurrentContext, reservation_id: str) -> Response:
     """What the certificate of a charge states, checked now."""
     found = await need(request, f"/v1/reservations/{reservation_id}/certificate", in_part=True)
     text = canonical_text(found)
     try:
-        verdict = await run_in_threadpool(verifier(), text.encode())
-    except NoCertificate as reason:
+        verdict = await run_in_threadpool(_checked, context, text.encode())
+    except (NoCertificate, JobFailed) as reason:
         return page(request, "ledger_certificate.html", text=text, verdict=None, reason=str(reason))
     return page(request, "ledger_certificate.html", text=text, verdict=verdict, reason=verdict.reason)
+
+
+def _checked(context: Context, data: bytes) -> Verdict:
+    """Check a certificate in a process with limits: it may take seconds, and the arithmetic has one precision for all
+    threads of a process."""
+    verifier()  # reading the answer of the process needs it, too
+    return context.processes.run(check_again, data)
 
 
 @router.get("/checkpoint")

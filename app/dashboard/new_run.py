@@ -21,6 +21,7 @@ from trainer.models import MODELS
 router = APIRouter(include_in_schema=False)
 
 PATH = "/dashboard/runs/new"
+#: What stands in the form at first. Who empties a field has not asked for it.
 _START: Mapping[str, str] = {"epsilon": "3", "delta": "1e-5"}
 #: As many data sets and budgets are there to choose from.
 _LISTED = 200
@@ -28,7 +29,7 @@ _LISTED = 200
 
 @dataclass(frozen=True)
 class _Lists:
-    """What there is to choose from, as far as the key reaches it."""
+    """The data sets and budgets that the key reaches, and the algorithms, to choose from."""
 
     datasets: Sequence[Mapping[str, Any]]
     budgets: Sequence[Mapping[str, Any]]
@@ -38,7 +39,7 @@ class _Lists:
 @router.get(PATH)
 async def show(request: Request) -> Response:
     """The form, with what the address says filled in."""
-    form = read(request.query_params, await _lists(request))
+    form = read({**_START, **request.query_params}, await _lists(request))
     return page(request, "new_run.html", form=form, key=fresh_key(), answer=None)
 
 
@@ -90,8 +91,8 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
 
 
 def _values(given: Mapping[str, str]) -> dict[str, str]:
-    """What is filled in, and what stands there at first."""
-    return {**_START, **{name: value.strip() for name, value in given.items() if value.strip()}}
+    """Return the fields that are filled in."""
+    return {name: value.strip() for name, value in given.items() if value.strip()}
 
 
 def _chosen(
@@ -104,7 +105,7 @@ def _chosen(
 
 
 async def _lists(request: Request) -> _Lists:
-    """Ask for what the key reaches; one that reads none has none to choose."""
+    """Ask for what the key reaches. A key that reads none of a kind has none to choose."""
     limit = {"limit": f"{_LISTED}"}
     datasets = await ask(request, "GET", "/v1/datasets", query=limit)
     budgets = await ask(request, "GET", "/v1/budgets", query=limit)

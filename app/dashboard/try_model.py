@@ -8,14 +8,14 @@ from typing import Any
 
 from app.dashboard.fields import Field, FilledForm
 
-#: A form for more features is one that nobody fills in.
+#: Nobody fills in a form for more features.
 MOST_FEATURES = 40
-#: The service writes a larger model out for nobody who only looks at its page.
+#: A larger model is not read just because somebody looks at its page.
 MOST_NUMBERS = 50_000
 
 
 def can_be_tried(run: Mapping[str, Any]) -> bool:
-    """Whether the run has a model that is small enough, and predicts something."""
+    """Return whether the run has a model that is small enough, and predicts something."""
     if run["state"] != "succeeded" or run["result"] is None or run["model"]["kind"] == "mean":
         return False
     numbers: int = sum(math.prod(shape) for shape in run["result"]["parameters"].values())

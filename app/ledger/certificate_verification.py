@@ -1,8 +1,8 @@
 """The certificates that reservations were made with, verified anew: each beside the charge that it is about.
 
-It is asked for once the books are verified, so that every row says what its entry says. A certificate is right where
-its bytes have the hash that the entry names, it states the reservation's own events under the budget's relation, and
-the verifier proves it. In an approximate_dp budget it may state no more than the charge, in epsilon and in delta.
+This comes after the books are verified, which is where rows are compared with their entries. A certificate is right
+where its bytes have the hash that the entry names, it states the reservation's own events under the budget's relation,
+and the verifier proves it. In an approximate_dp budget it may state no more than the charge, in epsilon and in delta.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def verify_certificates(
     """Verify the certificates of a budget and those under it.
 
     Args:
-        session: A read session, in whose view the books are verified.
+        session: A read session.
         root_id: The root of the tree of budgets to look at; "" for all.
-        reached: Is told how many reservations were looked at.
+        reached: Called with the number of reservations that were looked at.
 
     Raises:
-        NoCertificate: What the verifier computes with is not installed.
+        NoCertificate: python-flint, which the verifier computes with, is not installed.
     """
     proved, seen = _Proved(session), 0
     with closing(repository.certified_reservations(session, root_id)) as rows:

@@ -49,7 +49,10 @@ def certificate_of(session: Session, reservation_id: str) -> bytes:
     """
     hashed = get_reservation(session, reservation_id).certificate
     if hashed is None:
-        detail = "This reservation was made without a certificate: ask for one with `certificate` when you reserve."
+        detail = (
+            "This reservation has no certificate: `certificate` asks for one when you reserve, and the warning "
+            "`no_certificate` of that answer says why there is none."
+        )
         raise Problem(404, "not_found", detail)
     data = certificate(session, hashed)
     if data is None:

@@ -247,7 +247,7 @@ def _plan(report: PrivacyReport) -> list[Table]:
 
 
 def _choices(report: PrivacyReport) -> Table:
-    """What the request left out, with the theorem's value beside each."""
+    """Return the table of what the request left out, with the theorem's value beside each choice."""
     rows = tuple(
         (Cell(item.name), Cell(show(item.value)), Cell(show(item.theorem)), Cell(item.reason), Cell(item.source))
         for item in report.choices

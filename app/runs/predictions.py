@@ -123,6 +123,6 @@ def _read(
             except Problem as problem:
                 faults += problem.errors
     if faults:
-        detail = "Some cells are not what their columns hold; `errors` says which."
+        detail = "Some rows are not what the model's columns hold; `errors` says where."
         raise Problem(422, "invalid_request", detail, errors=faults[:LISTED_FAULTS])
     return values

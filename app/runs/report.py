@@ -155,7 +155,7 @@ def run_body(session: Session, run: Run) -> RunBody:
 
 
 def _choices(run: Run) -> list[ChoiceBody]:
-    """What its request left out; nothing is known of it for runs from before there were presets."""
+    """Return what its request left out. Runs from before there were presets have no record of it."""
     return [ChoiceBody.model_validate(item) for item in run.provenance.get("choices", ())]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from app.algorithms.model_choice import ModelChoice
 from app.algorithms.plans import PlanBody
@@ -171,6 +171,17 @@ class RunBody(Schema):
     )
 
 
+def _list_of_cells(row: object) -> object:
+    """Refuse a row by names with a sentence that says what a row is.
+
+    Raises:
+        ValueError: It is an object.
+    """
+    if isinstance(row, dict):
+        raise ValueError("A row is an array of cells and no object; `columns` says in which order they stand.")
+    return row
+
+
 class PredictionRequest(Schema):
     """Rows for a released model. They are predicted and forgotten: nothing keeps or logs them."""
 
@@ -180,7 +191,7 @@ class PredictionRequest(Schema):
         description="Names of the columns, in the order of the cells; where they are left out, those of the model's "
         "`features`.",
     )
-    rows: list[list[InlineCell]] = Field(
+    rows: list[Annotated[list[InlineCell], BeforeValidator(_list_of_cells)]] = Field(
         min_length=1,
         max_length=1000,
         description="One list per row, one cell per column: numbers, and texts for categories. A number beyond its "

@@ -129,7 +129,7 @@ def prepare(context: Context, request: RunRequest, principal: Principal = SERVIC
         Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.
     """
     if request.certificate and request.budget_id is None:
-        detail = "a certificate is kept with a charge, and this run has none: give budget_id, or leave it out"
+        detail = "a certificate is kept with a charge, and this run has none: give budget_id, or leave certificate out"
         raise unprocessable("unsupported", detail, "certificate")
     ready = calibrate(context, request, principal)
     if request.budget_id is not None:
@@ -312,14 +312,14 @@ def _charged_otherwise(target: RunTargetBody, price: PlanPriceBody | None) -> li
         return []
     if target.group_size > 1:
         return [
-            f"the run's epsilon is for groups of {target.group_size} records; its budget charges what the plan costs "
-            f"one record, epsilon {price.charged:.5g} at delta {price.delta:g}"
+            f"The run's epsilon is for groups of {target.group_size} records; its budget charges what the plan costs "
+            f"one record, epsilon {price.charged:.5g} at delta {price.delta:g}."
         ]
     if abs(price.charged - target.epsilon) <= AS_ASKED * target.epsilon:
         return []
     tight = "" if price.tight.upper is None else f", where its tight epsilon is at most {price.tight.upper:.5g}"
     return [
-        f"the run asks for epsilon {target.epsilon:g} at delta {target.delta:g}, and its budget charges the plan as "
+        f"The run asks for epsilon {target.epsilon:g} at delta {target.delta:g}, and its budget charges the plan as "
         f"epsilon {price.charged:.5g} at delta {price.delta:g}{tight}. {price.why}"
     ]
 

@@ -131,15 +131,9 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
     """Lines of the page."""
     yield f"Random allocation beside PLD_accounting {figures['versions']['pld-accounting']} (`{figures['command']}`,"
-    yield f"{figures['date']}, commit {figures['commit'][:10]}; {figures['machine']['cpu']}, CPU times of one process):"
+    yield f"{figures['date']}, {report.commit_of(figures)}; {figures['machine']['cpu']}, CPU times of one process):"
     yield ""
-    yield from report.markdown_table(
-        ["goal", "asked", "measured", ""],
-        [
-            [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
-            for row in figures["goals"]
-        ],
-    )
+    yield from report.goals_table(figures["goals"])
     yield ""
     yield from report.markdown_table(
         ["noise, steps, of them, epochs, delta", "ours", "width", "s", "PLD_accounting", "width", "s"],

@@ -22,7 +22,7 @@ from accounting.events import CyclicPoisson
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from benchmarks import report
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, goals_table, markdown_table
 from calibrators.correlation import Correlation, Objective
 from calibrators.matrix_factorisation.bands import solve
 from calibrators.matrix_factorisation.strategy import Workload, evaluated, optimal
@@ -152,18 +152,12 @@ def factorisations_section(figures: Figures) -> list[str]:
     versions = figures["versions"]
     peers = ", ".join(f"{name} {versions[name]}" for name in DISTRIBUTIONS)
     return [
-        f"Banded matrices beside those of JAX Privacy (`{figures['command']}`, {figures['date']}, commit "
-        f"{figures['commit'][:10]}{' with uncommitted changes' if figures['uncommitted_changes'] else ''}; {peers};",
+        f"Banded matrices beside those of JAX Privacy (`{figures['command']}`, {figures['date']}, "
+        f"{commit_of(figures)}; {peers};",
         f"load average {figures['load_average_before']:.1f} before). The error of prefix sums at the norm 1, which",
         "one function evaluates for both; ours are rounded to multiples of a power of two, as runs need them.",
         "",
-        *markdown_table(
-            ["goal", "asked", "measured", ""],
-            [
-                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
-                for row in figures["goals"]
-            ],
-        ),
+        *goals_table(figures["goals"]),
         "",
         *markdown_table(
             ["steps", "bands", "error", "ours", "theirs", "ratio", "ours, ms", "theirs, s"],

@@ -223,13 +223,7 @@ def filter_section(figures: Mapping[str, Any]) -> list[str]:
         f"{' or '.join(map(str, FAILURE_SHARES))} of delta; beside it the epsilon of Rényi accountants over the tight",
         "one.",
         "",
-        *report.markdown_table(
-            ["goal", "asked", "measured", ""],
-            [
-                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
-                for row in figures["goals"]
-            ],
-        ),
+        *report.goals_table(figures["goals"]),
         "",
         *report.markdown_table(
             ["noise, q, steps, delta", "tight", *(f"charged, {share}" for share in shares), *names],

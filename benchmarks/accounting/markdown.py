@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, goals_table, markdown_table
 
 Figures = Mapping[str, Any]
 
@@ -19,13 +19,7 @@ def accounting_section(figures: Figures) -> list[str]:
     return [
         *_introduction(figures),
         "",
-        *markdown_table(
-            ["goal", "asked", "measured", ""],
-            [
-                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
-                for row in figures["goals"]
-            ],
-        ),
+        *goals_table(figures["goals"]),
         "",
         "One epsilon: each peer's number, and its time over ours. ⚠ marks a number below our certified lower end: less",
         "privacy loss than there is.",
@@ -55,9 +49,7 @@ def accounting_section(figures: Figures) -> list[str]:
 def _introduction(figures: Figures) -> Iterator[str]:
     versions, machine = figures["versions"], figures["machine"]
     peers = ", ".join(f"{name} {versions[name]}" for name in versions if name not in ("python", "numpy", "scipy"))
-    commit = f"commit {figures['commit'][:10]}" + (
-        " with uncommitted changes" if figures["uncommitted_changes"] else ""
-    )
+    commit = commit_of(figures)
     python = f"Python {versions['python']}, NumPy {versions['numpy']}, SciPy {versions['scipy']}"
     yield f"`make bench-accounting`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},"
     yield f"{python}, {peers}."

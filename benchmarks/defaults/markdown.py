@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.defaults.goals import mean_and_error
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, goals_table, markdown_table
 
 
 def defaults_section(figures: Mapping[str, Any]) -> list[str]:
     """The lines of the section: the goals, then every data set at every epsilon."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
-    commit = f"commit {figures['commit'][:10]}" + (
-        " with uncommitted changes" if figures["uncommitted_changes"] else ""
-    )
+    commit = commit_of(figures)
     rows = [_row(name, found, epsilon) for name, found in figures["sets"].items() for epsilon in found["preset"]]
     return [
         f"`python -m benchmarks.defaults`, {figures['date']}, {commit}; {versions}. Scores on rows that nothing was "
@@ -22,13 +20,7 @@ def defaults_section(figures: Mapping[str, Any]) -> list[str]:
         "run.",
         "Everything: [defaults.json](../benchmarks/results/defaults.json).",
         "",
-        *markdown_table(
-            ["what", "measured", "asked", ""],
-            [
-                [goal["what"], goal["measured"], goal["goal"], "met" if goal["met"] else "**missed**"]
-                for goal in figures["goals"]
-            ],
-        ),
+        *goals_table(figures["goals"]),
         "",
         *markdown_table(
             [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, markdown_table
 from benchmarks.trainer.goals import NAMES
 
 Figures = Mapping[str, Any]
@@ -18,9 +18,7 @@ def gpu_section(figures: Figures) -> list[str]:
     if not figures["ran"]:
         return [f"`make bench-gpu` ({asked}): not run: no GPU."]
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
-    commit = f"commit {figures['commit'][:10]}" + (
-        " with uncommitted changes" if figures["uncommitted_changes"] else ""
-    )
+    commit = commit_of(figures)
     return [
         f"`make bench-gpu`, {figures['date']}, {commit}, on {figures['gpu']}; {versions}.",
         f"Asked: {asked}. Measured in turns, with two of the host's cores; everything: "

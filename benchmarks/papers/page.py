@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.papers import svg
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, markdown_table
 
 PAGE = report.ROOT / "docs" / "algorithms" / "reproductions.md"
 PLOTS = PAGE.parent / "plots"
@@ -82,10 +82,7 @@ def _section(name: str, found: Figures) -> Iterator[str]:
         header = list(found["rows"][0])
         yield from markdown_table(header, [[_cell(row[key]) for key in header] for row in found["rows"]])
         yield ""
-    yield (
-        f"`benchmarks/papers/{name}.py`, {found['seconds']} s, at commit {found['commit'][:10]}"
-        f"{' with uncommitted changes' if found['uncommitted_changes'] else ''}, {found['date']}."
-    )
+    yield (f"`benchmarks/papers/{name}.py`, {found['seconds']} s, at {commit_of(found)}, {found['date']}.")
     yield ""
 
 

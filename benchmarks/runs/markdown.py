@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, goals_table
 
 
 def runs_section(figures: Mapping[str, Any]) -> list[str]:
     """The lines of the section: a table of goals."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
-    commit = f"commit {figures['commit'][:10]}" + (
-        " with uncommitted changes" if figures["uncommitted_changes"] else ""
-    )
+    commit = commit_of(figures)
     return [
         f"`make bench-runs`, {figures['date']}, {commit}, {figures['cores']} cores that service, scheduler and "
         f"workers share; {versions}.",
         "Everything: [runs.json](../benchmarks/results/runs.json).",
         "",
-        *markdown_table(
-            ["what", "measured", "asked", ""],
-            [
-                [goal["what"], goal["measured"], goal["goal"], "met" if goal["met"] else "**missed**"]
-                for goal in figures["goals"]
-            ],
-        ),
+        *goals_table(figures["goals"]),
     ]

@@ -102,9 +102,8 @@ def correlated_section(figures: Figures) -> list[str]:
     machine, versions = figures["machine"], figures["versions"]
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     return [
-        f"What correlated noise costs: `make bench-trainer`, {figures['date']}, commit "
-        f"{figures['commit'][:10]}{' with uncommitted changes' if figures['uncommitted_changes'] else ''}; one thread "
-        f"of {machine['cpu']},",
+        f"What correlated noise costs: `make bench-trainer`, {figures['date']}, {report.commit_of(figures)}; "
+        f"one thread of {machine['cpu']},",
         f"Python {versions['python']}, {others}. Processor time, in turns, "
         f"{figures['noise'][0]['ratio']['rounds']} rounds; a ratio is the median over the rounds. "
         f"The load average was {figures['load_average_before']:.1f} before.",

@@ -23,7 +23,7 @@ from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from benchmarks import report
 from benchmarks.papers.yang_digits import data as digits
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, markdown_table
 from benchmarks.trainer.images import data as images
 from calibrators.correlation import Correlation
 from calibrators.plan import Clip, CorrelatedSteps, Plan
@@ -214,9 +214,8 @@ def few_epochs_section(figures: Figures) -> list[str]:
     versions = figures["versions"]
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     return [
-        f"What correlated noise gives: `make bench-trainer`, {figures['date']}, commit "
-        f"{figures['commit'][:10]}{' with uncommitted changes' if figures['uncommitted_changes'] else ''}; Python "
-        f"{versions['python']}, {others}. Softmax regression in few epochs,",
+        f"What correlated noise gives: `make bench-trainer`, {figures['date']}, {commit_of(figures)}; "
+        f"Python {versions['python']}, {others}. Softmax regression in few epochs,",
         f"clip threshold 1, delta {DELTA:g}. Each side has the step size that is best on held-out rows with seeds that",
         "no figure is of. With momentum and one band, noise is independent: what it gains over dp_sgd is momentum's,",
         "and the rest is the correlation's. The images are digits that were turned, stretched and moved at random;",

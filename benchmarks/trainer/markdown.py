@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.report import markdown_table
+from benchmarks.report import commit_of, goals_table, markdown_table
 from benchmarks.trainer.goals import NAMES
 
 Figures = Mapping[str, Any]
@@ -25,13 +25,7 @@ def trainer_section(figures: Figures) -> list[str]:
     return [
         *_introduction(figures),
         "",
-        *markdown_table(
-            ["goal", "asked", "measured", ""],
-            [
-                [row["what"], row["goal"], row["measured"], "met" if row["met"] else "**missed**"]
-                for row in figures["goals"]
-            ],
-        ),
+        *goals_table(figures["goals"]),
         "",
         "Milliseconds a step, and what a step of each takes in the same round over plain torch's or over ours.",
         "",
@@ -54,9 +48,7 @@ def trainer_section(figures: Figures) -> list[str]:
 
 def _introduction(figures: Figures) -> Iterator[str]:
     versions, machine, data = figures["versions"], figures["machine"], figures["data"]
-    commit = f"commit {figures['commit'][:10]}" + (
-        " with uncommitted changes" if figures["uncommitted_changes"] else ""
-    )
+    commit = commit_of(figures)
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     (cores,) = {row["cores"] for row in figures["speed"]}
     rounds = figures["speed"][0]["ratios"]["over_torch"]["rounds"]

@@ -186,8 +186,8 @@ def release_section(figures: Figures) -> list[str]:
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     (goal,) = figures["goals"]
     return [
-        f"What an exact release costs: `make bench-trainer`, {figures['date']}, commit {figures['commit'][:10]}"
-        f"{' with uncommitted changes' if figures['uncommitted_changes'] else ''}; one thread of {machine['cpu']},",
+        f"What an exact release costs: `make bench-trainer`, {figures['date']}, {report.commit_of(figures)}; "
+        f"one thread of {machine['cpu']},",
         f"Python {versions['python']}, {others}. Processor time, in turns, "
         f"{figures['noise'][0]['ratio']['rounds']} rounds; a ratio is the median over the rounds. "
         f"The load average was {figures['load_average_before']:.1f} before.",

@@ -98,6 +98,7 @@ def test_the_banner_says_where_on_what_and_for_whom(server: Running) -> None:
 def test_the_banner_has_an_address_that_signs_in_once_and_nothing_has_the_token(server: Running) -> None:
     printed = re.search(rf"http://127\.0\.0\.1:{server.port}/dashboard/sign-in\?code=(\S+)", server.banner)
     assert printed is not None, server.banner
+    assert f"`epsilond sign-in --url http://127.0.0.1:{server.port}`" in server.banner
     form = f"code={printed[1]}".encode()
 
     def redeem() -> RawAnswer:

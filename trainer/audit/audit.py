@@ -55,7 +55,7 @@ class AuditCancelled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Return how many canaries each run has: those of the pilot first, then the counted ones.
+    """The numbers of canaries of all runs: those of the pilot first, then the counted ones.
 
     Attributes:
         pilot: Canaries of each pilot run.

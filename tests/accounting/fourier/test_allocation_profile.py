@@ -14,6 +14,7 @@ from accounting.composition.composition import compose
 from accounting.composition.fourier import FourierInversion
 from accounting.events import Blocks, Event, Gaussian, RandomAllocation
 from accounting.fourier.allocation_profile import allocation_profile
+from accounting.fourier.log_sums import HALF
 from accounting.relations import NeighboringRelation
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -116,6 +117,21 @@ def test_little_noise_and_many_bins_are_narrow(noise: float, bins: int, epochs: 
     delta = delta_for_epsilon([event], ADD_REMOVE, answer.value.upper)
     assert delta.value.lower <= 1e-6 * (1.0 + 1e-9)
     assert delta.value.upper == pytest.approx(1e-6, rel=1e-5)
+
+
+@pytest.mark.parametrize("remove", [True, False])
+@pytest.mark.parametrize(("noise", "bins", "count"), [(1.0, 100, 2), (2.0, 6, 12)])
+def test_no_mass_at_the_end_of_a_lattice_is_left_out(noise: float, bins: int, count: int, remove: bool) -> None:
+    """Of deltas that are as small as what is cut: the law's own lattice, summed up to its end, is below the bound."""
+    profile = allocation_profile(noise, bins, count, remove=remove)
+    assert profile is not None
+    law = profile.law
+    epsilon = float(law.logs[-HALF - 2])
+    beyond = law.logs > epsilon
+    shares = -np.expm1(epsilon - law.logs[beyond])
+    summed = law.step * float(law.density[beyond] @ shares)
+    found = profile.delta_bounds(epsilon)
+    assert 0.0 < summed <= found.upper
 
 
 def test_a_delta_that_is_never_reached_costs_no_epsilon() -> None:

@@ -62,16 +62,19 @@ def test_nothing_is_certified_unless_it_is_asked_for(reader: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "target",
+    ("target", "said"),
     [
-        {"kind": "approximate_dp", "epsilon": 2.0, "delta": 1e-5, "group_size": 2},
-        {"kind": "zcdp", "rho": 0.1},
-        {"kind": "gaussian_dp", "mu": 0.5},
+        ({"kind": "approximate_dp", "epsilon": 2.0, "delta": 1e-5, "group_size": 2}, "approximate_dp for groups of 2"),
+        ({"kind": "zcdp", "rho": 0.1}, "zcdp"),
+        ({"kind": "gaussian_dp", "mu": 0.5}, "gaussian_dp"),
     ],
     ids=["groups", "zcdp", "gaussian_dp"],
 )
-def test_targets_that_have_no_certificate_are_refused_before_anything_is_solved(reader: Any, target: Any) -> None:
-    assert_problem(calibrate(reader, target=target), 422, "unsupported", "/certificate")
+def test_targets_that_have_no_certificate_are_refused_before_anything_is_solved(
+    reader: Any, target: Any, said: str
+) -> None:
+    problem = assert_problem(calibrate(reader, target=target), 422, "unsupported", "/certificate")
+    assert problem["detail"].endswith(f"this target is {said}")
 
 
 def test_a_sweep_has_none(reader: Any) -> None:

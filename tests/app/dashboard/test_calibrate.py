@@ -117,6 +117,8 @@ def test_several_faults_are_told_without_words_of_the_interface(reader: TestClie
     document = show(reader, {**QUICK, "epsilon": "much", "delta": "1"})
     assert set(faults(document)) == {"epsilon", "delta"}
     assert document.text_of("summary") == "No answer: The fields that are marked need another value."
+    one = show(reader, {**QUICK, "epsilon": "much"})
+    assert one.text_of("summary") == "No answer: Epsilon: Input should be a valid number, not a text."
 
 
 @pytest.mark.parametrize(

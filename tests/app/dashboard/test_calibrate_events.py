@@ -144,9 +144,11 @@ def test_a_field_with_a_value_stays_as_it_is_in_other_steps(reader: TestClient) 
 )
 def test_a_fault_stands_at_its_field(reader: TestClient, changed: dict[str, str], field: str, words: str) -> None:
     document = show(reader, changed)
-    assert document.text_of("summary").startswith("No answer")
-    assert words in faults(document)[field]
     [control] = [each for each in document.elements if each.attributes.get("id") == f"field-{field}"]
+    [label] = document.all("label", **{"for": f"field-{field}"})
+    assert document.text_of("summary").startswith(f"No answer: {label.text}: ")
+    assert words in document.text_of("summary")
+    assert words in faults(document)[field]
     assert control.attributes["aria-invalid"] == "true"
 
 
@@ -163,6 +165,14 @@ def test_every_mechanism_has_its_fields(mechanism: str) -> None:
     assert names == [f"1.mechanism.{name}" for name in MECHANISMS[mechanism].ranges]
     lists = read({"1.mechanism": "gaussian_mixture", "1.mechanism.weights": "0.5, 0.5", "solve_for": "count"}).body()
     assert lists["events"][0]["mechanism"] == {"kind": "gaussian_mixture", "weights": [0.5, 0.5]}
+
+
+def test_a_long_list_arrives_whole() -> None:
+    """Without its end it would be another mechanism, and the answer would be about that."""
+    coefficients = [1.0, *(0.5 / number for number in range(1, 60))]
+    typed = ", ".join(map(str, coefficients))
+    form = read({"1.mechanism": "correlated_gaussian", "1.mechanism.coefficients": typed})
+    assert form.body()["events"][0]["mechanism"]["coefficients"] == coefficients
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)

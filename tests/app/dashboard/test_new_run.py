@@ -73,3 +73,11 @@ def test_each_fault_is_at_its_field_and_what_was_typed_stays(quick: Service) -> 
     assert "ds_nothing" in answer.text
     label = sent(quick, model="linear_regression")
     assert set(marked(label.text)) == {"model"}
+
+
+def test_a_guarantee_that_was_emptied_is_missing_and_not_what_stood_there_at_first(quick: Service) -> None:
+    for name in ("epsilon", "delta"):
+        answer = sent(quick, **{name: " "})
+        assert answer.status_code == 422, answer.headers.get("location")
+        assert set(marked(answer.text)) == {name}
+        assert f'name="{name}" value=""' in answer.text

@@ -225,6 +225,7 @@ CARD_PARTS = {
             "source",
             "events",
             "noise",
+            "choices",
             "hyperparameters",
             "utility",
             "assumptions",

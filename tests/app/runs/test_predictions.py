@@ -99,6 +99,14 @@ def test_cells_are_numbers_and_texts(quick, run, cell):
     assert_problem(predict(quick, run, {"rows": [[cell, "red", 0]]}), 422, "invalid_request")
 
 
+def test_a_row_by_names_is_told_what_a_row_is(quick, run):
+    row = dict(zip(["a", "color", SECRET_TEXT], ROWS[0], strict=True))
+    answer = predict(quick, run, {"rows": [ROWS[0], row]})
+    (fault,) = assert_problem(answer, 422, "invalid_request", "/rows/1")["errors"]
+    assert fault["detail"] == "A row is an array of cells and no object; `columns` says in which order they stand."
+    assert SECRET_TEXT not in answer.text
+
+
 def test_batches_are_small(quick, run, monkeypatch):
     assert len(predict(quick, run, {"rows": [ROWS[0]] * 1000}).json()["predictions"]) == 1000
     assert_problem(predict(quick, run, {"rows": [ROWS[0]] * 1001}), 422, "invalid_request", "/rows")

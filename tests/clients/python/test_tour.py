@@ -173,6 +173,13 @@ def ledger(client: Client, folder: Path) -> None:
     client.reservations.commit(held)
     assert client.reservations.get(held).charged.rho == pytest.approx(0.02)
     assert len(list(client.reservations.list(budget, state="committed"))) == 1
+    with pytest.raises(NotFound, match="no certificate"):
+        client.reservations.certificate(held)
+    certified = client.budgets.create(
+        "certified", neighboring_relation="add_or_remove_one", filter={"epsilon": 3, "delta": 1e-5}
+    )
+    proved = client.reservations.create(certified, events, purpose="tour", certificate=True)
+    assert hashlib.sha256(client.reservations.certificate(proved)).hexdigest() == proved.certificate
     client.budgets.correct(budget, events=events, reason="was forgotten")
     client.budgets.set_limit(budget, filter={"kind": "zcdp", "rho": 2.0}, reason="more data")
     assert sum(group.amount.rho for group in client.budgets.spending(budget, group_by="purpose")) > 0
@@ -254,6 +261,9 @@ def training(client: Client, folder: Path) -> None:
     assert turned == asked
     with pytest.raises(InvalidRequest, match="/rows/0/0"):
         client.runs.predict(run, [["a"] * len(loaded.feature_names)])
+    for nameless in ([dict.fromkeys(loaded.feature_names, 0.0)], list(loaded.feature_names), [1.0, 2.0]):
+        with pytest.raises(TypeError, match=r"row 0 .* takes dicts and tables"):
+            client.runs.predict(run, nameless)
     file = client.runs.download(run, folder / "model.npz")
     assert load(file).document == loaded.document
     assert client.runs.report(run).statement

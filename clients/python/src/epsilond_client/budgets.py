@@ -206,7 +206,7 @@ class Reservations(Resource):
     ) -> Reservation:
         """Hold the cost of events that have not happened yet.
 
-        With `certificate`, one of what they cost alone is kept with the charge; a warning says it where there is none.
+        With `certificate`, a proof of what they cost alone is kept with the charge; a warning says where there is none.
 
         Raises:
             BudgetExceeded: they do not fit; nothing is held.
@@ -231,10 +231,10 @@ class Reservations(Resource):
         return self._http.get(path_to("/v1/reservations/{}", reservation), Reservation)
 
     def certificate(self, reservation: ReservationId) -> bytes:
-        """The certificate that a reservation was made with: what `epsilond-verify` reads.
+        """The certificate of a charge, for `epsilond-verify`: bytes whose SHA-256 is the reservation's `certificate`.
 
         Raises:
-            NotFound: it was made without one.
+            NotFound: it has none.
         """
         return self._http.get_bytes(path_to("/v1/reservations/{}/certificate", reservation))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
@@ -222,7 +222,14 @@ class Runs(Resource):
         Raises:
             Conflict: the run has not succeeded.
             InvalidRequest: a cell is not what its column holds; `errors` says which.
+            TypeError: a row is no list of cells. The model of `load` takes dicts and tables.
         """
+        for number, row in enumerate(rows):
+            if isinstance(row, (Mapping, str)) or not isinstance(row, Iterable):
+                raise TypeError(
+                    f"row {number} is a {type(row).__name__} and no list of cells, in the order of the model's "
+                    "features or of columns; client.runs.load(run).predict(rows) takes dicts and tables"
+                )
         request = {"rows": [list(row) for row in rows], "columns": None if columns is None else list(columns)}
         return self._http.ask(path_to("/v1/runs/{}/predictions", run), request, Answer)
 

@@ -1,4 +1,4 @@
-"""What follows for a certificate's statement from the bounds of all directions.
+"""The verdict on a certificate's statement, from the bounds of all directions.
 
 A statement is about the composed dominating pair of its events. ``at_most``: delta_d(e) <= delta for every direction d.
 ``more_than``: delta_d(e) > delta for some direction d. One is the other's opposite, so that whatever proves one refutes
