@@ -73,7 +73,9 @@ def fills_exactly(privacy_filter: PrivacyFilter, admitted: Sequence[int], used: 
     for count in admitted:
         total = privacy_filter.add(total, costs[count])
     room_is_left = privacy_filter.admits(privacy_filter.add(total, costs[1]))
-    return total == used and privacy_filter.admits(total) and not room_is_left
+    # An amount that no bound is known of is added up without end in the books, and saturates in the filter.
+    spent = privacy_filter.add(privacy_filter.zero, used)
+    return total == spent and privacy_filter.admits(total) and not room_is_left
 
 
 def spend_until_full(gate: Gate, url: str, data_dir: Path, budget_id: str, seed: int) -> Spent:

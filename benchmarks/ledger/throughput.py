@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,9 @@ def beside_pgbench(bench: PgBench, url: str, data_dir: Path, rounds: int, second
         return rate(at_once(spend_over_many, spend))
 
     contenders: dict[Client | Layout, Callable[[int], float]] = {}
-    for client, layout in zip(CLIENTS, LAYOUTS, strict=True):
-        contenders[client] = partial(bench.transactions_per_second, client)
+    for client, layout in zip_longest(CLIENTS, LAYOUTS):
+        if client is not None:
+            contenders[client] = partial(bench.transactions_per_second, client)
         contenders[layout] = partial(pairs_per_second, layout)
     for measure in contenders.values():
         measure(1)

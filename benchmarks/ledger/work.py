@@ -1,4 +1,4 @@
-"""What is asked of the ledger: budgets under the two filters, and events to charge to them."""
+"""What is asked of the ledger: budgets under three filters, and events to charge to them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from accounting.events import Event, Gaussian
-from accounting.filters import PrivacyFilter, RenyiFilter, ZcdpFilter
+from accounting.filters import ApproximateGaussianDpFilter, PrivacyFilter, RenyiFilter, ZcdpFilter
 from accounting.relations import NeighboringRelation
 
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
 DELTA = 1e-5
-#: The default filter, with its 16 orders, and the one with a single amount.
-FILTERS = ("renyi_dp", "zcdp")
+#: The default filter, which counts three amounts; the one with 16 orders; and the one with a single amount.
+FILTERS = ("approximate_gaussian_dp", "renyi_dp", "zcdp")
 
 #: A full-batch Gaussian query with this noise costs rho = 2e-4 exactly.
 NOISE = 50.0
@@ -43,4 +43,6 @@ def filter_request(kind: str, limit: float) -> dict[str, Any]:
 
 def privacy_filter(kind: str, limit: float) -> PrivacyFilter:
     """The filter that the request asks for, to check the ledger's admissions with."""
-    return ZcdpFilter(limit) if kind == "zcdp" else RenyiFilter(limit, DELTA)
+    if kind == "zcdp":
+        return ZcdpFilter(limit)
+    return RenyiFilter(limit, DELTA) if kind == "renyi_dp" else ApproximateGaussianDpFilter(limit, DELTA)
