@@ -54,7 +54,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def banner(context: Context, listening: socket.socket, code: str | None) -> str:
-    """What the operator reads first: where, on which database, and who is let in.
+    """Return what the operator reads first: where, on which database, and who is let in.
 
     Args:
         context: The process's context.

@@ -270,7 +270,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def encryption(self) -> FileEncryption:
-        """How the private files of the data folder are written and read."""
+        """Return how the private files of the data folder are written and read."""
         if self.data_key is not None:
             return FileEncryption(parse_key(self.data_key.get_secret_value()))
         return FileEncryption(None if self.data_key_file is None else parse_key(self.data_key_file.read_text()))
@@ -431,7 +431,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 def is_in_the_clear(address: str) -> bool:
-    """Whether what is sent to this address of a Dask cluster leaves the machine, and is not encrypted."""
+    """Return whether what is sent to this address of a Dask cluster leaves the machine, and is not encrypted."""
     scheme, _, place = address.partition("://")
     host = place.rpartition(":")[0].strip("[]")
     try:

@@ -28,7 +28,7 @@ _RATES = ("excess_risk_rate", "gradient_norm_rate")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the data and wanted of the run.
+    """Facts about the data, and what is wanted of the run.
 
     Attributes:
         dataset_size, dimension: Public sizes.
@@ -53,7 +53,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an algorithm does not apply, or has no number.
+    """A reason why an algorithm does not apply, or has no number.
 
     Attributes:
         detail: In a sentence.
@@ -66,7 +66,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is to be said of one algorithm.
+    """The advice about one algorithm.
 
     Attributes:
         algorithm: Its name.

@@ -45,7 +45,7 @@ class Assumption:
 
 
 class StepRule(Enum):
-    """What a step size is a factor of."""
+    """The quantity that a step size multiplies."""
 
     BOUNDED_MEAN = "bounded mean"
     """The noisy mean of bounded gradients: without noise a step is no longer than step size times bound."""

@@ -16,7 +16,7 @@ from calibrators.correlation import Alternative
 
 
 class Loader(StrEnum):
-    """How a loader makes its batches."""
+    """A way in which loaders make batches."""
 
     POISSON = "poisson"
     """Each record is drawn for itself in every step, or whatever else an algorithm asks for."""
@@ -70,7 +70,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class LoaderAdvice:
-    """What a loader's batches lose, and what would lose less.
+    """The error of a loader's batches beside Poisson ones, and choices that have less.
 
     Attributes:
         loader: How batches are made.

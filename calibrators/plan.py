@@ -154,7 +154,7 @@ class BoundedSteps(ABC):
 
     @property
     def noise_stddev_on_mean(self) -> float:
-        """The same after the division by the public divisor."""
+        """Return the noise's standard deviation on the mean: after the division by the public divisor."""
         return self.noise_stddev_on_sum / self.divisor
 
     @property
@@ -272,7 +272,7 @@ AnyPhase = Phase | CorrelatedSteps | StructuredPhase
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be charged and what will run.
+    """A plan is what will be charged and what will run.
 
     Attributes:
         algorithm: Name in the registry of calibrators and of trainers.
@@ -335,7 +335,7 @@ class Plan:
 
     @property
     def is_executable(self) -> bool:
-        """Whether every phase has what a trainer needs."""
+        """Return whether every phase has what a trainer needs."""
         return all(phase.is_executable for phase in self.phases)
 
     def to_json(self) -> dict[str, Json]:

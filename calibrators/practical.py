@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from accounting.canonical import Json
 from accounting.errors import AccountingError, InvalidValue
@@ -28,7 +29,7 @@ from calibrators.spec import Calibration, Spec, Unknown
 
 
 class Preset(StrEnum):
-    """How what a request leaves out is chosen."""
+    """A way to choose what a request leaves out."""
 
     PRACTICAL = "practical"
     """Rules that are known to train well choose. Nothing is proved of what the run attains."""
@@ -67,7 +68,7 @@ _CHOICE = "A choice, and not a fact about the records: give your own where you k
 
 @dataclass(frozen=True)
 class Facts:
-    """What is publicly known of the objective.
+    """Public facts about the objective.
 
     Attributes:
         derive: Takes p of the norm of parameters, and the constants that are given. Returns, by their names, those
@@ -195,8 +196,8 @@ class Draft:
         known = self._facts.derive(self._algorithm.norm_order, given)
         return {name: value for name, value in known.items() if name in names and name not in given}
 
-    def _take(self, member: str, value: Json, reason: str, source: str, **fields: object) -> None:
-        self._spec = replace(self._spec, **fields)  # type: ignore[arg-type]
+    def _take(self, member: str, value: Json, reason: str, source: str, **fields: Any) -> None:
+        self._spec = replace(self._spec, **fields)
         self._choices.append(Choice(member, value, reason, source))
 
     @property

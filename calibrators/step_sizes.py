@@ -10,7 +10,7 @@ from accounting.numbers import read_real
 
 
 class Course(StrEnum):
-    """How step sizes change from step to step."""
+    """A course that step sizes take over a run."""
 
     CONSTANT = "constant"
     """All are equal."""
@@ -52,7 +52,7 @@ class StepSizeSchedule:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all steps have one size."""
+        """Return whether all steps have one size."""
         return self.kind is Course.CONSTANT or self.final_share == 1.0
 
     def shares(self, steps: int) -> tuple[float, ...]:

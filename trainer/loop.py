@@ -108,7 +108,7 @@ class Trainer(Protocol):
         ...
 
     def released(self) -> Array:
-        """What is released after the last step, shape (d,)."""
+        """Return what is released after the last step, shape (d,)."""
         ...
 
     def state(self) -> State:
@@ -182,7 +182,7 @@ class Iteration(Protocol):
 
     @property
     def point(self) -> Array:
-        """What the steps so far have led to, of which the release rule chooses: shape (d,), float64."""
+        """Return what the steps so far have led to, of which the release rule chooses: shape (d,), float64."""
         ...
 
     def advance(self, step: Step) -> None:
@@ -265,7 +265,7 @@ class GradientSteps(Resumable):
 
     @property
     def point(self) -> Array:
-        """What the steps so far have led to."""
+        """Return what the steps so far have led to."""
         return self._iteration.point
 
     @property

@@ -167,7 +167,7 @@ def first_checkpoint(binding: Binding, seed: int | None = None) -> bytes:
 
 
 def steps_in(binding: Binding, checkpoint: bytes) -> int:
-    """How many steps had been carried out.
+    """Return how many steps had been carried out.
 
     Raises:
         InvalidValue: these are not the bytes of a checkpoint, or it belongs to something else.

@@ -19,7 +19,7 @@ WIDENED = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class CertifiedEnd:
-    """What is certified of one end of an interval.
+    """One end of an interval, as far as it is certified.
 
     Attributes:
         epsilon, delta: The numbers of the statement.

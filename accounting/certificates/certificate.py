@@ -19,7 +19,7 @@ class NoCertificate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is stated of delta at ``epsilon`` of the composed dominating pair of ``events``.
+    """A statement about delta at ``epsilon`` of the composed dominating pair of ``events``.
 
     Attributes:
         claim: `AT_MOST`: it is at most ``delta`` in every direction. `MORE_THAN`: it is more in some direction.

@@ -55,7 +55,7 @@ _FEW_POINTS = 4000
 
 
 class Verdict(Protocol):
-    """What the verifier says of a certificate."""
+    """The verifier's answer about a certificate."""
 
     @property
     def verdict(self) -> str: ...

@@ -91,12 +91,12 @@ class PrivacyLoss(ABC):
     @property
     @abstractmethod
     def symmetric(self) -> bool:
-        """Whether both directions have the same law, so that one is enough."""
+        """Return whether both directions have the same law, so that one is enough."""
 
     @property
     @abstractmethod
     def has_pair(self) -> bool:
-        """Whether one pair dominates the mechanism; without it only moments are known."""
+        """Return whether one pair dominates the mechanism; without it only moments are known."""
 
     @abstractmethod
     def log_moment(self, tilts: Array) -> Array:
@@ -130,7 +130,7 @@ class PrivacyLoss(ABC):
 
     @property
     def is_inverted(self) -> bool:
-        """Whether `cut_step` is that of the loss itself although it is enclosed, so that contours are asked first."""
+        """Return whether `cut_step` is the loss's own although it is enclosed, so that contours are asked first."""
         return False
 
     def contour_step(self, log_count: float, *, remove: bool) -> Step | None:
@@ -174,7 +174,7 @@ class PrivacyLoss(ABC):
 
     @property
     def slow_on_lattice(self) -> bool:
-        """Whether a lattice takes minutes."""
+        """Return whether a lattice takes minutes."""
         return False
 
     @property

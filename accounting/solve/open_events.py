@@ -58,7 +58,7 @@ class OpenField(StrEnum):
 
     @property
     def is_integer(self) -> bool:
-        """Whether the field counts something."""
+        """Return whether the field counts something."""
         return self in (OpenField.COUNT, OpenField.BATCH_SIZE)
 
 

@@ -43,7 +43,7 @@ class ProblemAtHand(Schema):
 
 
 class AdviseRequest(Schema):
-    """What is known of the data, and what is wanted of the run."""
+    """The request says what is known of the data, and what is wanted of the run."""
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
     dimension: Integer = Field(ge=1, le=MAX_DIMENSION, description="Number of parameters.")
@@ -128,7 +128,7 @@ class BatchesBody(Schema):
 
 
 class LoaderAdviceBody(Schema):
-    """What a loader's batches lose, and what would lose less."""
+    """A loader's batches have so much more error than Poisson ones, and these choices have less."""
 
     loader: Loader = Field(strict=False)
     detail: str

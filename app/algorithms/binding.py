@@ -47,7 +47,7 @@ class DataDescription(Schema):
 
     @classmethod
     def of_inline(cls, data: LoadedDataset) -> DataDescription:
-        """What rows that came in a request declare."""
+        """Return what rows that came in a request declare."""
         return cls(
             declared_size=data.declared_size,
             capacity=data.capacity,
@@ -57,12 +57,12 @@ class DataDescription(Schema):
         )
 
     def has_columns_of(self, other: DataDescription) -> bool:
-        """Whether rows of the one can be read as rows of the other."""
+        """Return whether rows of the one can be read as rows of the other."""
         return self.features == other.features and self.label == other.label
 
     @property
     def scaled_columns(self) -> list[scaling.Column]:
-        """How values become features: by the declared bounds and categories alone."""
+        """Return how values become features: by the declared bounds and categories alone."""
         return [_scaled(column) for column in self.features]
 
     def scale(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -88,7 +88,7 @@ class DataDescription(Schema):
 
     @property
     def label_half_width(self) -> float:
-        """What a scaled label of 1 is in the label's own unit, counted from the middle of its bounds."""
+        """Return what a scaled label of 1 is in the label's own unit, counted from the middle of its bounds."""
         assert isinstance(self.label, NumberColumn), "a category has no unit"
         return self.label.upper / 2.0 - self.label.lower / 2.0
 

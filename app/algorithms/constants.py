@@ -51,7 +51,7 @@ def constants(
     domain: Domain | None = None,
     penalty: Penalty | None = None,
 ) -> dict[str, float]:
-    """What `derive` derives, by name."""
+    """Return what `derive` derives, by name."""
     found = derive(model, columns, given, norm_order, domain=domain, penalty=penalty)
     return {constant.name: constant.value for constant in found}
 
@@ -286,7 +286,7 @@ def _moment_order() -> Constant:
 
 
 def _holds_zero(domain: Domain | None) -> bool:
-    """Whether a run starts from zero: its first point is projected, and no penalty counts at zero."""
+    """Return whether a run starts from zero: its first point is projected, and no penalty counts at zero."""
     match domain:
         case Box():
             return domain.lower <= 0.0 <= domain.upper

@@ -59,7 +59,7 @@ def is_none(value: object) -> bool:
 
 
 class PlanBody(Schema):
-    """What a run would execute and a ledger would charge."""
+    """A run would execute this plan, and a ledger would charge it."""
 
     algorithm: str
     dataset_size: int

@@ -49,7 +49,7 @@ DtypeName = Literal["float32", "float64"]
 
 
 class StepSizeScheduleChoice(Schema):
-    """How step sizes change over a run, in which `step_size` is the largest; the bare kind as a string will do."""
+    """Step sizes change so over a run, in which `step_size` is the largest; the bare kind as a string will do."""
 
     kind: Course = Field(
         strict=False,
@@ -137,7 +137,7 @@ class ScheduleChoice(Schema):
 
 
 class AlgorithmFields(Schema):
-    """What a calibration and a run have in common."""
+    """Calibrations and runs have these fields in common."""
 
     algorithm: str | None = Field(
         None,

@@ -140,7 +140,7 @@ def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | O
 
 
 def names_a_budget(request: CalibrateRequest) -> bool:
-    """Whether the answer depends on what is charged to a budget."""
+    """Return whether the answer depends on what is charged to a budget."""
     return request.budget_id is not None or isinstance(request.target, BudgetGoal)
 
 
@@ -204,7 +204,7 @@ def solve_within_limits(context: Context, question: Question) -> Calibration:
 
 
 def is_brief(spec: Spec) -> bool:
-    """Whether its calibration has no sampled steps to compose, and so takes no longer than a thread may."""
+    """Return whether its calibration has no sampled steps to compose, and so takes no longer than a thread may."""
     return spec.sampling in (FullBatch.kind, DisjointBatches.kind, ShuffledEpochs.kind)
 
 
@@ -237,7 +237,7 @@ def in_dtype(calibration: Calibration, dtype: str | None) -> Calibration:
 
 
 def fits(question: Question, calibration: Calibration) -> bool | None:
-    """Whether the plan fits the budget that the request names; None where it names none.
+    """Return whether the plan fits the budget that the request names; None where it names none.
 
     Raises:
         Problem: 422 when the budget's filter has no price for it.

@@ -90,13 +90,13 @@ class AttackRiskGoal(Schema):
 
 
 class ChargeGoal(Schema):
-    """How a reservation in an approximate_dp budget is priced."""
+    """A reservation in an approximate_dp budget is priced at this delta."""
 
     delta: float = Field(ge=1e-18, le=0.5)
 
 
 class BudgetGoal(Schema):
-    """What a budget's remaining amounts still admit, priced as its ledger prices it."""
+    """The plan must fit what a budget has left, priced as its ledger prices it."""
 
     kind: Literal["budget"]
     budget_id: Identifier
@@ -115,7 +115,7 @@ RunTargetBody = Annotated[
 
 
 class AlgorithmChoice(AlgorithmFields):
-    """What a run chooses: everything but the noise, which its target decides."""
+    """A run chooses all of this; the noise alone is decided by its target."""
 
     target: RunTargetBody
     solve_for: Literal["noise_multiplier"] = "noise_multiplier"

@@ -114,7 +114,7 @@ cli = typer.Typer(
 
 
 def _in_words(error: UsageError) -> str:
-    """What is wrong with a command; of an option that there is not, which was probably meant."""
+    """Return what is wrong with a command; of an option that there is not, which was probably meant."""
     if not isinstance(error, NoSuchOption) or error.ctx is None:
         return error.format_message()
     known = (each for taken in error.ctx.command.params for each in taken.opts)

@@ -106,7 +106,7 @@ def _summary(form: Form, answer: Answer) -> str:
 
 
 def achieved_in_words(body: Mapping[str, Any]) -> str:
-    """What is certified, in words."""
+    """Return what is certified, in words."""
     name, value, given = _found_and_given(body)
     if not isinstance(value, Mapping):
         bound = f"at most {at_most(value)}"
@@ -118,7 +118,7 @@ def achieved_in_words(body: Mapping[str, Any]) -> str:
 
 
 def _found_and_given(body: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
-    """What was achieved: the interval, or the proved cost; and beside it what the target says, such as delta."""
+    """Return what was achieved: the interval, or the proved cost; and beside it what the target says, such as delta."""
     values = {name: value for name, value in body.items() if name not in ("method", "error_budget")}
     name = next((each for each, value in values.items() if isinstance(value, Mapping)), next(iter(values)))
     return name, values[name], [each for each in values if each != name]

@@ -57,14 +57,14 @@ class FilledForm:
         return [each for _, fields in self.sections for each in fields]
 
     def refusal(self, answer: Answer) -> str:
-        """What a problem says, in a sentence: of a fault at one field, which field."""
+        """Return what a problem says, in a sentence: of a fault at one field, which field."""
         if self.other_faults:
             return self.other_faults[0]
         faults = [(each.label, fault) for each in self.fields for fault in each.faults]
         return f"{faults[0][0]}: {faults[0][1]}" if len(faults) == 1 else answer.refusal
 
     def judged(self, answer: Answer) -> Self:
-        """The same with what the service found wrong, each at its field."""
+        """Return the same form with what the service found wrong, each at its field."""
         sections, others = _marked(self.sections, answer)
         return replace(self, sections=sections, other_faults=others)
 

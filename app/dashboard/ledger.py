@@ -28,7 +28,7 @@ KINDS = tuple(str(kind) for kind in EntryKind)
 
 @router.get("")
 async def index(request: Request) -> Response:
-    """What can be asked of the ledger; with a budget, the first of its entries that match."""
+    """Show what can be asked of the ledger; with a budget, the first of its entries that match."""
     asked = dict(request.query_params)
     budgets = await need(request, "/v1/budgets", {"limit": "200"})
     values: dict[str, Any] = {name: asked.get(name, "") for name in ("budget_id", *FIELDS)}
@@ -57,14 +57,14 @@ async def entries(request: Request) -> Response:
 
 @router.get("/entries/{entry_id}/proof")
 async def proof(request: Request, entry_id: str) -> Response:
-    """What shows that the entry is in the tree over all entries."""
+    """Show the proof that the entry is in the tree over all entries."""
     found = await need(request, f"/v1/ledger/entries/{entry_id}/proof", in_part=True)
     return page(request, "ledger_proof.html", proof=found)
 
 
 @router.get("/reservations/{reservation_id}/certificate")
 async def certificate(request: Request, context: CurrentContext, reservation_id: str) -> Response:
-    """What the certificate of a charge states, checked now."""
+    """Show what the certificate of a charge states, checked now."""
     found = await need(request, f"/v1/reservations/{reservation_id}/certificate", in_part=True)
     text = canonical_text(found)
     try:

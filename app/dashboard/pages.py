@@ -99,7 +99,7 @@ async def need(
     body: Mapping[str, Any] | None = None,
     in_part: bool = False,
 ) -> dict[str, Any]:
-    """What the service answers, without which there is no page.
+    """Return what the service answers, without which there is no page.
 
     Args:
         request: The page's.

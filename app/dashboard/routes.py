@@ -54,7 +54,7 @@ _others = APIRouter(include_in_schema=False)
 
 @_others.get("/dashboard/{_:path}")
 async def nothing(request: Request) -> Response:
-    """What the service says of a path that it has not, as a page."""
+    """Show what the service says of a path that it has not, as a page."""
     return problem_page(request, await ask(request, "GET", f"/v1{request.url.path}"))
 
 

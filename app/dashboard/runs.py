@@ -53,7 +53,7 @@ async def show(request: Request, run_id: str) -> Response:
 
 @router.get("/{run_id}/progress")
 async def progress(request: Request, run_id: str) -> Response:
-    """How far it is: asked again every second until it is over; then the whole page is asked for once more."""
+    """Show how far the run is: asked again every second until it is over, then the whole page once more."""
     run = await need(request, f"/v1/runs/{run_id}", in_part=True)
     return part_of_what_goes_on(request, "run_progress.html", run["state"], run=run, under_way=UNDER_WAY)
 

@@ -197,7 +197,7 @@ def certificate(session: Session, sha256: str) -> bytes | None:
 
 
 def count_reservations(session: Session, root_id: str) -> tuple[int, int]:
-    """How many rows reservations have, and how many ids are in them: as many, while the table has its key."""
+    """Return how many rows reservations have, and how many ids are in them: as many, while the table has its key."""
     counts = func.count(), func.count(distinct(RESERVATIONS.c.id))
     statement = cast(Select[Any], select(*counts).select_from(RESERVATIONS))
     found: Sequence[Any] = session.execute(_in_tree(statement, RESERVATIONS, root_id)).one()
@@ -218,7 +218,7 @@ def reservation_without_entry(session: Session, root_id: str) -> Row[Any] | None
 
 
 def exposed_steps(session: Session, root_id: str) -> Iterator[Row[Any]]:
-    """What the budgets of a tree, or all, have exposed, with all columns as `as_stored` lists them."""
+    """Return what the budgets of a tree, or all, have exposed, with all columns as `as_stored` lists them."""
     place = tuple_(EXPOSED.c.budget_id, EXPOSED.c.step_hash)
     statement = _in_tree(select(*as_stored(EXPOSED)).order_by(*place).limit(BATCH), EXPOSED, root_id)
     after = ("", "")
@@ -284,7 +284,7 @@ def as_stored(table: Table) -> list[ColumnElement[Any]]:
 
 
 def text_type(column: ColumnElement[Any]) -> TypeDecorator[Any] | None:
-    """What reads the text of a column that holds amounts, events or a filter; None for another column."""
+    """Return what reads the text of a column that holds amounts, events or a filter; None for another column."""
     return column.type if isinstance(column.type, AmountsText | EventsText | FilterText) else None
 
 

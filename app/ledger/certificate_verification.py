@@ -58,7 +58,7 @@ class _Proved:
 
     @property
     def count(self) -> int:
-        """How many certificates were verified."""
+        """Return how many certificates were verified."""
         return sum(isinstance(found, dict) for found in self._stated.values())
 
     def fault(self, row: Row[Any]) -> str | None:

@@ -35,7 +35,7 @@ from app.ledger.verdicts import TreeHead
 
 
 class ExportFormat(StrEnum):
-    """How the file is written."""
+    """A format in which the file is written."""
 
     NDJSON = "ndjson"
     """A line of JSON per entry with the hashed bytes: can be verified by itself."""

@@ -191,5 +191,5 @@ def add_exposed_steps(connection: Connection, steps: list[tuple[str, Event, int]
 
 
 def step_hash(step: Event) -> str:
-    """What a step is found by among those that a budget has exposed."""
+    """Return what a step is found by among those that a budget has exposed."""
     return sha256_hex(canonical_text(step.to_json()).encode())

@@ -18,7 +18,7 @@ from app.tables.states import Amounts, LimitRequestStatus, ReservationStatus
 
 @dataclass(frozen=True)
 class BudgetState:
-    """What decisions about a budget depend on. A budget with children counts what is charged below it as its own.
+    """A budget, as far as decisions depend on it. One with children counts what is charged below it as its own.
 
     Attributes:
         id: The budget's id.
@@ -47,7 +47,7 @@ class BudgetState:
 
     @property
     def exposed(self) -> Amounts:
-        """What may have been released: committed or started."""
+        """Return what may have been released: committed or started."""
         return plus(self.spent, self.started)
 
     @property
@@ -74,7 +74,7 @@ class BudgetState:
 
 @dataclass(frozen=True)
 class Move:
-    """What a transition adds to the three amounts of a budget and of every budget above it."""
+    """A transition adds this to the three amounts of a budget and of every budget above it."""
 
     spent: Amounts
     started: Amounts
@@ -99,7 +99,7 @@ def narrowed(path: Path) -> BudgetState:
 
 @dataclass(frozen=True)
 class ReservationState:
-    """What is known about a reservation.
+    """A reservation, as far as it is known.
 
     Attributes:
         id, budget_id, purpose, run_id, plan_hash, created_at: As they were given when it was made.
@@ -231,7 +231,7 @@ def minus(a: Amounts, b: Amounts) -> Amounts:
 
 
 def _is_part(part: Sequence[Event], whole: Sequence[Event]) -> bool:
-    """Whether ``whole`` has every step of ``part`` at least as often, in whatever order and pieces.
+    """Return whether ``whole`` has every step of ``part`` at least as often, in whatever order and pieces.
 
     As often as a record takes part: pieces of one pass over disjoint batches are passes of their own.
     """
@@ -251,7 +251,7 @@ def exposed_counts(events: Sequence[Event], relation: NeighboringRelation) -> Co
 
 
 def is_prefix(part: Sequence[Event], whole: Sequence[Event]) -> bool:
-    """Whether ``part`` is ``whole`` with counts reduced and later events dropped."""
+    """Return whether ``part`` is ``whole`` with counts reduced and later events dropped."""
     return len(part) <= len(whole) and all(
         a.mechanism == b.mechanism and a.sampling == b.sampling and a.count <= b.count
         for a, b in zip(part, whole, strict=False)

@@ -54,7 +54,7 @@ class TreeHead:
 
 @dataclass(frozen=True)
 class CertificateReport:
-    """What became of the certificates.
+    """The outcome of verifying certificates.
 
     Attributes:
         reservations: How many were made with one; all of them were looked at, where nothing is wrong.
@@ -73,7 +73,7 @@ class CertificateReport:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verification found.
+    """The outcome of a verification.
 
     Attributes:
         entries, budgets: How many were looked at; all, where the books are valid.

@@ -161,7 +161,7 @@ def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> fl
 
 
 class Terms(NamedTuple):
-    """What a price depends on, and at which delta it is explained: these never change.
+    """The terms that a price depends on, and the delta at which it is explained. They never change.
 
     Attributes:
         filter: Its kind and price terms; the limit may be an older one.

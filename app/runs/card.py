@@ -198,7 +198,7 @@ def _guarantee(report: PrivacyReport) -> Section:
 
 
 def _amounts_first(achieved: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What is guaranteed, and then how it was found."""
+    """Return what is guaranteed, and then how it was found."""
     return sorted(achieved.items(), key=lambda item: item[0] in ("method", "error_budget"))
 
 
@@ -233,7 +233,7 @@ def _parameters(report: PrivacyReport) -> Section:
 
 
 def _plan(report: PrivacyReport) -> list[Table]:
-    """What the plan executes; its events are a table of their own."""
+    """Return what the plan executes; its events are a table of their own."""
     plan = report.plan.model_dump(mode="json")
     phases = plan.pop("phases")
     rows = [

@@ -393,7 +393,7 @@ def _statement(run: Run, achieved: AnyAchievedBody, neighbors: str, reservation:
 
 
 def _achieved(run: Run, sweep: RunSweep | None) -> AnyAchievedBody:
-    """What is guaranteed of the released model: where it was selected among others, what the selection costs."""
+    """Return what is guaranteed of the released model: where it was selected among others, what the selection costs."""
     if sweep is None or sweep.select != Select.BEST:
         return _read_achieved(run.achieved)
     assert sweep.guarantee is not None, "a selection has a guarantee"

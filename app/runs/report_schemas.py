@@ -72,7 +72,7 @@ class EntrySummary(Schema):
 
 
 class CertificateSummary(Schema):
-    """What a certificate of the charge states: verified before it was kept."""
+    """A certificate of the charge, verified before it was kept, and what it states."""
 
     epsilon: float = Field(description="The events of the charge have at most this epsilon.")
     delta: float = Field(description="The delta at which they have it.")

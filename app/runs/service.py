@@ -91,7 +91,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Price:
-    """What a run or a sweep costs in its budget.
+    """The price of a run or a sweep in its budget.
 
     Attributes:
         budget_id: Which budget.
@@ -118,7 +118,7 @@ class Price:
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader must know about it."""
+        """Return what a reader must know about it."""
         return [detail for _, detail in self.quote.warnings]
 
 
@@ -189,7 +189,7 @@ def _explained(
 
 
 def price_of(context: Context, run_id: str) -> PlanPriceBody | None:
-    """What the plan of a run costs alone; None where it has no charge of its own, or finding it may take long."""
+    """Return what the plan of a run costs alone; None where it has no charge of its own, or it may take long."""
     with context.database.read() as session:
         run = get(session, run_id)
         if run.reservation_id is None or run.budget_id is None:
@@ -200,7 +200,7 @@ def price_of(context: Context, run_id: str) -> PlanPriceBody | None:
 
 
 def calibrate(context: Context, request: RunRequest, principal: Principal = SERVICE) -> Preparation:
-    """The same without the price.
+    """Prepare a run without its price.
 
     Raises:
         Problem: as `prepare`.
@@ -325,7 +325,7 @@ def _charged_otherwise(target: RunTargetBody, price: PlanPriceBody | None) -> li
 
 
 def columns_of(request: RunRequest, ready: Preparation) -> dict[str, Any]:
-    """What a run's row says of its request and its plan; nothing of it belongs to one run alone."""
+    """Return what a run's row says of its request and its plan; nothing of it belongs to one run alone."""
     plan = ready.calibration.plan
     return {
         "algorithm": plan.algorithm,
@@ -419,7 +419,7 @@ def model_body(session: Session, context: Context, run: Run) -> ModelBody:
 
 
 def model_file(session: Session, context: Context, run: Run) -> bytes:
-    """The same as an NPZ file."""
+    """Return the model as an NPZ file."""
     document = _model_body(session, run, {}).model_dump(mode="json", exclude={"parameters"})
     return artifacts.model_file(context, run, document)
 

@@ -85,12 +85,12 @@ def sweep(context: Context, request: SweepRequest, principal: Principal) -> Swee
 
 
 def names_a_budget(request: SweepRequest) -> bool:
-    """Whether the answer may depend on what is charged to a budget, in any cell."""
+    """Return whether the answer may depend on what is charged to a budget, in any cell."""
     return "budget" in json.dumps(request.root)
 
 
 def is_complete(answer: SweepAnswer) -> bool:
-    """Whether every cell was reached: another time, with less to do, more of them may be."""
+    """Return whether every cell was reached: another time, with less to do, more of them may be."""
     return all(row.problem is None or row.problem.code != "too_much_work" for row in answer.rows)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
@@ -44,9 +45,6 @@ def presets(split: Split, say: Callable[[str], object]) -> dict[str, Any]:
 
 def without_privacy(split: Split) -> float:
     """Return the score of scikit-learn's model without privacy: least squares, or logistic regression."""
-    # scikit-learn takes a second to import, and only this function uses it.
-    from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: PLC0415
-
     estimator = LogisticRegression(C=100.0, max_iter=100) if split.num_classes else LinearRegression()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a hundred steps are enough, converged or not

@@ -97,7 +97,7 @@ class Problem:
 
     @property
     def trivial_gradient_norm(self) -> float:
-        """What holds at the starting point without any step: the root of G^2 = 2 (L_0 + L_1 G) D_0.
+        """Return what holds at the starting point without any step: the root of G^2 = 2 (L_0 + L_1 G) D_0.
 
         From Lemma A.1 with u = -grad f / (L_0 + L_1 G): D_0 >= G^2 / (2 (L_0 + L_1 G)).
         """

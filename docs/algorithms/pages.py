@@ -58,7 +58,7 @@ class Source:
         return found
 
     def paper(self) -> str:
-        """What the folder says of the paper."""
+        """Return what the folder says of the paper."""
         return ast.get_docstring(ast.parse((self.folder / "__init__.py").read_text())) or ""
 
 

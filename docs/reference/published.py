@@ -23,7 +23,7 @@ RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 @dataclass(frozen=True)
 class Claim:
-    """What was published: a training with Gaussian noise, and its epsilon.
+    """A published claim: a training with Gaussian noise, and its epsilon.
 
     Attributes:
         name: Of its certificates' files.
@@ -52,7 +52,7 @@ class Claim:
         return (Event(Gaussian(self.noise_multiplier), sampling, self.steps),)
 
     def file(self, end: str) -> Path:
-        """Where the certificate of the upper or the lower end is."""
+        """Return where the certificate of the upper or the lower end is."""
         return CERTIFICATES / f"{self.name}_{end}.json"
 
 

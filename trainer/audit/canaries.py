@@ -63,7 +63,7 @@ class Linear(Loss):
 
 
 def model(canaries: int) -> LinearModel:
-    """What is trained on canaries: one parameter for each of them, zeros at the start."""
+    """Return what is trained on canaries: one parameter for each of them, zeros at the start."""
     return LinearModel(Linear(), canaries, fit_intercept=False)
 
 

@@ -90,11 +90,11 @@ class Model(ABC):
 
     @property
     def metric(self) -> str:
-        """What `score` is: "accuracy", or "mean_absolute_error" for real labels."""
+        """Return what `score` is: "accuracy", or "mean_absolute_error" for real labels."""
         return "accuracy" if self.num_classes else "mean_absolute_error"
 
     def score(self, parameters: Parameters, features: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-        """How well rows are predicted. A statistic of the rows: for public ones only.
+        """Return how well rows are predicted. A statistic of the rows: for public ones only.
 
         Returns:
             The share of rows whose prediction is their label, or the mean distance between the two.

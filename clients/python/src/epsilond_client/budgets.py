@@ -91,7 +91,7 @@ class Budgets(Resource):
         before: Moment | None = None,
         page_size: int = PAGE,
     ) -> Iterator[Answer]:
-        """What was spent, added up by day, purpose, mechanism and so on."""
+        """Return what was spent, added up by day, purpose, mechanism and so on."""
         path = path_to("/v1/budgets/{}/spending", budget)
         return self._http.pages(path, Answer, page_size, group_by=group_by, after=after, before=before)
 
@@ -218,7 +218,7 @@ class Reservations(Resource):
     def quote(
         self, budget: BudgetId, events: Sequence[Event], *, purpose: str = "quote", charge_delta: float | None = None
     ) -> Answer:
-        """What `create` would answer now; nothing is written.
+        """Return what `create` would answer now; nothing is written.
 
         Raises:
             BudgetExceeded: they would not fit.

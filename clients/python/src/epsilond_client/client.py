@@ -85,7 +85,7 @@ class Client:
         self._http.close()
 
     def account(self, events: Sequence[Event], **fields: Any) -> Answer:
-        """What events cost: ``client.account(events, delta=1e-5).epsilon.upper``.
+        """Return what events cost: ``client.account(events, delta=1e-5).epsilon.upper``.
 
         Args:
             events: What is released, step by step.
@@ -95,7 +95,7 @@ class Client:
         return self._http.ask("/v1/account", {"events": events} | fields, Answer)
 
     def convert(self, guarantee: Mapping[str, Any], to: Mapping[str, Any]) -> Answer:
-        """What one guarantee implies about another."""
+        """Return what one guarantee implies about another."""
         return self._http.ask("/v1/convert", {"from": guarantee, "to": to}, Answer)
 
     def calibrate(
@@ -134,7 +134,7 @@ class Client:
         target: Mapping[str, Any],
         **fields: Any,
     ) -> Answer:
-        """Which algorithms fit a problem, ranked, and why the others do not."""
+        """Return which algorithms fit a problem, ranked, and why the others do not."""
         request = {"dataset_size": dataset_size, "dimension": dimension, "problem": problem, "target": target}
         return self._http.ask("/v1/advise", request | fields, Answer)
 
@@ -143,13 +143,13 @@ class Client:
         return self._http.ask("/v1/assumptions", {"model": model} | fields, Answer)
 
     def tuning_cost(self, events: Sequence[Event], *, distribution: Mapping[str, Any], **fields: Any) -> Answer:
-        """What the best of a random number of runs costs."""
+        """Return what the best of a random number of runs costs."""
         return self._http.ask("/v1/tuning-cost", {"events": events, "distribution": distribution} | fields, Answer)
 
     def import_history(
         self, source: Mapping[str, Any], *, delta: float, neighboring_relation: str | None = None
     ) -> Answer:
-        """What another library recorded, accounted anew, with each reason why its number differs.
+        """Return what another library recorded, accounted anew, with each reason why its number differs.
 
         `epsilond_client.adapters` makes the source of an Opacus `PrivacyEngine` and of a `DpEvent`.
         """
@@ -292,7 +292,7 @@ class Keys(Resource):
         return self._http.get(path_to("/v1/keys/{}", key), Key)
 
     def own(self) -> Answer:
-        """What this client's key may do, and until when."""
+        """Return what this client's key may do, and until when."""
         return self._http.get("/v1/keys/self", Answer)
 
     def list(self, *, page_size: int = PAGE) -> Iterator[Key]:
@@ -313,11 +313,11 @@ class Health(Resource):
     """How the server is."""
 
     def live(self) -> Answer:
-        """Whether it answers."""
+        """Return whether it answers."""
         return self._http.get("/health/live", Answer)
 
     def ready(self) -> Answer:
-        """Whether it can do its work.
+        """Return whether it can do its work.
 
         Raises:
             Unavailable: it cannot; `members["checks"]` says what is wrong.

@@ -86,7 +86,7 @@ def declared_by(sampler: Any) -> Mapping[str, Any] | None:
 
 
 def _cuts_an_order(batches: Any) -> bool:
-    """Whether this is a loader of PyTorch with a batch size, or with no batches at all."""
+    """Return whether this is a loader of PyTorch with a batch size, or with no batches at all."""
     if not _is_a(batches, "torch.utils.data", "DataLoader"):
         return False
     return batches.batch_sampler is None or _is_a(batches.batch_sampler, "torch.utils.data", "BatchSampler")
@@ -122,7 +122,7 @@ def _chain_of_grain(batches: Any) -> list[Any]:
 
 
 def _cuts_an_order_in_grain(batches: Any) -> bool:
-    """Whether this is a loader of Grain, or a dataset that Grain shuffles or cuts into batches."""
+    """Return whether this is a loader of Grain, or a dataset that Grain shuffles or cuts into batches."""
     names = [type(dataset).__name__ for dataset in _chain_of_grain(batches)]
     return _is_a(batches, "grain", "DataLoader") or any("Shuffle" in name or "Batch" in name for name in names)
 
@@ -140,7 +140,7 @@ def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:
 
 
 def _is_a(thing: Any, module: str, name: str) -> bool:
-    """Whether it is of a class whose library is loaded: nothing is of a class of one that is not."""
+    """Return whether it is of a class whose library is loaded: nothing is of a class of one that is not."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(thing, getattr(loaded, name))
 

@@ -81,12 +81,12 @@ class Model:
 
     @property
     def kind(self) -> str:
-        """Which model it is: ``"softmax_regression"``, say."""
+        """Return which model it is: ``"softmax_regression"``, say."""
         return str(self.document["kind"])
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether `predict_proba` has an answer."""
+        """Return whether `predict_proba` has an answer."""
         return self.kind in ("logistic_regression", "softmax_regression", "mlp")
 
     def __repr__(self) -> str:

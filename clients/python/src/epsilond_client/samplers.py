@@ -93,7 +93,7 @@ class Sampler(ABC):
 
     @property
     def records(self) -> int:
-        """How many records there are, of all shards; as secret as membership is."""
+        """Return how many records there are, of all shards; as secret as membership is."""
         return self._records
 
     @property
@@ -108,7 +108,7 @@ class Sampler(ABC):
 
     @property
     def is_within_epoch(self) -> bool:
-        """Whether some steps of an epoch are handed out, and others are left."""
+        """Return whether some steps of an epoch are handed out, and others are left."""
         return self._drawn % self.steps_per_epoch != 0 and self.steps_left > 0
 
     def begin_epoch(self) -> None:
@@ -481,7 +481,7 @@ class CyclicPoisson(Sampler):
 
 
 class FixedOrderEpochs(Sampler):
-    """The same batches in the same order in every epoch: consecutive records, every record once an epoch.
+    """Every epoch has the same batches in the same order: consecutive records, every record once an epoch.
 
     >>> sampler = FixedOrderEpochs(10, 5, steps_per_epoch=4)
     >>> [batch for batch in sampler]

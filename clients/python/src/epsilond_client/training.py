@@ -121,7 +121,7 @@ class Datasets(Resource):
         return self._http.write("/v1/datasets", request, Dataset, idempotency_key)
 
     def get(self, dataset: str | Dataset) -> Dataset:
-        """What was declared."""
+        """Return what was declared."""
         return self._http.get(path_to("/v1/datasets/{}", dataset), Dataset)
 
     def list(self, *, page_size: int = PAGE) -> Iterator[Dataset]:
@@ -285,7 +285,7 @@ class RunSweeps(Resource):
         return self._http.write("/v1/run-sweeps", {"select": select} | fields, Answer, idempotency_key)
 
     def quote(self, *, select: Literal["all", "best"], **fields: Any) -> Answer:
-        """What it would cost; nothing is written."""
+        """Return what it would cost; nothing is written."""
         return self._http.ask("/v1/run-sweeps", {"select": select} | fields, Answer, dry_run=True)
 
     def get(self, sweep: str | Answer) -> Answer:

@@ -33,7 +33,7 @@ Declaration = Sequence[float] | Sequence[str]
 
 
 class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What both estimators have: declarations in, a released model out."""
+    """The part that both estimators share: declarations in, a released model out."""
 
     def _fit(self, rows: Any, label: dict[str, Any], values: npt.NDArray[Any], default_model: str) -> Self:
         """Upload, train, and load what was released."""
