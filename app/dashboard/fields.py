@@ -20,6 +20,7 @@ class Field:
         pointers: Where its faults lie in a request.
         faults: What the service says is wrong with it.
         is_text: Whether what is typed is no number.
+        lines: Of the text; a field of one line unless there are more.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Field:
     pointers: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     is_text: bool = False
+    lines: int = 1
 
     @property
     def id(self) -> str:

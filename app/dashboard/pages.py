@@ -39,6 +39,7 @@ NAVIGATION = (
     ("/", "Calibrate"),
     ("/dashboard/calibrate/events", "Events"),
     ("/dashboard/compare", "Compare"),
+    ("/dashboard/datasets", "Data sets"),
     ("/dashboard/budgets", "Budgets"),
     ("/dashboard/limit-requests", "Requests"),
     ("/dashboard/ledger", "Ledger"),
