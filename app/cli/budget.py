@@ -129,6 +129,7 @@ def entries(
     after: After = None,
     before: Before = None,
     purpose: Annotated[str | None, typer.Option(help="List only reservations of exactly this purpose.")] = None,
+    newest_first: Annotated[bool, typer.Option("--newest-first", help="List the newest entry first.")] = False,
     limit: Limit = None,
     cursor: Cursor = None,
     url: Url = DEFAULT_URL,
@@ -136,6 +137,8 @@ def entries(
 ) -> None:
     """A budget's history in the ledger, oldest first."""
     query = {"kind": kind, "after": after, "before": before, "purpose": purpose, "limit": limit, "cursor": cursor}
+    if newest_first:
+        query["newest_first"] = "true"
     server = Server(url)
     text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}/entries", query)
     server.tell(text, as_json, _print_entries)

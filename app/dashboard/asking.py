@@ -51,7 +51,7 @@ class Answer:
     def faults(self, *pointers: str) -> list[str]:
         """What a problem says of these fields of the request (JSON pointers, and all below them)."""
         found = self.body.get("errors") or []
-        return [fault["detail"] for fault in found if any(_is_within(fault["pointer"], each) for each in pointers)]
+        return [fault["detail"] for fault in found if any(is_within(fault["pointer"], each) for each in pointers)]
 
 
 async def ask(
@@ -164,5 +164,10 @@ def _scope(
     }
 
 
-def _is_within(pointer: str, whole: str) -> bool:
+def is_within(pointer: str, whole: str) -> bool:
+    """Whether a JSON pointer leads to something, or into it.
+
+    >>> is_within("/columns/3/upper", "/columns"), is_within("/columns2", "/columns")
+    (True, False)
+    """
     return pointer == whole or pointer.startswith(f"{whole}/")

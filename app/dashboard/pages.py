@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app import VERSION
+from app.auth.principal import Scope
 from app.dashboard import amounts, wording
 from app.dashboard.asking import Answer, ask
 
@@ -45,21 +46,27 @@ NAVIGATION = (
     ("/dashboard/ledger", "Ledger"),
     ("/dashboard/runs", "Runs"),
     ("/dashboard/run-sweeps", "Sweeps"),
+    ("/dashboard/audits", "Audits"),
+    ("/dashboard/keys", "Keys"),
     ("/docs", "HTTP interface"),
 )
+#: Those that lead nobody else anywhere.
+_FOR_ADMINS = frozenset({"/dashboard/keys"})
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A whole page, or a part that htmx puts into one: whichever the template is."""
+    principal = getattr(request.state, "principal", None)
+    is_admin = principal is not None and principal.may(Scope.ADMIN)
     content = (
         _environment()
         .get_template(template)
         .render(
             path=request.url.path,
-            navigation=NAVIGATION,
+            navigation=[each for each in NAVIGATION if is_admin or each[0] not in _FOR_ADMINS],
             assets=ASSETS,
             version=VERSION,
-            principal=getattr(request.state, "principal", None),
+            principal=principal,
             **values,
         )
     )

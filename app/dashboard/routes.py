@@ -8,11 +8,13 @@ from starlette.staticfiles import StaticFiles
 
 from app.dashboard import (
     algorithms,
+    audits,
     budgets,
     calibrate,
     calibrate_events,
     compare,
     datasets,
+    keys,
     ledger,
     limit_requests,
     new_budget,
@@ -43,6 +45,8 @@ PAGES = (
     new_run,
     runs,
     run_sweeps,
+    audits,
+    keys,
     sign_in,
 )
 
