@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from base64 import b64encode
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -16,11 +18,13 @@ from markdown_it import MarkdownIt
 from sqlalchemy import text
 
 from accounting.canonical import sha256_hex
+from app.algorithms.targets import AchievedMuBody, AchievedPureBody
 from app.kit.negotiation import preferred
 from app.ledger.checkpoints import VerifierKey
 from app.ledger.proofs import check_proof
 from app.runs import report as reports
-from app.runs.card import LISTED_NUMBERS, NOT_STATED
+from app.runs.card_parts import LISTED_NUMBERS
+from app.runs.card_summary import most_right
 from app.runs.executors import local
 from app.runs.report_schemas import PrivacyReport
 from app.tables.runs import Audit
@@ -273,9 +277,39 @@ def test_nist_points_and_fields_of_the_registry_are_known_or_stay_open(service):
     assert fields["dp_variant.variant_name"] == "Approximate DP"
     assert fields["basic.data_curators"] is None
     assert fields["basic.intended_use"] is None
-    unknown = [item for item in (*points.values(), *fields.values()) if item is None]
-    assert page.text.count(NOT_STATED) == len(unknown)
-    assert read_markdown(markdown)[0].count(NOT_STATED) == len(unknown)
+    for shown in (page.text, read_markdown(markdown)[0]):
+        assert shown.count("For whoever operates the service to say:") == 2, "once for each list, and not at each point"
+        for name in [name for name, value in (points | fields).items() if value is None]:
+            assert name in shown
+
+
+@on_one_engine
+def test_the_first_page_says_the_guarantee_in_words_and_what_it_does_not_cover(service):
+    _, run = service.private()
+    service.work()
+    card, markdown, page = rendered(service, run)
+    first = read_markdown(markdown)[0].partition("Appendix")[0]
+    epsilon, delta = card["achieved"]["epsilon"]["upper"], card["achieved"]["delta"]
+    share = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
+    (said,) = re.findall(r"in at most ([0-9.]+) % of cases", first)
+    assert 0 <= float(said) - 100 * share < 0.11
+    assert f"epsilon at most {epsilon!r}" in first
+    assert "What it does not cover" in first
+    assert "Whoever operates the service" in first
+    assert len(first.split()) < 400, "a page that a manager reads"
+    (said_on_page,) = re.findall(r"in at most ([0-9.]+) % of cases", page.text.partition("Appendix")[0])
+    assert said_on_page == said
+
+
+def test_no_attack_is_right_more_often_than_the_card_says() -> None:
+    """The best test of randomised response attains the bound of pure DP, and that of a Gaussian the bound of mu."""
+    how: dict[str, Any] = {"method": "closed_form", "error_budget": {}}
+    for epsilon in (0.1, 1.0, 3.0, 40.0, 900.0):
+        attained = math.exp(min(epsilon, 700)) / (1 + math.exp(min(epsilon, 700)))
+        assert attained <= most_right(AchievedPureBody(epsilon=epsilon, **how)) <= attained + 1e-11
+    for mu in (0.1, 1.0, 5.0):
+        attained = NormalDist().cdf(mu / 2)
+        assert attained <= most_right(AchievedMuBody(mu=mu, **how)) <= attained + 1e-11
 
 
 @on_one_engine
