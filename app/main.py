@@ -22,6 +22,7 @@ from app.budgets import spending_endpoints as spending
 from app.context import Context
 from app.dashboard.routes import add_dashboard
 from app.datasets import endpoints as datasets
+from app.deployments import endpoints as deployments
 from app.fence.watching import fence_of
 from app.kit.answer_cache import AnswerCache
 from app.kit.known_answers import KnownAnswers
@@ -55,6 +56,7 @@ RESOURCES = (
     budgets,
     spending,
     limit_requests,
+    deployments,
     webhooks,
     ledger,
     transparency,

@@ -243,6 +243,24 @@ def withdraw(
     _decide(url, limit_request, "withdraw", None, idempotency_key, as_json)
 
 
+@commands.command(epilog=example("epsilond budget deployment BUDGET --file answers.json"))
+def deployment(
+    budget: Budget,
+    file: RequestFile = None,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """What only the operator knows, for the privacy cards of the budget's runs.
+
+    With a file it is said, in place of what was said before; without one it is shown.
+    """
+    server = Server(url)
+    path = f"/v1/budgets/{segment(server.budget_id(budget))}/deployment"
+    text = server.get(path, {}) if file is None else server.post(path, asked(file, []), idempotency_key)
+    server.tell(text, as_json, lambda said: print_facts({name: text for name, text in said["answers"].items() if text}))
+
+
 def _decide(
     url: str, limit_request: str, decision: str, reason: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:

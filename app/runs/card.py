@@ -286,7 +286,7 @@ def _evaluation(report: PrivacyReport) -> Section:
     )
     return Section(
         "Evaluation after NIST SP 800-226",
-        paragraphs=("Each layer rests on those below it.",),
+        paragraphs=("Each layer rests on those below it.", *_said_by(report)),
         tables=tables,
         points=_open(f"{item.point} ({item.section})" for item in report.evaluation if item.finding is None),
     )
@@ -301,6 +301,15 @@ def _registry(report: PrivacyReport) -> Section:
         tables=(Table("Fields", ("field", "value"), rows),),
         points=_open(item.field for item in report.registry if item.value is None),
     )
+
+
+def _said_by(report: PrivacyReport) -> tuple[str, ...]:
+    """Who answered what no service can know, if anybody did."""
+    said = report.deployment
+    if said is None:
+        return ()
+    of = "of a budget above this run's" if said.inherited else "of the budget"
+    return (f"What no service can know was said {of} by {said.principal_id} at {show(said.stated_at)}.",)
 
 
 def _open(names: Iterable[str]) -> tuple[str, ...]:

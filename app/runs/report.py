@@ -27,6 +27,8 @@ from app.algorithms.targets import (
     RunTargetBody,
 )
 from app.datasets import repository as datasets
+from app.deployments import repository as deployments
+from app.deployments.schemas import DeploymentBody
 from app.ledger import repository as ledger
 from app.ledger.amounts import limit_in_words
 from app.ledger.books_repository import certificate
@@ -206,6 +208,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         reservation_id=None if reservation is None else reservation.id,
         charge=charge_of(session, run)[0],
         budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
+        deployment=None if run.budget_id is None else _deployment(session, run.budget_id),
         ledger=None if reservation is None else _ledger_summary(session, reservation),
         device=None if run.result is None else run.result.get("device", HOST.name),
         versions=None if run.result is None else run.result["versions"],
@@ -282,6 +285,11 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
         declared_size=description.declared_size,
         capacity=description.capacity,
     )
+
+
+def _deployment(session: Session, budget_id: str) -> DeploymentBody | None:
+    said = deployments.nearest(session, budget_id)
+    return None if said is None else DeploymentBody.of(said, budget_id)
 
 
 def _budget_summary(session: Session, budget_id: str) -> BudgetSummary:

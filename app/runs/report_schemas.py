@@ -12,6 +12,7 @@ from app.algorithms.model_choice import ModelChoice
 from app.algorithms.plans import LiteralBody, NoiseBody, PlanBody
 from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AnyAchievedBody, RunTargetBody
+from app.deployments.schemas import DeploymentBody
 from app.kit.fields import Identifier, Schema
 from app.ledger.transparency_schemas import InclusionBody
 from app.runs.schemas import MetricBody, RunProblem
@@ -112,14 +113,14 @@ class EvaluationPoint(Schema):
     layer: Layer
     section: str = Field(description="Section of NIST SP 800-226 (2025).")
     point: str
-    finding: str | None = Field(description="null: not stated here, the operator's to say.")
+    finding: str | None = Field(description="null: open; `POST /v1/budgets/{id}/deployment` answers it.")
 
 
 class RegistryField(Schema):
     """A field of the public registry of deployments of differential privacy."""
 
     field: str = Field(description="Its path in the registry's entries.")
-    value: str | float | None = Field(description="null: not stated here, the operator's to say.")
+    value: str | float | None = Field(description="null: open; `POST /v1/budgets/{id}/deployment` answers it.")
 
 
 class SweepSummary(Schema):
@@ -176,6 +177,9 @@ class CardFacts(Schema):
     reservation_id: str | None
     charge: dict[str, Any] | None
     budget: BudgetSummary | None
+    deployment: DeploymentBody | None = Field(
+        description="What the operator said of the budget's deployment; null where nothing was said."
+    )
     ledger: LedgerSummary | None = Field(description="null for a run without a budget.")
     device: str | None = Field(
         description="What took the steps: cpu, or cuda with the name of the card; null before the run has trained."

@@ -62,6 +62,7 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
     "change_limit": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
     "create_limit_request": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
     "create_webhook": [lambda _: {"json": WEBHOOK}],
+    "state_deployment": [lambda _: {"json": {"curator": "us"}}],
     "approve_limit_request": [lambda _: {"json": {"reason": "r"}}],
     "refuse_limit_request": [lambda _: {"json": {"reason": "r"}}],
     "correct_charge": [

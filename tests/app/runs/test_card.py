@@ -206,6 +206,7 @@ CARD_PARTS = {
     ),
     "EvaluationPoint": sorted(["layer", "section", "point", "finding"]),
     "RegistryField": sorted(["field", "value"]),
+    "DeploymentBody": sorted(["inherited", "answers", "principal_id", "stated_at"]),
     "PrivacyReport": sorted(
         [
             "card_version",
@@ -241,6 +242,7 @@ CARD_PARTS = {
             "reservation_id",
             "charge",
             "budget",
+            "deployment",
             "ledger",
             "versions",
             "scores",

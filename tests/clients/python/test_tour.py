@@ -190,6 +190,8 @@ def ledger(client: Client, folder: Path) -> None:
     assert client.limit_requests.refuse(another, reason="no").state == "refused"
     assert client.limit_requests.get(asked).state == "withdrawn"
     assert len(list(client.limit_requests.list(budget=budget, page_size=2))) == 3
+    client.budgets.state_deployment(budget, curator="the clinic")
+    assert client.budgets.deployment(budget).answers.curator == "the clinic"
     webhook = client.webhooks.create(budget, url="https://hooks.example/a", events=["limit_requested"])
     assert webhook.secret.startswith("whsec_")
     assert webhook.secret not in repr(webhook)

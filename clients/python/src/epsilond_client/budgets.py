@@ -101,9 +101,18 @@ class Budgets(Resource):
         Args:
             budget: Which one.
             page_size: How many are asked for at once.
-            selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `principal_id`.
+            selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `principal_id`, `newest_first`.
         """
         return self._http.pages(path_to("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
+
+    def state_deployment(self, budget: BudgetId, *, idempotency_key: str | None = None, **answers: str) -> Answer:
+        """Say what only the operator knows, such as ``curator="the clinic"``, for the privacy cards of the budget's
+        runs. It takes the place of what was said before."""
+        return self._http.write(path_to("/v1/budgets/{}/deployment", budget), answers, Answer, idempotency_key)
+
+    def deployment(self, budget: BudgetId) -> Answer:
+        """What was said last of this budget, or else of the nearest one above it."""
+        return self._http.get(path_to("/v1/budgets/{}/deployment", budget), Answer)
 
 
 class LimitRequests(Resource):
