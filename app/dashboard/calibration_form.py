@@ -228,7 +228,7 @@ class _Shown:
 
     def sections(self, algorithms: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, list[Field]]]:
         algorithm = self.algorithm
-        chosen = Field("algorithm", "Algorithm", algorithm["name"], choices=_by_paper(algorithms))
+        chosen = Field("algorithm", "Algorithm", algorithm["name"], choices=_choices_by_paper(algorithms))
         variants = algorithm["variants"]
         yield "Algorithm", [chosen, *([self._choice("variant", variants)] if variants else [])]
         solve_for = self._choice("solve_for", CHOICES["solve_for"])
@@ -311,9 +311,16 @@ class _Shown:
         return Field(name, words(item["name"]), self.given.get(name, ""), hint, (), (f"/assumptions/{item['name']}",))
 
 
-def _by_paper(algorithms: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    papers: dict[str, list[tuple[str, str]]] = {}
+def by_paper(algorithms: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Algorithms, as the service describes them, by the papers that they come from."""
+    papers: dict[str, list[Mapping[str, Any]]] = {}
     for each in algorithms:
         found = _PAPER.match(each["source"])
-        papers.setdefault(found[1] if found else each["source"], []).append((each["name"], each["name"]))
-    return tuple((paper, tuple(options)) for paper, options in papers.items())
+        papers.setdefault(found[1] if found else each["source"], []).append(each)
+    return papers
+
+
+def _choices_by_paper(algorithms: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    return tuple(
+        (paper, tuple((each["name"], each["name"]) for each in found)) for paper, found in by_paper(algorithms).items()
+    )

@@ -40,6 +40,7 @@ NAVIGATION = (
     ("/", "Calibrate"),
     ("/dashboard/calibrate/events", "Events"),
     ("/dashboard/compare", "Compare"),
+    ("/dashboard/algorithms", "Algorithms"),
     ("/dashboard/datasets", "Data sets"),
     ("/dashboard/budgets", "Budgets"),
     ("/dashboard/limit-requests", "Requests"),
