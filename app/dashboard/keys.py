@@ -111,11 +111,14 @@ async def _page(
     form: FilledForm,
     *,
     answer: Answer | None = None,
-    chosen: Sequence[Scope] = (Scope.ANALYST,),
+    chosen: Sequence[Scope] | None = None,
     cursor: str | None = None,
 ) -> Response:
     query = {"limit": f"{_SHOWN}", **({} if cursor is None else {"cursor": cursor})}
     found = await need(request, "/v1/keys", query)
+    if chosen is None:
+        # The first key is for whoever makes all others.
+        chosen = (Scope.ANALYST,) if found["items"] else (Scope.ADMIN,)
     return page(
         request,
         "keys.html",
