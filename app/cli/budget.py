@@ -243,21 +243,21 @@ def withdraw(
     _decide(url, limit_request, "withdraw", None, idempotency_key, as_json)
 
 
-@commands.command(epilog=example("epsilond budget deployment BUDGET --file answers.json"))
+@commands.command(epilog=example("epsilond budget deployment BUDGET --request answers.json"))
 def deployment(
     budget: Budget,
-    file: RequestFile = None,
+    request: RequestFile = None,
     idempotency_key: IdempotencyKey = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """What only the operator knows, for the privacy cards of the budget's runs.
+    """What only the operator knows, for the cards of the budget's runs.
 
-    With a file it is said, in place of what was said before; without one it is shown.
+    A file states it, in place of what was stated before; without one it is shown.
     """
     server = Server(url)
     path = f"/v1/budgets/{segment(server.budget_id(budget))}/deployment"
-    text = server.get(path, {}) if file is None else server.post(path, asked(file, []), idempotency_key)
+    text = server.get(path) if request is None else server.post(path, asked(request, []), idempotency_key)
     server.tell(text, as_json, lambda said: print_facts({name: text for name, text in said["answers"].items() if text}))
 
 

@@ -16,6 +16,7 @@ from app.dashboard.fields import Field, FilledForm
 from app.dashboard.forms import read_form
 from app.dashboard.pages import page
 from app.dashboard.wording import told_apart
+from app.datasets.column_lines import columns_in
 from app.datasets.schemas import DatasetMetadata
 
 router = APIRouter(include_in_schema=False)
@@ -23,7 +24,6 @@ router = APIRouter(include_in_schema=False)
 PATH = "/dashboard/datasets/new"
 #: As many budgets are there to choose from.
 _LISTED = 200
-_RANGE = re.compile(r"(\S+)\s+to\s+(\S+)")
 _COLUMNS = (
     "One to a line, in any order: “age: 0 to 120” for a number and its bounds, “smoker: no, yes” for a text and its "
     "values. What you declare is public: know it without looking at any single record. Numbers outside their bounds "
@@ -70,17 +70,10 @@ def body_of(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> dic
     units = {root["id"]: root["privacy_unit"] for root in roots}
     if body.get("budget_id") in units:
         body["privacy_unit"] = units[body["budget_id"]]
-    return body | {"public": values.get("who") == "public", "columns": columns_of(values.get("columns", ""))}
-
-
-def columns_of(text: str) -> list[dict[str, Any]]:
-    """The columns that lines of text declare. What a line lacks is left out, and the schema says that it is missing.
-
-    >>> columns_of("age: 0 to 120\\nsmoker: no, yes")
-    [{'name': 'age', 'type': 'number', 'lower': 0.0, 'upper': 120.0}, {'name': 'smoker', 'type': 'category', \
-'categories': ['no', 'yes']}]
-    """
-    return [_column(line) for line in text.splitlines() if line.strip()]
+    return body | {
+        "public": values.get("who") == "public",
+        "columns": columns_in(values.get("columns", "").splitlines()),
+    }
 
 
 def whole_number(typed: str) -> int | str:
@@ -134,21 +127,6 @@ def read(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> Filled
             ),
         )
     )
-
-
-def _column(line: str) -> dict[str, Any]:
-    name, _, rest = (part.strip() for part in line.partition(":"))
-    bounds = _RANGE.fullmatch(rest)
-    if bounds is not None:
-        return {"name": name, "type": "number", "lower": _number(bounds[1]), "upper": _number(bounds[2])}
-    return {"name": name, "type": "category", "categories": [each.strip() for each in rest.split(",") if each.strip()]}
-
-
-def _number(typed: str) -> float | str:
-    try:
-        return float(typed)
-    except ValueError:
-        return typed
 
 
 def _at_lines(answer: Answer, body: Mapping[str, Any]) -> Answer:
