@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,6 +56,15 @@ class HeldOutMetrics:
     mean_absolute_error: Estimate | None = None
     root_mean_squared_error: Estimate | None = None
     r_squared: Estimate | None = None
+
+    def with_errors_in(self, unit: float) -> HeldOutMetrics:
+        """The metrics with errors in a unit in which a scaled label of 1 is ``unit``."""
+        absolute, root = self.mean_absolute_error, self.root_mean_squared_error
+        return replace(
+            self,
+            mean_absolute_error=None if absolute is None else absolute.times(unit),
+            root_mean_squared_error=None if root is None else root.times(unit),
+        )
 
 
 def metrics_of(layout: Layout, sums: FloatArray, noise_stddev: float) -> HeldOutMetrics:
