@@ -40,7 +40,7 @@ FloatArray = npt.NDArray[np.float64]
 
 #: What a row adds is a whole number of these.
 GRAIN = 2.0**-20
-#: Equal bins of a probability by which rows are ranked.
+#: Bins by which rows are ranked: equal ones of arcsin(sqrt(probability)), which are finer near 0 and 1.
 RANKING_BINS = 12
 #: A log loss is capped at so many nats beyond that of equal probabilities.
 _BEYOND_CHANCE = 3.0
@@ -224,7 +224,7 @@ def _entries(
         ranked = 1 if layout.num_classes == 2 else place
         among_others = (true != ranked).astype(np.intp)
         first = layout.start("ranking") + (2 * place + among_others) * RANKING_BINS
-        found.append((first + _bins(shown[:, ranked], RANKING_BINS), each))
+        found.append((first + _bins(2.0 / math.pi * np.arcsin(np.sqrt(shown[:, ranked])), RANKING_BINS), each))
     return found
 
 

@@ -226,7 +226,7 @@ def _first(holds: Callable[[float], bool]) -> float:
     low, high = 0.0, 1.0
     if holds(low):
         return low
-    for _ in range(40):
+    for _ in range(24):
         middle = (low + high) / 2.0
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
