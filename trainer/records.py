@@ -162,7 +162,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         squares=xp.empty(capacity + 1, dtype=xp.float64),
         valid=xp.isfinite(xp.zeros(capacity + 1, dtype=xp.float64)),
     )
-    rows = _rows_of_slots(positions, features.shape[0])
+    rows = rows_of_slots(positions, features.shape[0])
     none = xp.zeros((1, model.num_features), dtype=xp.float64), xp.zeros(1, dtype=xp.float64)
     features, labels = (features, labels) if features.shape[0] else none
     with silent():
@@ -175,7 +175,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
     return Records(stored, positions)
 
 
-def _rows_of_slots(positions: Indices, count: int) -> Indices:
+def rows_of_slots(positions: Indices, count: int) -> Indices:
     """Return the row of each slot, the spare one included; -1 for an empty slot."""
     places = np.empty(positions.size, dtype=np.intp)
     places[positions] = np.arange(positions.size)

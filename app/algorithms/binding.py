@@ -12,6 +12,7 @@ from app.algorithms.model_choice import ModelChoice
 from app.algorithms.targets import AlgorithmChoice
 from app.algorithms.trainable import trainers_of
 from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
+from app.datasets.held_out import split_size
 from app.datasets.service import LoadedDataset, columns_of
 from app.datasets.table import LabelArray
 from app.datasets.versions import Version
@@ -26,7 +27,10 @@ from trainer.models import LinearModel, Model
 class DataDescription(Schema):
     """The public description of a data set: all that a plan and a model may depend on. A run keeps its own copy."""
 
+    #: Of the rows that are trained on.
     declared_size: int
+    #: Of the rows that are held out; left out where none are.
+    held_out_size: int | None = Field(None, exclude_if=lambda size: size is None)
     #: None in descriptions that were stored before there were capacities.
     capacity: int | None = None
     privacy_unit: str
@@ -37,8 +41,10 @@ class DataDescription(Schema):
     def of(cls, dataset: Dataset, version: Version) -> DataDescription:
         """Return what a stored data set declares of one of its versions."""
         features, label = split_label(columns_of(dataset), dataset.label)
+        trained_on, held_out = split_size(version.declared_size, dataset.held_out_share)
         return cls(
-            declared_size=version.declared_size,
+            declared_size=trained_on,
+            held_out_size=held_out if dataset.held_out_share is not None else None,
             capacity=version.capacity,
             privacy_unit=dataset.privacy_unit,
             features=features,

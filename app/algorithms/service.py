@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported, inside
 from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
@@ -37,6 +37,7 @@ from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.correlation import Correlation
+from calibrators.evaluated import EvaluatedRun
 from calibrators.practical import NO_FACTS, Draft, Facts
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.stages import Stage
@@ -45,6 +46,13 @@ from trainer.algorithms import EXECUTIONS
 from trainer.numeric_types import carried_out
 
 Said = TypeVar("Said")
+
+
+class Evaluation(Protocol):
+    """What a run asks for of its evaluation on held-out rows."""
+
+    @property
+    def noise_multiplier(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Question:
     budget: KnownBudget | None = None
     charge_delta: float | None = None
     dtype: str | None = None
-    draft: Draft | None = None
+    draft: Draft | EvaluatedRun | None = None
 
     def work(self) -> Callable[[], Calibration]:
         """Return what solves for what is open. It is sent to processes that load nothing of the service."""
@@ -75,7 +83,12 @@ class Question:
 
 
 def calibrate(
-    context: Context, choice: AlgorithmChoice, dataset_size: int, dimension: int | None, facts: Facts
+    context: Context,
+    choice: AlgorithmChoice,
+    dataset_size: int,
+    dimension: int | None,
+    facts: Facts,
+    evaluation: Evaluation | None = None,
 ) -> Calibration:
     """Choose what a run leaves out, and solve for its noise.
 
@@ -85,6 +98,7 @@ def calibrate(
         dataset_size: Declared number of records.
         dimension: Number of parameters.
         facts: What is publicly known of the objective.
+        evaluation: How its model is evaluated on held-out rows, for a part of its target; None where it is not.
 
     Raises:
         Problem: 422 that points at what is malformed, unsupported or unreachable.
@@ -93,7 +107,11 @@ def calibrate(
     spec = _spec(
         choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None, judge_published=True, drafted=True
     )
-    return solve_within_limits(context, _drafted(choice, spec, facts))
+    question = _drafted(choice, spec, facts)
+    if evaluation is not None:
+        evaluated = EvaluatedRun(choice.algorithm, spec, choice.preset, facts, evaluation.noise_multiplier)
+        question = replace(question, draft=evaluated)
+    return solve_within_limits(context, question)
 
 
 def answer(context: Context, request: CalibrateRequest, principal: Principal) -> CalibrateAnswer:

@@ -86,6 +86,12 @@ def create(
     dtype: choices.Dtype = None,
     assumptions: choices.Assumption = None,
     test_dataset: Annotated[str | None, typer.Option(help="A public data set on which the model is scored.")] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Evaluate the model on held-out rows, as a part of its target.")
+    ] = False,
+    evaluation_noise: Annotated[
+        float | None, typer.Option(help="Noise multiplier of the evaluation on held-out rows, instead of a share.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run repeat; for public data alone.")] = None,
     plan_hash: Annotated[str | None, typer.Option(help="Run this plan, as `calibrate` tells it, and no other.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")] = False,
@@ -130,6 +136,8 @@ def create(
         ("--model", "/model/kind", words(model)),
         ("--budget", "/budget_id", budget and server.budget_id(budget)),
         ("--test-dataset", "/test_dataset_id", test_dataset),
+        ("--evaluate", "/evaluation", {} if evaluate else None),
+        ("--evaluation-noise", "/evaluation/noise_multiplier", evaluation_noise),
         ("--seed", "/seed", seed),
         ("--plan-hash", "/expected_plan_hash", plan_hash),
     ]
@@ -263,6 +271,7 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "plan_hash": run["plan_hash"],
             "device": result.get("device"),
             **{f"score on {each['dataset_id'] or 'rows'}": _score(each) for each in result.get("metrics", ())},
+            **_held_out(result.get("held_out") or {}),
             "finished": run["finished_at"],
             # Why a private run that has trained is not ended yet.
             "end is told at": None if run["finished_at"] else run["release_at"],
@@ -278,6 +287,19 @@ def _progress(run: Mapping[str, Any]) -> str:
 def _score(metric: Mapping[str, Any]) -> str:
     name = "accuracy" if metric["accuracy"] is not None else "mean_absolute_error"
     return f"{name} {metric[name]} ({metric['records']} rows)"
+
+
+def _held_out(found: Mapping[str, Any]) -> dict[str, str]:
+    """What is told of held-out rows: each metric with its interval."""
+    estimates = {name: each for name, each in found.items() if isinstance(each, Mapping)}
+    return {f"held-out {name}": _estimate(each) for name, each in estimates.items()}
+
+
+def _estimate(found: Mapping[str, Any]) -> str:
+    estimate, lower, upper = (
+        "unknown" if found[name] is None else f"{found[name]:.4g}" for name in ("estimate", "lower", "upper")
+    )
+    return f"{estimate} (from {lower} to {upper})"
 
 
 def _chosen(value: object) -> str:

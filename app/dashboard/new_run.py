@@ -91,13 +91,14 @@ def calibration_in(given: Mapping[str, str]) -> dict[str, Any]:
 def body_of(given: Mapping[str, str]) -> dict[str, Any]:
     """The request that the fields make: what is left empty is left out."""
     values = _values(given)
+    evaluation: dict[str, Any] = {"evaluation": {}} if values.get("evaluate") == "yes" else {}
     if calibration := calibration_in(given):
         chosen = {name: values[name] for name in ("dataset_id", "budget_id") if name in values}
-        return calibration | chosen | {"model": {"kind": values["model"]} if "model" in values else {}}
+        return calibration | chosen | {"model": {"kind": values["model"]} if "model" in values else {}} | evaluation
     body: dict[str, Any] = {name: values[name] for name in ("dataset_id", "budget_id", "algorithm") if name in values}
     target = {name: number(values[name]) for name in ("epsilon", "delta") if name in values}
     model = {"kind": values["model"]} if "model" in values else {}
-    return body | {"model": model, "target": {"kind": "approximate_dp"} | target}
+    return body | evaluation | {"model": model, "target": {"kind": "approximate_dp"} | target}
 
 
 def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
@@ -112,15 +113,19 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
         for name, hint in (("epsilon", ""), ("delta", "Far less than one over the number of records."))
     )
     budgets = {"": "none: the data are public", **told_apart(lists.budgets)}
+    evaluations = {"": "no", "yes": "on the rows that the data set holds out"}
+    paid = "A tenth of the target pays for it. The data set must have been registered with a held-out share."
+    told = ("What is told", (_chosen(values, "evaluate", "Evaluation", evaluations, "/evaluation", paid),))
     pays = ("What pays", (_chosen(values, "budget_id", "Budget", budgets, "/budget_id"),))
     if calibration_in(given):
-        return FilledForm(sections=(("What is trained", data), pays))
+        return FilledForm(sections=(("What is trained", data), told, pays))
     algorithms = {"": "chosen for you", **{name: name for name in lists.algorithms}}
     hint = "Batches, steps, clip threshold, step size and averaging are chosen with it, and shown with their reasons."
     return FilledForm(
         sections=(
             ("What is trained", data),
             ("What is promised", target),
+            told,
             pays,
             ("How", (_chosen(values, "algorithm", "Algorithm", algorithms, "/algorithm", hint),)),
         )

@@ -16,7 +16,7 @@ from app.ledger.transparency_schemas import InclusionBody
 from app.runs.card_parts import NONE, Card, Cell, Section, Table, fact_table, show
 from app.runs.card_summary import summary
 from app.runs.report_schemas import CertificateSummary, PrivacyReport
-from app.runs.schemas import MetricBody
+from app.runs.schemas import EstimateBody, MetricBody
 from app.wire.answers import ProvenanceBody
 
 LAYERS = {
@@ -32,6 +32,10 @@ _SCORED = (
     "Computed from the released model and from rows that are public: they cost no privacy, and tell no more of private "
     "rows than the model does."
 )
+_EVALUATED = (
+    "Computed from one noisy vector about rows that the data set holds out of training. It is one of the events, and "
+    "was charged before it was drawn. Each interval is about the noise, and holds what these rows say by itself."
+)
 
 
 def card_of(report: PrivacyReport) -> Card:
@@ -43,6 +47,7 @@ def card_of(report: PrivacyReport) -> Card:
         _data(report),
         _run(report),
         *_scores(report),
+        *_held_out(report),
         *_sweep(report),
         _books(report),
         _audits(report),
@@ -84,6 +89,23 @@ def _scores(report: PrivacyReport) -> list[Section]:
         for score in report.scores
     ]
     return [Section("Scores on public rows", paragraphs=(_SCORED,), tables=tuple(tables))]
+
+
+def _held_out(report: PrivacyReport) -> list[Section]:
+    found = report.held_out
+    if found is None:
+        return []
+    estimates = [(name, value) for name, value in found if isinstance(value, EstimateBody)]
+    rows = tuple(
+        (Cell(name), Cell(show(each.estimate)), Cell(show(each.lower)), Cell(show(each.upper)))
+        for name, each in estimates
+    )
+    others = [(name, value) for name, value in found if value is not None and not isinstance(value, EstimateBody)]
+    tables = (
+        Table("Metrics", ("metric", "estimate", "lower end", "upper end"), rows),
+        fact_table("The noisy vector", others),
+    )
+    return [Section("Metrics on held-out rows", paragraphs=(_EVALUATED,), tables=tables)]
 
 
 def _sweep(report: PrivacyReport) -> list[Section]:
@@ -196,6 +218,7 @@ def _data(report: PrivacyReport) -> Section:
         ("public", report.data.public),
         ("version", report.data.version),
         ("declared size", report.data.declared_size),
+        *([] if report.data.held_out_size is None else [("held out", report.data.held_out_size)]),
         ("capacity", report.data.capacity),
     ]
     return Section("Data", tables=(fact_table("What was declared", facts, codes=("data set",)),))

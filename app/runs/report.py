@@ -49,7 +49,7 @@ from app.runs.report_schemas import (
     PrivacyReport,
     SweepSummary,
 )
-from app.runs.schemas import GuaranteeBody, MetricBody, ProgressBody, ResultBody, RunBody, RunProblem
+from app.runs.schemas import GuaranteeBody, HeldOutBody, MetricBody, ProgressBody, ResultBody, RunBody, RunProblem
 from app.tables.ledger import Reservation
 from app.tables.runs import Audit, Run, RunSweep
 from app.tables.states import ReservationStatus, RunState, Select
@@ -213,6 +213,7 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         device=None if run.result is None else run.result.get("device", HOST.name),
         versions=None if run.result is None else run.result["versions"],
         scores=[] if run.result is None else [MetricBody.model_validate(each) for each in run.result["metrics"]],
+        held_out=_held_out(run),
         audits=[_audit_summary(audit) for audit in runs.newest_audits(session, run.id, MOST_AUDITS)],
         caveats=[*caveats, *([PUBLIC_ROWS] if data.public else []), *run.warnings],
     )
@@ -283,6 +284,7 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
         name=None if stored is None or stored.deleted_at is not None else stored.name,
         public=stored is None or stored.is_public,  # rows in a request are
         declared_size=description.declared_size,
+        held_out_size=description.held_out_size,
         capacity=description.capacity,
     )
 
@@ -290,6 +292,11 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
 def _deployment(session: Session, budget_id: str) -> DeploymentBody | None:
     said = deployments.nearest(session, budget_id)
     return None if said is None else DeploymentBody.of(said, budget_id)
+
+
+def _held_out(run: Run) -> HeldOutBody | None:
+    found = None if run.result is None else run.result.get("held_out")
+    return None if found is None else HeldOutBody.model_validate(found)
 
 
 def _budget_summary(session: Session, budget_id: str) -> BudgetSummary:

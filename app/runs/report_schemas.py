@@ -15,7 +15,7 @@ from app.algorithms.targets import AnyAchievedBody, RunTargetBody
 from app.deployments.schemas import DeploymentBody
 from app.kit.fields import Identifier, Schema
 from app.ledger.transparency_schemas import InclusionBody
-from app.runs.schemas import MetricBody, RunProblem
+from app.runs.schemas import HeldOutBody, MetricBody, RunProblem
 from app.tables.states import RunState
 from app.wire.answers import ChoiceBody, ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
@@ -43,7 +43,12 @@ class DataSummary(Schema):
         description="The version of private data; null for public data, and for runs from before there were any."
     )
     public: bool
-    declared_size: int = Field(description="The owner's public number of records, near the true one.")
+    declared_size: int = Field(
+        description="The owner's public number of records, near the true one; without those that are held out."
+    )
+    held_out_size: int | None = Field(
+        description="How many of the declared records are held out, in the mean; null where none are."
+    )
     capacity: int | None = Field(
         description="Slots that the run kept for rows, filled or not: a public number. null for runs from before data "
         "sets had one."
@@ -186,6 +191,9 @@ class CardFacts(Schema):
     )
     versions: dict[str, str] | None = Field(description="Versions of the worker that trained; null before it has.")
     scores: list[MetricBody] = Field(description="Scores on public rows.")
+    held_out: HeldOutBody | None = Field(
+        description="Metrics on held-out rows, from one noisy vector that is among the events; null without one."
+    )
     audits: list[AuditSummary] = Field(description="The newest ones, at most 20.")
     caveats: list[str]
 
