@@ -75,7 +75,12 @@ class Question:
 
 
 def calibrate(
-    context: Context, choice: AlgorithmChoice, dataset_size: int, dimension: int | None, facts: Facts
+    context: Context,
+    choice: AlgorithmChoice,
+    dataset_size: int,
+    capacity: int,
+    dimension: int | None,
+    facts: Facts,
 ) -> Calibration:
     """Choose what a run leaves out, and solve for its noise.
 
@@ -83,6 +88,7 @@ def calibrate(
         context: The process's context.
         choice: What the run asks for.
         dataset_size: Declared number of records.
+        capacity: Slots of the data set.
         dimension: Number of parameters.
         facts: What is publicly known of the objective.
 
@@ -91,7 +97,15 @@ def calibrate(
     """
     target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
     spec = _spec(
-        choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None, judge_published=True, drafted=True
+        choice,
+        Unknown.NOISE_MULTIPLIER,
+        dataset_size,
+        capacity,
+        dimension,
+        target,
+        None,
+        judge_published=True,
+        drafted=True,
     )
     return solve_within_limits(context, _drafted(choice, spec, facts))
 
@@ -169,6 +183,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         request,
         unknown,
         request.dataset_size,
+        request.capacity,
         request.dimension,
         target,
         request.noise_multiplier,
@@ -308,6 +323,7 @@ def _spec(
     fields: AlgorithmFields,
     unknown: Unknown,
     dataset_size: int,
+    capacity: int | None,
     dimension: int | None,
     target: Target | OpenEpsilon | OpenDelta,
     noise_multiplier: float | None,
@@ -323,6 +339,7 @@ def _spec(
         return Spec(
             dataset_size=dataset_size,
             target=target,
+            capacity=capacity,
             unknown=unknown,
             batch_size=batch_size,
             iterations=_iterations(fields, unknown, dataset_size, batch_size),
