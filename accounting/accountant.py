@@ -359,7 +359,7 @@ def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, del
     composition = _without_rare_branches(compose(events, NeighboringRelation(relation)), delta)
     if composition.gaussian_only is None and composition.count > 1:
         with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError):
-            estimate = FourierInversion().estimate_epsilon(composition, delta)
+            estimate = FourierInversion().estimate_epsilon(_with_lines(composition), delta)
             if estimate is not None and 0.0 < estimate < math.inf:
                 return estimate
     return epsilon_for_delta(events, relation, delta, evaluators=QUICK_EVALUATORS).value.upper
@@ -372,11 +372,15 @@ def closely_estimate_epsilon(events: Sequence[Event], relation: NeighboringRelat
         return None
     if composition.failure.upper or composition.discrepancy:
         return None
-    enclosed = None if is_inverted(composition) else enclosure(composition)
-    composition = composition if enclosed is None else enclosed.above
     with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError), question():
-        return FourierInversion().epsilon_of_removal(composition, delta)
+        return FourierInversion().epsilon_of_removal(_with_lines(composition), delta)
     return None
+
+
+def _with_lines(composition: Composition) -> Composition:
+    """Return the composition, or the one above it where it lies between two."""
+    enclosed = None if is_inverted(composition) else enclosure(composition)
+    return composition if enclosed is None else enclosed.above
 
 
 def _without_rare_branches(composition: Composition, delta: float) -> Composition:

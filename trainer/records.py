@@ -112,17 +112,6 @@ class Records:
         return source.each(lambda array: xp.take(array, indices, axis=0))
 
 
-def default_capacity(declared_size: int) -> int:
-    """Return the slots for a data set that says nothing of them: an eighth more than its size, and at least 8 more.
-
-    An eighth of a small number would leave no room for the few records by which its owner may be wrong.
-
-    >>> default_capacity(60_000), default_capacity(1)
-    (67500, 9)
-    """
-    return declared_size + max(-(-declared_size // 8), 8)
-
-
 def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: int, stream: AESCounter) -> Records:
     """Put features and labels into slots, in the form that training reads.
 

@@ -86,6 +86,7 @@ def calibrate(
     context: Context,
     choice: AlgorithmChoice,
     dataset_size: int,
+    capacity: int,
     dimension: int | None,
     facts: Facts,
     evaluation: Evaluation | None = None,
@@ -96,6 +97,7 @@ def calibrate(
         context: The process's context.
         choice: What the run asks for.
         dataset_size: Declared number of records.
+        capacity: Slots of the data set.
         dimension: Number of parameters.
         facts: What is publicly known of the objective.
         evaluation: How its model is evaluated on held-out rows, for a part of its target; None where it is not.
@@ -105,7 +107,15 @@ def calibrate(
     """
     target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
     spec = _spec(
-        choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None, judge_published=True, drafted=True
+        choice,
+        Unknown.NOISE_MULTIPLIER,
+        dataset_size,
+        capacity,
+        dimension,
+        target,
+        None,
+        judge_published=True,
+        drafted=True,
     )
     question = _drafted(choice, spec, facts)
     if evaluation is not None:
@@ -187,6 +197,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         request,
         unknown,
         request.dataset_size,
+        request.capacity,
         request.dimension,
         target,
         request.noise_multiplier,
@@ -326,6 +337,7 @@ def _spec(
     fields: AlgorithmFields,
     unknown: Unknown,
     dataset_size: int,
+    capacity: int | None,
     dimension: int | None,
     target: Target | OpenEpsilon | OpenDelta,
     noise_multiplier: float | None,
@@ -341,6 +353,7 @@ def _spec(
         return Spec(
             dataset_size=dataset_size,
             target=target,
+            capacity=capacity,
             unknown=unknown,
             batch_size=batch_size,
             iterations=_iterations(fields, unknown, dataset_size, batch_size),

@@ -13,7 +13,7 @@ from app.datasets.persons import MAX_ID_LENGTH, fault_of
 from app.datasets.versions import Version
 from app.kit.fields import Identifier, Integer, Name, OptionalInteger, Schema
 from app.tables.states import Change
-from trainer.records import default_capacity
+from calibrators.spec import default_capacity
 
 MAX_DECLARED_SIZE = 10**9
 MAX_CAPACITY = 2 * MAX_DECLARED_SIZE

@@ -221,13 +221,12 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
     )
     facts = facts_of(request, request.model.kind, model, data)
     _check_evaluation(request, data)
-    calibration = algorithms.calibrate(
-        context, choice, data.declared_size, model.num_parameters, facts, request.evaluation
-    )
+    assert data.capacity is not None, "what is described now has one"
+    sizes = data.declared_size, data.capacity
+    calibration = algorithms.calibrate(context, choice, *sizes, model.num_parameters, facts, request.evaluation)
     plan = calibration.plan
     if not plan.is_executable:
         raise _no_step_size(calibration, model, request)
-    assert data.capacity is not None, "what is described now has one"
     check_plan(plan, model, data.capacity)
     check_slots(data.capacity, model)
     if request.expected_plan_hash not in (None, plan.plan_hash):
