@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -61,6 +63,11 @@ class DataDescription(Schema):
             features=data.columns,
             label=data.label,
         )
+
+    @classmethod
+    def of_columns(cls, features: Sequence[Column], label: Column) -> DataDescription:
+        """Return a description where nothing but the columns matters."""
+        return cls(declared_size=1, privacy_unit="record", features=tuple(features), label=label)
 
     def has_columns_of(self, other: DataDescription) -> bool:
         """Return whether rows of the one can be read as rows of the other."""

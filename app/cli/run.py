@@ -23,6 +23,7 @@ from app.cli.output import (
     print_text,
     print_warnings,
 )
+from app.cli.prediction import as_csv, predictions
 from app.cli.progress import progress_bar
 from app.cli.refusals import Status
 from app.cli.requests import RequestFile, asked, words
@@ -193,6 +194,33 @@ def model(
     if file_format is ModelFormat.NPZ and output is None:
         raise typer.BadParameter("npz is for a file; give --output", param_hint="--format")
     _write(Server(url).get(f"/v1/runs/{segment(run_id)}/model", {"format": file_format}, accept="*/*"), output)
+
+
+@commands.command(epilog=example("epsilond run predict RUN --rows new.csv"))
+def predict(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="RUN|FILE", help="The id of a run, or a file of `run model --format npz`."),
+    ],
+    rows: Annotated[
+        Path, typer.Option(metavar="CSV", help="Rows with the columns of the model's features, in any order.")
+    ],
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Print the probability of each class, too.")
+    ] = False,
+    output: Output = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the rows of a CSV file with a released model.
+
+    This costs no privacy. The model is fetched and the rows stay here; with a file, no server is asked.
+    """
+    label, found = predictions(model, rows, url)
+    if as_json:
+        _write(found.model_dump_json().encode(), output)
+    else:
+        _write(as_csv(label, found, with_probabilities=probabilities), output)
 
 
 @commands.command(epilog=example("epsilond run card RUN"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, field_validator
 
 from app.kit.fields import Name, Schema
 
@@ -50,6 +50,7 @@ class CategoryColumn(Schema):
 
 
 Column = Annotated[NumberColumn | CategoryColumn, Field(discriminator="type")]
+COLUMN: TypeAdapter[Column] = TypeAdapter(Column)
 
 
 def _with_distinct_names(columns: list[Column]) -> list[Column]:

@@ -267,6 +267,21 @@ class TableBuilder:
         return np.concatenate(found)
 
 
+def read_rows(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], first_row: int
+) -> tuple[FloatArray, list[CellFault]]:
+    """Return one row's texts or more as numbers, shape (rows, columns), and the faults, as `TableBuilder.add` does."""
+    values = np.zeros((len(rows), len(columns)))
+    faults: list[CellFault] = []
+    for index, (column, texts) in enumerate(zip(columns, zip(*rows, strict=True), strict=True)):
+        block = _ColumnReader(column).read(texts)
+        if isinstance(block, list):
+            faults += [CellFault(first_row + row, index, code, why) for row, code, why in block]
+        else:
+            values[:, index] = block
+    return values, sorted(faults, key=lambda fault: (fault.row, fault.column))
+
+
 def rows_that_stay(
     features: FloatArray,
     labels: LabelArray,

@@ -155,6 +155,10 @@ def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -
         case "RUN":
             runs = json.loads(done("run", "list", "--json", env=env))["items"]
             return str(next(run["id"] for run in runs if run["state"] == "succeeded"))
+        case "new.csv":
+            model = json.loads(done("run", "model", placeholder("RUN", path, settings, env), env=env))
+            names, cells = zip(*((each["name"], str(each["lower"])) for each in model["features"]), strict=True)
+            Path(word).write_text(f"{','.join(names)}\n{','.join(cells)}\n")
         case "BUDGET":
             return str(json.loads(done("budget", "list", "--json", env=env))["items"][0]["id"])
         case "WEBHOOK":
