@@ -26,8 +26,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from epsilond_client.answers import Event, Reservation
-from epsilond_client.budgets import BudgetId, Reservations
+from epsilond_client.budgets import Reservations
 from epsilond_client.loaders import check_batches
+from epsilond_client.naming import BudgetId
 from epsilond_client.problems import EpsilondError, ProblemError, StepsExhausted, Unavailable
 from epsilond_client.transport import plain
 
