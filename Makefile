@@ -141,14 +141,14 @@ site: $(VENV)/.dev  ## the documentation as a site in .site/html, offline; warni
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs/site --doctree-dir .site/doctrees \
 		. .site/html
 
-lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+lock: $(VENV)/.dev  ## resolve pyproject.toml anew into requirements/*.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml -o requirements/runtime.lock
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group dask -o requirements/dask.lock
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group dev -o requirements/dev.lock
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
 
 clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
