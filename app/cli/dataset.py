@@ -48,6 +48,9 @@ def upload(
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Every row may be published.")] = False,
     capacity: Annotated[int | None, typer.Option(help="The most rows that there is room for, a public number.")] = None,
+    held_out_share: Annotated[
+        float | None, typer.Option(help="Share of private rows that a secret coin holds out, to evaluate runs on.")
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="What a row belongs to; by default what the budget protects.")
     ] = None,
@@ -74,6 +77,7 @@ def upload(
             ("--public", "/public", public),
             ("--rows", "/declared_size", rows),
             ("--capacity", "/capacity", capacity),
+            ("--held-out-share", "/held_out_share", held_out_share),
             ("--unit", "/privacy_unit", unit or (budget_id and _unit_of(server, budget_id))),
             ("--columns", "/columns", columns_in(lines)),
             ("--label", "/label", label),
@@ -117,6 +121,7 @@ def _print_dataset(dataset: Mapping[str, Any]) -> None:
             "version": dataset["version"],
             "declared rows": dataset["declared_size"],
             "capacity": dataset["capacity"],
+            "held out": dataset["held_out_share"],
             "one row is of a": dataset["privacy_unit"],
             "columns": len(dataset["columns"]),
             "predicted": dataset["label"],

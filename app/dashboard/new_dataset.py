@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from app.dashboard import uploads
 from app.dashboard.asking import Answer, ask
+from app.dashboard.calibration_form import number
 from app.dashboard.fields import Field, FilledForm
 from app.dashboard.forms import read_form
 from app.dashboard.pages import page
@@ -67,6 +68,8 @@ def body_of(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> dic
     body |= {
         name: whole_number(values[name]) for name in ("declared_size", "capacity", "rows_per_person") if name in values
     }
+    if "held_out_share" in values:
+        body["held_out_share"] = number(values["held_out_share"])
     units = {root["id"]: root["privacy_unit"] for root in roots}
     if body.get("budget_id") in units:
         body["privacy_unit"] = units[body["budget_id"]]
@@ -106,11 +109,15 @@ def read(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> Filled
     )
     size = "A public number, near the true one. Plans are made with it."
     room = "The most rows that a file may have; an eighth more than declared if left out."
+    held_out = (
+        "Such as 0.2. A secret coin decides of each private row; runs may then be scored on these rows, for a price."
+    )
     person = "A column of ids, by which a person's rows are counted and deleted. It is never trained on."
     return FilledForm(
         sections=(
             ("What it is", (field("name", "Name", is_text=True), who, budget)),
             ("How large", (field("declared_size", "Rows, about", size), field("capacity", "Capacity", room))),
+            ("Rows to evaluate on", (field("held_out_share", "Share that is held out of training", held_out),)),
             (
                 "Columns",
                 (

@@ -61,7 +61,7 @@ def test_what_is_typed_is_declared_and_the_file_is_uploaded_once(quick: Service)
     assert f'href="{PATH}"' in quick.client.get("/dashboard/datasets").text
     assert Document(quick.client.get(PATH).text).faults == []
     budget = quick.budget(privacy_unit="person")
-    page = declared(quick, budget_id=budget["id"])
+    page = declared(quick, budget_id=budget["id"], held_out_share="0.25")
     assert (page.status_code, Document(page.text).faults) == (200, [])
     rows = fresh_rows()
     answer = sent(quick, page.text, rows)
@@ -69,6 +69,8 @@ def test_what_is_typed_is_declared_and_the_file_is_uploaded_once(quick: Service)
     dataset = uploaded(quick, answer)
     assert dataset["columns"] == COLUMNS
     assert (dataset["budget_id"], dataset["privacy_unit"], dataset["public"]) == (budget["id"], "person", False)
+    assert dataset["held_out_share"] == 0.25
+    assert "25 % of its rows" in quick.client.get(f"/dashboard/datasets/{dataset['id']}").text
     document = Document(answer.text)
     tiles = {each.text for each in document.all("dd")}
     assert {"5", "0"} <= tiles, "the owner's report"
