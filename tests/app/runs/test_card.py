@@ -196,7 +196,7 @@ def test_the_fields_of_the_card_are_the_ones_of_its_version(service):
 
 CARD_PARTS = {
     "AuditSummary": sorted(["id", "method", "trials", "delta", "epsilon_lower", "confidence", "verdict", "created_at"]),
-    "DataSummary": sorted(["dataset_id", "name", "version", "public", "declared_size", "capacity"]),
+    "DataSummary": sorted(["dataset_id", "name", "version", "public", "declared_size", "held_out_size", "capacity"]),
     "BudgetSummary": sorted(["id", "name", "neighboring_relation", "privacy_unit", "limit"]),
     "EntrySummary": sorted(["id", "kind", "sequence", "leaf_index", "recorded_at", "previous_hash", "hash"]),
     "CertificateSummary": sorted(["epsilon", "delta", "sha256", "path"]),
@@ -236,6 +236,7 @@ CARD_PARTS = {
             "literal",
             "plan",
             "plan_hash",
+            "held_out",
             "dtype",
             "dtype_reason",
             "budget_id",

@@ -266,6 +266,7 @@ class Dataset(Document):
         label: str
         person_column: str | None
         rows_per_person: int | None
+        held_out_share: float | None
         budget_id: str | None
         #: For the owner of the data set alone.
         warnings: Sequence[Mapping[str, Any]]

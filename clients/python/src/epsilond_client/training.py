@@ -47,9 +47,9 @@ class Datasets(Resource):
             filename: Says the format, where `file` is no path.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
             metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`;
-                `person_column` and `rows_per_person`, where the file has ids of persons. All of it is public. A file
-                with more rows than `capacity` is refused; by default it is an eighth more than `declared_size`, and at
-                least 8 more.
+                `person_column` and `rows_per_person`, where the file has ids of persons; `held_out_share`, where no run
+                is to train on a part of the rows. All of it is public. A file with more rows than `capacity` is
+                refused; by default it is an eighth more than `declared_size`, and at least 8 more.
         """
         with _multipart(file, filename, {"name": name} | with_budget_ids(self._http, metadata)) as body:
             return self._http.write("/v1/datasets", body, Dataset, idempotency_key)
@@ -161,7 +161,8 @@ class Runs(Resource):
             algorithm: Its name; left out, the service's preset `practical` chooses one.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
             fields: `dataset_id`, `dataset_version`, `budget_id`, `batch_size`, `iterations`, `sampling`,
-                `gradient_bound` and what else a calibration takes.
+                `gradient_bound` and what else a calibration takes; ``evaluation={}`` for metrics on held-out rows,
+                which are in `result.held_out` then.
 
         Raises:
             BudgetExceeded: the plan does not fit; nothing is held and nothing runs.
