@@ -15,6 +15,7 @@ from app import VERSION
 from app.auth.principal import Scope
 from app.dashboard import amounts, wording
 from app.dashboard.asking import Answer, ask
+from app.web.forwarding import with_path
 
 _HERE = Path(__file__).parent
 #: Style sheets and scripts; served at `ASSETS`.
@@ -71,7 +72,8 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
             **values,
         )
     )
-    return HTMLResponse(content, status, {"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+    public_path = request.app.state.context.settings.public_path
+    return HTMLResponse(with_path(content, public_path), status, {"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
 def part_of(request: Request, form: str) -> str:
