@@ -42,7 +42,7 @@ def upload(
     columns: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A file with such lines, in place of --column.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="For people; by default the name of the file.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name for people; by default that of the file.")] = None,
     budget: Annotated[
         str | None, typer.Option(help="Id or name of the root budget that pays for every run on private rows.")
     ] = None,

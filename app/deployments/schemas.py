@@ -20,7 +20,7 @@ class DeploymentAnswers(Schema):
     intended_use: Answer = Field(None, description="What the released models are for.")
     curator: Answer = Field(None, description="Who holds the data, and answers for them.")
     actors: Answer = Field(None, description="Who else has a part: analysts, processors, those who use the models.")
-    region: Answer = Field(None, description="Where the people live whose data they are.")
+    region: Answer = Field(None, description="The region in which the people live whose data they are.")
     sector: Answer = Field(None, description="The sector, such as health or education.")
     privacy_units: Answer = Field(None, description="How many units are protected, as a public figure.")
     operator: Answer = Field(None, description="Who operates the service, and why they are trusted with the rows.")
