@@ -85,7 +85,9 @@ class PlanBody(Schema):
         None, exclude_if=is_none, description="The numeric type of the run's rows and sums; left out, float64."
     )
     evaluation: EvaluationBody | None = Field(
-        None, exclude_if=is_none, description="The evaluation on held-out rows after the last step; left out where there is none."
+        None,
+        exclude_if=is_none,
+        description="Evaluates the model on held-out rows after the last step; left out, there is none.",
     )
     engine: str
 

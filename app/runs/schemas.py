@@ -143,7 +143,9 @@ class HeldOutBody(Schema):
     mean_absolute_error: EstimateBody | None = Field(
         description="Error of the label, in its own unit. A prediction beyond the label's bounds counts as the bound."
     )
-    root_mean_squared_error: EstimateBody | None = Field(description="The root of the mean squared error, in the label's unit.")
+    root_mean_squared_error: EstimateBody | None = Field(
+        description="Root of the mean squared error, in the label's unit; likewise."
+    )
     r_squared: EstimateBody | None
 
 

@@ -394,9 +394,14 @@ def test_a_public_run_has_no_books_and_says_that_its_rows_are_public(service):
     run = service.queued(dataset=dataset, target={"kind": "gaussian_dp", "mu": 1})
     service.work()
     card, markdown, page = rendered(service, run)
-    assert card["data"] == {"dataset_id": None, "name": None, "public": True, "declared_size": 2, "capacity": 2} | {
-        "version": None
-    }
+    assert card["data"] == {
+        "dataset_id": None,
+        "name": None,
+        "public": True,
+        "declared_size": 2,
+        "capacity": 2,
+        "held_out_size": None,
+    } | {"version": None}
     assert (card["ledger"], card["budget"], card["charge"]) == (None, None, None)
     assert reports.PUBLIC_ROWS in card["caveats"]
     assert "Gaussian DP" in [item["finding"] for item in card["evaluation"]]
@@ -430,6 +435,7 @@ def test_a_data_set_that_was_deleted_is_named_no_more(service):
         "name": None,
         "public": False,
         "declared_size": 1000,
+        "held_out_size": None,
         "capacity": 1125,
     }
     assert "of the ward" not in json.dumps(service.report(run))

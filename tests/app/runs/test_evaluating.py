@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,17 @@ import pytest
 
 from app.runs import evaluating, execution, lifecycle, worker
 from app.runs.evaluating import held_out_body
+from app.runs.executors import paces
+from app.runs.executors.paces import MeasuredPaces
 from app.runs.job import Job
 from app.runs.schemas import HeldOutBody
+from app.runs.work import work_of
 from calibrators.plan import plan_from_canonical
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import HEADER, REQUEST, Service
 from tests.app.runs.interrupted import files, kinds, stopping_after
 from tests.databases import on_one_engine
+from trainer.held_out import noisy_sums
 
 SIZE = 800
 NUMBERS = [
@@ -244,20 +249,26 @@ def test_what_cannot_be_evaluated_is_refused(quick: Service, ids: dict[str, Any]
     assert_problem(quick.post("/v1/run-sweeps", sweep), 422, "unsupported", "/evaluation")
 
 
-def test_the_time_of_an_evaluation_is_in_the_schedule(quick: Service, ids: dict[str, Any]) -> None:
+def test_the_time_of_an_evaluation_is_in_the_schedule(
+    quick: Service, ids: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is measured on dummy rows, as many as there are slots, whatever the rows are."""
-    from app.runs.executors.paces import _evaluating_s
-    from app.runs.work import work_of
 
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.2)
+        return noisy_sums(*arguments)
+
+    monkeypatch.setattr(paces, "noisy_sums", slow)
     with quick.context.database.read() as session:
         with_it, without = (
             work_of(session, quick.stored(quick.queued(**ids, **more))) for more in ({"evaluation": {}}, {})
         )
     assert with_it.shape != without.shape
-    assert _evaluating_s(with_it) > 0.0 == _evaluating_s(without)
+    measured = MeasuredPaces()
+    assert measured.of(with_it).scoring_s > 0.2 > measured.of(without).scoring_s
 
 
-def test_units_of_classes_are_left_as_they_are(quick: Service, ids: dict[str, Any]) -> None:
+def test_one_key_is_one_vector(quick: Service, ids: dict[str, Any]) -> None:
     run = quick.queued(**ids, evaluation={})
     job = job_of(quick, run)
     parameters = job.model.parameters(np.zeros(job.model.num_parameters))
