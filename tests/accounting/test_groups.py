@@ -323,9 +323,7 @@ def test_numbers_outside_their_range_are_refused() -> None:
     assert no_bound.warnings
 
 
-@pytest.mark.parametrize(
-    "sampling", [Poisson(0.1), RandomAllocation(10, 1), TruncatedPoisson(0.1, 60, 562, "random_slots")]
-)
+@pytest.mark.parametrize("sampling", [Poisson(0.1), TruncatedPoisson(0.1, 60, 562, "random_slots")])
 def test_an_estimate_is_near_what_is_certified(sampling: Sampling) -> None:
     events = [Event(Gaussian(2.0), sampling, 10)]
     certified = group_epsilon_for_delta(events, ADD_REMOVE, 1e-5, 2).value

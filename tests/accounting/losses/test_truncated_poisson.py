@@ -351,7 +351,7 @@ def test_a_search_asks_the_pair_above_and_no_moments(monkeypatch: pytest.MonkeyP
     events = [of_slots(2.3, 65 / 455, 80, 512, 35)]
     certified = epsilon_for_delta(events, ADD_REMOVE, 1e-5).value.upper
     monkeypatch.delattr(RenyiBound, "epsilon")
-    assert estimate_epsilon(events, ADD_REMOVE, 1e-5) == pytest.approx(certified, rel=1e-3)
+    assert estimate_epsilon(events, ADD_REMOVE, 1e-5) == pytest.approx(certified, rel=5e-3)
 
 
 @pytest.mark.parametrize(("slots", "largest", "q"), [(4, 2, 0.4), (4, 1, 0.7), (5, 3, 0.6)])
