@@ -15,9 +15,11 @@ from accounting.accountant import (
     epsilon_for_delta,
     epsilon_of_composition,
     epsilons_for_deltas,
+    estimate_epsilon,
 )
 from accounting.composition.composition import Composition, compose
 from accounting.composition.fourier import FourierInversion
+from accounting.composition.renyi import RenyiBound
 from accounting.discrepancy import Discrepancy
 from accounting.errors import InvalidValue, NoCostInFilter, Unsupported
 from accounting.events import (
@@ -342,6 +344,14 @@ def test_empty_slots_are_null_records() -> None:
         assert epsilon_for_delta([event], ADD_REMOVE, 1e-5).value.upper == pytest.approx(epsilon, abs=6e-6)
     fixed = Event(Gaussian(2.0), WithoutReplacement(55, 1000), 200)
     assert compose([of_slots(2.0, 1.0, 55, 1000, 200)], ADD_REMOVE) == compose([fixed], SPECIAL)
+
+
+def test_a_search_asks_the_pair_above_and_no_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments of a pair that is cut take seconds, and a search asks many times."""
+    events = [of_slots(2.3, 65 / 455, 80, 512, 35)]
+    certified = epsilon_for_delta(events, ADD_REMOVE, 1e-5).value.upper
+    monkeypatch.delattr(RenyiBound, "epsilon")
+    assert estimate_epsilon(events, ADD_REMOVE, 1e-5) == pytest.approx(certified, rel=5e-3)
 
 
 @pytest.mark.parametrize(("slots", "largest", "q"), [(4, 2, 0.4), (4, 1, 0.7), (5, 3, 0.6)])

@@ -39,7 +39,6 @@ def test_the_noise_is_what_accounting_says_of_a_group(reader):
         ("truncated_poisson", "replace_special"),
         ("truncated_poisson", "replace_one"),
         ("without_replacement", "replace_one"),
-        ("without_replacement", "replace_special"),
         ("random_allocation", "add_or_remove_one"),
         ("blocks", "replace_special"),
         ("shuffled_epochs", "replace_one"),
