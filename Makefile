@@ -24,7 +24,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -116,6 +116,10 @@ bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's an
 # CuPy has to be the one for the machine's CUDA: `make cuda12` or `make cuda13` before.
 bench-gpu: $(VENV)/.runtime  ## a private step on a GPU beside a plain one there and ours on the host; says so where there is no GPU
 	@$(BIN)/python -m benchmarks.gpu
+	@$(BIN)/python -m benchmarks.table
+
+bench-defaults: $(VENV)/.dev  ## what a run attains that is given data, model and target, beside a grid by hand and no privacy (hours); the results go to docs/measured.md
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.defaults
 	@$(BIN)/python -m benchmarks.table
 
 bench-papers: $(VENV)/.dev  ## the papers' theorems in their own settings; the results go to docs/algorithms/reproductions.md

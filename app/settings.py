@@ -92,6 +92,13 @@ class Settings(BaseSettings):
         description="Runs that the server carries out at once, in as many worker processes or on a Dask cluster; 0 "
         "leaves them to `worker`.",
     )
+    worker_threads: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="Threads of the matrix products in each worker process. More help where steps take many rows of "
+        "large models and cores are idle; threads that share a core wait for each other.",
+    )
     device: Literal["cpu", "cuda"] = Field(
         "cpu",
         description="What workers take the steps of runs on: their processor, or the first CUDA device that they see, "

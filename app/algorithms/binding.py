@@ -13,7 +13,7 @@ from app.algorithms.geometry import to_domain, to_penalty
 from app.algorithms.model_choice import ModelChoice
 from app.algorithms.targets import AlgorithmChoice
 from app.algorithms.trainable import trainers_of
-from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
+from app.datasets.columns import CategoryColumn, Column, NumberColumn, as_scaled, split_label
 from app.datasets.held_out import split_size
 from app.datasets.service import LoadedDataset, columns_of
 from app.datasets.table import LabelArray
@@ -76,7 +76,7 @@ class DataDescription(Schema):
     @property
     def scaled_columns(self) -> list[scaling.Column]:
         """Return how values become features: by the declared bounds and categories alone."""
-        return [_scaled(column) for column in self.features]
+        return [as_scaled(column) for column in self.features]
 
     def scale(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Rows of raw values, shape (n, columns), to rows of features in [-1, 1]; nothing is fitted."""
@@ -91,7 +91,7 @@ class DataDescription(Schema):
         """Codes of categories as they are; numbers as features are scaled, to [-1, 1]."""
         if isinstance(self.label, CategoryColumn):
             return labels
-        return _scaled(self.label).scale(labels.astype(np.float64))[:, 0]
+        return as_scaled(self.label).scale(labels.astype(np.float64))[:, 0]
 
     def unscaled_labels(self, scaled: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Numbers in the label's own unit, of what a regression predicts; they may lie beyond its bounds."""
@@ -156,9 +156,3 @@ def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescrip
     """Return what is publicly known of the training objective."""
     derivation = Derivation(model, tuple(data.scaled_columns), to_domain(choice.domain), to_penalty(choice.penalty))
     return Facts(derivation, isinstance(model, LinearModel), trainers_of(kind))
-
-
-def _scaled(column: Column) -> scaling.Column:
-    if isinstance(column, CategoryColumn):
-        return scaling.CategoryColumn(len(column.categories))
-    return scaling.NumberColumn(column.lower, column.upper)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, field_validator
 
 from app.kit.fields import Name, Schema
+from trainer import scaling
 
 MAX_COLUMNS = 4096
 MAX_CATEGORIES = 1000
@@ -79,3 +80,10 @@ def split_label(columns: Sequence[Column], label: str) -> tuple[tuple[Column, ..
         tuple(column for column in columns if column.name != label),
         next(column for column in columns if column.name == label),
     )
+
+
+def as_scaled(column: Column) -> scaling.Column:
+    """Return how the trainer reads a column's values."""
+    if isinstance(column, CategoryColumn):
+        return scaling.CategoryColumn(len(column.categories))
+    return scaling.NumberColumn(column.lower, column.upper)

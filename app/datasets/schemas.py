@@ -221,6 +221,11 @@ class DatasetBody(Schema):
     version: int = Field(description="The newest version: a run that names none trains on it. 1 for public data.")
     declared_size: int = Field(description="That of the newest version, as is `capacity`.")
     capacity: int = Field(description="Slots that every run on the data set keeps, and the most rows that it may have.")
+    run_memory_bytes: int = Field(
+        description="Memory that the rows of a run on the newest version take in a worker at most: as they are stored, "
+        "scaled, and in their slots in float64. It follows from what is declared. The program itself, the batches of a "
+        "step and the model come on top."
+    )
     privacy_unit: str
     columns: list[Column]
     label: str

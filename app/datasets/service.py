@@ -15,7 +15,7 @@ from app.auth import reach
 from app.auth.principal import SERVICE, Principal, Scope
 from app.context import Context
 from app.datasets import bundled, repository, versions
-from app.datasets.columns import Column, split_label
+from app.datasets.columns import Column, as_scaled, split_label
 from app.datasets.files import DatasetFiles
 from app.datasets.held_out import split_size
 from app.datasets.schemas import DatasetBody, DatasetWarning, SharedContent, VersionBody
@@ -31,6 +31,7 @@ from app.kit.pagination import Page, cut_page, decode_cursor
 from app.ledger.repository import get_budget
 from app.problems import Problem, not_found
 from app.tables.datasets import Dataset
+from trainer.scaling import memory_of_rows
 
 _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 
@@ -99,6 +100,8 @@ def body_of(
     dataset: Dataset, newest: Version, principal: Principal = SERVICE, warnings: Sequence[DatasetWarning] = ()
 ) -> DatasetBody:
     """What everyone may see who reaches the data set; its root budget is named where that is reached, too."""
+    columns = columns_of(dataset)
+    features, _ = split_label(columns, dataset.label)
     is_bound_in_reach = dataset.budget_id is not None and principal.reaches(dataset.budget_id)
     return DatasetBody(
         id=dataset.id,
@@ -108,8 +111,9 @@ def body_of(
         version=newest.number,
         declared_size=newest.declared_size,
         capacity=newest.capacity,
+        run_memory_bytes=memory_of_rows([as_scaled(column) for column in features], newest.capacity),
         privacy_unit=dataset.privacy_unit,
-        columns=columns_of(dataset),
+        columns=columns,
         label=dataset.label,
         person_column=dataset.person_column,
         rows_per_person=dataset.rows_per_person,

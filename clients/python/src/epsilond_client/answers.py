@@ -261,6 +261,8 @@ class Dataset(Document):
         version: int
         declared_size: int
         capacity: int
+        #: What the rows of a run take in a worker at most.
+        run_memory_bytes: int
         privacy_unit: str
         columns: Sequence[Mapping[str, Any]]
         label: str
