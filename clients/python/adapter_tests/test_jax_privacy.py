@@ -143,7 +143,7 @@ def test_what_would_not_be_charged_as_it_is_is_refused(client: Client, budget: B
 def test_the_event_of_an_execution_plan_can_be_reserved(client: Client, budget: Budget) -> None:
     plan = execution_plan.BandMFExecutionPlanConfig(
         iterations=STEPS, strategy=np.ones(1), epsilon=None, delta=None, noise_multiplier=4.0, sampling_prob=0.2
-    ).make(jax.random.key(0))
+    ).plan
     answer = dp_event.import_event(client, plan.dp_event, delta=1e-5, neighboring_relation="replace_special")
     with client.reserve(budget, answer["events"], purpose="an execution plan"):
         pass
