@@ -76,7 +76,7 @@ def start() -> ArrayRecord:
 
 @pytest.fixture
 def budget(client: Client) -> Budget:
-    """Of three rounds, and not of four."""
+    """Open a budget that pays for three rounds, and not for four."""
     return client.budgets.create(
         "federated", neighboring_relation="add_or_remove_one", filter={"kind": "zcdp", "rho": 3.5 / (2 * NOISE**2)}
     )

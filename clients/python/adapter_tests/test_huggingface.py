@@ -121,7 +121,7 @@ def stepped(client: Client, budget: Budget, trainer: Trainer, monkeypatch: pytes
 def test_a_record_changes_the_sum_by_its_own_clipped_gradient_and_no_more(
     client: Client, budget: Budget, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also the longest one, which would change the padding of all others."""
+    """It holds for the longest one, too, which would change the padding of all others."""
     longest = max(range(RECORDS), key=lambda place: len(DATA[place]["input_ids"]))
     whole = stepped(client, budget, make_trainer(), monkeypatch)
     without = stepped(client, budget, make_trainer(DATA[:longest] + DATA[longest + 1 :]), monkeypatch)

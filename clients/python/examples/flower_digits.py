@@ -102,19 +102,19 @@ class Clients(Grid):
         raise NotImplementedError
 
     def get_nodes(self) -> Iterable[Any]:
-        """Not asked by `FedAvg`."""
+        """Refuse: `FedAvg` does not ask."""
         raise NotImplementedError
 
     def create_message(self, *args: Any, **options: Any) -> Message:
-        """Not asked by `FedAvg`."""
+        """Refuse: `FedAvg` does not ask."""
         raise NotImplementedError
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Not asked by `FedAvg`."""
+        """Refuse: `FedAvg` does not ask."""
         raise NotImplementedError
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Not asked by `FedAvg`."""
+        """Refuse: `FedAvg` does not ask."""
         raise NotImplementedError
 
 
