@@ -12,7 +12,7 @@ BENCH_JAX_VENV := .venv-bench-jax
 BENCH_JAX_BIN := $(BENCH_JAX_VENV)/bin
 # Torch and Opacus beside ours, on one NumPy: gigabytes that nobody else has to load.
 BENCH_TRAINER_VENV := .venv-bench-trainer
-# Opacus, torch and Grain for the adapters of the client.
+# The libraries that the adapters of the client are for.
 ADAPTERS_VENV := .venv-adapters
 BENCH_TRAINER_BIN := $(BENCH_TRAINER_VENV)/bin
 # The fuzzer beside ours: it has wheels for some versions of Python alone.
@@ -81,7 +81,7 @@ soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
 fuzz: $(FUZZ_VENV)/.ready  ## coverage-guided fuzzing of what reads bytes of others, 11 minutes; writes tests/soak/reports/fuzz.json
 	@$(FUZZ_VENV)/bin/python -m tests.fuzz
 
-test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real Opacus, torch and Grain; writes clients/python/adapter_tests/report.json
+test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real libraries, Opacus to Flower; writes clients/python/adapter_tests/report.json
 	@$(ADAPTERS_VENV)/bin/python -m pytest -c clients/python/adapter_tests/pytest.ini \
 		--report clients/python/adapter_tests/report.json clients/python/adapter_tests
 
@@ -234,11 +234,13 @@ $(BENCH_TRAINER_VENV)/.ready: requirements/runtime.lock requirements/bench-train
 		-r requirements/bench-trainer.txt
 	@touch $@
 
-$(ADAPTERS_VENV)/.ready: requirements/runtime.lock clients/python/adapter_tests/requirements.txt
-	@echo "== installing torch, Opacus and Grain into $(ADAPTERS_VENV) (once; later calls skip this)"
+$(ADAPTERS_VENV)/.ready: requirements/runtime.lock $(wildcard clients/python/adapter_tests/requirements*.txt)
+	@echo "== installing torch, JAX and what is built on them into $(ADAPTERS_VENV) (once; later calls skip this)"
 	@$(PYTHON) -m venv --clear $(ADAPTERS_VENV) && echo '*' > $(ADAPTERS_VENV)/.gitignore
 	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		--only-binary :all: -r requirements/runtime.lock
 	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
 		-r clients/python/adapter_tests/requirements.txt
+	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
+		-r clients/python/adapter_tests/requirements-alone.txt
 	@touch $@

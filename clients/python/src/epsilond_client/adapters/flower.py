@@ -41,6 +41,9 @@ from epsilond_client.problems import BudgetExceeded
 
 log = logging.getLogger("epsilond_client")
 
+#: It is a part of an idempotency key, of which the server takes 200 characters.
+_LONGEST_NAME = 100
+
 Arrays = dict[str, npt.NDArray[np.float64]]
 
 
@@ -50,15 +53,15 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
     Args:
         client: Of the server that keeps the budget.
         budget: What pays: its name, its id, or the budget itself.
-        strategy: `FedAvg` or one that is made of it (`FedAdam`, `FedYogi`, `FedAvgM`): it chooses the clients, and takes
-            the noisy mean as it would take the mean of the replies.
+        strategy: `FedAvg` or one that is made of it (`FedAdam`, `FedYogi`, `FedAvgM`): it chooses the clients, and
+            takes the noisy mean as it would take the mean of the replies.
         job: Names this job among those that share the budget; give a process that goes on with a job the same name.
         noise_multiplier: Standard deviation of the noise on the sum over `clipping_norm`.
         clipping_norm: The most by which one client changes the sum, in l2 over all arrays.
         expected_clients: The public constant that the noisy sum is divided by.
         sample_rate: None charges for each round as if every client took part. A rate takes each connected client with
-            this probability, by a secret coin of its own; the strategy has to choose all of them (``fraction_train=1``).
-        evaluate_on_public_rows: State that the clients' evaluation reads public rows alone. Otherwise none is asked for.
+            this probability, by a secret coin of its own; the strategy has to choose all of them.
+        evaluate_on_public_rows: State that the clients' evaluation reads public rows alone. Otherwise it is left out.
         expires_in, charge_delta: Of each reservation, as `Client.reserve`.
 
     Attributes:
@@ -86,21 +89,23 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
     ) -> None:
         if not isinstance(strategy, FedAvg):
             raise ValueError(
-                f"{type(strategy).__name__} is not gated: what is are FedAvg and the strategies that are made of it. Give "
-                "the strategy itself, without one of Flower's DifferentialPrivacy wrappers: the gate clips and adds noise"
+                f"{type(strategy).__name__} is not gated: FedAvg is, and the strategies that are made of it. Give the "
+                "strategy itself, without one of Flower's DifferentialPrivacy wrappers: the gate clips and adds noise"
             )
         for name, value in (("clipping_norm", clipping_norm), ("expected_clients", expected_clients)):
             if not 0.0 < value < math.inf:
                 raise ValueError(f"{name} must be above 0, got {value!r}")
-        if not job or not job.isascii():
-            raise ValueError("job names this job among those that share the budget: ASCII characters, at least one")
+        if not 1 <= len(job) <= _LONGEST_NAME or not job.isascii() or not job.isprintable():
+            raise ValueError(
+                f"job names this job among those that share the budget: 1 to {_LONGEST_NAME} printable ASCII characters"
+            )
         self._event: Event = training_event(
             noise_multiplier,
             sample_rate=sample_rate,
             sampling={"kind": "full_batch"} if sample_rate is None else None,
             steps=1,
         )
-        self._client, self._budget, self._strategy, self._job = client, budget, strategy, job
+        self._client, self._budget_id, self._strategy, self._job = client, client.budgets.get(budget).id, strategy, job
         self._noise, self._clip, self._divisor = noise_multiplier * clipping_norm, clipping_norm, expected_clients
         self._rate, self._evaluates = sample_rate, evaluate_on_public_rows
         self._expires_in, self._charge_delta = expires_in, charge_delta
@@ -124,8 +129,8 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
             grid.get_node_ids()
         ):
             raise ValueError(
-                "sample_rate takes each connected client by a coin of its own, and the strategy has chosen some of them "
-                "already: give it fraction_train=1, or leave sample_rate out"
+                "sample_rate takes each connected client by a coin of its own, and the strategy has chosen some of "
+                "them already: give it fraction_train=1, or leave sample_rate out"
             )
         try:
             self._round = self._reserved(server_round)
@@ -182,9 +187,9 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
                 "purpose": f"{self._job}, round {server_round}",
                 "expires_in": self._expires_in,
                 "charge_delta": self._charge_delta,
-                "idempotency_key": f"{self._job}/{server_round}/{attempt}",
+                "idempotency_key": f"{self._budget_id}/{self._job}/{server_round}/{attempt}",
             }
-            made = self._client.reservations.create(self._budget, [self._event], **asked)
+            made = self._client.reservations.create(self._budget_id, [self._event], **asked)
             state = self._client.reservations.get(made).state  # the answer before may be that of an earlier process
             if state == "started":
                 # Its noise may have been drawn by then: that is charged, and new noise is another release.
@@ -192,7 +197,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
             elif state == "pending":
                 stack = ExitStack()
                 return stack, stack.enter_context(
-                    self._client.reserve(made["budget_id"], [self._event], start=False, **asked)
+                    self._client.reserve(self._budget_id, [self._event], start=False, **asked)
                 )
         raise AssertionError("there is always another attempt")
 
@@ -256,8 +261,8 @@ def _numbers(record: ArrayRecord) -> Arrays:
         values = array.numpy()
         if values.dtype.kind != "f":
             raise ValueError(
-                f"the array {name!r} holds {values.dtype}, and noise is for floating-point numbers: leave it out of what "
-                "clients send"
+                f"the array {name!r} holds {values.dtype}, and noise is for floating-point numbers: leave it out of "
+                "what clients send"
             )
         found[name] = values.astype(np.float64)
     return found
