@@ -62,7 +62,7 @@ test: $(VENV)/.dev  ## lint, types, layers, then all tests but the thorough ones
 	@$(TESTS) -m "not soak and not thorough"
 endif
 
-test-all: $(VENV)/.dev $(VENV)/.compiled  ## the thorough tests, which `make test` leaves out; Chromium's where it is installed
+test-all: $(VENV)/.dev $(VENV)/.compiled  ## the thorough tests, which `make test` leaves out; those with Chromium, nginx and Caddy where they are installed
 	@echo "== thorough tests"
 	@$(TESTS) -m "thorough and not soak"
 

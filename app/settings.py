@@ -392,7 +392,8 @@ class Settings(BaseSettings):
         except ValueError as error:
             raise PydanticCustomError("public_url", str(error)) from None
         if address.query or "//" in address.path:
-            raise PydanticCustomError("public_url", "it has a ? or an empty step; scheme, host and path are enough")
+            detail = "it has a ? or an empty step; scheme, host and path are enough"
+            raise PydanticCustomError("public_url", detail)
         return given.rstrip("/")
 
     @field_validator("webhook_networks", "trusted_proxies")

@@ -12,8 +12,8 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from app.context import utc_now
+from tests.app.datasets.declarations import CSV, metadata
 from tests.contract.documents import DOCS
 from tests.e2e.server import ROOT, Api
 
@@ -64,19 +65,18 @@ class Front:
     def client(self, **options: Any) -> httpx2.Client:
         return httpx2.Client(base_url=self.base, verify=self.authority, timeout=PATIENCE_S, **options)
 
-    def raw(self, *sent: bytes) -> bytes:
+    def raw(self, sent: bytes) -> bytes:
         """Everything that comes back for these bytes, until the proxy has nothing more to say."""
-        with socket.create_connection(("127.0.0.1", self.port), 10) as plain:
-            with self.authority.wrap_socket(plain, server_hostname="localhost") as connection:
-                connection.settimeout(3)
-                for each in sent:
-                    connection.sendall(each)
-                received = b""
-                try:
-                    while part := connection.recv(65536):
-                        received += part
-                except (TimeoutError, ssl.SSLError, ConnectionResetError):
-                    pass
+        received = b""
+        with (
+            socket.create_connection(("127.0.0.1", self.port), 10) as plain,
+            self.authority.wrap_socket(plain, server_hostname="localhost") as connection,
+            suppress(TimeoutError, ssl.SSLError, ConnectionResetError),
+        ):
+            connection.settimeout(1)
+            connection.sendall(sent)
+            while part := connection.recv(65536):
+                received += part
         return received
 
 
@@ -162,7 +162,9 @@ def running(command: list[str], folder: Path, environment: dict[str, str], port:
 
 
 @pytest.fixture(
-    scope="module", params=[(nginx, False), (nginx, True), (caddy, False), (caddy, True)], ids=lambda each: str(each)
+    scope="module",
+    params=[(nginx, False), (nginx, True), (caddy, False), (caddy, True)],
+    ids=["nginx", "nginx below a path", "caddy", "caddy below a path"],
 )
 def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     configure, below = request.param
@@ -291,7 +293,7 @@ def test_progress_is_seen_as_it_happens(front: Front) -> None:
         "algorithm": "dp_sgd",
         "dataset_id": "ds_digits",
         "model": {"kind": "softmax_regression"},
-        "iterations": 4000,
+        "iterations": 300,
         "sampling": "full_batch",
         "gradient_bound": {"kind": "clip", "max_grad_norm": 1.0},
         "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-5},
@@ -303,32 +305,26 @@ def test_progress_is_seen_as_it_happens(front: Front) -> None:
         assert created.status_code == 202, created.text
         run = created.json()["id"]
         assert created.headers["location"] == f"/{front.path}/v1/runs/{run}".replace("//", "/")
-        moments = []
         with client.stream("GET", f"/v1/runs/{run}/events") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
-            for line in stream.iter_lines():
-                if line.startswith("event:"):
-                    moments.append((time.monotonic(), line))
+            moments = [(time.monotonic(), line) for line in stream.iter_lines() if line.startswith("event:")]
         assert moments[-1][1] == "event: end"
         assert moments[-1][0] - moments[0][0] > 0.3, "all of it came at once, at the end"
         assert len(moments) > 2
 
 
 def test_an_upload_is_larger_than_what_proxies_take_by_themselves(front: Front) -> None:
-    rows = "a,b\n" + "0.5,1\n" * 600_000
-    assert len(rows) > 3 * 2**20
-    columns = [
-        {"name": "a", "kind": "number", "lower": 0, "upper": 1},
-        {"name": "b", "kind": "number", "lower": 0, "upper": 1},
-    ]
-    described = {"name": "d", "columns": columns, "label": "b", "declared_size": 600_000, "public": True}
+    # nginx takes 1 MB unless it is told otherwise.
+    name, *rows = CSV.decode().splitlines()
+    many = "\n".join([name, *(rows * 75_000)])
+    assert len(many) > 1_500_000
+    described = json.dumps(metadata(declared_size=150_000))
     with front.client() as client:
-        api = api_of(front, client)
-        files = {"metadata": (None, json.dumps(described), "application/json"), "file": ("d.csv", rows, "text/csv")}
+        client.headers["Authorization"] = f"Bearer {front.token}"
+        files = {"metadata": (None, described, "application/json"), "file": ("d.csv", many, "text/csv")}
         answer = client.post("/v1/datasets", files=files, headers={"Idempotency-Key": "u"})
-        assert answer.status_code in (201, 422), answer.text
-        assert answer.headers["x-request-id"], "it is the service that answers"
-        assert api.get("/v1/datasets").status_code == 200
+        # The service itself has read all of it.
+        assert answer.status_code == 201, answer.text
 
 
 def lines(front: Front, *headers: str, target: str = "/v1/convert", method: str = "POST", body: str = "") -> bytes:
@@ -372,7 +368,7 @@ def test_nothing_is_smuggled(front: Front, way: str) -> None:
     with front.client() as client:
         for _ in range(20):
             answer = client.get("/health/live")
-            assert (answer.status_code, answer.json().get("status", "ok")) == (200, "ok") or answer.status_code == 200
+            assert answer.status_code == 200
             assert "smuggled" not in answer.text
 
 

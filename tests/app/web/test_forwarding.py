@@ -104,11 +104,10 @@ def test_every_address_in_a_page_and_in_a_header_is_below_the_path(behind: TestC
         assert len(found) > 15
     made = behind.post(
         "/v1/budgets",
-        json={"name": "b", "limit": {"unit": "zcdp", "rho": 1}},
+        json={"name": "b", "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1}},
         headers={"Authorization": f"Bearer {token}", "Idempotency-Key": "b"},
     )
-    if made.status_code == 201:
-        assert made.headers["location"].startswith("/epsilond/v1/budgets/")
+    assert made.headers["location"] == f"/epsilond/v1/budgets/{made.json()['id']}"
 
 
 def test_commands_come_from_pages_of_the_public_address_alone(behind: TestClient, token: str) -> None:
