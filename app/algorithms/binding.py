@@ -21,7 +21,7 @@ from app.datasets.versions import Version
 from app.kit.fields import Schema
 from app.problems import refused_at, unprocessable
 from app.tables.datasets import Dataset
-from calibrators.practical import Facts
+from calibrators.practical import Objective
 from trainer import models, scaling
 from trainer.models import LinearModel, Model
 
@@ -152,7 +152,7 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
         )
 
 
-def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Facts:
+def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Objective:
     """Return what is publicly known of the training objective."""
     derivation = Derivation(model, tuple(data.scaled_columns), to_domain(choice.domain), to_penalty(choice.penalty))
-    return Facts(derivation, isinstance(model, LinearModel), trainers_of(kind))
+    return Objective(derivation, isinstance(model, LinearModel), trainers_of(kind))

@@ -38,7 +38,7 @@ from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.correlation import Correlation
 from calibrators.evaluated import EvaluatedRun
-from calibrators.practical import NO_FACTS, Draft, Facts
+from calibrators.practical import UNKNOWN_OBJECTIVE, Draft, Objective
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.stages import Stage
 from calibrators.step_sizes import StepSizeSchedule
@@ -88,7 +88,7 @@ def calibrate(
     dataset_size: int,
     capacity: int,
     dimension: int | None,
-    facts: Facts,
+    facts: Objective,
     evaluation: Evaluation | None = None,
 ) -> Calibration:
     """Choose what a run leaves out, and solve for its noise.
@@ -205,13 +205,13 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         drafted=is_drafted,
     )
     if is_drafted or request.algorithm is None:
-        return replace(_drafted(request, spec, NO_FACTS), budget=budget, charge_delta=charge_delta)
+        return replace(_drafted(request, spec, UNKNOWN_OBJECTIVE), budget=budget, charge_delta=charge_delta)
     with _placed():
         spec = registry.with_defaults(registry.find_algorithm(request.algorithm), spec)
     return Question(request.algorithm, spec, budget, charge_delta, request.dtype)
 
 
-def _drafted(fields: AlgorithmFields, spec: Spec, facts: Facts) -> Question:
+def _drafted(fields: AlgorithmFields, spec: Spec, facts: Objective) -> Question:
     with _placed():
         draft = Draft(fields.algorithm, spec, fields.preset, facts)
     return Question(draft.algorithm, draft.spec, dtype=fields.dtype, draft=draft)

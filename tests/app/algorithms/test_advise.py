@@ -31,6 +31,7 @@ def test_every_example_runs_as_it_stands_and_what_it_recommends_calibrates(reade
         assert calibrated.json()["plan_hash"] == item["plan_hash"]
         assert calibrated.json()["noise"] == item["noise"]
         assert item["bound"] is not None or item["reasons"]
+        assert item["why"].endswith(".")
     assert all(item["reasons"] for item in body["others"])
 
 
