@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import flint
 from flint import arb, ctx
 
-from epsilond_verifier.bounds import CannotCheck, Enclosure
+from epsilond_verifier.bounds import CannotCheck, Enclosure, refuse_unless
 from epsilond_verifier.forms import Asked, Proof, read_form
-from epsilond_verifier.laws import COMPOSED, RELATIONS, read_step
+from epsilond_verifier.laws import COMPOSED, RELATIONS, is_symmetric, read_step
 from epsilond_verifier.reading import Reader, parse
 
 FORMAT = "epsilon-certificate/1"
@@ -78,18 +78,23 @@ def _read(certificate: Reader) -> _Read:
     directions = witness.inside("directions")
     for reader in (certificate, stated, witness):
         reader.close()
-    needed = ["both"] if all(step.law.symmetric for step in steps) else ["add", "remove"]
+    needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
     given = sorted(directions.keys())
-    if not given or not set(given) <= set(needed):
-        raise CannotCheck(f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
+    among = given and set(given) <= set(needed)
+    refuse_unless(among, f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
     proofs = [read_form(directions.inside(name), Asked(steps, name, arb(epsilon))) for name in given]
     bound = "<=" if claim == "at_most" else ">"
-    spelled = (
-        f"epsilon {bound} {epsilon!r} at delta {delta!r} for the dominating pairs of these events under {relation}"
-    )
+    pairs = f"the dominating pairs of these events under {relation}"
     several = [COMPOSED] if sum(step.count for step in steps) > 1 else []
     assumed = tuple(dict.fromkeys([step.assumed for step in steps] + several))
-    return _Read(claim, arb(delta), spelled, assumed, given == needed, proofs)
+    return _Read(
+        claim,
+        arb(delta),
+        f"epsilon {bound} {epsilon!r} at delta {delta!r} for {pairs}",
+        assumed,
+        given == needed,
+        proofs,
+    )
 
 
 def _decide(read: _Read) -> tuple[str, str]:
