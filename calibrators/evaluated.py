@@ -17,7 +17,7 @@ from accounting.solve import solve_noise
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, Target, ZcdpTarget
 from calibrators.choices import Choice
 from calibrators.held_out import EVALUATION_NOISE, HeldOutEvaluation
-from calibrators.practical import Draft, Facts, Preset
+from calibrators.practical import Draft, Objective, Preset
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
 
 #: An evaluation takes so much of the target, in squares of mu, unless its noise is given. The training's noise rises by
@@ -40,7 +40,7 @@ class EvaluatedRun:
     algorithm: str | None
     spec: Spec
     preset: Preset | None
-    facts: Facts
+    facts: Objective
     noise_multiplier: float | None = None
 
     def calibrate(self) -> Calibration:
