@@ -191,7 +191,9 @@ def test_no_gradient_is_longer_than_its_bound_in_the_dual_norm_says(norm_order: 
 
 def test_a_bound_of_gradients_is_one_of_their_moments() -> None:
     constants = {"lipschitz": 2.0, "smoothness": 0.5, "diameter": 2.0}
-    found = by_name(PROBLEMS["convex"], replace(FACTS, assumptions=constants))["clipped_acsa"]
+    every = by_name(PROBLEMS["convex"], replace(FACTS, assumptions=constants))
+    assert every["localized_clipped_subgradient"].bound is not None
+    found = every["clipped_acsa"]
     assert found.spec is not None
     assert found.spec.assumptions["moment_bound"] == 2.0
     assert found.bound is not None
