@@ -88,6 +88,9 @@ def create(
     test_dataset: Annotated[str | None, typer.Option(help="A public data set on which the model is scored.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run repeat; for public data alone.")] = None,
     plan_hash: Annotated[str | None, typer.Option(help="Run this plan, as `calibrate` tells it, and no other.")] = None,
+    certificate: Annotated[
+        bool, typer.Option("--certificate", help="Keep a proof of the charge with it, for epsilond-verify.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")] = False,
     request: RequestFile = None,
     idempotency_key: IdempotencyKey = None,
@@ -132,6 +135,7 @@ def create(
         ("--test-dataset", "/test_dataset_id", test_dataset),
         ("--seed", "/seed", seed),
         ("--plan-hash", "/expected_plan_hash", plan_hash),
+        ("--certificate", "/certificate", certificate or None),
     ]
     text = server.post("/v1/runs", asked(request, fields), idempotency_key)
     if wait:
