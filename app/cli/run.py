@@ -95,6 +95,9 @@ def create(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run repeat; for public data alone.")] = None,
     plan_hash: Annotated[str | None, typer.Option(help="Run this plan, as `calibrate` tells it, and no other.")] = None,
+    certificate: Annotated[
+        bool, typer.Option("--certificate", help="Keep a proof of the charge with it, for epsilond-verify.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")] = False,
     request: RequestFile = None,
     idempotency_key: IdempotencyKey = None,
@@ -141,6 +144,7 @@ def create(
         ("--evaluation-noise", "/evaluation/noise_multiplier", evaluation_noise),
         ("--seed", "/seed", seed),
         ("--plan-hash", "/expected_plan_hash", plan_hash),
+        ("--certificate", "/certificate", certificate or None),
     ]
     text = server.post("/v1/runs", asked(request, fields), idempotency_key)
     if wait:

@@ -66,6 +66,12 @@ def test_the_numeric_type_is_an_option(live: Live) -> None:
     assert "--dtype" in refused(*OPTIONS, "--dtype", "float16", env=live.env)
 
 
+def test_a_certificate_of_the_charge_is_an_option(live: Live) -> None:
+    """Public data are charged to no budget, so that there is nothing to prove: the service says so."""
+    line = refused(*OPTIONS, "--certificate", env=live.env)
+    assert "certificate" in line
+
+
 def test_a_run_is_made_once_under_its_idempotency_key(live: Live) -> None:
     first = queued(live, "--idempotency-key", "mine")
     assert queued(live, "--idempotency-key", "mine") == first

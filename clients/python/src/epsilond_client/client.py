@@ -166,6 +166,7 @@ class Client:
         expires_in: int = 3600,
         start: bool = True,
         charge_delta: float | None = None,
+        certificate: bool = False,
         idempotency_key: str | None = None,
     ) -> HeldReservation:
         """Hold the cost of events while a block runs, and charge it when the block ends.
@@ -182,6 +183,7 @@ class Client:
             start: False: the block itself says when noise is about to be drawn (`start`, or the first `take`), and the
                 hold is given back where it fails before.
             charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
+            certificate: Whether a proof of what the events cost alone is kept with the charge.
             idempotency_key: For a process that may die and begin again: it then finds its reservation, and is told
                 where noise may have been drawn for it already.
         """
@@ -193,6 +195,7 @@ class Client:
             purpose=purpose,
             expires_in=expires_in,
             charge_delta=charge_delta,
+            certificate=certificate,
             start=start,
             idempotency_key=idempotency_key,
         )
@@ -211,6 +214,7 @@ class Client:
         purpose: str = "training",
         expires_in: int = 3600,
         charge_delta: float | None = None,
+        certificate: bool = False,
         idempotency_key: str | None = None,
     ) -> HeldReservation:
         """Let a training loop take as many steps as its budget was asked for, and charge those that it took.
@@ -231,7 +235,7 @@ class Client:
             sampling_probability: As `sample_rate`.
             sampling: Any other scheme. One of the three is needed: nothing here guesses how batches were drawn.
             purpose: Shown with every entry.
-            expires_in, charge_delta, idempotency_key: As `reserve`.
+            expires_in, charge_delta, certificate, idempotency_key: As `reserve`.
         """
         event = training_event(
             noise_multiplier,
@@ -249,6 +253,7 @@ class Client:
             expires_in=expires_in,
             start=False,
             charge_delta=charge_delta,
+            certificate=certificate,
             idempotency_key=idempotency_key,
         )
 
