@@ -121,7 +121,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "too_few_records": (422, "The algorithm reads each record once, and the data set has too few for so many steps."),
     "invalid_plan": (422, "The plan is not one that its algorithm carries out."),
     "checkpoint_refused": (422, "The checkpoint belongs to another plan, other data or another version."),
-    "unknown_algorithm": (422, "There is no algorithm of this name; the detail names those that there are."),
+    "unknown_algorithm": (422, "There is no algorithm of this name; the detail lists the available ones."),
     "unknown_assumption": (422, "The algorithm has no assumption of this name."),
     "clip_below_theorem": (422, "The clip threshold is below what the algorithm's theorem needs."),
     "unsupported_relation": (

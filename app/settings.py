@@ -211,7 +211,10 @@ class Settings(BaseSettings):
         description="Answers of calibrations, accounts and conversions that each server process remembers; 0: none.",
     )
     cache_bytes: int = Field(
-        64 * 2**20, ge=2**20, le=2**36, description="Most bytes that these answers take in each server process."
+        64 * 2**20,
+        ge=2**20,
+        le=2**36,
+        description="The most memory, in bytes, that these answers take in each server process.",
     )
     drain_s: float = Field(
         0.0,

@@ -173,7 +173,7 @@ def _require_room(context: Context, manifest: Manifest) -> None:
 
 
 def _clear(context: Context) -> None:
-    """Remove what a restore has written that did not come to its end."""
+    """Remove what an unfinished restore has written."""
     for name in _FOLDERS:
         shutil.rmtree(context.settings.data_dir / name, ignore_errors=True)
     _remove_draft(context.database)

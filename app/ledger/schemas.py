@@ -143,7 +143,7 @@ class PricesBody(Schema):
     right: int = Field(description="Charges that are today's price.")
     high: int = Field(description="Charges above today's price.")
     listed: list[JudgementBody] = Field(
-        description=f"The first {LISTED} of each kind but those that are right, what is too low before others."
+        description=f"The first {LISTED} of each kind except the correct ones; prices that are too low come first."
     )
 
 

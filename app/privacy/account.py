@@ -119,7 +119,7 @@ class CertificateBody(Schema):
     epsilon: float
     delta: float
     verdict: Literal["verified"] = Field(
-        description="`verified`: the verifier proved it before it was handed out. Others are handed out never."
+        description="`verified`: the verifier proved it before it was returned. An unproved one is never returned."
     )
     assumed: list[str] = Field(description="The theorems by which the pairs dominate the mechanisms.")
     checked_with: str = Field(description="The versions of the verifier and of its arithmetic.")
