@@ -147,7 +147,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     ),
     "invalid_input": (422, "An engine's refusal without a name of its own."),
     "invalid_value": (422, "A number outside its range, or not a number."),
-    "invalid_checkpoint": (422, "The text is no checkpoint of a ledger, or was changed after it was signed."),
+    "invalid_checkpoint": (422, "The text is not a checkpoint of a ledger, or was changed after it was signed."),
     "plan_hash_mismatch": (422, "The plan is not the one with the expected hash."),
     "invalid_csv": (422, "The file is refused; `errors` names rows and columns, never a value."),
     "invalid_parquet": (422, "The file is refused; `errors` names rows and columns, never a value."),

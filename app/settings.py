@@ -406,7 +406,7 @@ class Settings(BaseSettings):
             try:
                 ip_network(network)
             except ValueError:
-                detail = "it is no list of networks, such as 10.20.0.0/16 fd00:1::/32"
+                detail = "it is not a list of networks, such as 10.20.0.0/16 fd00:1::/32"
                 raise PydanticCustomError("networks", detail) from None
         return given
 
