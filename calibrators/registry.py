@@ -1,6 +1,6 @@
 """The algorithms by name, and a calibration by one of them.
 
-An algorithm registers by being there: `ALGORITHMS` holds the ``ALGORITHM`` of every module in a paper's folder that has
+An algorithm is registered because its file exists: `ALGORITHMS` holds the ``ALGORITHM`` of every module in a paper's folder that has
 one.
 """
 

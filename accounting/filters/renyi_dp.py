@@ -299,7 +299,7 @@ def _at_orders(orders: tuple[float, ...]) -> tuple[_AtOrder, ...]:
     found = []
     for order in orders:
         numerator, denominator = exact(order).as_integer_ratio()
-        # Not one rational number: reducing fractions is most of what they cost.
+        # Numerators and denominators stay apart: most of the cost of rational numbers is reducing fractions.
         allowance = 1 + TRANSCENDENTAL_ALLOWANCE
         moment_numerator = NANO * denominator * allowance.numerator
         moment_denominator = (numerator - denominator) * allowance.denominator * _GRAIN

@@ -35,7 +35,7 @@ from app.ledger.verdicts import describe
 from app.ledger.verification import verify
 from app.secrets.material import Purpose
 
-#: Folders that nobody else may have put anything into.
+#: Folders that must be empty before a restore.
 _FOLDERS = ("datasets", "models", "checkpoints")
 _ROWS = 500
 _MARK = b"""A backup is being restored into this folder, or a restore was interrupted. `epsilond restore`, called

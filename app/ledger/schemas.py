@@ -42,7 +42,7 @@ class EntryBody(Schema):
     given_back: dict[str, Any] | None = Field(
         description="What a commit has given back for steps that will never be taken, and `failure_delta`, what was "
         "spent for it; `amount` is the net charge, and `events` are the steps whose noise may have been drawn. "
-        "`principal_id` has said so."
+        "`principal_id` is the key that stated it."
     )
     events: list[EventSchema]
     reservation_id: str | None
