@@ -193,7 +193,7 @@ def _dp_event(source: DpEventSource, relation: NeighboringRelation) -> Imported:
 def _library(
     context: Context, source: DpEventSource, relation: NeighboringRelation, delta: float
 ) -> tuple[float | None, str]:
-    """Return dp-accounting's own number, from a process with limits of time and memory; its failure fails nothing here."""
+    """Return dp-accounting's own number, found in a limited process; its failure does not fail the import."""
     try:
         found = context.processes.run(library_epsilon, source.event, relation, delta, source.accountant)
     except (JobFailed, Problem) as failure:

@@ -145,7 +145,7 @@ def test_a_bar_hears_of_every_entry_that_is_verified(
     past = Past()
     past.add(SimpleNamespace(budget_id=root["id"], hash="0" * 64))
     verdict = transparency.verified(context, past=commands.Watched(past, lambda done, of: None))
-    assert "another entry than the older export has" in verdict.in_words()
+    assert "not the entry that the older export has" in verdict.in_words()
 
 
 def test_lost_state_is_written_anew(root: dict[str, Any], context: Context) -> None:
