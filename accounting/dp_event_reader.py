@@ -98,7 +98,7 @@ class _Named:
 
 
 def class_name(event: object) -> str:
-    """The name of an event's class; empty for what is no event."""
+    """The name of an event's class; empty if the object is not an event."""
     if isinstance(event, _Named):
         return event.class_name
     names = {cls.__name__ for cls in type(event).__mro__}

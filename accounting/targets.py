@@ -166,7 +166,7 @@ class _AdditiveTarget(Described):
         return float(getattr(self, self.figure))
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """What of the figure is attained is known for full batches of Gaussian noise alone.
+        """Bound the figure; an attained lower bound is known only for Gaussian noise on full batches.
 
         Raises:
             NoCostInFilter: an event has no proved cost of this kind.

@@ -112,7 +112,7 @@ class Connection(H11Protocol):
             detail = f"The lines before the body are longer than {HEAD_BYTES} bytes."
             self._refuse(Problem(431, "head_too_large", detail))
         else:
-            detail = "This is no request of HTTP/1.1, or it says in two ways how long its body is."
+            detail = "This is not a request of HTTP/1.1, or it says in two ways how long its body is."
             self._refuse(Problem(400, "malformed_request", detail))
 
     def end_if_overdue(self, now: float) -> None:

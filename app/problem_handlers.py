@@ -68,7 +68,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(DBAPIError)
     async def _database(request: Request, error: DBAPIError) -> Response:
-        # A lost connection or a lock not got in time; another fault of SQL is ours, and a 500.
+        # A lost connection, or a lock that was not obtained in time. Any other SQL error is our fault: 500.
         if is_disk_full(error):
             log.error("disk_full", raised_at=stack_lines(error))
             return disk_full().response(request_id_of(request.scope))

@@ -48,7 +48,7 @@ def listen(host: str, port: int) -> socket.socket:
         connections.notice_who_vanishes(listening)
         return listening
     except (OSError, UnicodeError) as error:  # the second for a host name that cannot be encoded
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "this is no name of a host"
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "this is not a name of a host"
         message = f"cannot listen on {host}, port {port}: {reason}. EPSILOND_HOST and EPSILOND_PORT choose others."
         raise CannotListen(message) from None
 

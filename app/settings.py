@@ -211,7 +211,10 @@ class Settings(BaseSettings):
         description="Answers of calibrations, accounts and conversions that each server process remembers; 0: none.",
     )
     cache_bytes: int = Field(
-        64 * 2**20, ge=2**20, le=2**36, description="Most bytes that these answers take in each server process."
+        64 * 2**20,
+        ge=2**20,
+        le=2**36,
+        description="The most memory, in bytes, that these answers take in each server process.",
     )
     drain_s: float = Field(
         0.0,
@@ -403,7 +406,7 @@ class Settings(BaseSettings):
             try:
                 ip_network(network)
             except ValueError:
-                detail = "it is no list of networks, such as 10.20.0.0/16 fd00:1::/32"
+                detail = "it is not a list of networks, such as 10.20.0.0/16 fd00:1::/32"
                 raise PydanticCustomError("networks", detail) from None
         return given
 

@@ -1,7 +1,7 @@
 """The algorithms by name, and a calibration by one of them.
 
-An algorithm registers by being there: `ALGORITHMS` holds the ``ALGORITHM`` of every module in a paper's folder that has
-one.
+An algorithm is registered because its file exists: `ALGORITHMS` holds the ``ALGORITHM`` of every module in a paper's
+folder that has one.
 """
 
 from __future__ import annotations

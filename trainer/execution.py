@@ -100,7 +100,7 @@ MEANS: tuple[str, ...] = (MeanModel.kind,)
 PREDICTORS: tuple[str, ...] = tuple(kind for kind in MODELS if kind != MeanModel.kind)
 #: Those whose gradients are one outer product, which clipping in other norms than l2 needs, and known constants too.
 LINEAR_MODELS: tuple[str, ...] = tuple(kind for kind in PREDICTORS if kind != MultilayerPerceptron.kind)
-#: Those whose loss is a function of one logit, which can be smoothed.
+#: The models whose loss is a function of one logit, which can be smoothed.
 MODELS_OF_ONE_LOGIT: tuple[str, ...] = tuple(kind for kind in LINEAR_MODELS if kind != Softmax.kind)
 
 #: Why a mean is estimated in float64.

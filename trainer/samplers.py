@@ -44,7 +44,7 @@ _TRAILING = _BITS - _LEADING
 #: The probability that any step of a phase draws more slots than a padded batch has.
 OVERFLOW = 2.0**-60
 
-#: What there are samplers for.
+#: The sampling schemes that have a sampler.
 SAMPLINGS = (
     FullBatch,
     Poisson,

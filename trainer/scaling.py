@@ -145,5 +145,5 @@ def memory_of_rows(columns: Sequence[Column], capacity: int) -> int:
     2.448
     """
     width = num_features(columns)
-    # Each time a label, too; and of a slot its square, whether it is filled, and where it is.
+    # Each part has a label, too; a slot also has its square, whether it is filled, and its position.
     return 8 * capacity * ((len(columns) + 1) + (width + 1) + (width + 4))

@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 #: Largest transform, in lattice points.
 MAX_TRANSFORM = 2**20
-#: Outcomes that are enumerated.
+#: The most outcomes that are enumerated.
 MAX_ENUMERATED = 4096
 _UNIT = 2.0**-53
 _BISECTIONS = 60

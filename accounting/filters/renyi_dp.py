@@ -110,7 +110,7 @@ class RenyiFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return the divergence at each order, rounded down as far as it may have been rounded up."""
+        """Return a lower bound at each order: the divergence, less what the price may be rounded up by."""
         return least_renyi_dp_cost(check_events(events), relation, self.orders)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
@@ -299,7 +299,7 @@ def _at_orders(orders: tuple[float, ...]) -> tuple[_AtOrder, ...]:
     found = []
     for order in orders:
         numerator, denominator = exact(order).as_integer_ratio()
-        # Not one rational number: reducing fractions is most of what they cost.
+        # Numerators and denominators stay apart: most of the cost of rational numbers is reducing fractions.
         allowance = 1 + TRANSCENDENTAL_ALLOWANCE
         moment_numerator = NANO * denominator * allowance.numerator
         moment_denominator = (numerator - denominator) * allowance.denominator * _GRAIN

@@ -34,13 +34,13 @@ Lines = dict[float, list[tuple[Line, int]]]
 _LOG_TOLERANCE = math.log(2e-9)
 #: log of the largest amplification M(c) e^(-c eps) / delta over the smallest.
 _LOG_AMPLIFICATION = math.log(1e6)
-#: Where lines have a larger error than the first number, amplified it is to stay below the second.
+#: If the error of a line exceeds the first number, it must stay below the second after amplification.
 _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
 #: Tilts that are tabulated, over the largest: close to each other where saddle points mostly are.
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
-#: Of the tilt of a line that takes too many points, the largest that is tried after it.
+#: When a line takes too many points, the largest tilt tried next, as a share of its tilt.
 _SHARES = (0.6, 0.5, 0.5)
 
 
@@ -162,7 +162,7 @@ def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tu
             continue
         period, amplification = _period(tilts, needed, j), exponents[j] - log_delta
         decay = math.sqrt(2.0 * max(amplification - _LOG_TOLERANCE, 1.0) / max(variances[j], 1e-300))
-        # A larger amplification is more rounding: it must win points to be taken.
+        # A larger amplification means more rounding, so it is taken only if it needs fewer points.
         points = period * decay * (1.0 + 0.02 * (amplification - lowest))
         if points < fewest:
             choice, fewest = (tilts[j], period, log_delta, amplification, decay), points

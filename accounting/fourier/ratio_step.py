@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 #: Ratio of neighbouring places at which |M| is sampled, which are those of `truncation_point`.
 _KNOT_RATIO = 1.2
 _KNOTS_BELOW, _MOST_KNOTS = 6, 48
-#: Where the bound that holds for all t has fallen to about what it tends to, sampling ends.
+#: Sampling ends where the bound for all t has fallen to about its limit.
 _SETTLED = 1.1
 #: By how much fewer the digits of a table are than those of a line: it steers, and bounds what is far below delta.
 _FEWER_DIGITS = 22.0

@@ -60,7 +60,7 @@ def mu_of_categorical_response(num_categories: int, flip_probability: float, aga
     return _mu_at(-log_k if against_null else log_p - log_k, log_missed)
 
 
-#: Of quantiles, relatively and absolutely.
+#: The error of quantiles, relative and absolute.
 _QUANTILE_ALLOWANCE = 1e-13
 #: Beyond it in size no quantile of a probability lies: masses here are above e^-2000.
 _LARGEST_QUANTILE = 64.0

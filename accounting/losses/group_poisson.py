@@ -271,7 +271,7 @@ def group_poisson_loss(
 def group_step(
     noise_multiplier: float, sampling_probability: float, group_size: int, *, replaced: bool
 ) -> GroupStep | None:
-    """Return the loss of a group's step, and how often more of the group are in a batch than are told apart."""
+    """Return the loss of a group's step, and the probability of a batch with more of the group than it covers."""
     loss = group_poisson_loss(noise_multiplier, sampling_probability, group_size, replaced=replaced)
     if loss is None:
         return None

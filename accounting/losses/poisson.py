@@ -117,7 +117,7 @@ class PoissonGaussianLoss(PrivacyLoss):
         return mixture or GroupStep(self.farther(size, fixed_size=False), is_exact=False)
 
     def farther(self, size: int, *, fixed_size: bool) -> PoissonGaussianLoss | GaussianLoss:
-        """The pair at ``size`` times the distance, with the probability that the batch holds some of the group.
+        """The pair at ``size`` times the distance, sampled with the probability that a batch has any of the group.
 
         Given that the batch holds some of the group, outputs are within ``size`` times the distance of those without,
         so that this pair dominates: its theorem asks no more of the two batches.

@@ -120,7 +120,7 @@ class PrivacyLoss(ABC):
 
     @property
     def simpler(self) -> PrivacyLoss | None:
-        """A loss that dominates the mechanism, too: farther than `dominating`, but better known where that is wide."""
+        """Another dominating loss: larger than `dominating`, but with a narrower interval where that one is wide."""
         return None
 
     @property

@@ -29,9 +29,9 @@ from trainer.models import LinearModel, Model
 class DataDescription(Schema):
     """The public description of a data set: all that a plan and a model may depend on. A run keeps its own copy."""
 
-    #: Of the rows that are trained on.
+    #: The number of rows that are trained on.
     declared_size: int
-    #: Of the rows that are held out; left out where none are.
+    #: The number of held-out rows; absent if there are none.
     held_out_size: int | None = Field(None, exclude_if=lambda size: size is None)
     #: None in descriptions that were stored before there were capacities.
     capacity: int | None = None

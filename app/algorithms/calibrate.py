@@ -48,7 +48,7 @@ class CalibrateRequest(AlgorithmFields):
     certificate: bool = Field(
         False,
         description="Ask for certificates of both ends of the epsilon or delta that the plan achieves, which "
-        "`epsilond-verify` proves anew. For approximate_dp targets of single records; takes up to some seconds.",
+        "`epsilond-verify` proves again. For approximate_dp targets of single records; takes up to some seconds.",
     )
 
 

@@ -103,8 +103,8 @@ class CorrelationChoice(Schema):
         None,
         ge=1,
         le=MOST_LISTED,
-        description="Steps that the noise of a step depends on, its own included. `auto`, or left out: 1, 2, 4, ... "
-        "are tried, and that with the least error is taken; then the noise is what is solved for.",
+        description="The number of steps whose noise enters a step, its own included. With `auto`, or if left out, "
+        "1, 2, 4, ... are tried and the one with the least error is taken; the unknown is then the noise.",
         examples=["auto", 8],
     )
     objective: Objective = Field(

@@ -433,7 +433,7 @@ def _placed() -> Iterator[None]:
 
 
 def _at_its_place(error: AccountingError) -> Problem:
-    """Point at the member of the request that holds what the calibrators know by its bare name."""
+    """Return the path in the request of a field that the calibrators name without its parents."""
     first = str(error.pointer[0]) if error.pointer else ""
     return from_accounting(error, *_PARENTS.get(first, ()))
 

@@ -86,6 +86,8 @@ class AuditBody(Schema):
     trials: int
     canaries_per_run: int
     runs: int = Field(description="Full runs of the plan by the real trainer, those of the pilot included.")
-    largest_provable_epsilon: float = Field(description="What so many trials would prove if every guess were right.")
+    largest_provable_epsilon: float = Field(
+        description="The epsilon that this number of trials would prove if every guess were right."
+    )
     notes: list[str]
     created_at: datetime

@@ -78,7 +78,7 @@ class KeyMemory:
         return _digest(token) in self._principals
 
     def is_due_for_a_note(self, principal: Principal) -> bool:
-        """Whether the use of the key is to be noted now; after that, not again for `NOTED_EVERY_S`."""
+        """Return whether to note the use of the key now; after that, it is not noted again for `NOTED_EVERY_S`."""
         now = time.monotonic()
         if now - self._noted.get(principal.id, -NOTED_EVERY_S) < NOTED_EVERY_S:
             return False

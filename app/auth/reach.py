@@ -137,10 +137,10 @@ def is_reached(session: Session, principal: Principal, name: str, identifier: st
 
 
 def check(session: Session, principal: Principal, name: str, identifier: str | None) -> None:
-    """Refuse what the principal does not reach as if it did not exist; None is nothing to reach.
+    """Refuse what is out of the principal's reach as if it did not exist; None always passes.
 
     Raises:
-        Problem: 404; 401 for whoever shows nothing to a server without keys.
+        Problem: 404; 401 for a request without credentials to a server without keys.
     """
     if identifier is not None and principal == ANYBODY:
         raise local_token.needed()

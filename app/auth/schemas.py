@@ -54,10 +54,11 @@ class KeyRequest(Schema):
         expires_at = None if self.expires_in is None else now + timedelta(seconds=self.expires_in)
         if self.expires_at is not None:
             if expires_at is not None:
-                raise unprocessable("overdetermined", "expires_in says the end already; leave one out", "expires_at")
+                detail = "expires_in and expires_at both set the end of the key; leave one out"
+                raise unprocessable("overdetermined", detail, "expires_at")
             expires_at = self.expires_at
             if not now < expires_at <= now + timedelta(seconds=MAX_EXPIRES_IN_S):
-                detail = "a key ends in the future, and in ten years at most; one without an end has no expires_at"
+                detail = "the end of a key must be in the future, at most ten years away; to set no end, leave it out"
                 raise unprocessable("out_of_range", detail, "expires_at")
         return Terms(
             self.name,
@@ -76,7 +77,7 @@ class RotateRequest(Schema):
         3600,
         ge=0,
         le=MAX_OVERLAP_S,
-        description="Seconds for which the old token is good, too; with 0 every older token ends now.",
+        description="Seconds for which the old token remains valid; with 0 every older token ends now.",
     )
 
 

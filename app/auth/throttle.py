@@ -122,7 +122,7 @@ def limits_of(principal: Principal, requests_per_second: float, concurrent_reque
 
 def _too_often(use: Use, limits: Limits, principal: Principal) -> Problem:
     assert use.bucket is not None, "the caller looked"
-    who, what_helps = ("This key asks", "ask whoever made the key for more")
+    who, what_helps = ("This key asks", "ask the person who made the key for more")
     if principal == ANYBODY:
         who, what_helps = ("All who show no token together ask", "show the token in the file `local-token`")
     detail = (

@@ -183,7 +183,7 @@ class ArchiveReader:
 
     def _small(self, name: str, most: int) -> bytes:
         if name not in self._infos:
-            raise ArchiveRefused(f"It has no member {name!r}: it is no backup of this service, or not all of one.")
+            raise ArchiveRefused(f"It has no member {name!r}: it is not a backup of this service, or not all of one.")
         try:
             with self._archive.open(self._infos[name]) as member:
                 text = member.read(most + 1)

@@ -35,7 +35,7 @@ from app.ledger.verdicts import describe
 from app.ledger.verification import verify
 from app.secrets.material import Purpose
 
-#: Folders that nobody else may have put anything into.
+#: Folders that must be empty before a restore.
 _FOLDERS = ("datasets", "models", "checkpoints")
 _ROWS = 500
 _MARK = b"""A backup is being restored into this folder, or a restore was interrupted. `epsilond restore`, called
@@ -173,7 +173,7 @@ def _require_room(context: Context, manifest: Manifest) -> None:
 
 
 def _clear(context: Context) -> None:
-    """Remove what a restore has written that did not come to its end."""
+    """Remove what an unfinished restore has written."""
     for name in _FOLDERS:
         shutil.rmtree(context.settings.data_dir / name, ignore_errors=True)
     _remove_draft(context.database)

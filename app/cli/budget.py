@@ -32,7 +32,7 @@ commands = typer.Typer(
 commands.add_typer(webhooks.commands)
 
 LimitRequest = Annotated[str, typer.Argument(metavar="REQUEST", help="The id; `budget requests` shows it.")]
-DecisionReason = Annotated[str, typer.Option("--reason", help="Why, for whoever asked and for the ledger.")]
+DecisionReason = Annotated[str, typer.Option("--reason", help="Why, for the person who asked and for the ledger.")]
 After = Annotated[str | None, typer.Option(help="This moment or later, such as 2026-01-31T00:00:00Z.")]
 Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
 
@@ -165,7 +165,7 @@ def spending(
 @commands.command(epilog=example('epsilond budget ask BUDGET --epsilon 2 --delta 1e-5 --reason "a third wave"'))
 def ask(
     budget: Budget,
-    reason: Annotated[str | None, typer.Option(help="Why, for whoever decides.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why, for the owner who decides.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="epsilon of the wanted limit.")] = None,
     delta: Annotated[str | None, typer.Option(help="delta of the wanted limit.")] = None,
     rho: Annotated[str | None, typer.Option(help="rho of the wanted limit.")] = None,

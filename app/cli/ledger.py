@@ -197,7 +197,7 @@ def rebuild_ledger(as_json: AsJson = False) -> None:
         print_json(asdict(rebuilt))
     else:
         print_text(
-            f"{rebuilt.entries} entries were read. Written anew: {rebuilt.budgets} budgets, {rebuilt.reservations} "
+            f"{rebuilt.entries} entries were read. Rebuilt: {rebuilt.budgets} budgets, {rebuilt.reservations} "
             f"reservations, {rebuilt.limit_requests} limit requests, the exposed steps of {rebuilt.exposed} budgets."
         )
 

@@ -39,7 +39,7 @@ def predictions(model: str, rows: Path, url: str) -> tuple[str, PredictionsBody]
     try:
         predictor = Predictor.of_file(content)
     except ValueError:
-        fail(f"{model} is no model file of this epsilond; `run model RUN --format npz --output FILE` writes one.")
+        fail(f"{model} is not a model file of this epsilond; `run model RUN --format npz --output FILE` writes one.")
     except Problem as problem:
         refuse_problem(problem)
     try:

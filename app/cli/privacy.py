@@ -97,7 +97,9 @@ def convert(
         typer.Option("--to", help="What is asked for: pure-dp, approximate-dp, zcdp, gaussian-dp, attack-risk."),
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="epsilon of what holds.")] = None,
-    from_delta: Annotated[float | None, typer.Option(help="delta of what holds, if that is approximate-dp.")] = None,
+    from_delta: Annotated[
+        float | None, typer.Option(help="delta of the given guarantee, if that is approximate-dp.")
+    ] = None,
     rho: Annotated[float | None, typer.Option(help="rho of what holds.")] = None,
     mu: Annotated[float | None, typer.Option(help="mu of what holds.")] = None,
     advantage: Annotated[float | None, typer.Option(help="Advantage of what holds.")] = None,

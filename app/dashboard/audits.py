@@ -1,4 +1,4 @@
-"""Audits: attacks on what trains, each beside the claim that it is about."""
+"""Pages of audits: attacks on the trainer, each beside the claim that it tests."""
 
 from __future__ import annotations
 

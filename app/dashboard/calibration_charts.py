@@ -13,7 +13,7 @@ from app.dashboard.axes import Scale
 from app.dashboard.charts import Axis, Chart, Level, Mark, Series, line_chart
 from app.dashboard.wording import at_least, at_most, words
 
-#: At which epsilon is shown where the target has no delta.
+#: The delta at which epsilon is shown if the target has none.
 DELTA = 1e-5
 _POINTS_OF_STEPS = 12
 _POINTS_OF_TRADE_OFF = 25

@@ -59,7 +59,7 @@ WITH_BATCH_SIZE = (
     "cyclic_poisson",
     "fixed_order_epochs",
 )
-#: That whose batches have a largest size, too.
+#: The sampling scheme that also has a largest batch size.
 TRUNCATED = "truncated_poisson"
 #: The fields of correlated noise.
 CORRELATION = ("bands", "objective", "max_bands")

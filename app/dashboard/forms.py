@@ -1,4 +1,4 @@
-"""What the forms of pages send."""
+"""The fields that the forms of pages send."""
 
 from __future__ import annotations
 

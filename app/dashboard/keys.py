@@ -17,7 +17,7 @@ from app.dashboard.pages import need, page, problem_page
 
 router = APIRouter(prefix="/dashboard/keys", include_in_schema=False)
 
-#: Of a list that may be long, a page shows so many and leads to the next.
+#: How many keys of the list a page shows.
 _SHOWN = 50
 _DAY_S = 86_400
 #: What each scope allows, in the order in which people ask for them.

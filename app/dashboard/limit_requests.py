@@ -108,7 +108,7 @@ def form_of(budget: Mapping[str, Any], given: Mapping[str, str]) -> FilledForm:
         Field(name, label_of(name), given.get(name, _written(limit[name])), pointers=(f"/filter/{name}",))
         for name in FILTERS[limit["kind"]].limits
     ]
-    why = "For whoever decides, and for every later reader of the ledger."
+    why = "For the owner who decides, and for every later reader of the ledger."
     fields.append(Field("reason", "Why", given.get("reason", ""), why, pointers=("/reason",), is_text=True))
     return FilledForm(sections=(("Another limit", tuple(fields)),))
 

@@ -29,7 +29,7 @@ router = APIRouter(include_in_schema=False)
 PATH = "/dashboard/runs/new"
 #: What stands in the form at first. Who empties a field has not asked for it.
 _START: Mapping[str, str] = {"epsilon": "3", "delta": "1e-5"}
-#: As many data sets and budgets are there to choose from.
+#: The number of data sets and of budgets offered in the form.
 _LISTED = 200
 
 

@@ -19,7 +19,7 @@ from app.kit.private_files import make_private_file, make_private_folder
 
 # SQLite waits this long for another writer before it gives up; PostgreSQL as long for a row lock.
 LOCK_TIMEOUT_S = 30
-#: On PostgreSQL, for what is done for many callers at once.
+#: The lock timeout on PostgreSQL for a transaction that serves many callers at once.
 BRIEF_LOCK_TIMEOUT_S = 1
 #: A connection to PostgreSQL that was idle for longer is tried before it is used.
 IDLE_S = 1.0

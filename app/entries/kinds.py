@@ -9,7 +9,7 @@ from typing import Any
 
 from accounting.canonical import Json
 
-#: In whose names entries are made without a key: whoever shows the local token, and the service for what nobody asked.
+#: The principals of entries made without a key: the local token, and the service itself for what nobody asked for.
 LOOPBACK, SERVICE = "loopback", "service"
 WITHOUT_A_KEY = frozenset({LOOPBACK, SERVICE})
 

@@ -16,7 +16,7 @@ from app.kit.timestamps import format_moment
 from app.problems import Problem
 from app.settings import Settings
 
-#: What a quota may refuse.
+#: The commands that a quota may refuse.
 BEGINNINGS = frozenset(
     {EntryKind.CREATE, EntryKind.RESERVE, EntryKind.EXTEND, EntryKind.LIMIT, EntryKind.ASK, EntryKind.REGISTER}
 )

@@ -196,7 +196,7 @@ def _convert(plain: dict[str, Any]) -> None:
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1 or str(number) != text:
-        raise ValueError("it is no positive number")
+        raise ValueError("it is not a positive number")
     return number
 
 

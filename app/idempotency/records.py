@@ -1,4 +1,4 @@
-"""What is remembered of commands: one record per principal and key, written in the transaction that has the effect."""
+"""The records of commands: one per principal and key, written in the transaction that has the effect."""
 
 from __future__ import annotations
 

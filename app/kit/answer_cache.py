@@ -27,7 +27,7 @@ from app.problems import Problem
 ENTRY_BYTES = 500
 #: No single answer takes more than this part of all the bytes: others would go for it.
 _LARGEST_PART = 16
-#: Ways of writing a request that are remembered for each entry that there may be.
+#: How many spellings of a request are remembered, for each entry of the cache.
 _SPELLINGS = 2
 #: JSON values that are what they are; all others are numbers with a fraction, objects, and lists.
 _LEAVES = (str, int, type(None))

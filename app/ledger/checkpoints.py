@@ -91,10 +91,10 @@ class VerifierKey:
         key_id, _, encoded = rest.partition("+")
         data = _decoded(encoded)
         if not _is_name(name) or data is None or len(data) != 1 + WIDTH or not data.startswith(_ED25519):
-            raise InvalidNote("it is no public key of a ledger: <name>+<key id>+<key>, with an Ed25519 key in base64")
+            raise InvalidNote("it is not a public key of a ledger: <name>+<key id>+<Ed25519 key in base64>")
         found = cls(name, data[1:])
         if found.key_id.hex() != key_id:
-            raise InvalidNote(f"it is no public key of a ledger: the key id of this name and key is not {key_id!r}")
+            raise InvalidNote(f"it is not a public key of a ledger: the key id of this name and key is not {key_id!r}")
         return found
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
     """
     text, blank, lines = note.rpartition("\n\n")
     if not blank or len(note) > MAX_NOTE_LENGTH or not lines.endswith("\n"):
-        raise InvalidNote("it is no signed note: a text, an empty line, and a line for each signature")
+        raise InvalidNote("it is not a signed note: a text, an empty line, and a line for each signature")
     signatures = tuple(_signatures(lines))
     lines_of_text = text.split("\n")
     decoded = _decoded(lines_of_text[-1])
@@ -180,7 +180,7 @@ def _signatures(lines: str) -> Iterator[Signature]:
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         data = _decoded(encoded)
         if not line.startswith(_DASH) or not _is_name(name) or data is None or len(data) <= 4:
-            raise InvalidNote("it is no signed note: under the empty line each line is a dash, a name and a signature")
+            raise InvalidNote("it is not a signed note: below the empty line, each line is a dash, a name, a signature")
         yield Signature(name, data[:4], data[4:])
 
 

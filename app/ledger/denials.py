@@ -18,7 +18,7 @@ class DenialCode(StrEnum):
     EXPIRED = "expired"
     """start, extend, commit, void, expire: it was released; start, extend, commit: it is pending past its time."""
     ALREADY_STARTED = "already_started"
-    """start, void, expire: noise may have been drawn."""
+    """start, void, expire: the reservation is started, so noise may have been drawn."""
     NOT_EXPIRED = "not_expired"
     """expire: the time is not over (never an answer over HTTP: only the ledger itself expires)."""
     NOT_A_PREFIX = "not_a_prefix"

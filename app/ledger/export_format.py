@@ -174,7 +174,7 @@ def _object(number: int, line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not line.endswith(b"\n"):
-        raise _bad_line(number, "it is no whole JSON object: the file was cut off or changed")
+        raise _bad_line(number, "it is not a whole JSON object: the file was cut off or changed")
     return value
 
 

@@ -115,7 +115,8 @@ class _Leaves:
             return
         for name, place in (("tree_index", entry.tree_index), ("leaf_index", entry.leaf_index)):
             if not 0 <= place < 1 << 62:
-                raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, f"its {name} is no place of an entry")
+                fault = f"its {name} is not a place of an entry"
+                raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, fault)
         self._places.append(entry.tree_index)
         self._leaf_indices.append(entry.leaf_index)
         self._hashes += bytes.fromhex(entry.hash)

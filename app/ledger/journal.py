@@ -62,7 +62,7 @@ class NoTarget:
     """The outcome of an instruction about something that does not exist."""
 
 
-#: A problem is the refusal of a quota: nothing was decided that would be remembered.
+#: A problem is a quota's refusal: no decision was made, so there is nothing to remember.
 Outcome = Transition | Denial | NoTarget | Problem
 
 
@@ -187,7 +187,7 @@ class Transaction:
             self._limit_requests[row.id] = rows.limit_request_state(row)
 
     def decide(self, instruction: Instruction) -> Outcome:
-        """Decide one instruction on the states as those before it left them."""
+        """Decide one instruction, on the states that the instructions before it left."""
         target, command = instruction.target_id, instruction.command
         place = self._places.get(target, ())
         if not self._exists(target, place, command):

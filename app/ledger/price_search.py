@@ -52,7 +52,7 @@ class PriceSearch:
         most, seconds: Of all prices together; None where there is no limit.
 
     Attributes:
-        reached: Is told how many were found.
+        reached: Called with the number of prices found so far, and the number of all.
     """
 
     reached: Reached | None = None

@@ -38,8 +38,8 @@ def check_proof(text: str, key: VerifierKey, kept: Checkpoint | None = None) -> 
         if kind == "consistency":
             return _consistency(proof, key, kept)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidProof(f"the file is no proof as the ledger answers it ({type(error).__name__})") from None
-    raise InvalidProof("the file is no proof of inclusion or consistency")
+        raise InvalidProof(f"the file is not a proof as the ledger answers it ({type(error).__name__})") from None
+    raise InvalidProof("the file is not a proof of inclusion or consistency")
 
 
 def _inclusion(proof: Mapping[str, Any], key: VerifierKey, kept: Checkpoint | None) -> str:

@@ -76,7 +76,7 @@ def due_amounts(session: Session, budget_id: str, zero: Amounts, now: datetime) 
 
 
 def _due(path: str, now: datetime) -> Any:
-    # That it is not resolved is said for the index, which holds the open ones alone.
+    # "Not resolved" is part of the condition so that the index of open reservations is used.
     is_pending = _RESERVATIONS.c.resolved_at.is_(None) & (_RESERVATIONS.c.state == str(ReservationStatus.PENDING))
     return under(path) & is_pending & (_RESERVATIONS.c.expires_at <= now)
 

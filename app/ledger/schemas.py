@@ -42,7 +42,7 @@ class EntryBody(Schema):
     given_back: dict[str, Any] | None = Field(
         description="What a commit has given back for steps that will never be taken, and `failure_delta`, what was "
         "spent for it; `amount` is the net charge, and `events` are the steps whose noise may have been drawn. "
-        "`principal_id` has said so."
+        "`principal_id` is the key that stated it."
     )
     events: list[EventSchema]
     reservation_id: str | None
@@ -143,7 +143,7 @@ class PricesBody(Schema):
     right: int = Field(description="Charges that are today's price.")
     high: int = Field(description="Charges above today's price.")
     listed: list[JudgementBody] = Field(
-        description=f"The first {LISTED} of each kind but those that are right, what is too low before others."
+        description=f"The first {LISTED} of each kind except the correct ones; prices that are too low come first."
     )
 
 

@@ -60,9 +60,7 @@ def limit_request_rows(books: Books) -> dict[str, dict[str, Any]]:
 
 
 def limit_request_faults(session: Session, books: Books, root_id: str) -> Iterator[tuple[str, str]]:
-    """Requests for another limit whose row is not what their entries say, missing, or of no entry: the budget, and what
-    is wrong.
-    """
+    """The faults of requests for another limit, each with its budget: a row differs, is missing, or has no entry."""
     comparison, expected = Comparison(session, LIMIT_REQUESTS), limit_request_rows(books)
     for row in repository.limit_requests(session, root_id):
         values = expected.pop(row.id, None)

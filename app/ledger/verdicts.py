@@ -167,7 +167,7 @@ class Past:
         hashes = self._hashes.get(entry.budget_id, b"")
         was = hashes[32 * (entry.sequence - 1) : 32 * entry.sequence]
         if was and was != bytes.fromhex(entry.hash):
-            reason = "it is another entry than the older export has in this place"
+            reason = "it is not the entry that the older export has in this place"
             raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, reason)
 
     def check_nothing_is_missing(self, books: Books) -> None:

@@ -73,7 +73,7 @@ class Vouched:
     Args:
         session: A session, whose view does not change.
         database: The session's, for which the process keeps what it has read.
-        ends: Of the chains that are asked for, as the fence had them before the view began.
+        ends: The ends of the requested chains, as the fence had them before the view began.
     """
 
     def __init__(self, session: Session, database: Database, ends: Mapping[str, Head]) -> None:

@@ -16,13 +16,13 @@ class AskRequest(Schema):
     """The limit that is wanted. The kind of the filter stays, and its orders or its rate of failures."""
 
     filter: FilterSchema
-    reason: Name = Field(description="Why, for whoever decides and for every later reader of the ledger.")
+    reason: Name = Field(description="Why, for the owner who decides and for every later reader of the ledger.")
 
 
 class DecisionRequest(Schema):
     """The reason why the request is approved or refused."""
 
-    reason: Name = Field(description="Why, for whoever asked and for every later reader of the ledger.")
+    reason: Name = Field(description="Why, for the key that asked and for every later reader of the ledger.")
 
 
 class ApprovalBody(Schema):

@@ -187,7 +187,7 @@ def _budgets(snapshot: Snapshot) -> Iterator[Metric]:
     yield near
     yield GaugeMetricFamily(
         "epsilond_budgets_overdrawn",
-        "Budgets of which a correction told more than their limit.",
+        "Budgets whose charges exceed their limit after a correction.",
         value=snapshot.overdrawn,
     )
     named = [(budget_id, used) for budget_id, used in snapshot.shares if used >= SHARES[0]]

@@ -27,7 +27,7 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-#: Pages have policies of their own; nothing else is one.
+#: The content security policy of every answer that is not a page; pages have their own.
 _NO_PAGE = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 #: Whatever may speak of budgets is kept by nobody. The documentation and style sheets say the same to everyone.
 _NO_STORE = (b"cache-control", b"no-store")

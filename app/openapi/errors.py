@@ -32,7 +32,7 @@ _NUMERICS = "numerics_busy too_many_waiting"
 _ACCOUNTING = (
     f"invalid_input invalid_value unsupported unsupported_sampling unsupported_relation too_much_work {_NUMERICS}"
 )
-#: Of events that are priced in a budget.
+#: The errors of operations that price events in a budget.
 _PRICING = f"{_ACCOUNTING} no_cost_in_filter missing_charge_delta unexpected_charge_delta relation_mismatch"
 #: Of a description of an algorithm and its target.
 _CALIBRATION = (

@@ -83,7 +83,7 @@ class AccountRequest(Schema):
     certify: bool = Field(False, description="Asks dp-accounting's PLD, too, which takes seconds.")
     certificate: bool = Field(
         False,
-        description="Asks for certificates of both ends, which `epsilond-verify` proves anew. One value at a time, of "
+        description="Asks for certificates of both ends, which `epsilond-verify` proves again. One value at a time, of "
         "single records; takes up to some seconds.",
     )
 
@@ -119,7 +119,7 @@ class CertificateBody(Schema):
     epsilon: float
     delta: float
     verdict: Literal["verified"] = Field(
-        description="`verified`: the verifier proved it before it was handed out. Others are handed out never."
+        description="`verified`: the verifier proved it before it was returned. An unproved one is never returned."
     )
     assumed: list[str] = Field(description="The theorems by which the pairs dominate the mechanisms.")
     checked_with: str = Field(description="The versions of the verifier and of its arithmetic.")

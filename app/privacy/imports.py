@@ -63,7 +63,9 @@ class DpEventSource(Schema):
         "privacy loss distributions.",
     )
     noise_over: NoiseOver = Field(
-        NoiseOver.CONTRIBUTION_BOUND, strict=False, description="What its noise multipliers are multiples of."
+        NoiseOver.CONTRIBUTION_BOUND,
+        strict=False,
+        description="The quantity that its noise multipliers are multiples of.",
     )
     batches: Batches = Field(
         Batches.POISSON, strict=False, description="What the loader did where the event says Poisson samples."
@@ -191,7 +193,7 @@ def _dp_event(source: DpEventSource, relation: NeighboringRelation) -> Imported:
 def _library(
     context: Context, source: DpEventSource, relation: NeighboringRelation, delta: float
 ) -> tuple[float | None, str]:
-    """dp-accounting's own number, from a process with limits of time and memory; a failure of it is none here."""
+    """Return dp-accounting's own number, found in a limited process; its failure does not fail the import."""
     try:
         found = context.processes.run(library_epsilon, source.event, relation, delta, source.accountant)
     except (JobFailed, Problem) as failure:

@@ -136,7 +136,7 @@ def _check_terms(grid: Grid) -> RandomTrials | None:
             detail = "what a selection costs is stated at a delta: give an approximate_dp target, or a pure_dp one"
             raise unprocessable("unsupported", detail, "target", "kind")
         if getattr(cell.request.target, "group_size", 1) > 1:
-            detail = "what a selection costs is known for single records: leave group_size out, or select all"
+            detail = "the cost of a selection is known only for single records: leave group_size out, or select all"
             raise unprocessable("unsupported", detail, "target", "group_size")
     if len({_delta(cell.request.target) for cell in grid.cells}) > 1:
         detail = "the selection has one guarantee, at one delta: give the same to all cells"

@@ -338,4 +338,4 @@ def _said_by(report: PrivacyReport) -> tuple[str, ...]:
 def _open(names: Iterable[str]) -> tuple[str, ...]:
     """The points that no service can know, on one line."""
     found = ", ".join(names)
-    return (f"For whoever operates the service to say: {found}.",) if found else ()
+    return (f"For the operator of the service to say: {found}.",) if found else ()

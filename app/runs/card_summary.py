@@ -26,7 +26,7 @@ def summary(report: PrivacyReport) -> tuple[Section, ...]:
     """The sections that are read first."""
     return (
         Section("In words", paragraphs=tuple(_in_words(report))),
-        Section("In numbers", tables=(fact_table("The guarantee, and what it is of", _in_numbers(report)),)),
+        Section("In numbers", tables=(fact_table("The guarantee and its scope", _in_numbers(report)),)),
         Section("What it does not cover", points=tuple(_not_covered(report))),
     )
 
@@ -62,7 +62,7 @@ def _in_words(report: PrivacyReport) -> list[str]:
     if report.seeded:
         return ["The run was made to repeat itself, for practice on public rows. It protects nobody."]
     words = [
-        f"Whoever sees the released model learns almost the same, whether or not {protected} took part. That "
+        f"Anybody who sees the released model learns almost the same, whether or not {protected} took part. That "
         "holds whatever they know already, and whatever they do with the model.",
     ]
     share = most_right(report.achieved)
@@ -119,9 +119,9 @@ def _not_covered(report: PrivacyReport) -> list[str]:
         "What is true of people in general: a model may tell that smokers fall ill more often, and so tell something "
         "of every smoker, whether or not they were in the data.",
         "What else is released of the same data, elsewhere: privacy losses add up.",
-        f"Several of one owner: whoever has more than one {unit} in the data is protected less, and a household less "
+        f"Several of one owner: somebody with more than one {unit} in the data is protected less, and a household less "
         "than each of its members.",
-        "Whoever operates the service, and its machine: they see the rows.",
+        "The operators of the service and of its machine: they see the rows.",
     ]
     if report.data.public:
         points.insert(0, "These rows: they are public. The guarantee is what the same run would give to private ones.")

@@ -24,13 +24,13 @@ _CUSTOM = {"gaussian_dp": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 
 _TRUST = (
-    "Central: this service and whoever operates its machine see the rows. Analysts see declarations, plans, counters "
+    "Central: this service and the operators of its machine see the rows. Analysts see declarations, plans, counters "
     "of steps and released models."
 )
 _FLOATS = (
     "Noise and samples come from a cryptographic generator seeded by the operating system. Sums and noise are whole "
     "numbers on a public grid, and the noise is drawn exactly, so the guarantee covers every bit of the model. Models "
-    "of earlier releases had noise in floating point: whoever sees their exact bits is outside the proof."
+    "of earlier releases had noise in floating point: the proof does not cover somebody who sees their exact bits."
 )
 _SIDE_CHANNELS = (
     "A private run starts, shows progress and ends at times that public numbers fix, or on a late machine whole "

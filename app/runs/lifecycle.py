@@ -392,7 +392,7 @@ def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest |
 
 
 def _can_go_on(session: Session, context: Context, run: Run) -> bool:
-    """Return whether the run has drawn no noise, or none that counts, or can draw the same again."""
+    """Return whether the run can continue: it has drawn no noise that counts, or can draw the same noise again."""
     if not run.is_charged or not _is_started(session, run):
         return True
     return run.stream_id is not None and CheckpointFiles(context).exist(run.id, run.stream_id)

@@ -34,7 +34,7 @@ def begin(session: Session, run: Run, steps: int | None) -> None:
 
 
 def go_on(session: Session, run: Run, steps: int | None) -> None:
-    """Mark steps for a later claim, never fewer than before. Where it marks none, all of them count from now on."""
+    """Mark steps for a later claim, never fewer than before; with None, all steps count from now on."""
     marked = of(session, run.id)
     if marked is None:
         return

@@ -78,7 +78,7 @@ MOST_AUDITS = 20
 
 CAVEATS = (
     "The guarantee covers every bit of a model whose noise was drawn on a public grid. Models of earlier releases had "
-    "noise in floating point: whoever sees their exact bits is outside the proof.",
+    "noise in floating point: the proof does not cover somebody who sees their exact bits.",
     "Step size, clip threshold and iterations are taken as chosen without looking at the private data.",
 )
 SELECTION = (

@@ -177,7 +177,9 @@ class CardFacts(Schema):
     plan: PlanBody = Field(description="What was, or would be, executed: phases, thresholds, step sizes.")
     plan_hash: str
     dtype: DtypeName = Field(description="The numeric type in which the plan is carried out; part of its hash.")
-    dtype_reason: str | None = Field(description="Why it is float64 although the request named none; else null.")
+    dtype_reason: str | None = Field(
+        description="Why float64 was chosen although the request named no dtype; null otherwise."
+    )
     budget_id: str | None
     reservation_id: str | None
     charge: dict[str, Any] | None

@@ -81,7 +81,7 @@ class Schedule:
 
 def next_multiple(seconds: float, interval_s: float) -> float:
     """Return the first multiple of the interval, at least one, that is not before ``seconds``."""
-    # A multiple that rounding has put a hair beyond itself is still that multiple.
+    # The subtraction keeps a multiple that rounding has moved slightly up from becoming the next one.
     return max(1, math.ceil(seconds / interval_s - 1e-9)) * interval_s
 
 

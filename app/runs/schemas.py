@@ -27,8 +27,9 @@ class EvaluationRequest(Schema):
         None,
         ge=EVALUATION_NOISE.lower,
         le=EVALUATION_NOISE.upper,
-        description="Standard deviation of the noise on each coordinate over the bound on what a row adds. By default "
-        "the evaluation takes a tenth of the target, in squares of mu, and the training's noise rises by a twentieth.",
+        description="Standard deviation of the noise on each coordinate, over the bound on a row's contribution. By "
+        "default the evaluation gets a tenth of the target, in squares of mu, which raises the training's noise by "
+        "a twentieth.",
     )
 
 

@@ -501,7 +501,9 @@ def _check_evaluation(request: RunRequest, data: DataDescription) -> None:
 def _check_privacy(request: RunRequest, *, public: bool) -> None:
     if not public and request.seed is not None:
         raise unprocessable(
-            "seed_on_private_data", "a seed is for public data alone: whoever knows it subtracts the noise", "seed"
+            "seed_on_private_data",
+            "a seed is for public data alone: anybody who knows it can subtract the noise",
+            "seed",
         )
     if not public and request.budget_id is None:
         raise unprocessable("missing", "private data need a budget_id: the budget that pays for the run", "budget_id")

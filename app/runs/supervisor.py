@@ -107,7 +107,7 @@ class Supervisor:
         if not fence_of(self._context).look():
             return  # nothing is released, taken over or gone on with, by a database that may have forgotten it
         for worker_id in self._sweeper.sweep() & self._processes.keys():
-            # A stalled worker would be in the place of one that works.
+            # A stalled worker takes the place of one that works.
             self._processes[worker_id].kill()
         self._release_due_holds()
         self._tell_of_overdue()

@@ -123,7 +123,7 @@ def law_of(stored: Mapping[str, Any]) -> RandomTrials:
 
 
 def quantile_of(law: RandomTrials) -> int:
-    """How many trials a sweep makes at most, with the probability `QUANTILE`."""
+    """Return a number of trials that a sweep does not exceed with probability `QUANTILE`."""
     return trials_quantile(law, QUANTILE)
 
 

@@ -70,7 +70,7 @@ def work_once(
             persist(lambda: lifecycle.hand_back(context, claimed), should_stop)
         elif not persist(lambda: lifecycle.end(context, claimed, ending), should_stop):
             artifacts.remove_model(context, claimed)
-    # Whoever ended it: a worker that lost its run may have kept a checkpoint after that.
+    # Removed whoever ended the run: a worker that lost it may have written a checkpoint after that.
     sweep_checkpoints(context)
     return True
 

@@ -76,7 +76,7 @@ class ProximalPlProblem:
         return self.initial_gap
 
     def covers(self, step_size: float) -> bool:
-        """Whether (1) holds at this step size: at most 1 / beta, up to a few ulp."""
+        """Return whether (1) holds at this step size: at most 1 / beta, up to a few ulp."""
         return step_size * self.smoothness <= 1.0 + 1e-12
 
     def evaluated_bound(self, step_size: float, bias: Vector, variance: float) -> float:

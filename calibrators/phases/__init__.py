@@ -1,6 +1,6 @@
 """Phases of plans by their kinds. Noisy gradient steps that are alike have none: they are `calibrators.plan.Phase`.
 
-A kind registers by being there: `PHASES` holds the phase of every module in this folder.
+A kind is registered because its file exists: `PHASES` holds the phase of every module in this folder.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from accounting.relations import NeighboringRelation
 from calibrators.phases.structured import Charge, MaxGradNorm, Noise, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, STEP
 
-#: At most as many epochs.
+#: The most epochs.
 MAX_EPOCHS = 10_000
 _WORDS = "epochs of inner steps are one renyi_dp event, with as many counts as there are inner steps"
 

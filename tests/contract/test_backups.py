@@ -201,5 +201,5 @@ def test_damaged_state_is_mended(service: Service) -> None:
         session.connection().exec_driver_sql("UPDATE budgets SET spent = '[0]'")
     service.run("epsilond ledger verify", 1)
     printed = service.follow("When the state is damaged and the entries are whole")
-    assert "Written anew: 1 budgets" in printed
+    assert "Rebuilt: 1 budgets" in printed
     assert "valid: 4 entries" in printed

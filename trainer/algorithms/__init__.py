@@ -1,4 +1,4 @@
-"""One file per algorithm, each with its own update and its record ``EXECUTION``. It registers by being there.
+"""One file per algorithm, each with its own update and its record ``EXECUTION``. It is registered because it exists.
 
 The files' names are those of the calibrators' files, and of the algorithms in plans.
 """

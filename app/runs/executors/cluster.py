@@ -235,7 +235,7 @@ ADVICE = {
 
 @contextmanager
 def _sendable_again() -> Iterator[None]:
-    """Whatever Dask raises in the block is the cluster's doing, since what is carried out there raises nothing."""
+    """Report what Dask raises in the block as a fault of the cluster, since the work that runs there raises nothing."""
     try:
         yield
     except KilledWorker:

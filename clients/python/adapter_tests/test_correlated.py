@@ -52,7 +52,7 @@ def test_a_checkpoint_without_earlier_noise_is_refused() -> None:
     noise = noise_of()
     noise.draw()
     state: dict[str, Any] = noise.state_dict() | {"earlier": []}
-    with pytest.raises(ValueError, match="has the noise of 1 of them"):
+    with pytest.raises(ValueError, match="must have the noise of 1 earlier steps"):
         noise_of().load_state_dict(state)
 
 

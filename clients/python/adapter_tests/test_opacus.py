@@ -60,9 +60,9 @@ def test_the_accountant_alone_needs_a_word_about_the_batches(make_training: Make
 def test_shuffled_batches_are_never_taken_for_poisson_samples(client: Client, make_training: MakeTraining) -> None:
     training = make_training(poisson_sampling=False)
     training.epoch()
-    with pytest.raises(ValueError, match="no Poisson samples"):
+    with pytest.raises(ValueError, match="not Poisson samples"):
         source_of(training.engine, training.loader)
-    with pytest.raises(ValueError, match="no Poisson samples"):
+    with pytest.raises(ValueError, match="not Poisson samples"):
         source_of(training.engine, training.loader, batches="poisson")
     answer = import_engine(
         client, training.engine, training.loader, delta=1e-5, batches="shuffled", neighboring_relation="replace_special"

@@ -61,7 +61,7 @@ def test_keys_are_those_of_other_programs() -> None:
     ],
 )
 def test_what_is_no_key_is_refused(text: str) -> None:
-    with pytest.raises(InvalidNote, match="it is no public key of a ledger"):
+    with pytest.raises(InvalidNote, match="it is not a public key of a ledger"):
         VerifierKey.parse(text)
 
 
@@ -110,7 +110,7 @@ def test_a_note_has_as_many_signatures_as_fit() -> None:
     other = sign(STATE, Ed25519PrivateKey.generate()).rpartition("\n\n")[2]
     fitting = (MAX_NOTE_LENGTH - len(NOTE)) // len(other)
     assert open_note(NOTE + fitting * other, KEY) == STATE
-    with pytest.raises(InvalidNote, match="it is no signed note"):
+    with pytest.raises(InvalidNote, match="it is not a signed note"):
         open_note(NOTE + (fitting + 1) * other, KEY)
 
 

@@ -85,7 +85,7 @@ def test_an_export_is_its_owners_alone_and_verified_without_a_database(
     table = tmp_path / "kept.csv"
     ok(context.settings, "export", "--format", "csv", "--output", str(table))
     assert len(table.read_bytes().splitlines()) == count + 1
-    assert "it is no whole JSON object" in refused(nowhere, "verify", "--export", str(table))
+    assert "it is not a whole JSON object" in refused(nowhere, "verify", "--export", str(table))
     assert "Cannot read" in refused(nowhere, "verify", "--export", str(tmp_path / "missing"))
 
 
@@ -145,18 +145,18 @@ def test_a_bar_hears_of_every_entry_that_is_verified(
     past = Past()
     past.add(SimpleNamespace(budget_id=root["id"], hash="0" * 64))
     verdict = transparency.verified(context, past=commands.Watched(past, lambda done, of: None))
-    assert "another entry than the older export has" in verdict.in_words()
+    assert "not the entry that the older export has" in verdict.in_words()
 
 
 def test_lost_state_is_written_anew(root: dict[str, Any], context: Context) -> None:
     before = attacks.dump(context.database)
     count = len(attacks.entries(context.database))
-    nothing = "Written anew: 0 budgets, 0 reservations, 0 limit requests, the exposed steps of 0 budgets.\n"
+    nothing = "Rebuilt: 0 budgets, 0 reservations, 0 limit requests, the exposed steps of 0 budgets.\n"
     assert ok(context.settings, "rebuild") == f"{count} entries were read. {nothing}"
     attacks.run(context.database, "DELETE FROM exposed_steps", "UPDATE budgets SET spent = '[0]'")
     refused(context.settings, "verify")
     printed = ok(context.settings, "rebuild")
-    assert "Written anew: 3 budgets, 0 reservations, 0 limit requests, the exposed steps of 3 budgets." in printed
+    assert "Rebuilt: 3 budgets, 0 reservations, 0 limit requests, the exposed steps of 3 budgets." in printed
     assert attacks.dump(context.database) == before
     ok(context.settings, "verify")
     attacks.rewrite_entries(context.database, lambda rows: rows[:-1])

@@ -281,7 +281,7 @@ def test_nist_points_and_fields_of_the_registry_are_known_or_stay_open(service):
     assert fields["basic.data_curators"] is None
     assert fields["basic.intended_use"] is None
     for shown in (page.text, read_markdown(markdown)[0]):
-        assert shown.count("For whoever operates the service to say:") == 2, "once for each list, and not at each point"
+        assert shown.count("For the operator of the service to say:") == 2, "once for each list, and not at each point"
         for name in [name for name, value in (points | fields).items() if value is None]:
             assert name in shown
 
@@ -298,7 +298,7 @@ def test_the_first_page_says_the_guarantee_in_words_and_what_it_does_not_cover(s
     assert 0 <= float(said) - 100 * share < 0.11
     assert f"epsilon at most {epsilon!r}" in first
     assert "What it does not cover" in first
-    assert "Whoever operates the service" in first
+    assert "The operators of the service" in first
     assert len(first.split()) < 400, "a page that a manager reads"
     (said_on_page,) = re.findall(r"in at most ([0-9.]+) % of cases", page.text.partition("Appendix")[0])
     assert said_on_page == said

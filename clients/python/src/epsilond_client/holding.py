@@ -156,7 +156,9 @@ class HeldReservation:
             StepsExhausted: so many are not reserved; none of them is counted, and none may be taken.
         """
         if len(self._events) > 1:
-            raise ValueError("steps are counted where a reservation has one event; of several, say commit(events=...)")
+            raise ValueError(
+                "steps are counted only for a reservation of one event; with several, use commit(events=...)"
+            )
         if operator.index(steps) < 1:
             raise ValueError("steps is 1 or more")
         self._check_process()

@@ -150,7 +150,7 @@ class CorrelatedNoise:
         needed = min(step, len(self._coefficients) - 1)
         if not 0 <= step <= self._steps or len(earlier) != needed:
             raise ValueError(
-                f"after {step} steps a state has the noise of {needed} of them, this one of {len(earlier)}"
+                f"after {step} steps a state must have the noise of {needed} earlier steps, not of {len(earlier)}"
             )
         if any(tuple(each.shape) != (self._size,) for each in earlier):
             raise ValueError(f"the noise of a step has the shape ({self._size},)")

@@ -252,7 +252,7 @@ def fixed_size(law: Sampled, c: arb, place: Panels) -> Rule:
         return found * (v * v / (2 * s * s)).exp()
 
     def panel(centre: acb, way: acb, rho: arb, nodes: list[tuple[arb, arb]], reach: arb, height: arb) -> arb:
-        """Add the nodes of a panel of half length |way|, and return its error: 0 <= Im x <= height on its ellipse."""
+        """Add the nodes of a panel of half length |way|, and return its error. On the ellipse, 0 <= Im x <= height."""
         for node, weight in nodes:
             x = centre + way * node
             density, log_f = way * weight * normal_density(x, s), law.f(x).log()

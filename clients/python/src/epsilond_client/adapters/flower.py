@@ -192,7 +192,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
             made = self._client.reservations.create(self._budget_id, [self._event], **asked)
             state = self._client.reservations.get(made).state  # the answer before may be that of an earlier process
             if state == "started":
-                # Its noise may have been drawn by then: that is charged, and new noise is another release.
+                # Its noise may already have been drawn: charge it, since new noise would be another release.
                 self._client.reservations.commit(made)
             elif state == "pending":
                 stack = ExitStack()

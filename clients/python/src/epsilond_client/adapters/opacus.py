@@ -189,8 +189,8 @@ def _check_step(optimizer: Any, noise: float) -> None:
 def _not_poisson(data_loader: Any, otherwise: str) -> str:
     sampler = type(getattr(data_loader, "batch_sampler", None)).__name__
     return (
-        f"the batches of this loader are no Poisson samples (it has a {sampler}; poisson_sampling=False, "
-        "or a loader that it did not return?), and would be charged as if they were. Take the one that "
+        f"the batches of this loader are not Poisson samples (its sampler is {sampler}: was it made with "
+        "poisson_sampling=False, or not by make_private?), and would be charged as if they were. Use the loader that "
         f"make_private(poisson_sampling=True) returns; {otherwise}"
     )
 

@@ -155,7 +155,7 @@ class EpsilondClassifier(ClassifierMixin, _EpsilondEstimator):  # type: ignore[m
         classes = np.unique(np.asarray(list(self.classes)))
         texts = {label: str(label) for label in classes.tolist()}
         if len(texts) < 2 or len(set(texts.values())) < len(texts):
-            raise ValueError("classes are two or more, and differ from each other as texts")
+            raise ValueError("there must be at least two classes, and no two may be equal when written as texts")
         labels = _column(y).tolist()
         unknown = [row for row, label in enumerate(labels) if label not in texts]
         if unknown:
@@ -265,7 +265,7 @@ def _column_of(name: str, declared: Any) -> dict[str, Any]:
 def _number(name: str, bounds: Any) -> dict[str, Any]:
     pair = list(bounds) if isinstance(bounds, Iterable) and not isinstance(bounds, str) else []
     if len(pair) != 2 or not all(isinstance(each, Real) for each in pair):
-        raise ValueError(f"bounds of {name!r} are two numbers, (lower, upper), or the texts that it may be")
+        raise ValueError(f"bounds of {name!r} must be two numbers, (lower, upper), or the list of texts that may occur")
     return {"name": name, "type": "number", "lower": float(pair[0]), "upper": float(pair[1])}
 
 
