@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.optimize
+import scipy
 
 from accounting.accountant import delta_of_composition, epsilon_of_composition
 from accounting.composition.composition import Composition, compose

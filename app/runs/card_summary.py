@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Decimal
 
-from scipy.special import ndtr
-
 from app.algorithms.schemas import AchievedBody
 from app.algorithms.targets import (
     AchievedMuBody,
@@ -48,7 +46,7 @@ def most_right(achieved: AnyAchievedBody) -> float | None:
         case AchievedPureBody():
             return _from_epsilon(achieved.epsilon, 0.0)
         case AchievedMuBody():
-            return min(1.0, float(ndtr(achieved.mu / 2)) + _ROUNDING)
+            return min(1.0, 0.5 * math.erfc(-achieved.mu / math.sqrt(8.0)) + _ROUNDING)
     return None
 
 
