@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import Request
+from types import SimpleNamespace
+
+from fastapi import FastAPI, Request
+
+from app.settings import Settings
 
 
 def a_request() -> Request:
+    app = FastAPI()
+    app.state.context = SimpleNamespace(settings=Settings())
     return Request(
         {
             "type": "http",
@@ -16,5 +22,6 @@ def a_request() -> Request:
             "server": ("127.0.0.1", 8000),
             "scheme": "http",
             "state": {},
+            "app": app,
         }
     )
