@@ -69,6 +69,12 @@ def upload(
         raise typer.BadParameter("say the columns by --column, once for each, or in a file", param_hint="--columns")
     server = Server(url)
     lines = columns.read_text(encoding="utf-8").splitlines() if columns is not None else column or []
+    for line in lines:
+        if line.strip() and not line.partition(":")[2].strip():
+            raise typer.BadParameter(
+                f'{line.strip()!r} names no values; write "age: 0 to 120" or "smoker: no, yes"',
+                param_hint="--column" if columns is None else "--columns",
+            )
     budget_id = budget and server.budget_id(budget)
     metadata = asked(
         None,

@@ -49,6 +49,8 @@ def test_a_fault_names_the_option_and_nothing_is_stored(live: Live, tmp_path: Pa
     assert "--label" in refused(*arguments(file, *as_options(LINES[:3]), "--public"), env=live.env)
     assert "--columns" in refused(*arguments(file, "--public"), status=2, env=live.env)
     assert "--columns" in refused(*arguments(file, *as_options(("a: 9 to 1", *LINES[1:])), "--public"), env=live.env)
+    unread = refused(*arguments(file, *as_options(("a 0-10", *LINES[1:])), "--public"), status=2, env=live.env)
+    assert "a 0-10' names no values" in " ".join(unread.replace("│", " ").split())
     assert "budget" in refused(*arguments(file, *as_options()), env=live.env)
     assert done("dataset", "list", "--json", env=live.env) == before
 
