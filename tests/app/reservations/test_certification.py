@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from accounting.canonical import sha256_hex
 from accounting.filters import filter_from_json
 from app.context import Context
 from app.kit.process_pool import JobFailed
-from app.ledger.certificate_verification import verify_certificates
+from app.ledger.certificate_verification import states_more, verify_certificates
 from app.ledger.verdicts import CertificateReport
 from app.reservations import certification
 from tests.app.budgets.conftest import Api, made
@@ -27,6 +28,8 @@ FILTERS: list[dict[str, Any]] = [
     {"kind": "approximate_gaussian_dp", "epsilon": 8, "delta": "1e-5"},
     {"kind": "renyi_dp", "epsilon": 8, "delta": "1e-5"},
 ]
+#: Budgets whose charges are certified as Gaussians.
+GAUSSIANS: list[dict[str, Any]] = [FILTERS[1], {"kind": "gaussian_dp", "mu": 3}]
 #: In an approximate_dp budget this is the delta that is charged.
 CHARGE = {"charge": {"delta": 1e-5}}
 EVENT = {
@@ -71,7 +74,9 @@ def test_a_charge_is_certified_and_its_entry_names_the_certificate(
     assert sha256_hex(answer.content) == held["certificate"]
     assert check(answer.content).verdict == "verified"
     stated = json.loads(answer.content)["statement"]
-    assert (stated["claim"], stated["delta"]) == ("at_most", "1e-05")
+    assert stated["claim"] == "at_most"
+    if budget_filter["kind"] != "approximate_gaussian_dp":
+        assert stated["delta"] == "1e-05"
     if fields:
         assert 0 <= Fraction(str(held["cost"]["epsilon"])) - Fraction(stated["epsilon"]) < Fraction(1, 10**12)
     entries = {entry["kind"]: entry["certificate"] for entry in api.entries(budget["id"])}
@@ -84,6 +89,25 @@ def test_a_charge_is_certified_and_its_entry_names_the_certificate(
     }
     assert api.get(f"/v1/reservations/{held['id']}").json()["certificate"] == held["certificate"]
     assert report(context) == CertificateReport(1, 1, None)
+
+
+@pytest.mark.parametrize("budget_filter", GAUSSIANS, ids=lambda each: each["kind"])
+def test_a_gaussian_budget_certifies_the_amounts_that_it_charges(
+    api: Api, context: Context, budget_filter: dict[str, Any]
+) -> None:
+    held = api.hold(api.budget(budget_filter)["id"], [QUICK], certificate=True)
+    answer = api.get(f"/v1/reservations/{held['id']}/certificate")
+    stated = json.loads(answer.content)["statement"]
+    assert stated["nano_mu_squared"] == "62500000"
+    assert Fraction(str(held["cost"]["mu_squared"])) == Fraction(1, 16)
+    assert report(context) == CertificateReport(1, 1, None)
+
+
+def test_a_price_above_the_charge_is_found() -> None:
+    stated = {"nano_mu_squared": "62500001", "atto_failure": "0"}
+    for cost, found in ((62_500_000, True), (62_500_001, False)):
+        row = SimpleNamespace(filter=filter_from_json({"kind": "gaussian_dp", "mu": 3}), cost=(cost,))
+        assert states_more(stated, row) is found
 
 
 def test_what_is_asked_for_twice_is_kept_once_and_named_twice(api: Api, context: Context) -> None:
