@@ -12,7 +12,7 @@ BENCH_JAX_VENV := .venv-bench-jax
 BENCH_JAX_BIN := $(BENCH_JAX_VENV)/bin
 # Torch and Opacus beside ours, on one NumPy: gigabytes that nobody else has to load.
 BENCH_TRAINER_VENV := .venv-bench-trainer
-# Opacus, torch and Grain for the adapters of the client.
+# The libraries that the adapters of the client are for.
 ADAPTERS_VENV := .venv-adapters
 BENCH_TRAINER_BIN := $(BENCH_TRAINER_VENV)/bin
 # The fuzzer beside ours: it has wheels for some versions of Python alone.
@@ -24,7 +24,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -62,7 +62,7 @@ test: $(VENV)/.dev  ## lint, types, layers, then all tests but the thorough ones
 	@$(TESTS) -m "not soak and not thorough"
 endif
 
-test-all: $(VENV)/.dev $(VENV)/.compiled  ## the thorough tests, which `make test` leaves out; Chromium's where it is installed
+test-all: $(VENV)/.dev $(VENV)/.compiled  ## the thorough tests, which `make test` leaves out; those with Chromium, nginx and Caddy where they are installed
 	@echo "== thorough tests"
 	@$(TESTS) -m "thorough and not soak"
 
@@ -81,7 +81,7 @@ soak: $(VENV)/.dev  ## the long campaigns; reports go to tests/soak/reports
 fuzz: $(FUZZ_VENV)/.ready  ## coverage-guided fuzzing of what reads bytes of others, 11 minutes; writes tests/soak/reports/fuzz.json
 	@$(FUZZ_VENV)/bin/python -m tests.fuzz
 
-test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real Opacus, torch and Grain; writes clients/python/adapter_tests/report.json
+test-adapters: $(ADAPTERS_VENV)/.ready  ## the client's adapters against the real libraries, Opacus to Flower; writes clients/python/adapter_tests/report.json
 	@$(ADAPTERS_VENV)/bin/python -m pytest -c clients/python/adapter_tests/pytest.ini \
 		--report clients/python/adapter_tests/report.json clients/python/adapter_tests
 
@@ -118,6 +118,10 @@ bench-gpu: $(VENV)/.runtime  ## a private step on a GPU beside a plain one there
 	@$(BIN)/python -m benchmarks.gpu
 	@$(BIN)/python -m benchmarks.table
 
+bench-defaults: $(VENV)/.dev  ## what a run attains that is given data, model and target, beside a grid by hand and no privacy (hours); the results go to docs/measured.md
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.defaults
+	@$(BIN)/python -m benchmarks.table
+
 bench-papers: $(VENV)/.dev  ## the papers' theorems in their own settings; the results go to docs/algorithms/reproductions.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.papers
 	@$(BIN)/python -m benchmarks.table
@@ -141,14 +145,14 @@ site: $(VENV)/.dev  ## the documentation as a site in .site/html, offline; warni
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs/site --doctree-dir .site/doctrees \
 		. .site/html
 
-lock:  ## resolve pyproject.toml anew into requirements/*.lock (needs uv)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+lock: $(VENV)/.dev  ## resolve pyproject.toml anew into requirements/*.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml -o requirements/runtime.lock
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group dask -o requirements/dask.lock
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group dev -o requirements/dev.lock
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
 
 clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
@@ -230,11 +234,13 @@ $(BENCH_TRAINER_VENV)/.ready: requirements/runtime.lock requirements/bench-train
 		-r requirements/bench-trainer.txt
 	@touch $@
 
-$(ADAPTERS_VENV)/.ready: requirements/runtime.lock clients/python/adapter_tests/requirements.txt
-	@echo "== installing torch, Opacus and Grain into $(ADAPTERS_VENV) (once; later calls skip this)"
+$(ADAPTERS_VENV)/.ready: requirements/runtime.lock $(wildcard clients/python/adapter_tests/requirements*.txt)
+	@echo "== installing torch, JAX and what is built on them into $(ADAPTERS_VENV) (once; later calls skip this)"
 	@$(PYTHON) -m venv --clear $(ADAPTERS_VENV) && echo '*' > $(ADAPTERS_VENV)/.gitignore
 	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		--only-binary :all: -r requirements/runtime.lock
 	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
 		-r clients/python/adapter_tests/requirements.txt
+	@$(ADAPTERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
+		-r clients/python/adapter_tests/requirements-alone.txt
 	@touch $@

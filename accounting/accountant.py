@@ -31,7 +31,7 @@ from accounting.composition.fourier import DELTA_GOAL, FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS, AskedBefore, intersect
 from accounting.composition.renyi import RenyiBound
 from accounting.composition.shared_lines import deltas_on_shared_lines, epsilons_on_shared_lines
-from accounting.enclosure import between, bounds_of, enclosure, is_inverted, narrower
+from accounting.enclosure import between, bounds_of, dominating, enclosure, is_inverted, narrower
 from accounting.events import Event
 from accounting.fourier.effort import question
 from accounting.fourier.profiles import goal
@@ -359,7 +359,7 @@ def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, del
     composition = _without_rare_branches(compose(events, NeighboringRelation(relation)), delta)
     if composition.gaussian_only is None and composition.count > 1:
         with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError):
-            estimate = FourierInversion().estimate_epsilon(composition, delta)
+            estimate = FourierInversion().estimate_epsilon(dominating(composition), delta)
             if estimate is not None and 0.0 < estimate < math.inf:
                 return estimate
     return epsilon_for_delta(events, relation, delta, evaluators=QUICK_EVALUATORS).value.upper
@@ -372,10 +372,8 @@ def closely_estimate_epsilon(events: Sequence[Event], relation: NeighboringRelat
         return None
     if composition.failure.upper or composition.discrepancy:
         return None
-    enclosed = None if is_inverted(composition) else enclosure(composition)
-    composition = composition if enclosed is None else enclosed.above
     with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError), question():
-        return FourierInversion().epsilon_of_removal(composition, delta)
+        return FourierInversion().epsilon_of_removal(dominating(composition), delta)
     return None
 
 

@@ -156,8 +156,8 @@ def _write(classes: Any, event: Event, units: float) -> Any:
     if isinstance(sampling, TruncatedPoisson) and isinstance(mechanism, Gaussian):
         if sampling.truncation != "random":
             raise Unsupported(
-                "dp-accounting takes a truncated batch for a uniformly random subset of the sampled one; an arbitrary "
-                "cut may cost more",
+                "dp-accounting takes a truncated batch for a uniformly random subset of the sampled records; an "
+                "arbitrary cut may cost more, and empty slots are not among them",
                 pointer=("sampling", "truncation"),
             )
         written = classes.TruncatedSubsampledGaussianDpEvent(

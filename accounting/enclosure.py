@@ -74,6 +74,12 @@ def narrower(above: Answer, simpler: Answer) -> Answer:
     return simpler if simpler.value.upper < above.value.upper else above
 
 
+def dominating(composition: Composition) -> Composition:
+    """Return the composition, or the one above it where it lies between two that are known better."""
+    enclosed = None if is_inverted(composition) else enclosure(composition)
+    return composition if enclosed is None else enclosed.above
+
+
 def is_inverted(composition: Composition) -> bool:
     """Whether contour integrals of the composition bound it itself, and not pairs around it."""
     return all(loss.is_inverted or not loss.is_enclosed for loss, _ in composition.steps)

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from accounting.described import Described, Real, Whole
 from accounting.events import Event
-from accounting.groups import MAX_GROUP_SIZE, group_epsilon_for_delta
-from accounting.intervals import Answer
+from accounting.groups import MAX_GROUP_SIZE, estimate_group_epsilon, group_epsilon_for_delta
+from accounting.intervals import Answer, Interval
 from accounting.relations import NeighboringRelation
 
 
@@ -34,6 +34,10 @@ class GroupDpTarget(Described):
         return self.epsilon
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
+        if quick and 0.0 < self.delta < 1.0:
+            estimate = estimate_group_epsilon(events, relation, self.delta, self.group_size)
+            if estimate is not None:
+                return Answer(Interval(0.0, estimate, estimate), "estimate")
         return group_epsilon_for_delta(events, relation, self.delta, self.group_size)
 
     def level(self, figure: float) -> float:

@@ -20,14 +20,19 @@ from P(S) <= e^e P'(S) + delta(e), k times. From below a group costs at least wh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.optimize
 
 from accounting.accountant import delta_of_composition, epsilon_of_composition
 from accounting.composition.composition import Composition, compose
 from accounting.composition.evaluator import Evaluator
 from accounting.composition.fourier import FourierInversion
 from accounting.composition.intersection import EVALUATORS, NO_FINITE_BOUND, QUICK_EVALUATORS
+from accounting.enclosure import dominating
 from accounting.events import Event
 from accounting.intervals import Answer, Interval
 from accounting.losses.privacy_loss import PrivacyLoss
@@ -40,6 +45,9 @@ THROUGH_SINGLE_RECORDS = "group_privacy"
 _MAX_EPSILON = 1e15
 #: Of delta, what epsilon from below is not worth.
 _SLIGHT = 1e-9
+#: How near, relatively, the share of epsilon of one record is found; the bound holds at what is found.
+_TOLERANCE = 5e-4
+_MOST_DOUBLINGS = 12
 
 
 def group_epsilon_for_delta(
@@ -81,6 +89,23 @@ def group_epsilon_for_delta(
         answer = min(answer, steps, key=lambda found: found.value.upper)
         lower = max(lower, _lower_of_steps(grouped, delta))
     return _between(answer, lower)
+
+
+def estimate_group_epsilon(
+    events: Sequence[Event], relation: NeighboringRelation, delta: float, group_size: int
+) -> float | None:
+    """A number near `group_epsilon_for_delta`, for a search that certifies where it ends; it bounds nothing.
+
+    None where there is none that is quicker.
+    """
+    single = compose(events, NeighboringRelation(relation))
+    grouped, found = _step_by_step(events, single, group_size), []
+    if grouped is not None and grouped.rare < delta:
+        found.append(_estimate(grouped.above, delta - grouped.rare))
+    if grouped is None or not grouped.is_exact or grouped.rare > 0.0:
+        share = _estimated_share(single, delta, group_size)
+        found.append(None if share is None else group_size * share)
+    return None if None in found else min((each for each in found if each is not None), default=None)
 
 
 def group_delta_for_epsilon(
@@ -182,20 +207,77 @@ def _through_single_records(single: Composition, delta: float, size: int, below:
         found = delta_of_composition(single, share).value.upper
         return _times_exp(found, _log_factor(share, size)) <= delta
 
-    # Where the list costs nothing at this delta, halving would end at the smallest of all numbers.
-    low, high = 0.0, 0.0 if within(0.0) else max(below.value.upper, 1e-3)
-    for _ in range(40):
-        if not math.isfinite(high) or within(high):
-            break
-        low, high = high, 2.0 * high
+    near = _estimated_share(single, delta, size)
+    if near is None:
+        high = _least_share(within, max(below.value.upper, 1e-3), 1.0)
     else:
-        high = math.inf
-    while math.isfinite(high) and high - low > 5e-4 * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if within(middle) else (middle, high)
+        high = _least_share(within, near * (1.0 + 1e-6), _TOLERANCE)
     upper = size * high * (1.0 + 1e-15)
     warnings = below.warnings or ((NO_FINITE_BOUND,) if math.isinf(upper) else ())
     return Answer(Interval(0.0, upper, upper), THROUGH_SINGLE_RECORDS, {}, warnings)
+
+
+def _least_share(within: Callable[[float], bool], start: float, step: float) -> float:
+    """Return about the least number from which on something holds; inf where it is too large.
+
+    Args:
+        within: Whether it holds.
+        start: Where the search begins.
+        step: How far from there it looks first, relatively; then farther.
+    """
+    low = high = start
+    if within(start):
+        low = start / (1.0 + step)
+        # Where the list costs nothing at this delta, falling would end at the smallest of all numbers.
+        if within(low) and within(0.0):
+            return 0.0
+        while within(low):
+            high, step = low, 4.0 * step
+            low = high / (1.0 + step)
+    else:
+        for _ in range(40):
+            high = low * (1.0 + step)
+            if not math.isfinite(high) or within(high):
+                break
+            low, step = high, 4.0 * step
+        else:
+            high = math.inf
+    while math.isfinite(high) and high - low > _TOLERANCE * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if within(middle) else (middle, high)
+    return high
+
+
+def _estimated_share(single: Composition, delta: float, size: int) -> float | None:
+    """Return about the least e with delta(e) (1 + e^e + ...) <= delta; None where no estimate finds it."""
+
+    def more(share: float) -> float:
+        found = _estimate(single, math.exp(math.log(delta) - _log_factor(share, size)))
+        return math.nan if found is None else found - share
+
+    low = _estimate(single, delta)
+    if low is None:
+        return None
+    high = 2.0 * low
+    for _ in range(_MOST_DOUBLINGS):
+        if not more(high) > 0.0:
+            break
+        low, high = high, 2.0 * high
+    if not more(low) >= 0.0 >= more(high):
+        return None
+    return float(scipy.optimize.brentq(more, low, high, xtol=1e-300, rtol=1e-7))
+
+
+def _estimate(composition: Composition, delta: float) -> float | None:
+    """Return a number near epsilon at delta in a fraction of the time; None where there is none."""
+    if composition.gaussian_only is not None or composition.count == 1 or not 0.0 < delta < 1.0:
+        return None
+    if composition.failure.upper or composition.discrepancy:
+        return None
+    with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError):
+        found = FourierInversion().estimate_epsilon(dominating(composition), delta)
+        return found if found is not None and 0.0 < found < math.inf else None
+    return None
 
 
 def _log_factor(share: float, size: int) -> float:

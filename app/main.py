@@ -22,6 +22,7 @@ from app.budgets import spending_endpoints as spending
 from app.context import Context
 from app.dashboard.routes import add_dashboard
 from app.datasets import endpoints as datasets
+from app.deployments import endpoints as deployments
 from app.fence.watching import fence_of
 from app.kit.answer_cache import AnswerCache
 from app.kit.known_answers import KnownAnswers
@@ -43,6 +44,7 @@ from app.sweeps import endpoints as sweeps
 from app.web.body_gate import BodyGate
 from app.web.docs import add_documentation
 from app.web.fence_gate import FenceGate
+from app.web.forwarding import Forwarding
 from app.webhooks import endpoints as webhooks
 from app.webhooks.delivery import Deliverer
 
@@ -55,6 +57,7 @@ RESOURCES = (
     budgets,
     spending,
     limit_requests,
+    deployments,
     webhooks,
     ledger,
     transparency,
@@ -132,13 +135,14 @@ def create_app(context: Context) -> FastAPI:
     app.state.answers = answers
     app.state.metrics = state_registry(context, answers)
     app.state.last_look = health.LastLook()
-    # Added last is outermost: a request meets the boundary, then the guard, its key's limits, the fence, what is known
-    # already, the gate of bodies.
+    # Added last is outermost: a request meets the boundary, then what proxies say, the guard, its key's limits, the
+    # fence, what is known already, the gate of bodies.
     app.add_middleware(BodyGate, context=context)
     app.add_middleware(KnownAnswers, answers=answers)
     app.add_middleware(FenceGate, context=context)
     app.add_middleware(Throttle, context=context)
     app.add_middleware(Guard, context=context)
+    app.add_middleware(Forwarding, settings=context.settings)
     app.add_middleware(RequestBoundary, metrics=context.metrics)
     add_problem_handlers(app)
     add_documentation(app)

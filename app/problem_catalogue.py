@@ -177,6 +177,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "label_not_binary": (422, "The model needs a label of two categories."),
     "columns_differ": (422, "The test data set declares other columns than the training data set."),
     "test_dataset_not_public": (422, "A score on private rows would be a release of its own."),
+    "no_held_out_rows": (422, "An evaluation was asked for, and the data set holds no rows out."),
     "seed_on_private_data": (422, "A seed is for public data alone: whoever knows it can subtract the noise."),
     "too_many_waiting": (429, "Of the requests that wait for a core, this caller's are most; send fewer at a time."),
     "numerics_busy": (503, "Every core that is set aside for numbers is busy; ask again after `Retry-After` seconds."),

@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError
 
 from app.kit.encryption import FileEncryption, parse_key
 from app.kit.private_files import write_private_once
-from app.kit.web_addresses import parse_address
+from app.kit.web_addresses import Address, Network, parse_address
 
 MIN_SECRET_LENGTH = 32
 
@@ -37,6 +37,17 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="EPSILOND_", frozen=True, extra="ignore", env_ignore_empty=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
+    public_url: str = Field(
+        "",
+        description="Address that browsers and clients know the service by where a proxy is in front of it, such as "
+        "https://privacy.example or https://example.org/epsilond (`docs/operating/proxies.md`). The proxy takes its "
+        "path away. Empty: there is no path, and whether cookies are kept to https is told by the browser.",
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="Networks of proxies, separated by blanks, such as 127.0.0.1/32, whose header X-Forwarded-For says "
+        "which address a request comes from. Empty: it comes from whoever is connected.",
+    )
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
     data_dir: Path = Field(
         Path("var"),
@@ -80,6 +91,13 @@ class Settings(BaseSettings):
         le=64,
         description="Runs that the server carries out at once, in as many worker processes or on a Dask cluster; 0 "
         "leaves them to `worker`.",
+    )
+    worker_threads: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="Threads of the matrix products in each worker process. More help where steps take many rows of "
+        "large models and cores are idle; threads that share a core wait for each other.",
     )
     device: Literal["cpu", "cuda"] = Field(
         "cpu",
@@ -225,6 +243,21 @@ class Settings(BaseSettings):
             return _with_driver(place)
         return Path(place) if place else self.data_dir / "fence"
 
+    @cached_property
+    def public_address(self) -> Address | None:
+        """The address that the service is known by, where one is set."""
+        return parse_address(self.public_url) if self.public_url else None
+
+    @property
+    def public_path(self) -> str:
+        """What stands before every path of the service in the address that it is known by; empty at the root."""
+        return "" if self.public_address is None else self.public_address.path
+
+    @cached_property
+    def trusted_networks(self) -> tuple[Network, ...]:
+        """The networks of proxies that are believed."""
+        return tuple(ip_network(network) for network in self.trusted_proxies.split())
+
     @property
     def secret_file(self) -> Path:
         """The file of the first secret, unless ``secret_key`` is set."""
@@ -349,7 +382,21 @@ class Settings(BaseSettings):
                 raise PydanticCustomError("webhook_addresses", str(error)) from None
         return given
 
-    @field_validator("webhook_networks")
+    @field_validator("public_url")
+    @classmethod
+    def _is_an_address(cls, given: str) -> str:
+        if not given:
+            return given
+        try:
+            address = parse_address(given.rstrip("/"))
+        except ValueError as error:
+            raise PydanticCustomError("public_url", str(error)) from None
+        if address.query or "//" in address.path:
+            detail = "it has a ? or an empty step; scheme, host and path are enough"
+            raise PydanticCustomError("public_url", detail)
+        return given.rstrip("/")
+
+    @field_validator("webhook_networks", "trusted_proxies")
     @classmethod
     def _are_networks(cls, given: str) -> str:
         for network in given.split():
@@ -357,7 +404,7 @@ class Settings(BaseSettings):
                 ip_network(network)
             except ValueError:
                 detail = "it is no list of networks, such as 10.20.0.0/16 fd00:1::/32"
-                raise PydanticCustomError("webhook_networks", detail) from None
+                raise PydanticCustomError("networks", detail) from None
         return given
 
     @field_validator("data_dir")

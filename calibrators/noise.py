@@ -80,8 +80,9 @@ class GaussianSteps:
         sampling: Kind of sampling.
         dataset_size: Declared number of records.
         relation: Decides how disjoint batches are cut: by position where neighbours have the same positions, else each
-            record draws its own.
+            record draws its own; and whether truncated ones are of records or, where their number is private, of slots.
         max_batch_size: Of truncated batches, of which a random subset is kept.
+        slots: Of truncated batches: the most records that there may be.
 
     >>> GaussianSteps("poisson", 100, NeighboringRelation.REPLACE_ONE)(2.0, 5, 10).sampling.sampling_probability
     0.1
@@ -91,6 +92,7 @@ class GaussianSteps:
     dataset_size: int
     relation: NeighboringRelation
     max_batch_size: int | None = None
+    slots: int | None = None
 
     def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
         return Event(Gaussian(noise_multiplier), self._sampling(batch_size, iterations), iterations)
@@ -101,9 +103,7 @@ class GaussianSteps:
             case Poisson.kind:
                 found = Poisson(batch_size / self.dataset_size)
             case TruncatedPoisson.kind:
-                assert self.max_batch_size is not None, "whoever asks has seen to it"
-                share = batch_size / self.dataset_size
-                found = TruncatedPoisson(share, self.max_batch_size, self.dataset_size, truncation="random")
+                found = self._truncated(batch_size / self.dataset_size)
             case WithoutReplacement.kind:
                 found = WithoutReplacement(batch_size, self.dataset_size)
             case RandomAllocation.kind:
@@ -118,6 +118,13 @@ class GaussianSteps:
             case _:
                 found = self._full_batch(batch_size)
         return found
+
+    def _truncated(self, share: float) -> TruncatedPoisson:
+        assert self.max_batch_size is not None, "whoever asks has seen to it"
+        if self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+            assert self.slots is not None, "as above"
+            return TruncatedPoisson(share, self.max_batch_size, self.slots, truncation="random_slots")
+        return TruncatedPoisson(share, self.max_batch_size, self.dataset_size, truncation="random")
 
     def _full_batch(self, batch_size: int) -> FullBatch:
         if batch_size != self.dataset_size:
@@ -247,7 +254,7 @@ def _in_a_fixed_order(steps: int, steps_per_epoch: int) -> tuple[str, ...]:
 def gaussian_event(spec: Spec) -> GaussianSteps:
     """The usual event of a spec's steps."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
-    return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation, spec.max_batch_size)
+    return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation, spec.max_batch_size, spec.slots)
 
 
 def solve_gaussian_steps(spec: Spec) -> Steps:

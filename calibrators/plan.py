@@ -5,8 +5,8 @@ carry them out: of noisy gradient steps the trainer draws the batches from ``eve
 ``event.mechanism.noise_multiplier`` and stops after ``event.count`` steps. What is charged is the tuple of the same
 events. Across processes a plan travels as canonical JSON and is known by the hash of those bytes.
 
-The JSON leaves out what has its default (no domain, no penalty, the last point is released), so that the bytes of a
-plan do not change when a later version can say more.
+The JSON leaves out what has its default (no domain, no penalty, the last point is released, no evaluation), so that the
+bytes of a plan do not change when a later version can say more.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from accounting.events import (
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 from accounting.relations import NeighboringRelation
 from calibrators.geometry import Domain, Penalty, domain_from_json, penalty_from_json
+from calibrators.held_out import HeldOutEvaluation
 from calibrators.phases import PHASES
 from calibrators.phases.structured import Noise, StructuredPhase
 from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_from_json
@@ -282,8 +283,9 @@ class Plan:
         domain: Where every point lies; None is all of R^d.
         penalty: What is added to the mean loss; None is nothing.
         release: Which point, or average of points, is the model.
-        dtype: The numeric type of the stored rows, the logits and the sums of pieces: "float64" or "float32".
         engine: Version of the accounting engine that solved for the noise.
+        dtype: The numeric type of the stored rows, the logits and the sums of pieces: "float64" or "float32".
+        evaluation: How the model is evaluated on held-out rows after the last step; None where it is not.
     """
 
     algorithm: str
@@ -295,6 +297,7 @@ class Plan:
     release: Release = LAST_ITERATE
     engine: str = ENGINE_VERSION
     dtype: str = FLOAT64
+    evaluation: HeldOutEvaluation | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dataset_size", read_integer("dataset_size", self.dataset_size, 1, MAX_DATASET_SIZE))
@@ -307,8 +310,9 @@ class Plan:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The privacy events of the whole plan: what a ledger charges."""
-        return tuple(phase.event for phase in self.phases)
+        """The privacy events of the whole plan: what a ledger charges. That of an evaluation comes last."""
+        evaluation = () if self.evaluation is None else (self.evaluation.event,)
+        return (*(phase.event for phase in self.phases), *evaluation)
 
     @property
     def iterations(self) -> int:
@@ -318,7 +322,8 @@ class Plan:
     def cost_of_prefix(self, steps: int) -> tuple[Event, ...]:
         """The events of the first ``steps`` steps: what a run that stopped there has released.
 
-        An aggregate is charged as a whole from its first step on.
+        An aggregate is charged as a whole from its first step on. An evaluation may be drawn once the last step is
+        taken, and not before.
 
         Raises:
             InvalidValue: ``steps`` is negative or more than the plan has.
@@ -331,7 +336,7 @@ class Plan:
                 counted = taken if phase.event.count == phase.steps else phase.event.count
                 events += prefix_of_events([phase.event], counted)
             left -= taken
-        return tuple(events)
+        return self.events if steps == self.iterations else tuple(events)
 
     @property
     def is_executable(self) -> bool:
@@ -354,6 +359,8 @@ class Plan:
             described["release"] = self.release.to_json()
         if self.dtype != FLOAT64:
             described["dtype"] = self.dtype
+        if self.evaluation is not None:
+            described["evaluation"] = self.evaluation.to_json()
         return described
 
     def canonical(self) -> bytes:
@@ -396,6 +403,7 @@ def _plan_from_json(value: Mapping[str, Any]) -> Plan:
         release=release_from_json(value["release"]) if "release" in value else LAST_ITERATE,
         engine=value["engine"],
         dtype=value.get("dtype", FLOAT64),
+        evaluation=HeldOutEvaluation.from_json(value["evaluation"]) if "evaluation" in value else None,
     )
 
 

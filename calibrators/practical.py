@@ -67,8 +67,8 @@ _CHOICE = "A choice, and not a fact about the records: give your own where you k
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Public facts about the objective.
+class Objective:
+    """What is publicly known of the objective.
 
     Attributes:
         derive: Takes p of the norm of parameters, and the constants that are given. Returns, by their names, those
@@ -88,7 +88,7 @@ def nothing_derived(_norm_order: float, _given: Mapping[str, float]) -> Mapping[
 
 
 #: For plans of an objective that nothing is known of.
-NO_FACTS = Facts(nothing_derived, is_convex=False)
+UNKNOWN_OBJECTIVE = Objective(nothing_derived, is_convex=False)
 
 
 class Draft:
@@ -99,7 +99,7 @@ class Draft:
         spec: The request.
         preset: None is `theorem` where the spec names an algorithm and gives constants of its theorem, else
             `practical`.
-        facts: What is publicly known of the objective.
+        objective: What is publicly known of the objective.
 
     Guarantees:
         - what_is_given_stays: no member that the spec has is changed.
@@ -110,7 +110,7 @@ class Draft:
             outside its range.
     """
 
-    def __init__(self, name: str | None, spec: Spec, preset: Preset | None, facts: Facts) -> None:
+    def __init__(self, name: str | None, spec: Spec, preset: Preset | None, objective: Objective) -> None:
         if name is None and preset is Preset.THEOREM:
             raise InvalidValue(
                 "the preset theorem takes the theorem of an algorithm: name one, or take the preset practical",
@@ -118,7 +118,7 @@ class Draft:
                 pointer=("algorithm",),
             )
         self._choices: list[Choice] = []
-        self._facts, self._asked, self._spec = facts, spec, spec
+        self._objective, self._asked, self._spec = objective, spec, spec
         self._algorithm = find_algorithm(self._choose_algorithm() if name is None else name)
         in_theory = Preset.THEOREM if name is not None and spec.assumptions else Preset.PRACTICAL
         self._preset = in_theory if preset is None else preset
@@ -138,7 +138,7 @@ class Draft:
         return self._spec
 
     def _choose_algorithm(self) -> str:
-        trained_by = self._facts.trained_by
+        trained_by = self._objective.trained_by
         name, source = USUAL, "Li et al. 2022 (arXiv 2110.05679), section 3"
         reason = (
             "Adam divides each coordinate of the noisy mean by its own size, noise included, so that its step size "
@@ -193,7 +193,7 @@ class Draft:
         """Return the constants that the algorithm takes and that follow from the declared bounds."""
         names = {assumption.name for assumption in self._algorithm.assumptions}
         given = self._spec.assumptions
-        known = self._facts.derive(self._algorithm.norm_order, given)
+        known = self._objective.derive(self._algorithm.norm_order, given)
         return {name: value for name, value in known.items() if name in names and name not in given}
 
     def _take(self, member: str, value: Json, reason: str, source: str, **fields: Any) -> None:
@@ -327,7 +327,7 @@ class Draft:
 
     def _choose_longest_gradient(self) -> bool:
         """Clip where no gradient is longer, if that is known: then the theorem's steps are not bent."""
-        longest = self._facts.derive(2.0, self._spec.assumptions).get("lipschitz")
+        longest = self._objective.derive(2.0, self._spec.assumptions).get("lipschitz")
         value = CLIP if longest is None else longest
         reason = (
             "No rule of the theorem: small against gradients of features in [-1, 1]."
@@ -342,7 +342,7 @@ class Draft:
         if name in self._spec.assumptions or name not in CONSTANTS:
             return False
         constant = CONSTANTS[name]
-        if constant.of_convex_losses and not self._facts.is_convex:
+        if constant.of_convex_losses and not self._objective.is_convex:
             return False
         own = {**self._spec.assumptions, name: constant.value}
         self._take(f"assumptions.{name}", constant.value, f"{constant.reason} {_CHOICE}", _TUNED, assumptions=own)
@@ -365,7 +365,7 @@ class Draft:
             judge_published=False,
         )
         try:
-            phase = Draft(self.algorithm, asked, Preset.THEOREM, self._facts).calibrate().plan.phases[0]
+            phase = Draft(self.algorithm, asked, Preset.THEOREM, self._objective).calibrate().plan.phases[0]
         except AccountingError:
             return {}
         assert isinstance(phase, BoundedSteps), "whoever bounds gradients by a theorem takes such steps"

@@ -67,6 +67,17 @@ class OpenDelta:
         object.__setattr__(self, "epsilon", read_real("epsilon", self.epsilon, 0.0, 1e9))
 
 
+def default_capacity(declared_size: int) -> int:
+    """Return the slots for a data set that says nothing of them: an eighth more than its size, and at least 8 more.
+
+    An eighth of a small number would leave no room for the few records by which its owner may be wrong.
+
+    >>> default_capacity(60_000), default_capacity(1)
+    (67500, 9)
+    """
+    return declared_size + max(-(-declared_size // 8), 8)
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """The description of a private algorithm, as a caller gives it; one thing of it is left open and solved for.
@@ -76,6 +87,7 @@ class Spec:
 
     Attributes:
         dataset_size: Declared public number of records.
+        capacity: Slots of the data set, a public number: the most records that there may be. None is the default's.
         target: What the run's privacy loss is held under, or the half of (epsilon, delta) that is given.
         unknown: What is solved for; its own field is None.
         batch_size: Nominal batch size; the public divisor of every noisy sum.
@@ -107,6 +119,7 @@ class Spec:
 
     dataset_size: int
     target: Target | OpenEpsilon | OpenDelta
+    capacity: int | None = None
     unknown: Unknown = Unknown.NOISE_MULTIPLIER
     batch_size: int | None = None
     iterations: int | None = None
@@ -130,6 +143,8 @@ class Spec:
 
     def __post_init__(self) -> None:
         read_integer("dataset_size", self.dataset_size, 1, MAX_DATASET_SIZE)
+        if self.capacity is not None:
+            read_integer("capacity", self.capacity, self.dataset_size, MAX_DATASET_SIZE)
         if self.batch_size is not None:
             read_integer("batch_size", self.batch_size, 1, MAX_DATASET_SIZE)
             if self.batch_size > self.dataset_size:
@@ -178,6 +193,11 @@ class Spec:
                 pointer=("averaged_share",),
             )
         return average_of_last(math.ceil(self.averaged_share * steps), steps)
+
+    @property
+    def slots(self) -> int:
+        """The capacity, or that of a data set that says nothing of it."""
+        return self.capacity or min(default_capacity(self.dataset_size), MAX_DATASET_SIZE)
 
     @property
     def relation(self) -> NeighboringRelation:

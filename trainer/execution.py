@@ -52,7 +52,7 @@ def check_gradient_steps(proposal: Proposal) -> None:
     """
     for phase in proposal.plan.phases:
         assert isinstance(phase, BoundedSteps), "the algorithm's plans have no other phases"
-        check_sampling_of(proposal.plan, phase)
+        check_sampling_of(proposal.plan, phase, proposal.capacity)
         if isinstance(phase.gradient_bound, Clip):
             check_at_least(proposal.plan, "max_grad_norm", phase.gradient_bound.max_grad_norm, "gradient_bound")
         grid_of(proposal.plan, phase, proposal.model, proposal.capacity)

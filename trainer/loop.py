@@ -353,14 +353,15 @@ def check_phases(
                 f"{bound.max_grad_norm!r}; rescale the features",
                 pointer=(*where, "max_grad_norm"),
             )
-        check_sampling_of(task.plan, phase)
+        check_sampling_of(task.plan, phase, task.records.capacity)
         phases.append(phase)
     return tuple(phases)
 
 
-def check_sampling_of(plan: Plan, phase: BoundedSteps) -> None:
+def check_sampling_of(plan: Plan, phase: BoundedSteps, capacity: int) -> None:
     """Refuse a phase whose batches are not drawn here as they are charged; see `check_sampling`."""
-    check_sampling(phase.event.sampling, phase.steps, phase.divisor, plan.dataset_size, plan.neighboring_relation)
+    sampling, relation = phase.event.sampling, plan.neighboring_relation
+    check_sampling(sampling, phase.steps, phase.divisor, plan.dataset_size, capacity, relation)
 
 
 def grid_of(plan: Plan, phase: BoundedSteps, model: Model, capacity: int) -> Grid:

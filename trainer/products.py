@@ -22,8 +22,10 @@ class _Limit:
     def enter(self) -> None:
         with self._lock:
             if self._holders == 0:
-                limits = max(1, _cores() - 1)
-                self._limiter = ThreadpoolController().limit(limits=limits, user_api="blas")
+                blas = ThreadpoolController().select(user_api="blas")
+                # Never more than it has: a worker may have been given fewer threads than there are cores.
+                now = [library["num_threads"] for library in blas.info()]
+                self._limiter = blas.limit(limits=max(1, min([_cores() - 1, *now])))
             self._holders += 1
 
     def leave(self) -> None:

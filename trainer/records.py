@@ -112,17 +112,6 @@ class Records:
         return source.each(lambda array: xp.take(array, indices, axis=0))
 
 
-def default_capacity(declared_size: int) -> int:
-    """Return the slots for a data set that says nothing of them: an eighth more than its size, and at least 8 more.
-
-    An eighth of a small number would leave no room for the few records by which its owner may be wrong.
-
-    >>> default_capacity(60_000), default_capacity(1)
-    (67500, 9)
-    """
-    return declared_size + max(-(-declared_size // 8), 8)
-
-
 def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: int, stream: AESCounter) -> Records:
     """Put features and labels into slots, in the form that training reads.
 
@@ -162,7 +151,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         squares=xp.empty(capacity + 1, dtype=xp.float64),
         valid=xp.isfinite(xp.zeros(capacity + 1, dtype=xp.float64)),
     )
-    rows = _rows_of_slots(positions, features.shape[0])
+    rows = rows_of_slots(positions, features.shape[0])
     none = xp.zeros((1, model.num_features), dtype=xp.float64), xp.zeros(1, dtype=xp.float64)
     features, labels = (features, labels) if features.shape[0] else none
     with silent():
@@ -175,7 +164,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
     return Records(stored, positions)
 
 
-def _rows_of_slots(positions: Indices, count: int) -> Indices:
+def rows_of_slots(positions: Indices, count: int) -> Indices:
     """Return the row of each slot, the spare one included; -1 for an empty slot."""
     places = np.empty(positions.size, dtype=np.intp)
     places[positions] = np.arange(positions.size)

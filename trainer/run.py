@@ -22,6 +22,7 @@ from accounting.events import (
     WithoutReplacement,
 )
 from calibrators.plan import BoundedSteps, Plan
+from calibrators.spec import default_capacity
 from trainer.algorithms import EXECUTIONS
 from trainer.arrays import Array, on_host, silent, to_host
 from trainer.checkpoint import Binding, Checkpoints, pack, unpack
@@ -29,7 +30,7 @@ from trainer.execution import Execution
 from trainer.loop import Task, Trainer
 from trainer.models import Model
 from trainer.products import one_core_left
-from trainer.records import Records, default_capacity, prepare
+from trainer.records import Records, prepare
 from trainer.streams import RandomStreams, random_streams
 
 #: So many parameters make their noise worth a core, in steps of at most so many records.
@@ -88,7 +89,7 @@ def run(
         seed: For public data alone; whoever knows it can subtract the noise. None: keys from the operating system. What
             goes on from a checkpoint has the keys of that.
         capacity: Slots of the data set, a public number: no fewer than the declared size, and than there are rows. None
-            takes `default_capacity` of the declared size.
+            takes `usual_capacity`.
         on_progress: Called with (steps done, steps in all) at the start and after every step, so it should be cheap.
         is_cancelled: Asked before every step, likewise.
         checkpoint: Where checkpoints go, and one to go on from.
@@ -125,7 +126,7 @@ def run(
     (5, (3,), ())
     """
     execution = execution_of(plan)
-    capacity = default_capacity(plan.dataset_size) if capacity is None else capacity
+    capacity = usual_capacity(plan) if capacity is None else capacity
     if capacity < plan.dataset_size:
         raise InvalidValue(f"capacity must be at least the declared size {plan.dataset_size}", pointer=("capacity",))
     streams = random_streams(seed) if streams is None else streams
@@ -243,6 +244,16 @@ def execution_of(plan: Plan) -> Execution:
     return execution
 
 
+def usual_capacity(plan: Plan) -> int:
+    """Return the slots of a run that is told nothing of them: those that it is charged for, else `default_capacity`."""
+    charged = [
+        event.sampling.dataset_size
+        for event in plan.events
+        if isinstance(event.sampling, TruncatedPoisson) and event.sampling.truncation == "random_slots"
+    ]
+    return max(charged, default=default_capacity(plan.dataset_size))
+
+
 def rows_per_step(plan: Plan) -> float:
     """The most records that a step of the plan takes in the mean, by the declared size; a public number."""
     return max(rows_of(phase, plan.dataset_size) for phase in plan.phases)
@@ -256,7 +267,7 @@ def rows_of(phase: object, dataset_size: int) -> float:
         case Poisson() | WithoutReplacement() as sampling:
             share = sampling.sampling_probability
         case TruncatedPoisson() as sampling:
-            share = min(sampling.sampling_probability, sampling.max_batch_size / dataset_size)
+            return min(sampling.sampling_probability * sampling.dataset_size, float(sampling.max_batch_size))
         case RandomAllocation() | Blocks() as sampling:
             share = sampling.participations / sampling.num_bins
         case CyclicPoisson() as sampling:

@@ -143,13 +143,13 @@ class PoissonSampler:
 
 
 class TruncatedPoissonSampler:
-    """Takes Poisson batches of the declared places, and keeps a uniformly random subset of one that is too large.
+    """Takes Poisson batches of the places that are charged for, and keeps a uniformly random subset of a larger one.
 
     A place without a record is one like the others, and may take another one's place in a batch: it is a null record.
 
     Args:
         positions: shape (N,): the slot of each place; slot N is the spare one.
-        sampling: With q, the largest batch size B and the declared places.
+        sampling: With q, the largest batch size B and the places: the declared ones, or all slots.
         steps: How many draws there will be.
         stream: Where the bits come from.
 
@@ -464,9 +464,14 @@ def padded(slots: Indices, size: int, spare: int) -> Indices:
 
 
 def check_sampling(
-    sampling: Sampling, steps: int, divisor: int, dataset_size: int, relation: NeighboringRelation
+    sampling: Sampling, steps: int, divisor: int, dataset_size: int, capacity: int, relation: NeighboringRelation
 ) -> None:
     """Refuse what `sampler_for` cannot draw as it is charged under the relation.
+
+    Args:
+        sampling, steps, divisor, dataset_size: As `sampler_for` has them.
+        capacity: Slots of the data set.
+        relation: Which the sampling is charged under.
 
     Raises:
         InvalidValue: disjoint batches need more slots than there are, or truncated ones are charged for others.
@@ -487,7 +492,7 @@ def check_sampling(
             pointer=("sampling", "participations"),
         )
     if isinstance(sampling, TruncatedPoisson):
-        _check_truncation(sampling, dataset_size, relation)
+        _check_truncation(sampling, dataset_size, capacity, relation)
     by_position = isinstance(sampling, DisjointBatches) and sampling.assignment == "by_position"
     if by_position and steps * divisor > dataset_size:
         raise InvalidValue(
@@ -496,24 +501,29 @@ def check_sampling(
         )
 
 
-def _check_truncation(sampling: TruncatedPoisson, dataset_size: int, relation: NeighboringRelation) -> None:
-    """Places of the declared number are drawn, whether or not there is a record: a null record keeps its place."""
-    if sampling.truncation != "random":
+def _check_truncation(
+    sampling: TruncatedPoisson, dataset_size: int, capacity: int, relation: NeighboringRelation
+) -> None:
+    """Places are drawn, whether or not there is a record: the declared ones, or all where the number is private."""
+    if not sampling.is_random:
         raise Unsupported(
-            'the trainer keeps a random subset of a batch that is too large; use truncation "random"',
+            'the trainer keeps a random subset of a batch that is too large; use truncation "random" or "random_slots"',
             code="unsupported_sampling",
             pointer=("sampling", "truncation"),
         )
-    if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+    of_slots = sampling.truncation == "random_slots"
+    if relation is NeighboringRelation.ADD_OR_REMOVE_ONE and not of_slots:
         raise Unsupported(
-            "the trainer cuts batches of the declared places, empty ones among them, which is charged under "
-            "replace_special and replace_one alone; use one of these, or poisson batches",
-            code="unsupported_relation",
-            pointer=("neighboring_relation",),
+            "the trainer cuts batches of places, empty ones among them, which this truncation is not charged for under "
+            'add_or_remove_one; use truncation "random_slots"',
+            code="unsupported_sampling",
+            pointer=("sampling", "truncation"),
         )
-    if sampling.dataset_size != dataset_size:
+    what, places = ("slots", capacity) if of_slots else ("records", dataset_size)
+    if sampling.dataset_size != places:
+        name = "the data set has a capacity of" if of_slots else "dataset_size is"
         raise InvalidValue(
-            f"truncated batches are charged for {sampling.dataset_size} records, and dataset_size is {dataset_size}",
+            f"truncated batches are charged for {sampling.dataset_size} {what}, and {name} {places}",
             pointer=("sampling", "dataset_size"),
         )
 

@@ -121,7 +121,29 @@ def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -
     arrays = [np.asarray(column, dtype=np.float64) for column in values]
     if any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
         raise InvalidValue("every column must be one-dimensional and as long as the others", pointer=("columns",))
+    # Written where it stays, since this is the memory of all rows once more.
+    scaled = np.empty((len(arrays[0]), num_features(columns)))
+    finite = np.ones(len(scaled), dtype=np.bool_)
+    first = 0
     with silent():
-        scaled = np.concatenate([column.scale(array) for column, array in zip(columns, arrays, strict=True)], axis=1)
-    finite = np.all([np.isfinite(array) for array in arrays], axis=0)
-    return np.where(finite[:, None], scaled, np.nan)
+        for column, array in zip(columns, arrays, strict=True):
+            scaled[:, first : first + column.width] = column.scale(array)
+            finite &= np.isfinite(array)
+            first += column.width
+    np.copyto(scaled, np.nan, where=~finite[:, None])
+    return scaled
+
+
+def memory_of_rows(columns: Sequence[Column], capacity: int) -> int:
+    """Bytes that the rows of a training take at most: as given, scaled, and in slots in float64.
+
+    Args:
+        columns: The declarations.
+        capacity: The slots, a public number; there are as many rows at most.
+
+    >>> memory_of_rows([NumberColumn(0.0, 1.0)] * 100, 10**6) / 10**9
+    2.448
+    """
+    width = num_features(columns)
+    # Each time a label, too; and of a slot its square, whether it is filled, and where it is.
+    return 8 * capacity * ((len(columns) + 1) + (width + 1) + (width + 4))

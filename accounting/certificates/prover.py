@@ -42,7 +42,7 @@ from accounting.relations import NeighboringRelation
 
 NOT_INSTALLED = (
     "what the verifier computes with is not installed, and a certificate that nobody has checked is not handed out; "
-    "install it with `make proofs`"
+    "install python-flint (`make proofs` in a checkout)"
 )
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
 _WIDER_PAIR = (

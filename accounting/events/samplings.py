@@ -188,14 +188,15 @@ class TruncatedPoisson(Sampling):
 
     What an arbitrary cut may change is added to delta, which leaves no finite epsilon where cuts are not rare. Under
     `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
-    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records.
+    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records. Where slots
+    are drawn instead of records, their number is public under every relation, and an empty one is a null record.
     """
 
     kind: ClassVar[str] = "truncated_poisson"
     is_amplified = True
     why_refused = (
         "the adjustment for an arbitrary cut is published for a record that comes, goes or becomes null; a random one "
-        'is accounted, with truncation "random"'
+        'is accounted, with truncation "random" or "random_slots"'
     )
     filters = ("approximate_dp", "approximate_gaussian_dp")
     sampling_probability: Annotated[float, Real(0.0, 1.0, "Of every record, before batches are cut.", True)]
@@ -206,7 +207,7 @@ class TruncatedPoisson(Sampling):
             1,
             MAX_DATASET_SIZE,
             "A public bound on the number of records, of both neighbours; with a random cut under the replace "
-            "relations, their number.",
+            "relations, their number; with `random_slots`, the number of slots.",
         ),
     ]
     truncation: Annotated[
@@ -215,16 +216,23 @@ class TruncatedPoisson(Sampling):
             {
                 "arbitrary": "which records are left out of a larger batch is free, as where the last ones are.",
                 "random": "all subsets of `max_batch_size` records of a larger batch are equally likely.",
+                "random_slots": "the same of slots, of which there are `dataset_size`, each with a record or empty: an "
+                "empty one is drawn like the others, and takes a place in the batch.",
             }
         ),
     ] = "arbitrary"
 
     @property
     def relations(self) -> tuple[NeighboringRelation, ...]:
-        return _EVERY_RELATION if self.truncation == "random" else _ADD_REMOVE_OR_NULL
+        return _EVERY_RELATION if self.is_random else _ADD_REMOVE_OR_NULL
+
+    @property
+    def is_random(self) -> bool:
+        """Whether all subsets of a larger batch are equally likely."""
+        return self.truncation != "arbitrary"
 
     def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
-        """Return the distance: where a batch is cut at random, a record that comes takes another one's place."""
+        """Return the distance: where a batch of records is cut at random, one that comes takes another one's place."""
         moves = relation is NeighboringRelation.ADD_OR_REMOVE_ONE and self.truncation == "random"
         return NeighboringRelation.REPLACE_ONE.sensitivity if moves and _is_in_l2(mechanism) else relation.sensitivity
 

@@ -31,6 +31,12 @@ The number of records is public under the replace relations, and n is `dataset_s
 not, `dataset_size` is the most that n may be, and the cost does not grow with n. tau does, r is below q, and the branch
 with q in place of r dominates both: so 1 - tau and tau at the most records bound every n. q = 1 is a batch of a fixed
 size. From below: where all others' contributions are 0, the record takes part with probability (1 - tau) q + tau r.
+
+**Random slots.** n slots are drawn, each with a record or empty, and an empty one takes a place in the batch: it is a
+null record. All slots are drawn alike, so that it does not matter which slot a record is in. Data sets of which one has
+a record more are therefore data sets of n slots that differ in one slot, which is empty in one of them:
+`add_or_remove_one` costs what `replace_special` does, at a public n. The number of records stays private, and has no
+part in the law of who is drawn.
 """
 
 from __future__ import annotations
@@ -60,7 +66,7 @@ _ALLOWANCE = 1e-15
 class TruncatedPoissonRules(SamplingRules[TruncatedPoisson]):
     def stand_in(self, event: Event, sampling: TruncatedPoisson) -> tuple[Event, Discrepancy]:
         """Poisson batches, and how often one of them is cut, where it matters which records are left out."""
-        if sampling.truncation == "random" and isinstance(event.mechanism, Gaussian):
+        if sampling.is_random and isinstance(event.mechanism, Gaussian):
             return event, Discrepancy()
         probability = sampling.sampling_probability
         cut = binomial_tail(sampling.dataset_size, probability, sampling.max_batch_size + 1).upper
@@ -73,7 +79,9 @@ def randomly_truncated(
     mechanism: Gaussian, sampling: TruncatedPoisson, relation: NeighboringRelation, _sensitivity: float
 ) -> PrivacyLoss:
     """The loss of a step whose batch is cut at random."""
-    assert sampling.truncation == "random"  # Otherwise Poisson batches stand in.
+    assert sampling.is_random  # Otherwise Poisson batches stand in.
+    if sampling.truncation == "random_slots" and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
+        relation = NeighboringRelation.REPLACE_SPECIAL
     noise, probability, size = mechanism.noise_multiplier, sampling.sampling_probability, sampling.max_batch_size
     if probability == 1.0:
         if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:

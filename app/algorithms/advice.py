@@ -53,13 +53,21 @@ class AdviseRequest(Schema):
         None, strict=False, description="Left out, each algorithm's own."
     )
     gradient_bound: GradientBoundBody | None = Field(
-        None, description="Left out, algorithms that clip do so at the assumption `lipschitz`."
+        None,
+        description="Left out, algorithms that clip in l2 do so at the longest gradient that `lipschitz` allows, "
+        "a bound in the dual of the problem's norm.",
     )
     batch_size: OptionalInteger = Field(
-        None, ge=1, le=MAX_DATASET_SIZE, description="Used by algorithms that cannot choose it."
+        None,
+        ge=1,
+        le=MAX_DATASET_SIZE,
+        description="Used by algorithms whose theorems leave it open; left out, the practical default.",
     )
     iterations: OptionalInteger = Field(
-        None, ge=1, le=MAX_COUNT, description="Used by algorithms that cannot choose it."
+        None,
+        ge=1,
+        le=MAX_COUNT,
+        description="Used by algorithms whose theorems leave it open; left out, the practical default.",
     )
     loader: Loader | None = Field(
         None,
@@ -82,6 +90,7 @@ class AdviceBody(Schema):
     """An algorithm that applies."""
 
     algorithm: str
+    why: str = Field(description="Why it stands where it stands, in a sentence; bounds of one measure rank by size.")
     summary: str
     source: str
     bound: ProvenanceBody | None = Field(
@@ -274,6 +283,7 @@ def _advice(item: Advice, request: AdviseRequest) -> AdviceBody:
     gradients = [found.value for found in item.calibration.utility if found.name == "gradient_evaluations"]
     return AdviceBody(
         algorithm=item.algorithm,
+        why=item.why,
         summary=algorithm.summary,
         source=algorithm.source,
         bound=None if item.bound is None else ProvenanceBody.of(item.bound),

@@ -179,7 +179,7 @@ def _describe(context: Context, request: AssumptionsRequest, principal: Principa
             raise unprocessable("missing", "columns need a label: the name of the one that is predicted", "label")
         features, label = split_label(request.columns, request.label)
         # No constant depends on the number of records.
-        return DataDescription(declared_size=1, privacy_unit="record", features=features, label=label)
+        return DataDescription.of_columns(features, label)
     if request.label is not None:
         raise unprocessable("overdetermined", "a data set has its own label: leave this out", "label")
     assert request.dataset_id is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -11,14 +13,15 @@ from app.algorithms.geometry import to_domain, to_penalty
 from app.algorithms.model_choice import ModelChoice
 from app.algorithms.targets import AlgorithmChoice
 from app.algorithms.trainable import trainers_of
-from app.datasets.columns import CategoryColumn, Column, NumberColumn, split_label
+from app.datasets.columns import CategoryColumn, Column, NumberColumn, as_scaled, split_label
+from app.datasets.held_out import split_size
 from app.datasets.service import LoadedDataset, columns_of
 from app.datasets.table import LabelArray
 from app.datasets.versions import Version
 from app.kit.fields import Schema
 from app.problems import refused_at, unprocessable
 from app.tables.datasets import Dataset
-from calibrators.practical import Facts
+from calibrators.practical import Objective
 from trainer import models, scaling
 from trainer.models import LinearModel, Model
 
@@ -26,7 +29,10 @@ from trainer.models import LinearModel, Model
 class DataDescription(Schema):
     """The public description of a data set: all that a plan and a model may depend on. A run keeps its own copy."""
 
+    #: Of the rows that are trained on.
     declared_size: int
+    #: Of the rows that are held out; left out where none are.
+    held_out_size: int | None = Field(None, exclude_if=lambda size: size is None)
     #: None in descriptions that were stored before there were capacities.
     capacity: int | None = None
     privacy_unit: str
@@ -37,8 +43,10 @@ class DataDescription(Schema):
     def of(cls, dataset: Dataset, version: Version) -> DataDescription:
         """Return what a stored data set declares of one of its versions."""
         features, label = split_label(columns_of(dataset), dataset.label)
+        trained_on, held_out = split_size(version.declared_size, dataset.held_out_share)
         return cls(
-            declared_size=version.declared_size,
+            declared_size=trained_on,
+            held_out_size=held_out if dataset.held_out_share is not None else None,
             capacity=version.capacity,
             privacy_unit=dataset.privacy_unit,
             features=features,
@@ -56,6 +64,11 @@ class DataDescription(Schema):
             label=data.label,
         )
 
+    @classmethod
+    def of_columns(cls, features: Sequence[Column], label: Column) -> DataDescription:
+        """Return a description where nothing but the columns matters."""
+        return cls(declared_size=1, privacy_unit="record", features=tuple(features), label=label)
+
     def has_columns_of(self, other: DataDescription) -> bool:
         """Return whether rows of the one can be read as rows of the other."""
         return self.features == other.features and self.label == other.label
@@ -63,7 +76,7 @@ class DataDescription(Schema):
     @property
     def scaled_columns(self) -> list[scaling.Column]:
         """Return how values become features: by the declared bounds and categories alone."""
-        return [_scaled(column) for column in self.features]
+        return [as_scaled(column) for column in self.features]
 
     def scale(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Rows of raw values, shape (n, columns), to rows of features in [-1, 1]; nothing is fitted."""
@@ -78,7 +91,7 @@ class DataDescription(Schema):
         """Codes of categories as they are; numbers as features are scaled, to [-1, 1]."""
         if isinstance(self.label, CategoryColumn):
             return labels
-        return _scaled(self.label).scale(labels.astype(np.float64))[:, 0]
+        return as_scaled(self.label).scale(labels.astype(np.float64))[:, 0]
 
     def unscaled_labels(self, scaled: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Numbers in the label's own unit, of what a regression predicts; they may lie beyond its bounds."""
@@ -139,13 +152,7 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
         )
 
 
-def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Facts:
+def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Objective:
     """Return what is publicly known of the training objective."""
     derivation = Derivation(model, tuple(data.scaled_columns), to_domain(choice.domain), to_penalty(choice.penalty))
-    return Facts(derivation, isinstance(model, LinearModel), trainers_of(kind))
-
-
-def _scaled(column: Column) -> scaling.Column:
-    if isinstance(column, CategoryColumn):
-        return scaling.CategoryColumn(len(column.categories))
-    return scaling.NumberColumn(column.lower, column.upper)
+    return Objective(derivation, isinstance(model, LinearModel), trainers_of(kind))

@@ -21,6 +21,14 @@ class CalibrateRequest(AlgorithmFields):
     """Everything but the one thing that `solve_for` names."""
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
+    capacity: OptionalInteger = Field(
+        None,
+        ge=1,
+        le=MAX_DATASET_SIZE,
+        description="Slots of the data set: the most records that there may be. Left out, it is that of a data set "
+        "that says nothing of it: an eighth more than `dataset_size`, and at least 8 more. `truncated_poisson` batches "
+        "under `add_or_remove_one` are drawn from all slots, and cost what that many records do; nothing else asks.",
+    )
     dimension: OptionalInteger = Field(
         None, ge=1, le=MAX_DIMENSION, description="Number of parameters; utility needs it, and noise in l_p norms."
     )

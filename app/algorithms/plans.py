@@ -58,6 +58,14 @@ def is_none(value: object) -> bool:
     return value is None
 
 
+class EvaluationBody(Schema):
+    """One vector of sums over held-out rows is released, with Gaussian noise: every metric on them follows from it."""
+
+    noise_multiplier: float = Field(
+        description="Standard deviation of the noise on each coordinate over the bound on what a row adds."
+    )
+
+
 class PlanBody(Schema):
     """A run would execute this plan, and a ledger would charge it."""
 
@@ -75,6 +83,11 @@ class PlanBody(Schema):
     )
     dtype: DtypeName | None = Field(
         None, exclude_if=is_none, description="The numeric type of the run's rows and sums; left out, float64."
+    )
+    evaluation: EvaluationBody | None = Field(
+        None,
+        exclude_if=is_none,
+        description="Evaluates the model on held-out rows after the last step; left out, there is none.",
     )
     engine: str
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported, inside
 from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
@@ -37,7 +37,8 @@ from app.problems import Problem, from_accounting, unprocessable
 from calibrators import registry
 from calibrators.algorithm import Algorithm, Assumption
 from calibrators.correlation import Correlation
-from calibrators.practical import NO_FACTS, Draft, Facts
+from calibrators.evaluated import EvaluatedRun
+from calibrators.practical import UNKNOWN_OBJECTIVE, Draft, Objective
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.stages import Stage
 from calibrators.step_sizes import StepSizeSchedule
@@ -45,6 +46,13 @@ from trainer.algorithms import EXECUTIONS
 from trainer.numeric_types import carried_out
 
 Said = TypeVar("Said")
+
+
+class Evaluation(Protocol):
+    """What a run asks for of its evaluation on held-out rows."""
+
+    @property
+    def noise_multiplier(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Question:
     budget: KnownBudget | None = None
     charge_delta: float | None = None
     dtype: str | None = None
-    draft: Draft | None = None
+    draft: Draft | EvaluatedRun | None = None
 
     def work(self) -> Callable[[], Calibration]:
         """Return what solves for what is open. It is sent to processes that load nothing of the service."""
@@ -75,7 +83,13 @@ class Question:
 
 
 def calibrate(
-    context: Context, choice: AlgorithmChoice, dataset_size: int, dimension: int | None, facts: Facts
+    context: Context,
+    choice: AlgorithmChoice,
+    dataset_size: int,
+    capacity: int,
+    dimension: int | None,
+    facts: Objective,
+    evaluation: Evaluation | None = None,
 ) -> Calibration:
     """Choose what a run leaves out, and solve for its noise.
 
@@ -83,17 +97,31 @@ def calibrate(
         context: The process's context.
         choice: What the run asks for.
         dataset_size: Declared number of records.
+        capacity: Slots of the data set.
         dimension: Number of parameters.
         facts: What is publicly known of the objective.
+        evaluation: How its model is evaluated on held-out rows, for a part of its target; None where it is not.
 
     Raises:
         Problem: 422 that points at what is malformed, unsupported or unreachable.
     """
     target = to_target(choice.target, Unknown.NOISE_MULTIPLIER, None)
     spec = _spec(
-        choice, Unknown.NOISE_MULTIPLIER, dataset_size, dimension, target, None, judge_published=True, drafted=True
+        choice,
+        Unknown.NOISE_MULTIPLIER,
+        dataset_size,
+        capacity,
+        dimension,
+        target,
+        None,
+        judge_published=True,
+        drafted=True,
     )
-    return solve_within_limits(context, _drafted(choice, spec, facts))
+    question = _drafted(choice, spec, facts)
+    if evaluation is not None:
+        evaluated = EvaluatedRun(choice.algorithm, spec, choice.preset, facts, evaluation.noise_multiplier)
+        question = replace(question, draft=evaluated)
+    return solve_within_limits(context, question)
 
 
 def answer(context: Context, request: CalibrateRequest, principal: Principal) -> CalibrateAnswer:
@@ -169,6 +197,7 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         request,
         unknown,
         request.dataset_size,
+        request.capacity,
         request.dimension,
         target,
         request.noise_multiplier,
@@ -176,13 +205,13 @@ def read(request: CalibrateRequest, budgets: BudgetReader) -> Question:
         drafted=is_drafted,
     )
     if is_drafted or request.algorithm is None:
-        return replace(_drafted(request, spec, NO_FACTS), budget=budget, charge_delta=charge_delta)
+        return replace(_drafted(request, spec, UNKNOWN_OBJECTIVE), budget=budget, charge_delta=charge_delta)
     with _placed():
         spec = registry.with_defaults(registry.find_algorithm(request.algorithm), spec)
     return Question(request.algorithm, spec, budget, charge_delta, request.dtype)
 
 
-def _drafted(fields: AlgorithmFields, spec: Spec, facts: Facts) -> Question:
+def _drafted(fields: AlgorithmFields, spec: Spec, facts: Objective) -> Question:
     with _placed():
         draft = Draft(fields.algorithm, spec, fields.preset, facts)
     return Question(draft.algorithm, draft.spec, dtype=fields.dtype, draft=draft)
@@ -308,6 +337,7 @@ def _spec(
     fields: AlgorithmFields,
     unknown: Unknown,
     dataset_size: int,
+    capacity: int | None,
     dimension: int | None,
     target: Target | OpenEpsilon | OpenDelta,
     noise_multiplier: float | None,
@@ -323,6 +353,7 @@ def _spec(
         return Spec(
             dataset_size=dataset_size,
             target=target,
+            capacity=capacity,
             unknown=unknown,
             batch_size=batch_size,
             iterations=_iterations(fields, unknown, dataset_size, batch_size),

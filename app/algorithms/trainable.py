@@ -9,8 +9,8 @@ from trainer.algorithms import EXECUTIONS
 from trainer.execution import Proposal
 from trainer.models import Model
 
-#: Numbers of all slots together, at most: 2 GiB in float64.
-MAX_SLOT_NUMBERS = 2**28
+#: Numbers of all slots together, at most: 4 GiB in float64.
+MAX_SLOT_NUMBERS = 2**29
 #: A slot's label, its square, whether it is filled, and where it is.
 _NUMBERS_BESIDE_A_ROW = 4
 
@@ -44,8 +44,9 @@ def check_slots(capacity: int, model: Model) -> None:
     numbers = capacity * (model.num_features + _NUMBERS_BESIDE_A_ROW)
     if numbers > MAX_SLOT_NUMBERS:
         detail = (
-            f"a run keeps a slot for each of {capacity} possible records, {numbers:.3g} numbers in all, and a worker "
-            f"has room for {MAX_SLOT_NUMBERS:.3g}: register the data with a smaller capacity or with fewer columns"
+            f"a run keeps a slot for each of {capacity} possible records, {_gibibytes(numbers)} in float64, and a "
+            f"worker has room for {_gibibytes(MAX_SLOT_NUMBERS)}: register the data with a smaller capacity or with "
+            "fewer columns"
         )
         raise unprocessable("too_many_slots", detail, "dataset_id")
 
@@ -63,3 +64,7 @@ def check_plan(plan: Plan, model: Model, capacity: int) -> None:
     """
     with refused_at():
         EXECUTIONS[plan.algorithm].check(Proposal(plan, model, capacity))
+
+
+def _gibibytes(numbers: int) -> str:
+    return f"{8 * numbers / 2**30:.3g} GiB"

@@ -114,7 +114,7 @@ class Guard:
             return None
         if not keys_exist:
             return self._without_keys(scope, headers)
-        _check_page(scope, headers)
+        self._check_page(scope, headers)
         memory, shown = self._shown(scope, headers)
         return None if shown is None else memory.principal(shown, ask=False)
 
@@ -123,7 +123,7 @@ class Guard:
             headers = Headers(scope=scope)
             if not self.memory.keys_exist(ask=True):
                 return self._without_keys(scope, headers)
-            _check_page(scope, headers)
+            self._check_page(scope, headers)
             if _is_open(scope["path"]):
                 return None
             if sessions.is_page(scope["path"]):
@@ -136,12 +136,12 @@ class Guard:
     def _without_keys(self, scope: Scope, headers: Headers) -> Principal | None:
         """The principal of a request to a server that never had a key; None for what is open, and to sign in."""
         check_loopback(scope, headers)
-        _check_page(scope, headers)
+        self._check_page(scope, headers)
         path, settings = scope["path"], self.context.settings
         if _is_open(path):
             return None
         if sessions.is_page(path):
-            cookie = sessions.cookie_of(headers)
+            cookie = sessions.cookie_of(settings, headers)
             if cookie is not None and sessions.is_of_local_token(self.context, cookie):
                 return LOOPBACK
             return ANYBODY if path in (sessions.START, sessions.PAGES) or _is_within(path, _CALCULATORS) else None
@@ -166,16 +166,21 @@ class Guard:
             raise Problem(401, "invalid_key", "The key is unknown, revoked or expired.", headers=challenge)
         return principal
 
+    def _check_page(self, scope: Scope, headers: Headers) -> None:
+        """Refuse a command of the dashboard that no page of it sent."""
+        if scope["method"] not in ("GET", "HEAD") and sessions.is_page(scope["path"]):
+            sessions.check_same_origin(self.context.settings, headers)
+
     def _shown(self, scope: Scope, headers: Headers) -> tuple[KeyMemory, str | None]:
         """What a request shows of who it is from, and who knows of that: a session opens pages, a key all else."""
         if sessions.is_page(scope["path"]):
-            return self.sessions, sessions.cookie_of(headers)
+            return self.sessions, sessions.cookie_of(self.context.settings, headers)
         return self.memory, _token(headers)
 
     def _to_sign_in(self, scope: Scope) -> Response:
         """The way to sign in for whoever has no session; 429 where too many that never were came from there."""
-        headers = Headers(scope=scope)
-        address, cookie = sessions.sign_in_address(scope, headers), sessions.cookie_of(headers)
+        headers, settings = Headers(scope=scope), self.context.settings
+        address, cookie = sessions.sign_in_address(settings, scope, headers), sessions.cookie_of(settings, headers)
         if cookie is not None and not sessions.is_over(self.context, cookie):
             refusal = Problem(401, "invalid_key", "The session is over.")
             counted = self.failures.count(scope.get("client"), refusal)
@@ -202,12 +207,6 @@ def _token(headers: Headers) -> str | None:
     given = headers.getlist("authorization")
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else None
-
-
-def _check_page(scope: Scope, headers: Headers) -> None:
-    """Refuse a command of the dashboard that no page of it sent."""
-    if scope["method"] not in ("GET", "HEAD") and sessions.is_page(scope["path"]):
-        sessions.check_same_origin(headers)
 
 
 def check_loopback(scope: Scope, headers: Headers) -> None:

@@ -24,11 +24,14 @@ from app.auth import local_token, repository, service
 from app.auth.principal import LOOPBACK, Principal
 from app.context import Context
 from app.problems import Problem
+from app.settings import Settings
 from app.tables.access import ApiKey
 
 LONGEST = timedelta(hours=12)
 #: Browsers keep others from setting a cookie whose name begins so, and take it by https alone.
 COOKIE_OF_HTTPS = "__Host-epsilond_session"
+#: Below a path, which the other may not have: it is sent there alone.
+COOKIE_OF_HTTPS_BELOW = "__Secure-epsilond_session"
 COOKIE = "epsilond_session"
 
 START = "/"
@@ -101,10 +104,17 @@ def is_over(context: Context, cookie: str) -> bool:
     return parts is not None and int(parts[2]) <= context.clock().timestamp()
 
 
-def cookie_of(headers: Headers) -> str | None:
+def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
+    """The name and the path of the session's cookie."""
+    of_https = COOKIE_OF_HTTPS_BELOW if settings.public_path else COOKIE_OF_HTTPS
+    return of_https if is_https else COOKIE, settings.public_path or "/"
+
+
+def cookie_of(settings: Settings, headers: Headers) -> str | None:
     """The session's cookie among a request's; the one that only https may set before the other."""
     found = cookie_parser("; ".join(headers.getlist("cookie")))
-    return found.get(COOKIE_OF_HTTPS) or found.get(COOKIE)
+    names = [cookie_place(settings, is_https=is_https)[0] for is_https in (True, False)]
+    return next((found[name] for name in names if found.get(name)), None)
 
 
 def is_page(path: str) -> bool:
@@ -124,7 +134,7 @@ def own_address(text: str) -> str:
     return text if is_page(path) and not path.startswith(SIGN_IN) else START
 
 
-def sign_in_address(scope: Scope, headers: Headers) -> str:
+def sign_in_address(settings: Settings, scope: Scope, headers: Headers) -> str:
     """Return the sign-in address to which a page without a session leads; signing in leads back to the page."""
     if scope["method"] not in ("GET", "HEAD"):
         return SIGN_IN
@@ -132,7 +142,7 @@ def sign_in_address(scope: Scope, headers: Headers) -> str:
     wanted = scope["path"] + (f"?{query}" if query else "")
     if "hx-request" in headers:  # a part of a page, and the whole is what is wanted
         shown = _parts(headers.get("hx-current-url", ""))
-        wanted = shown.path + (f"?{shown.query}" if shown.query else "")
+        wanted = shown.path.removeprefix(settings.public_path) + (f"?{shown.query}" if shown.query else "")
     address = own_address(wanted)
     return SIGN_IN if address == START else f"{SIGN_IN}?next={quote(address, safe='')}"
 
@@ -142,16 +152,22 @@ def address_with_code(server: str, code: str) -> str:
     return f"{server.rstrip('/')}{SIGN_IN}?code={code}"
 
 
-def check_same_origin(headers: Headers) -> None:
-    """Refuse a command that no page of ours sent.
+def check_same_origin(settings: Settings, headers: Headers) -> None:
+    """Refuse a command that no page of ours sent: of the address that the service is known by, else of the Host's.
 
     Raises:
         Problem: 403, where another site sent it or nothing says who did.
     """
     origins, hosts = headers.getlist("origin"), headers.getlist("host")
-    is_ours = len(origins) == len(hosts) == 1 and _parts(origins[0]).netloc.lower() == hosts[0].lower() != ""
+    known = settings.public_address
+    if known is None:
+        is_ours = len(origins) == len(hosts) == 1 and _parts(origins[0]).netloc.lower() == hosts[0].lower() != ""
+        ours = "this server"
+    else:
+        ours = f"{known.scheme}://{known.authority}"
+        is_ours = [origin.lower() for origin in origins] == [ours]
     if not is_ours or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        detail = "The dashboard takes commands from its own pages alone: the header Origin must name this server."
+        detail = f"The dashboard takes commands from its own pages alone: the header Origin must name {ours}."
         raise Problem(403, "other_origin", detail)
 
 

@@ -129,6 +129,7 @@ def entries(
     after: After = None,
     before: Before = None,
     purpose: Annotated[str | None, typer.Option(help="List only reservations of exactly this purpose.")] = None,
+    newest_first: Annotated[bool, typer.Option("--newest-first", help="List the newest entry first.")] = False,
     limit: Limit = None,
     cursor: Cursor = None,
     url: Url = DEFAULT_URL,
@@ -136,6 +137,8 @@ def entries(
 ) -> None:
     """A budget's history in the ledger, oldest first."""
     query = {"kind": kind, "after": after, "before": before, "purpose": purpose, "limit": limit, "cursor": cursor}
+    if newest_first:
+        query["newest_first"] = "true"
     server = Server(url)
     text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}/entries", query)
     server.tell(text, as_json, _print_entries)
@@ -238,6 +241,24 @@ def withdraw(
 ) -> None:
     """Take a request of your own for another limit back."""
     _decide(url, limit_request, "withdraw", None, idempotency_key, as_json)
+
+
+@commands.command(epilog=example("epsilond budget deployment BUDGET --request answers.json"))
+def deployment(
+    budget: Budget,
+    request: RequestFile = None,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """What only the operator knows, for the cards of the budget's runs.
+
+    A file states it, in place of what was stated before; without one it is shown.
+    """
+    server = Server(url)
+    path = f"/v1/budgets/{segment(server.budget_id(budget))}/deployment"
+    text = server.get(path) if request is None else server.post(path, asked(request, []), idempotency_key)
+    server.tell(text, as_json, lambda said: print_facts({name: text for name, text in said["answers"].items() if text}))
 
 
 def _decide(

@@ -251,11 +251,11 @@ def _print_sweep(found: Mapping[str, Any]) -> None:
 
 def _print_advice(found: Mapping[str, Any]) -> None:
     rows = [
-        (place, each["algorithm"], group["measure"], _brief((each["bound"] or {}).get("value")), each["source"])
+        (place, each["algorithm"], group["measure"], _brief((each["bound"] or {}).get("value")), each["why"])
         for group in found["measures"]
         for place, each in enumerate(group["ranked"], 1)
     ]
-    print_table(("rank", "algorithm", "measure", "bound", "source"), rows)
+    print_table(("rank", "algorithm", "measure", "bound", "why"), rows)
     print_text("")
     print_table(
         ("does not apply", "because"), [(each["algorithm"], each["reasons"][0]["detail"]) for each in found["others"]]

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("calibration", "One calibration for each value of one field."),
     "advise": ("calibration", "Say which algorithms apply to a problem, and why not the others."),
     "run": ("run", "Private training, by a server."),
+    "dataset": ("dataset", "Rows that runs train on: declared in public, never shown."),
     "budget": ("budget", "Budgets of a server, and what was charged to them."),
     "serve": ("service", "Answer HTTP requests, and run queued trainings."),
     "sign-in": ("service", "An address that signs a browser in, while there is no key."),

@@ -23,6 +23,7 @@ from app.cli.output import (
     print_text,
     print_warnings,
 )
+from app.cli.prediction import as_csv, predictions
 from app.cli.progress import progress_bar
 from app.cli.refusals import Status
 from app.cli.requests import RequestFile, asked, words
@@ -86,8 +87,17 @@ def create(
     dtype: choices.Dtype = None,
     assumptions: choices.Assumption = None,
     test_dataset: Annotated[str | None, typer.Option(help="A public data set on which the model is scored.")] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Evaluate the model on held-out rows, as a part of its target.")
+    ] = False,
+    evaluation_noise: Annotated[
+        float | None, typer.Option(help="Noise multiplier of the evaluation on held-out rows, instead of a share.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run repeat; for public data alone.")] = None,
     plan_hash: Annotated[str | None, typer.Option(help="Run this plan, as `calibrate` tells it, and no other.")] = None,
+    certificate: Annotated[
+        bool, typer.Option("--certificate", help="Keep a proof of the charge with it, for epsilond-verify.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")] = False,
     request: RequestFile = None,
     idempotency_key: IdempotencyKey = None,
@@ -130,8 +140,11 @@ def create(
         ("--model", "/model/kind", words(model)),
         ("--budget", "/budget_id", budget and server.budget_id(budget)),
         ("--test-dataset", "/test_dataset_id", test_dataset),
+        ("--evaluate", "/evaluation", {} if evaluate else None),
+        ("--evaluation-noise", "/evaluation/noise_multiplier", evaluation_noise),
         ("--seed", "/seed", seed),
         ("--plan-hash", "/expected_plan_hash", plan_hash),
+        ("--certificate", "/certificate", certificate or None),
     ]
     text = server.post("/v1/runs", asked(request, fields), idempotency_key)
     if wait:
@@ -185,6 +198,33 @@ def model(
     if file_format is ModelFormat.NPZ and output is None:
         raise typer.BadParameter("npz is for a file; give --output", param_hint="--format")
     _write(Server(url).get(f"/v1/runs/{segment(run_id)}/model", {"format": file_format}, accept="*/*"), output)
+
+
+@commands.command(epilog=example("epsilond run predict RUN --rows new.csv"))
+def predict(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="RUN|FILE", help="The id of a run, or a file of `run model --format npz`."),
+    ],
+    rows: Annotated[
+        Path, typer.Option(metavar="CSV", help="Rows with the columns of the model's features, in any order.")
+    ],
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Print the probability of each class, too.")
+    ] = False,
+    output: Output = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the rows of a CSV file with a released model.
+
+    This costs no privacy. The model is fetched and the rows stay here; with a file, no server is asked.
+    """
+    label, found = predictions(model, rows, url)
+    if as_json:
+        _write(found.model_dump_json().encode(), output)
+    else:
+        _write(as_csv(label, found, with_probabilities=probabilities), output)
 
 
 @commands.command(epilog=example("epsilond run card RUN"))
@@ -263,6 +303,7 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "plan_hash": run["plan_hash"],
             "device": result.get("device"),
             **{f"score on {each['dataset_id'] or 'rows'}": _score(each) for each in result.get("metrics", ())},
+            **_held_out(result.get("held_out") or {}),
             "finished": run["finished_at"],
             # Why a private run that has trained is not ended yet.
             "end is told at": None if run["finished_at"] else run["release_at"],
@@ -278,6 +319,19 @@ def _progress(run: Mapping[str, Any]) -> str:
 def _score(metric: Mapping[str, Any]) -> str:
     name = "accuracy" if metric["accuracy"] is not None else "mean_absolute_error"
     return f"{name} {metric[name]} ({metric['records']} rows)"
+
+
+def _held_out(found: Mapping[str, Any]) -> dict[str, str]:
+    """What is told of held-out rows: each metric with its interval."""
+    estimates = {name: each for name, each in found.items() if isinstance(each, Mapping)}
+    return {f"held-out {name}": _estimate(each) for name, each in estimates.items()}
+
+
+def _estimate(found: Mapping[str, Any]) -> str:
+    estimate, lower, upper = (
+        "unknown" if found[name] is None else f"{found[name]:.4g}" for name in ("estimate", "lower", "upper")
+    )
+    return f"{estimate} (from {lower} to {upper})"
 
 
 def _chosen(value: object) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 import typer
 
 from app import VERSION
+from app.cli.forms import Form
 from app.cli.output import print_answer, print_error
 from app.cli.refusals import Status, fail, refuse
 from app.cli.requests import Asked
@@ -106,6 +107,21 @@ class Server:
             self._places, body = request.places, json.dumps(request.body).encode()
         return self._ask("POST", path, headers, body, f" It may have taken effect: --idempotency-key {key} asks again.")
 
+    def upload(self, path: str, file: Path, metadata: Asked, idempotency_key: str | None) -> bytes:
+        """The answer to a file and what is declared about it. The file is read as it is sent, a part at a time.
+
+        Args:
+            path: Of the call.
+            file: Its name says the format.
+            metadata: The declaration.
+            idempotency_key: As in `post`.
+        """
+        key, self._places = idempotency_key or secrets.token_hex(16), dict[str, str]()
+        self._places |= {f"/metadata{place}": option for place, option in metadata.places.items()}
+        form = Form(file, json.dumps(metadata.body).encode())
+        headers = {"Idempotency-Key": key, "Content-Type": form.content_type, "Content-Length": str(form.length)}
+        return self._ask("POST", path, headers, form, f" It may have taken effect: --idempotency-key {key} asks again.")
+
     def tell(self, text: bytes, as_json: bool, in_tables: Callable[[Any], None]) -> None:
         """Print an answer: as it is, or in tables, if it is one of epsilond."""
         try:
@@ -164,7 +180,7 @@ class Server:
             time.sleep(PAUSE_S)
 
     def _ask(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, unclear: str = ""
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | Form | None, unclear: str = ""
     ) -> bytes:
         attempt = 0
         while True:

@@ -1,4 +1,4 @@
-"""What is known of one algorithm: its theorem, its assumptions, and what is wrong in its paper."""
+"""The algorithms in families; and of each its theorem, its assumptions, and what is wrong in its paper."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.dashboard.calibration_form import example_address
+from app.dashboard.calibration_form import by_paper, example_address
 from app.dashboard.pages import need, page
 
 router = APIRouter(include_in_schema=False)
+
+
+@router.get("/dashboard/algorithms")
+async def index(request: Request) -> Response:
+    """All algorithms, by the papers that they come from."""
+    algorithms = await need(request, "/v1/algorithms")
+    return page(request, "algorithms.html", families=by_paper(algorithms["items"]).items())
 
 
 @router.get("/dashboard/algorithms/{name}")

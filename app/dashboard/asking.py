@@ -51,7 +51,7 @@ class Answer:
     def faults(self, *pointers: str) -> list[str]:
         """What a problem says of these fields of the request (JSON pointers, and all below them)."""
         found = self.body.get("errors") or []
-        return [fault["detail"] for fault in found if any(_is_within(fault["pointer"], each) for each in pointers)]
+        return [fault["detail"] for fault in found if any(is_within(fault["pointer"], each) for each in pointers)]
 
 
 async def ask(
@@ -72,8 +72,7 @@ async def ask(
         key: The Idempotency-Key of a command.
         token: An API key in place of who the page is shown to: whoever shows it is let in, or not, as any other client.
     """
-    headers = [(b"accept", b"application/json"), (HEADER.lower().encode(), request_id_of(request.scope).encode())]
-    headers += [(name, value) for name, value in request.scope["headers"] if name == b"host"]
+    headers = [(b"accept", b"application/json"), *_headers(request)]
     content = b"" if body is None else json.dumps(body).encode()
     if content:
         # With its length, so that answers that are known already are found.
@@ -91,14 +90,28 @@ async def ask(
 
 async def relay(request: Request, path: str, query: Mapping[str, str]) -> Response:
     """A document of the service as it is, such as a privacy card, for whoever the page is shown to."""
-    headers = [(HEADER.lower().encode(), request_id_of(request.scope).encode())]
-    headers += [(name, value) for name, value in request.scope["headers"] if name == b"host"]
     answered = _Answered(b"")
     state = {"principal": request.scope["state"]["principal"]}
+    headers = _headers(request)
     await request.app(_scope(request, "GET", path, query, headers, state), answered.receive, answered.send)
     said = Headers(raw=answered.headers)
     kept = {name: said[name] for name in _RELAYED if name in said}
     return Response(answered.content, answered.status, kept)
+
+
+async def pass_on(request: Request, path: str, key: str) -> Answer:
+    """Post the body of the page's own request to a path of the service as it comes, so that no file is held in memory.
+
+    Args:
+        request: The page's, whose body nobody has read.
+        path: Of the service.
+        key: The Idempotency-Key of the command.
+    """
+    answered = _Answered(b"")
+    state = {"principal": request.scope["state"]["principal"]}
+    headers = [*_headers(request, b"content-type", b"content-length"), (b"idempotency-key", key.encode())]
+    await request.app(_scope(request, "POST", path, None, headers, state), request.receive, answered.send)
+    return Answer(answered.status, cast(dict[str, Any], json.loads(answered.content or b"{}")))
 
 
 class _Answered:
@@ -124,6 +137,12 @@ class _Answered:
             self.content += message.get("body", b"")
 
 
+def _headers(request: Request, *names: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers that a question has from the page's request: its id, the host, and those with these names."""
+    kept = [(name, value) for name, value in request.scope["headers"] if name in (b"host", *names)]
+    return [(HEADER.lower().encode(), request_id_of(request.scope).encode()), *kept]
+
+
 def _scope(
     request: Request,
     method: str,
@@ -145,5 +164,10 @@ def _scope(
     }
 
 
-def _is_within(pointer: str, whole: str) -> bool:
+def is_within(pointer: str, whole: str) -> bool:
+    """Whether a JSON pointer leads to something, or into it.
+
+    >>> is_within("/columns/3/upper", "/columns"), is_within("/columns2", "/columns")
+    (True, False)
+    """
     return pointer == whole or pointer.startswith(f"{whole}/")

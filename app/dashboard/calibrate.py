@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.dashboard import calibration_charts, calibration_form
+from app.dashboard import calibration_charts, calibration_form, new_run
 from app.dashboard.asking import Answer, ask
 from app.dashboard.calibration_charts import Drawn
 from app.dashboard.calibration_form import Form
@@ -66,6 +66,7 @@ async def show(request: Request) -> Response:
         example=calibration_form.example_address(form.algorithm["name"]),
         charts=calibration_charts.CHARTS,
         over_bands=calibration_charts.error_over_bands(answer.body) if answer.is_good else None,
+        start_run=new_run.address_from(form.body(), answer.body) if answer.is_good else None,
         budget=next((each for each in budgets if each["id"] == form.values.get("budget_id")), None),
     )
     if part != "page":

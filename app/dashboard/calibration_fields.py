@@ -123,6 +123,7 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
 _LABELS: Mapping[str, str] = {
     "solve_for": "Solve for",
     "dataset_size": "Records",
+    "capacity": "Records, at most",
     "dimension": "Parameters",
     "sampling": "Sampling",
     "batch_size": "Batch size",
@@ -149,6 +150,7 @@ _LABELS: Mapping[str, str] = {
 }
 HINTS: Mapping[str, str] = {
     "dataset_size": "A public number.",
+    "capacity": "Slots that batches are drawn from. Left out: an eighth more than the records, at least 8.",
     "batch_size": "Expected records in a step.",
     "group_size": "Left out: one. All records of one owner, where an owner has several.",
     "noise_multiplier": "Noise on the sum, over C.",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode
 
+from accounting.relations import NeighboringRelation
 from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.dashboard.calibration_fields import (
     CHOICES,
@@ -64,7 +65,7 @@ class Form(FilledForm):
     def body(self) -> dict[str, Any]:
         """The request that the fields make; what is not a number goes as it stands, and is refused at its place."""
         given = {name: value for name, value in self.values.items() if value}
-        numbers = ("dataset_size", "dimension", "batch_size", "iterations", "noise_multiplier")
+        numbers = ("dataset_size", "capacity", "dimension", "batch_size", "iterations", "noise_multiplier")
         body: dict[str, Any] = {"algorithm": self.algorithm["name"]}
         body |= {name: number(given[name]) for name in numbers if name in given}
         body |= {name: given[name] for name in _WORDS if name in given}
@@ -136,6 +137,7 @@ def values_of(body: Mapping[str, Any]) -> dict[str, str]:
     plain = (
         "algorithm",
         "dataset_size",
+        "capacity",
         "dimension",
         "batch_size",
         "iterations",
@@ -228,7 +230,7 @@ class _Shown:
 
     def sections(self, algorithms: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, list[Field]]]:
         algorithm = self.algorithm
-        chosen = Field("algorithm", "Algorithm", algorithm["name"], choices=_by_paper(algorithms))
+        chosen = Field("algorithm", "Algorithm", algorithm["name"], choices=_choices_by_paper(algorithms))
         variants = algorithm["variants"]
         yield "Algorithm", [chosen, *([self._choice("variant", variants)] if variants else [])]
         solve_for = self._choice("solve_for", CHOICES["solve_for"])
@@ -239,7 +241,7 @@ class _Shown:
             amounts.append(self._number("group_size"))
         relation = self._choice("neighboring_relation", algorithm["neighboring_relations"])
         yield "Privacy", [solve_for, target, *amounts, relation, *self._budget()]
-        yield "Data and steps", self._steps(solve_for.value)
+        yield "Data and steps", self._steps(solve_for.value, relation.value)
         yield "Gradients", self._gradients()
         yield "Noise over steps", self._correlation()
         yield "Constants of the problem", [self._constant(each) for each in algorithm["assumptions"]]
@@ -252,13 +254,15 @@ class _Shown:
         value = given if any(given == option for option, _ in options) else ""
         return [Field("budget_id", label_of("budget_id"), value, "", (("", options),), pointers_of("budget_id"))]
 
-    def _steps(self, solve_for: str) -> list[Field]:
+    def _steps(self, solve_for: str, relation: str) -> list[Field]:
         sampling = self._choice("sampling", self.algorithm["samplings"])
         fields = [self._number("dataset_size"), self._number("dimension"), sampling]
         if sampling.value in WITH_BATCH_SIZE and solve_for != "batch_size":
             fields.append(self._number("batch_size"))
         if sampling.value == TRUNCATED:
             fields.append(self._number("max_batch_size"))
+            if relation == NeighboringRelation.ADD_OR_REMOVE_ONE:
+                fields.append(self._number("capacity"))
         if not ALGORITHMS[self.algorithm["name"]].one_step and solve_for != "iterations":
             fields.append(self._number("iterations"))
         if solve_for != "noise_multiplier":
@@ -311,9 +315,16 @@ class _Shown:
         return Field(name, words(item["name"]), self.given.get(name, ""), hint, (), (f"/assumptions/{item['name']}",))
 
 
-def _by_paper(algorithms: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    papers: dict[str, list[tuple[str, str]]] = {}
+def by_paper(algorithms: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Algorithms, as the service describes them, by the papers that they come from."""
+    papers: dict[str, list[Mapping[str, Any]]] = {}
     for each in algorithms:
         found = _PAPER.match(each["source"])
-        papers.setdefault(found[1] if found else each["source"], []).append((each["name"], each["name"]))
-    return tuple((paper, tuple(options)) for paper, options in papers.items())
+        papers.setdefault(found[1] if found else each["source"], []).append(each)
+    return papers
+
+
+def _choices_by_paper(algorithms: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    return tuple(
+        (paper, tuple((each["name"], each["name"]) for each in found)) for paper, found in by_paper(algorithms).items()
+    )

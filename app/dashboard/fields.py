@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from app.dashboard.asking import Answer
+from app.dashboard.asking import Answer, is_within
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Field:
         pointers: Where its faults lie in a request.
         faults: What the service says is wrong with it.
         is_text: Whether what is typed is no number.
+        lines: Of the text; a field of one line unless there are more.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Field:
     pointers: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     is_text: bool = False
+    lines: int = 1
 
     @property
     def id(self) -> str:
@@ -73,13 +75,15 @@ def _marked(sections: Sections, answer: Answer) -> tuple[Sections, tuple[str, ..
     """The fields with what the service found wrong, each with its own; and what lies in none of them."""
     if answer.is_good:
         return sections, ()
-    places = {pointer: each.name for _, fields in sections for each in fields for pointer in each.pointers}
+    places = [(pointer, each.name) for _, fields in sections for each in fields for pointer in each.pointers]
     at: dict[str, list[str]] = {}
     others = []
     for fault in answer.body.get("errors") or []:
         pointer, detail = fault["pointer"], fault["detail"]
-        if pointer in places:
-            at.setdefault(places[pointer], []).append(detail)
+        # The longest: a field may be a part of what another one stands for.
+        found_at = max(((len(each), name) for each, name in places if is_within(pointer, each)), default=None)
+        if found_at is not None:
+            at.setdefault(found_at[1], []).append(detail)
         else:
             others.append(f"{pointer}: {detail}" if pointer else detail)
     if not at and not others:

@@ -28,7 +28,7 @@ KINDS = tuple(str(kind) for kind in EntryKind)
 
 @router.get("")
 async def index(request: Request) -> Response:
-    """Show what can be asked of the ledger; with a budget, the first of its entries that match."""
+    """Show what can be asked of the ledger, and the newest entries of a budget, the newest one unless one is named."""
     asked = dict(request.query_params)
     budgets = await need(request, "/v1/budgets", {"limit": "200"})
     values: dict[str, Any] = {name: asked.get(name, "") for name in ("budget_id", *FIELDS)}
@@ -36,19 +36,21 @@ async def index(request: Request) -> Response:
     known = told_apart(budgets["items"])
     if values["budget_id"]:
         known.setdefault(values["budget_id"], values["budget_id"])
+    else:
+        values["budget_id"] = next(iter(known), "")
     return page(request, "ledger.html", budgets=known, kinds=KINDS, **values)
 
 
 @router.get("/entries")
 async def entries(request: Request) -> Response:
-    """Entries of one budget, the oldest first."""
+    """Entries of one budget, the newest first."""
     asked = dict(request.query_params)
     budget_id = asked.get("budget_id", "")
     if not budget_id:
         return page(request, "ledger_entries.html", budget=None, items=[], more=None)
     query = {name: _as_moment(name, asked[name]) for name in (*FIELDS, "cursor") if asked.get(name)}
     budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
-    query = {"limit": str(_SHOWN), **query}
+    query = {"limit": str(_SHOWN), "newest_first": "true", **query}
     found = await need(request, f"/v1/budgets/{budget_id}/entries", query, in_part=True)
     cursor = found["next_cursor"]
     more = None if cursor is None else {**asked, "cursor": cursor}

@@ -1,15 +1,21 @@
-"""The page on which a run is started: data, model and target, and what pays for it; all else is chosen."""
+"""The page on which a run is started: data, model and target, and what pays for it; all else is chosen.
+
+A calibration leads here with all that was calibrated: the data set, the model and the budget are left to choose.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from app.dashboard.asking import ask
+from app.algorithms.targets import AlgorithmChoice
+from app.dashboard.asking import Answer, ask
 from app.dashboard.calibration_fields import label_of
 from app.dashboard.calibration_form import number
 from app.dashboard.fields import Field, FilledForm
@@ -40,7 +46,7 @@ class _Lists:
 async def show(request: Request) -> Response:
     """The form, with what the address says filled in."""
     form = read({**_START, **request.query_params}, await _lists(request))
-    return page(request, "new_run.html", form=form, key=fresh_key(), answer=None)
+    return _page(request, request.query_params, form, fresh_key())
 
 
 @router.post(PATH)
@@ -54,16 +60,45 @@ async def start(request: Request) -> Response:
     form = read(given, await _lists(request)).judged(answer)
     if answer.faults("/header"):
         key = fresh_key()
-    return page(request, "new_run.html", status=answer.status, form=form, key=key, answer=answer)
+    return _page(request, given, form, key, answer)
+
+
+def address_from(request: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:
+    """The page with a calibration in it; None where a run would solve for something else.
+
+    Args:
+        request: That was calibrated.
+        answer: Of the service to it.
+    """
+    solved_for = request.get("solve_for", "noise_multiplier")
+    if solved_for not in ("noise_multiplier", "iterations", "batch_size"):
+        return None
+    found = {} if solved_for == "noise_multiplier" else {solved_for: answer["solution"][solved_for]}
+    # Sizes come from the data set, and the noise from the target.
+    kept = {name: value for name, value in request.items() if name in AlgorithmChoice.model_fields}
+    return f"{PATH}?{urlencode({'calibration': json.dumps(kept | found)})}"
+
+
+def calibration_in(given: Mapping[str, str]) -> dict[str, Any]:
+    """What was calibrated, if one came from a calibration."""
+    try:
+        found = json.loads(given.get("calibration", ""))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def body_of(given: Mapping[str, str]) -> dict[str, Any]:
     """The request that the fields make: what is left empty is left out."""
     values = _values(given)
+    evaluation: dict[str, Any] = {"evaluation": {}} if values.get("evaluate") == "yes" else {}
+    if calibration := calibration_in(given):
+        chosen = {name: values[name] for name in ("dataset_id", "budget_id") if name in values}
+        return calibration | chosen | {"model": {"kind": values["model"]} if "model" in values else {}} | evaluation
     body: dict[str, Any] = {name: values[name] for name in ("dataset_id", "budget_id", "algorithm") if name in values}
     target = {name: number(values[name]) for name in ("epsilon", "delta") if name in values}
     model = {"kind": values["model"]} if "model" in values else {}
-    return body | {"model": model, "target": {"kind": "approximate_dp"} | target}
+    return body | evaluation | {"model": model, "target": {"kind": "approximate_dp"} | target}
 
 
 def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
@@ -78,13 +113,20 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
         for name, hint in (("epsilon", ""), ("delta", "Far less than one over the number of records."))
     )
     budgets = {"": "none: the data are public", **told_apart(lists.budgets)}
+    evaluations = {"": "no", "yes": "on the rows that the data set holds out"}
+    paid = "A tenth of the target pays for it. The data set must have been registered with a held-out share."
+    told = ("What is told", (_chosen(values, "evaluate", "Evaluation", evaluations, "/evaluation", paid),))
+    pays = ("What pays", (_chosen(values, "budget_id", "Budget", budgets, "/budget_id"),))
+    if calibration_in(given):
+        return FilledForm(sections=(("What is trained", data), told, pays))
     algorithms = {"": "chosen for you", **{name: name for name in lists.algorithms}}
     hint = "Batches, steps, clip threshold, step size and averaging are chosen with it, and shown with their reasons."
     return FilledForm(
         sections=(
             ("What is trained", data),
             ("What is promised", target),
-            ("What pays", (_chosen(values, "budget_id", "Budget", budgets, "/budget_id"),)),
+            told,
+            pays,
             ("How", (_chosen(values, "algorithm", "Algorithm", algorithms, "/algorithm", hint),)),
         )
     )
@@ -102,6 +144,22 @@ def _chosen(
     value = values.get(name, "")
     known = {value: value} | dict(options) if value and value not in options else options
     return Field(name, label, value, hint, (("", tuple(known.items())),), (pointer,))
+
+
+def _page(
+    request: Request, given: Mapping[str, str], form: FilledForm, key: str, answer: Answer | None = None
+) -> Response:
+    calibration = calibration_in(given)
+    return page(
+        request,
+        "new_run.html",
+        status=200 if answer is None else answer.status,
+        form=form,
+        key=key,
+        answer=answer,
+        calibration=calibration,
+        calibration_text=json.dumps(calibration) if calibration else "",
+    )
 
 
 async def _lists(request: Request) -> _Lists:

@@ -12,8 +12,10 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app import VERSION
+from app.auth.principal import Scope
 from app.dashboard import amounts, wording
 from app.dashboard.asking import Answer, ask
+from app.web.forwarding import with_path
 
 _HERE = Path(__file__).parent
 #: Style sheets and scripts; served at `ASSETS`.
@@ -39,30 +41,39 @@ NAVIGATION = (
     ("/", "Calibrate"),
     ("/dashboard/calibrate/events", "Events"),
     ("/dashboard/compare", "Compare"),
+    ("/dashboard/algorithms", "Algorithms"),
+    ("/dashboard/datasets", "Data sets"),
     ("/dashboard/budgets", "Budgets"),
     ("/dashboard/limit-requests", "Requests"),
     ("/dashboard/ledger", "Ledger"),
     ("/dashboard/runs", "Runs"),
     ("/dashboard/run-sweeps", "Sweeps"),
+    ("/dashboard/audits", "Audits"),
+    ("/dashboard/keys", "Keys"),
     ("/docs", "HTTP interface"),
 )
+#: Those that lead nobody else anywhere.
+_FOR_ADMINS = frozenset({"/dashboard/keys"})
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A whole page, or a part that htmx puts into one: whichever the template is."""
+    principal = getattr(request.state, "principal", None)
+    is_admin = principal is not None and principal.may(Scope.ADMIN)
     content = (
         _environment()
         .get_template(template)
         .render(
             path=request.url.path,
-            navigation=NAVIGATION,
+            navigation=[each for each in NAVIGATION if is_admin or each[0] not in _FOR_ADMINS],
             assets=ASSETS,
             version=VERSION,
-            principal=getattr(request.state, "principal", None),
+            principal=principal,
             **values,
         )
     )
-    return HTMLResponse(content, status, {"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+    public_path = request.app.state.context.settings.public_path
+    return HTMLResponse(with_path(content, public_path), status, {"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
 def part_of(request: Request, form: str) -> str:

@@ -36,10 +36,12 @@ async def show(request: Request, run_id: str) -> Response:
     budget = await _budget(request, run["budget_id"])
     report = await ask(request, "GET", f"/v1/runs/{run_id}/report") if run["state"] == "succeeded" else None
     model = await _model(request, run)
+    ledger = (report.body["ledger"] or {}) if report is not None and report.is_good else {}
     return page(
         request,
         "run.html",
         run=run,
+        certificate=ledger.get("certificate"),
         budget=budget,
         statement=report.body["statement"] if report is not None and report.is_good else None,
         model=model,

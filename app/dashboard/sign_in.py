@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from app.auth import service as keys
 from app.auth import sessions, sign_in_codes
 from app.auth.principal import LOOPBACK
-from app.auth.sessions import COOKIE, COOKIE_OF_HTTPS, PAGES, SIGN_IN, START, Session
+from app.auth.sessions import PAGES, SIGN_IN, START, Session
 from app.context import Context, CurrentContext
 from app.dashboard.asking import ask
 from app.dashboard.forms import read_form
@@ -78,7 +78,17 @@ async def _form(
 
 def _signed_in(request: Request, address: str, session: Session) -> Response:
     response = RedirectResponse(address, 303)
-    _set(response, session, is_https=_is_https(request))
+    settings, is_https = request.app.state.context.settings, _is_https(request)
+    name, path = sessions.cookie_place(settings, is_https=is_https)
+    response.set_cookie(
+        name,
+        session.cookie,
+        max_age=session.seconds,
+        path=path,
+        secure=is_https,
+        httponly=True,
+        samesite="strict",
+    )
     return response
 
 
@@ -89,26 +99,18 @@ async def start(_: Request) -> Response:
 
 
 @router.post("/dashboard/sign-out")
-async def sign_out(_: Request) -> Response:
+async def sign_out(context: CurrentContext) -> Response:
     """Let the browser forget the session. Whoever fears that it was copied rotates the key, which ends all of them."""
     response = RedirectResponse(SIGN_IN, 303)
-    for name, is_https in ((COOKIE, False), (COOKIE_OF_HTTPS, True)):
-        response.delete_cookie(name, path="/", secure=is_https, httponly=True, samesite="strict")
+    for is_https in (False, True):
+        name, path = sessions.cookie_place(context.settings, is_https=is_https)
+        response.delete_cookie(name, path=path, secure=is_https, httponly=True, samesite="strict")
     return response
-
-
-def _set(response: Response, session: Session, *, is_https: bool) -> None:
-    response.set_cookie(
-        COOKIE_OF_HTTPS if is_https else COOKIE,
-        session.cookie,
-        max_age=session.seconds,
-        path="/",
-        secure=is_https,
-        httponly=True,
-        samesite="strict",
-    )
 
 
 def _is_https(request: Request) -> bool:
     """Whether the browser speaks https, to us or a proxy before us; the guard has held its Origin against the Host."""
+    known = request.app.state.context.settings.public_address
+    if known is not None:
+        return bool(known.scheme == "https")
     return request.url.scheme == "https" or request.headers.get("origin", "").lower().startswith("https://")

@@ -1,7 +1,7 @@
-"""Public data sets that come with the service: scikit-learn's, under bounds that are published with them.
+"""Public data sets that come with the service: three well-known ones, under bounds that are published with them.
 
-The declarations stand in `bundled_bounds/*.json`; the rows are read from files inside the scikit-learn package. Nothing
-is downloaded. The migration that made the table of data sets registers them.
+The declarations stand in `bundled_bounds/*.json`, the rows in `bundled_rows/*.npz`. Nothing is downloaded. The
+migration that made the table of data sets registers them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from app.datasets.schemas import DatasetMetadata
 from app.datasets.table import FloatArray, LabelArray
 from app.kit.fields import Identifier, Schema
 
-_FOLDER = Path(__file__).with_name("bundled_bounds")
+_BOUNDS = Path(__file__).with_name("bundled_bounds")
+_ROWS = Path(__file__).with_name("bundled_rows")
 
 
 class BundledDataset(Schema):
@@ -32,7 +33,7 @@ class BundledDataset(Schema):
 @cache
 def declaration(dataset_id: str) -> BundledDataset:
     """The committed declaration of one bundled data set."""
-    path = _FOLDER / f"{dataset_id.removeprefix('ds_')}.json"
+    path = _BOUNDS / f"{dataset_id.removeprefix('ds_')}.json"
     return BundledDataset.model_validate(json.loads(path.read_text(encoding="utf-8")))
 
 
@@ -62,13 +63,5 @@ def load(dataset_id: str) -> tuple[FloatArray, LabelArray]:
 
 
 def _read(dataset_id: str) -> tuple[FloatArray, Any]:
-    # scikit-learn takes a second to import, and only those who use a bundled set wait for it.
-    from sklearn import datasets  # noqa: PLC0415
-
-    loaders = {
-        "ds_breast_cancer": datasets.load_breast_cancer,
-        "ds_digits": datasets.load_digits,
-        "ds_diabetes": datasets.load_diabetes,
-    }
-    features, labels = loaders[dataset_id](return_X_y=True)
-    return np.asarray(features, dtype=np.float64), labels
+    with np.load(_ROWS / f"{dataset_id.removeprefix('ds_')}.npz", allow_pickle=False) as arrays:
+        return arrays["features"].astype(np.float64), arrays["label"]

@@ -24,17 +24,17 @@ from app.datasets.files import IncomingFile
 from app.datasets.persons import PersonColumn, names_in_file
 from app.datasets.table import MAX_CELLS, MAX_ROWS, Table, TableBuilder, TypedBlock
 from app.datasets.typed_columns import ReadLimits
-from app.kit.process_pool import PROJECT_ROOT
+from app.kit.process_pool import PROJECT_ROOT, blas_threads
 from app.problems import Problem
 
 MEMORY_BYTES = 3 * 2**30
 SECONDS = 120.0
 
-_LIMITS = ReadLimits(rows=MAX_ROWS, cells=MAX_CELLS, block_cells=2**18)
+_LIMITS = ReadLimits(rows=MAX_ROWS, cells=MAX_CELLS, block_cells=2**22)
 # Of what the service's environment says, a parser needs this. Its secrets are in the rest.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
 # A parser on one core, whose freed memory goes back at once: the limit counts addresses.
-_MODEST = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_MODEST = {"ARROW_DEFAULT_MEMORY_POOL": "system"} | blas_threads(1)
 
 
 class _Lost(Exception):
@@ -148,7 +148,7 @@ def _answer(kind: FileKind, connection: Connection, deadline: float) -> dict[str
 
 
 def _values(connection: Connection, deadline: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.frombuffer(_receive(connection, deadline), dtype="<f8").astype(np.float64)
+    return np.frombuffer(_receive(connection, deadline), dtype="<f8").astype(np.float64, copy=False)
 
 
 def _receive(connection: Connection, deadline: float) -> bytes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, field_validator
 
 from app.kit.fields import Name, Schema
+from trainer import scaling
 
 MAX_COLUMNS = 4096
 MAX_CATEGORIES = 1000
@@ -50,6 +51,7 @@ class CategoryColumn(Schema):
 
 
 Column = Annotated[NumberColumn | CategoryColumn, Field(discriminator="type")]
+COLUMN: TypeAdapter[Column] = TypeAdapter(Column)
 
 
 def _with_distinct_names(columns: list[Column]) -> list[Column]:
@@ -78,3 +80,10 @@ def split_label(columns: Sequence[Column], label: str) -> tuple[tuple[Column, ..
         tuple(column for column in columns if column.name != label),
         next(column for column in columns if column.name == label),
     )
+
+
+def as_scaled(column: Column) -> scaling.Column:
+    """Return how the trainer reads a column's values."""
+    if isinstance(column, CategoryColumn):
+        return scaling.CategoryColumn(len(column.categories))
+    return scaling.NumberColumn(column.lower, column.upper)

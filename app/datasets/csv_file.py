@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import IO, NoReturn
 
+import numpy as np
+
 from app.datasets.columns import Column
 from app.datasets.file_faults import cell_refusal, column_order, refusal
 from app.datasets.file_kinds import FileKind
 from app.datasets.persons import PersonColumn, names_in_file
-from app.datasets.table import MAX_CELLS, MAX_ROWS, Table, TableBuilder
+from app.datasets.table import MAX_CELLS, MAX_ROWS, FloatArray, Table, TableBuilder, read_rows
 
 MAX_LINE_BYTES = 4 * 2**20
 
@@ -39,13 +41,46 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str, persons: Pe
     Raises:
         Problem: 422 ``invalid_csv``, with up to 20 faults; row and column are named, values never.
     """
+    names = names_in_file(columns, persons)
+    builder = TableBuilder(columns, label, persons)
+    for first_row, block in _blocks(file, names):
+        if faults := builder.add(block, first_row):
+            raise cell_refusal(FileKind.CSV, faults, names)
+    if surplus := builder.surplus(first_row=2):
+        raise cell_refusal(FileKind.CSV, surplus, names)
+    return builder.build()
+
+
+def read_features(file: IO[bytes], columns: Sequence[Column]) -> FloatArray:
+    """Read rows without a label, as strictly: what a model predicts.
+
+    Args:
+        file: As of `read_csv`.
+        columns: The features; the header must name these and no others.
+
+    Returns:
+        Shape (rows, columns), in the order of the columns; numbers are clipped, a category is its code.
+
+    Raises:
+        Problem: 422 ``invalid_csv``, as of `read_csv`.
+    """
+    names = [column.name for column in columns]
+    read = [np.empty((0, len(columns)))]
+    for first_row, block in _blocks(file, names):
+        values, faults = read_rows(columns, block, first_row)
+        if faults:
+            raise cell_refusal(FileKind.CSV, faults, names)
+        read.append(values)
+    return np.concatenate(read)
+
+
+def _blocks(file: IO[bytes], names: Sequence[str]) -> Iterator[tuple[int, list[list[str]]]]:
+    """Some rows at a time, their cells in the order of the names, and the number of the first of them."""
     records = _records(file)
     header = next(records, None)
     if not header:
         _refuse("header_missing", "the file is empty; its first row must hold the names of the columns")
-    names = names_in_file(columns, persons)
     order = column_order(FileKind.CSV, header, names)
-    builder = TableBuilder(columns, label, persons)
     rows = 0
     per_block = max(1, _BLOCK_CELLS // len(names))
     while block := list(islice(records, per_block)):
@@ -56,12 +91,7 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str, persons: Pe
         for number, record in enumerate(block, start=first_row):
             if len(record) != len(names):
                 _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(names)}")
-        faults = builder.add([[record[index] for index in order] for record in block], first_row)
-        if faults:
-            raise cell_refusal(FileKind.CSV, faults, names)
-    if surplus := builder.surplus(first_row=2):
-        raise cell_refusal(FileKind.CSV, surplus, names)
-    return builder.build()
+        yield first_row, [[record[index] for index in order] for record in block]
 
 
 def _records(file: IO[bytes]) -> Iterator[list[str]]:

@@ -12,11 +12,13 @@ from typing import IO
 
 import numpy as np
 
+from app.datasets.held_out import CoinArray
 from app.datasets.table import FloatArray, LabelArray, Persons, Table
 from app.kit.encryption import KEY_BYTES, EncryptingWriter, FileEncryption, open_decrypting
 from app.kit.private_files import own_folder, remove_left_over_drafts, remove_private
 
 _SUFFIX = ".npz"
+_HELD_OUT = "held_out"
 
 
 class IncomingFile:
@@ -81,12 +83,20 @@ class DatasetFiles:
     def path(self, dataset_id: str) -> Path:
         return self.folder / f"{dataset_id}{_SUFFIX}"
 
-    def write(self, dataset_id: str, table: Table) -> None:
-        """Store the rows. The file appears under its name when all of it is on the disk, and not before."""
+    def write(self, dataset_id: str, table: Table, held_out: CoinArray | None = None) -> None:
+        """Store the rows. The file appears under its name when all of it is on the disk, and not before.
+
+        Args:
+            dataset_id: Of the version.
+            table: The rows.
+            held_out: Which of them are held out; None where the data set holds none out.
+        """
 
         def write(file: IO[bytes]) -> None:
-            persons = {} if table.persons is None else vars(table.persons)
-            np.savez(file, features=table.features, labels=table.labels, **persons)
+            beside = {} if table.persons is None else dict(vars(table.persons))
+            if held_out is not None:
+                beside[_HELD_OUT] = held_out
+            np.savez(file, features=table.features, labels=table.labels, **beside)
 
         self._encryption.write(self.path(dataset_id), write)
 
@@ -98,6 +108,16 @@ class DatasetFiles:
         """
         with self._encryption.open(self.path(dataset_id)) as file, np.load(file, allow_pickle=False) as arrays:
             return arrays["features"], arrays["labels"]
+
+    def read_held_out(self, dataset_id: str) -> CoinArray:
+        """Which rows are held out, of a data set that holds some out.
+
+        Raises:
+            FileUnreadable: As `read`.
+        """
+        with self._encryption.open(self.path(dataset_id)) as file, np.load(file, allow_pickle=False) as arrays:
+            held_out: CoinArray = arrays[_HELD_OUT]
+            return held_out
 
     def read_persons(self, dataset_id: str) -> Persons:
         """Whose the rows are, of a data set with ids of persons. Nothing that trains asks for it.

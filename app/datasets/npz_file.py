@@ -24,7 +24,7 @@ from app.datasets.typed_columns import (
 )
 
 #: All arrays together, unpacked.
-MAX_BYTES = 2**30
+MAX_BYTES = 2**31
 
 _SUFFIX = ".npy"
 _ENCRYPTED = 0x1

@@ -22,6 +22,7 @@ from app.datasets.columns import Column
 from app.datasets.csv_file import read_csv
 from app.datasets.file_kinds import FileKind
 from app.datasets.files import DatasetFiles
+from app.datasets.held_out import toss
 from app.datasets.persons import PersonColumn, person_column_of, rows_of
 from app.datasets.schemas import DatasetMetadata, OwnerReport, PersonsDeletion, VersionMetadata
 from app.datasets.service import body_of, columns_of, get, version_body
@@ -102,7 +103,8 @@ def add_version(context: Context, principal: Principal, key: str, dataset_id: st
         return _enter_version(context, session, principal, locked, version_id, metadata, sizes, table)
 
     request = ["version", dataset_id, metadata.model_dump(mode="json"), upload.file_digest.hex()]
-    answer = _store(context, principal, key, request, version_id, lambda: table, add)
+    stored = (version_id, dataset.held_out_share)
+    answer = _store(context, principal, key, request, stored, lambda: table, add)
     return _with_report(answer, table)
 
 
@@ -142,7 +144,7 @@ def delete_persons(
         return _enter_version(context, session, principal, locked, version_id, request, sizes, tables[-1])
 
     asked = ["persons", dataset_id, request.model_dump(mode="json")]
-    answer = _store(context, principal, key, asked, version_id, make, add)
+    answer = _store(context, principal, key, asked, (version_id, dataset.held_out_share), make, add)
     return Answer(answer.status, {**answer.body, "owner_report": None}, answer.headers)
 
 
@@ -263,7 +265,8 @@ def _register(
         body = body_of(dataset, versions.newest(session, dataset)).model_dump(mode="json")
         return Answer(201, body, {"Location": f"/v1/datasets/{dataset_id}"})
 
-    answer = _store(context, principal, key, request, dataset_id, lambda: table, add)
+    stored = (dataset_id, metadata.held_out_share)
+    answer = _store(context, principal, key, request, stored, lambda: table, add)
     return _with_report(answer, table)
 
 
@@ -272,18 +275,28 @@ def _store(
     principal: Principal,
     key: str,
     request: Any,
-    version_id: str,
+    stored: tuple[str, float | None],
     make: Callable[[], Table],
     add: Callable[[Session], Answer],
 ) -> Answer:
     """Store the rows that ``make`` gives, and what ``add`` writes of them, unless ``request`` was answered already.
 
     Rows that no version has any more are removed afterwards: those that this one erases, too.
+
+    Args:
+        context, principal, key, request: Of the command.
+        stored: The id of the version, and the share of its rows that is held out. Coins are tossed anew for each
+            version, of rows that an earlier one has, too.
+        make: Gives the rows.
+        add: Writes what is said of them.
     """
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
+    version_id, share = stored
 
     def store_rows() -> None:
-        files.write(version_id, make())
+        table = make()
+        persons = None if table.persons is None else table.persons.hashes
+        files.write(version_id, table, None if share is None else toss(table.rows, share, persons))
 
     try:
         answer = run_once(context, Keyed.of(context, principal.id, key, _fingerprint(request)), add, prepare=store_rows)
@@ -382,6 +395,7 @@ def _dataset(context: Context, metadata: DatasetMetadata, rows: int, content_has
         label=metadata.label,
         person_column=metadata.person_column,
         rows_per_person=metadata.rows_per_person,
+        held_out_share=metadata.held_out_share,
         budget_id=metadata.budget_id,
         content_hash=content_hash,
         created_at=context.clock(),

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from app.datasets.columns import MAX_COLUMNS, Column, Columns, Label
+from app.datasets.held_out import LARGEST_SHARE, LEAST_SHARE
 from app.datasets.persons import MAX_ID_LENGTH, fault_of
 from app.datasets.versions import Version
 from app.kit.fields import Identifier, Integer, Name, OptionalInteger, Schema
 from app.tables.states import Change
-from trainer.records import default_capacity
+from calibrators.spec import default_capacity
 
 MAX_DECLARED_SIZE = 10**9
 MAX_CAPACITY = 2 * MAX_DECLARED_SIZE
@@ -74,9 +75,26 @@ class DatasetMetadata(Schema):
         description="The most rows that one person may have, a public number; 1 where `person_column` is given alone. "
         "A file with more rows of a person is refused.",
     )
+    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    held_out_share: float | None = Field(
+        None,
+        ge=LEAST_SHARE,
+        le=LARGEST_SHARE,
+        exclude_if=lambda share: share is None,
+        description="The probability with which a row is held out: a secret coin is tossed for each row when it is "
+        "stored, or for each person where the file has ids. No run trains on rows that are held out; a run with "
+        "`evaluation` tells of them what it pays for. For private data alone.",
+    )
     budget_id: Identifier | None = Field(
         None, description="The root budget that every run on private data is charged to, for ever."
     )
+
+    @field_validator("held_out_share")
+    @classmethod
+    def _is_held_out_of_private_data(cls, share: float | None, info: ValidationInfo) -> float | None:
+        if share is not None and info.data.get("public"):
+            raise ValueError("A run on public data is scored on public rows, as many as you like; leave this out.")
+        return share
 
     @field_validator("capacity")
     @classmethod
@@ -203,6 +221,11 @@ class DatasetBody(Schema):
     version: int = Field(description="The newest version: a run that names none trains on it. 1 for public data.")
     declared_size: int = Field(description="That of the newest version, as is `capacity`.")
     capacity: int = Field(description="Slots that every run on the data set keeps, and the most rows that it may have.")
+    run_memory_bytes: int = Field(
+        description="Memory that the rows of a run on the newest version take in a worker at most: as they are stored, "
+        "scaled, and in their slots in float64. It follows from what is declared. The program itself, the batches of a "
+        "step and the model come on top."
+    )
     privacy_unit: str
     columns: list[Column]
     label: str
@@ -212,6 +235,10 @@ class DatasetBody(Schema):
     rows_per_person: int | None = Field(
         description="No person has more rows in any version, by the ids that the owner gave. What a run on several "
         "rows of a person is worth, `/v1/account` says with this `group_size`."
+    )
+    held_out_share: float | None = Field(
+        description="The probability with which a row of any version was held out; null where none was. Runs train on "
+        "the others, and no more than this is known of which they are."
     )
     budget_id: str | None = Field(
         description="The root budget of a private data set; null also for a key that reaches a part of its tree alone."

@@ -15,8 +15,9 @@ from app.auth import reach
 from app.auth.principal import SERVICE, Principal, Scope
 from app.context import Context
 from app.datasets import bundled, repository, versions
-from app.datasets.columns import Column, split_label
+from app.datasets.columns import Column, as_scaled, split_label
 from app.datasets.files import DatasetFiles
+from app.datasets.held_out import split_size
 from app.datasets.schemas import DatasetBody, DatasetWarning, SharedContent, VersionBody
 from app.datasets.table import FloatArray, LabelArray
 from app.datasets.versions import Version
@@ -30,6 +31,7 @@ from app.kit.pagination import Page, cut_page, decode_cursor
 from app.ledger.repository import get_budget
 from app.problems import Problem, not_found
 from app.tables.datasets import Dataset
+from trainer.scaling import memory_of_rows
 
 _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 
@@ -48,13 +50,16 @@ class LoadedDataset:
     Attributes:
         id: The data set's id; None for inline data.
         public: Whether every row may be published.
-        declared_size: The public number of records. Use it wherever a size is needed; ``len(labels)`` is private.
+        declared_size: The public number of records that are trained on. Use it wherever a size is needed;
+            ``len(labels)`` is private.
         capacity: Slots that a run puts the rows into. Of private data it is a public number, whatever the number of
             rows.
         columns: The feature columns, with their declared bounds or categories.
         label: The label's column.
         features: Shape (rows, columns), in the columns' order and units, inside their bounds; a category is its code.
+            Of rows that are trained on.
         labels: Shape (rows,): integer codes where the label is a category, else numbers.
+        held_out: Features and labels of the rows that are held out; None where the data set holds none out.
     """
 
     id: str | None
@@ -65,11 +70,13 @@ class LoadedDataset:
     label: Column
     features: FloatArray
     labels: LabelArray
+    held_out: tuple[FloatArray, LabelArray] | None = None
 
     @property
     def is_too_full(self) -> bool:
         """Whether there are more rows than slots: such data cannot be trained on without showing their number."""
-        return len(self.labels) > self.capacity
+        held_out = 0 if self.held_out is None else len(self.held_out[1])
+        return len(self.labels) + held_out > self.capacity
 
 
 def get(session: Session, dataset_id: str) -> Dataset:
@@ -93,6 +100,8 @@ def body_of(
     dataset: Dataset, newest: Version, principal: Principal = SERVICE, warnings: Sequence[DatasetWarning] = ()
 ) -> DatasetBody:
     """What everyone may see who reaches the data set; its root budget is named where that is reached, too."""
+    columns = columns_of(dataset)
+    features, _ = split_label(columns, dataset.label)
     is_bound_in_reach = dataset.budget_id is not None and principal.reaches(dataset.budget_id)
     return DatasetBody(
         id=dataset.id,
@@ -102,11 +111,13 @@ def body_of(
         version=newest.number,
         declared_size=newest.declared_size,
         capacity=newest.capacity,
+        run_memory_bytes=memory_of_rows([as_scaled(column) for column in features], newest.capacity),
         privacy_unit=dataset.privacy_unit,
-        columns=columns_of(dataset),
+        columns=columns,
         label=dataset.label,
         person_column=dataset.person_column,
         rows_per_person=dataset.rows_per_person,
+        held_out_share=dataset.held_out_share,
         budget_id=dataset.budget_id if is_bound_in_reach else None,
         created_at=dataset.created_at,
         warnings=list(warnings),
@@ -258,13 +269,19 @@ def load(context: Context, session: Session, dataset_id: str, number: int = 1) -
     features, labels = bundled.load(dataset.id) if dataset.is_bundled else files.read(version.id)
     # Public rows from before there were capacities may be more than their slots, which need not hide their number.
     capacity = max(version.capacity, len(labels)) if dataset.is_public else version.capacity
+    held_out = None
+    if dataset.held_out_share is not None:
+        is_held_out = files.read_held_out(version.id)
+        held_out = features[is_held_out], labels[is_held_out]
+        features, labels = features[~is_held_out], labels[~is_held_out]
     return LoadedDataset(
         id=dataset.id,
         public=dataset.is_public,
-        declared_size=version.declared_size,
+        declared_size=split_size(version.declared_size, dataset.held_out_share)[0],
         capacity=capacity,
         columns=columns,
         label=label,
         features=features,
         labels=labels,
+        held_out=held_out,
     )

@@ -18,7 +18,9 @@ FloatArray = NDArray[np.float64]
 LabelArray = NDArray[np.float64] | NDArray[np.int64]
 
 MAX_ROWS = 10_000_000
-MAX_CELLS = 100_000_000
+MAX_CELLS = 400_000_000
+
+_TURNED_ROWS = 1024
 
 _EMPTY = ("empty_cell", "the cell is empty; every cell needs a value")
 _UNKNOWN = ("unknown_category", "the cell is none of the declared categories; case and spaces count")
@@ -136,7 +138,7 @@ class _ColumnReader:
 
     def take_numbers(self, values: FloatArray, column: NumberColumn) -> FloatArray:
         """Hash and clip finite numbers. Adding zero makes the two zeros one."""
-        self.digest.update((values + 0.0).astype("<f8").tobytes())
+        self.digest.update((values + 0.0).astype("<f8", copy=False).data)
         outside = np.flatnonzero((values < column.lower) | (values > column.upper))
         self.values_clipped += len(outside)
         if self.clipped is not None:
@@ -186,7 +188,7 @@ class TableBuilder:
         self._persons = None if persons is None else _PersonReader(persons)
         self._feature_names = tuple(column.name for column in features)
         self._label_column = label_column
-        self._features: list[FloatArray] = [np.empty((0, len(features)))]
+        self._features = np.empty((0, len(features)))
         self._labels: list[FloatArray] = [np.empty(0)]
 
     def add(self, rows: Sequence[Sequence[str]], first_row: int = 1) -> list[CellFault]:
@@ -238,19 +240,27 @@ class TableBuilder:
             else:
                 values[column.name] = block
         if not faults:
-            features = np.empty((rows, len(self._feature_names)))
-            for index, name in enumerate(self._feature_names):
-                features[:, index] = values[name]
-            self._features.append(features)
+            self._take_features([values[name] for name in self._feature_names], rows)
             self._labels.append(values[self._label_column.name])
         return sorted(faults, key=lambda fault: (fault.row, fault.column))
+
+    def _take_features(self, columns: Sequence[FloatArray], rows: int) -> None:
+        """Write columns behind the rows that there are, some rows at a time, so that these stay in the cache."""
+        first = len(self._features)
+        # The memory grows where it is: blocks that are joined in the end would take it twice.
+        self._features.resize((first + rows, len(columns)), refcheck=False)
+        for start in range(0, rows, _TURNED_ROWS):
+            part = slice(start, start + _TURNED_ROWS)
+            into = self._features[first:][part]
+            for index, column in enumerate(columns):
+                into[:, index] = column[part]
 
     def build(self) -> Table:
         labels = np.concatenate(self._labels)
         is_category = isinstance(self._label_column, CategoryColumn)
         readers = self._readers.values()
         return Table(
-            features=np.concatenate(self._features),
+            features=self._features,
             labels=labels.astype(np.int64) if is_category else labels,
             values_clipped=sum(reader.values_clipped for reader in readers),
             content=b"".join(sorted(reader.digest.digest() for reader in readers)),
@@ -265,6 +275,21 @@ class TableBuilder:
                 block["row"], block["column"], block["value"] = rows, place, values
                 found.append(block)
         return np.concatenate(found)
+
+
+def read_rows(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], first_row: int
+) -> tuple[FloatArray, list[CellFault]]:
+    """Return one row's texts or more as numbers, shape (rows, columns), and the faults, as `TableBuilder.add` does."""
+    values = np.zeros((len(rows), len(columns)))
+    faults: list[CellFault] = []
+    for index, (column, texts) in enumerate(zip(columns, zip(*rows, strict=True), strict=True)):
+        block = _ColumnReader(column).read(texts)
+        if isinstance(block, list):
+            faults += [CellFault(first_row + row, index, code, why) for row, code, why in block]
+        else:
+            values[:, index] = block
+    return values, sorted(faults, key=lambda fault: (fault.row, fault.column))
 
 
 def rows_that_stay(

@@ -25,8 +25,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
-#: A job on its own core should not start a thread for each of the others.
-_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
 #: Which limit a job met: its time, its memory; or its process ended by itself, or with the service.
 Limit = Literal["time", "memory", "ended", "stopping"]
@@ -41,6 +39,15 @@ class JobFailed(Exception):
     def __init__(self, message: str, limit: Limit = "ended") -> None:
         super().__init__(message)
         self.limit = limit
+
+
+def blas_threads(count: int) -> dict[str, str]:
+    """Return what a new process's environment says for its matrix products to use so many threads.
+
+    >>> blas_threads(2)["OPENBLAS_NUM_THREADS"]
+    '2'
+    """
+    return {f"{library}_NUM_THREADS": str(count) for library in ("OMP", "OPENBLAS", "MKL")}
 
 
 @contextmanager
@@ -164,7 +171,8 @@ class _Worker:
             self._process = subprocess.Popen(  # noqa: S603  # its own interpreter with its own module
                 command,
                 cwd=PROJECT_ROOT,
-                env=os.environ | _ONE_THREAD,
+                # A job on its own core should not start a thread for each of the others.
+                env=os.environ | blas_threads(1),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )

@@ -170,7 +170,10 @@ def reservations(session: Session, known: Sequence[Known]) -> dict[str, Row[Any]
 
 
 def certified_reservations(session: Session, root_id: str) -> Generator[Row[Any]]:
-    """Yield the reservations that were made with a certificate, with the terms of their budgets; to be closed."""
+    """Yield the reservations that were made with a certificate, with the terms of their budgets; to be closed.
+
+    Those with the same certificate come one after another.
+    """
     statement = (
         select(
             *(RESERVATIONS.c.budget_id, RESERVATIONS.c.sequence, RESERVATIONS.c.events, RESERVATIONS.c.cost),
@@ -178,7 +181,7 @@ def certified_reservations(session: Session, root_id: str) -> Generator[Row[Any]
         )
         .join_from(RESERVATIONS, BUDGETS, RESERVATIONS.c.budget_id == BUDGETS.c.id)
         .where(RESERVATIONS.c.certificate.is_not(None))
-        .order_by(RESERVATIONS.c.budget_id, RESERVATIONS.c.sequence)
+        .order_by(RESERVATIONS.c.certificate, RESERVATIONS.c.budget_id, RESERVATIONS.c.sequence)
         .execution_options(yield_per=_READ_AT_ONCE)
     )
     with closing(session.execute(_in_tree(cast(Select[Any], statement), RESERVATIONS, root_id))) as found:

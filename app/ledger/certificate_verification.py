@@ -54,23 +54,22 @@ def verify_certificates(
 
 
 class _Proved:
-    """The statements of certificates, each verified once."""
+    """The statements of certificates, each verified once: those of equal rows follow one another, and one is kept."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._check = verifier()
-        self._stated: dict[str, dict[str, Any] | str] = {}
-
-    @property
-    def count(self) -> int:
-        """Return how many certificates were verified."""
-        return sum(isinstance(found, dict) for found in self._stated.values())
+        self._hash = ""
+        self._stated: dict[str, Any] | str = ""
+        #: How many certificates were verified.
+        self.count = 0
 
     def fault(self, row: Row[Any]) -> str | None:
         """Return what is wrong with the certificate of a reservation."""
-        stated = self._stated.get(row.certificate)
-        if stated is None:
-            stated = self._stated[row.certificate] = self._statement(row.certificate)
+        if row.certificate != self._hash:
+            self._hash, self._stated = row.certificate, self._statement(row.certificate)
+            self.count += isinstance(self._stated, dict)
+        stated = self._stated
         if isinstance(stated, str):
             return f"the certificate {row.certificate} {stated}"
         if (stated["claim"], stated["relation"]) != (AT_MOST, row.neighboring_relation):

@@ -34,7 +34,7 @@ Auditor = Annotated[Principal, requires(Scope.OWNER, Scope.AUDITOR)]
 @router.get(
     "/budgets/{budget_id}/entries",
     operation_id="list_entries",
-    summary="A budget's history, oldest first",
+    summary="A budget's history",
     response_model=Page[EntryBody],
 )
 def list_entries(
@@ -52,18 +52,21 @@ def list_entries(
         Query(max_length=40, pattern="^[a-z_]+$", description="List only entries with an event of this mechanism."),
     ] = None,
     principal_id: Annotated[str | None, Query(max_length=64, description="Made by this principal.")] = None,
+    newest_first: Annotated[bool, Query(description="List the newest entry first.")] = False,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """Everything that was ever decided about the budget, with the hashes that chain it."""
+    """Everything that was ever decided about the budget, with the hashes that chain it; the oldest entry first, unless
+    the newest is asked for."""
     behind = decode_cursor(cursor, int)
     with wrong_kinds_are_a_conflict(), context.database.read() as session:
         budget_filter = repository.get_budget(session, budget_id).filter
         found = repository.page(
             session,
             budget_id,
-            from_sequence=0 if behind is None else behind[0],
+            behind=None if behind is None else behind[0],
             limit=limit + 1,
+            newest_first=newest_first,
             kind=kind,
             after=after,
             before=before,
@@ -103,7 +106,7 @@ def list_register(
         found = repository.page(
             session,
             REGISTER,
-            from_sequence=0 if behind is None else behind[0],
+            behind=None if behind is None else behind[0],
             limit=limit + 1,
             kind=kind,
             subject_id=subject_id,

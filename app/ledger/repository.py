@@ -85,8 +85,9 @@ def page(
     session: Session,
     budget_id: str,
     *,
-    from_sequence: int,
+    behind: int | None,
     limit: int,
+    newest_first: bool = False,
     kind: str | None = None,
     after: datetime | None = None,
     before: datetime | None = None,
@@ -95,13 +96,14 @@ def page(
     principal_id: str | None = None,
     subject_id: str | None = None,
 ) -> list[Entry]:
-    """Entries of the budget, or of the register, behind ``from_sequence``, oldest first.
+    """Entries of the budget, or of the register, oldest first unless the newest are asked for.
 
     Args:
         session: A session.
         budget_id: Whose entries.
-        from_sequence: 0 for the first page.
+        behind: The sequence number of the entry behind which the page begins; None for the first page.
         limit: Most entries.
+        newest_first: Whether the newest come first.
         kind: Only this kind.
         after: Only entries recorded at this moment or later.
         before: Only entries recorded earlier than this moment.
@@ -113,7 +115,9 @@ def page(
     Raises:
         WrongKind: a stored value is not of its column's kind.
     """
-    statement = select(Entry).where(Entry.budget_id == budget_id, Entry.sequence > from_sequence)
+    statement = select(Entry).where(Entry.budget_id == budget_id)
+    if behind is not None:
+        statement = statement.where(Entry.sequence < behind if newest_first else Entry.sequence > behind)
     if kind is not None:
         statement = statement.where(Entry.kind == kind)
     if after is not None:
@@ -129,7 +133,8 @@ def page(
     if subject_id is not None:
         statement = statement.where(Entry.subject_id == subject_id)
     with wrong_kinds_named("an entry of the budget"):
-        found: list[Entry | None] = list(session.scalars(statement.order_by(Entry.sequence).limit(limit)))
+        order = Entry.sequence.desc() if newest_first else Entry.sequence
+        found: list[Entry | None] = list(session.scalars(statement.order_by(order).limit(limit)))
     entries = [entry for entry in found if entry is not None]
     if len(entries) < len(found):
         raise WrongKind("an entry of the budget has no leaf index")

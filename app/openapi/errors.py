@@ -43,7 +43,7 @@ _CALIBRATION = (
 #: Of a model and the columns of a data set.
 _MODEL = (
     "unsupported_model label_not_categorical label_not_numeric label_not_binary columns_differ test_dataset_not_public "
-    "seed_on_private_data"
+    "seed_on_private_data no_held_out_rows"
 )
 #: Of what is trained and charged.
 _RUN = (

@@ -40,7 +40,7 @@ _RESERVATION = (
 )
 _OF_BUDGET = (
     "get_budget list_reservations create_reservation change_limit create_limit_request list_limit_requests_of_budget "
-    "create_webhook list_webhooks correct_charge get_spending list_entries"
+    "create_webhook list_webhooks correct_charge get_spending list_entries state_deployment"
 )
 _WEBHOOK = "get_webhook list_deliveries disable_webhook enable_webhook rotate_webhook_secret delete_webhook"
 _LIMIT_REQUEST = "get_limit_request approve_limit_request refuse_limit_request withdraw_limit_request"
@@ -58,6 +58,7 @@ LINKS: Mapping[tuple[str, int], list[Link]] = {
         Link("create_run_sweep", {}, {"budget_id": ID}),
     ],
     ("list_budgets", 200): [*_to("get_budget list_entries", budget_id=FIRST), Link("list_budgets", CURSOR)],
+    ("state_deployment", 200): _to("get_deployment get_budget", budget_id="$request.path.budget_id"),
     ("create_reservation", 201): [
         *_to(_RESERVATION, reservation_id=ID),
         *_to("get_budget", budget_id="$response.body#/budget_id"),

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +24,11 @@ from app.context import Context
 from app.kit.private_files import write_private
 from app.tables.runs import Run
 from app.tables.states import RunState
+from trainer.models import Parameters
 from trainer.run import RunResult
+
+#: What a stored file has beside the parameters.
+_TOLD = ("feature_names", "classes", "plan_hash", "run_id")
 
 
 def model_path(context: Context, run: Run) -> Path:
@@ -45,12 +51,10 @@ def publish_model(context: Context, run: Run) -> None:
 
 def write_model(context: Context, run: Run, data: DataDescription, result: RunResult) -> None:
     """Store the parameters and what is needed to use them, readable by this user alone; atomic."""
+    told = ([column.name for column in data.features], data.classes, run.plan_hash, run.id)
     arrays: dict[str, Any] = {
         **result.parameters,
-        "feature_names": np.array([column.name for column in data.features]),
-        "classes": np.array(data.classes),
-        "plan_hash": np.array(run.plan_hash),
-        "run_id": np.array(run.id),
+        **dict(zip(_TOLD, map(np.array, told), strict=True)),
     }
 
     def write(file: IO[bytes]) -> None:
@@ -90,6 +94,21 @@ def model_file(context: Context, run: Run, document: Mapping[str, Any]) -> bytes
         arrays: dict[str, Any] = {name: stored[name] for name in stored.files}
     np.savez(content, **arrays, document=np.array(json.dumps(document, allow_nan=False).encode()))
     return content.getvalue()
+
+
+def read_model_file(content: bytes) -> tuple[Mapping[str, Any], Parameters]:
+    """The document of a file that `model_file` made, and the model's arrays by name.
+
+    Raises:
+        ValueError: these are no bytes of such a file.
+    """
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        document = json.loads(arrays.pop("document").item())
+    except (OSError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError("it is no NPZ archive with a document") from error
+    return document, {name: array for name, array in arrays.items() if name not in _TOLD}
 
 
 def read_parameters(context: Context, run: Run) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:

@@ -1,29 +1,23 @@
 """The privacy card as sections of tables: what Markdown and the page have in common, made from the one object.
 
+What whoever decides reads first is made in `card_summary.py`; here is the appendix.
+
 Every value of the object is in it, in words that both renderings only escape. Long lists of numbers alone are told by
 their length and ends: all of their numbers are in the JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from pydantic import BaseModel
-
-from app.kit.timestamps import format_moment
 from app.ledger.transparency_schemas import InclusionBody
+from app.runs.card_parts import NONE, Card, Cell, Section, Table, fact_table, show
+from app.runs.card_summary import summary
 from app.runs.report_schemas import CertificateSummary, PrivacyReport
-from app.runs.schemas import MetricBody
+from app.runs.schemas import EstimateBody, MetricBody
 from app.wire.answers import ProvenanceBody
-
-NOT_STATED = "not stated; the operator's to say"
-NONE = "none"
-#: Longer lists of numbers are told by their ends.
-LISTED_NUMBERS = 12
 
 LAYERS = {
     "guarantee": "The guarantee (top of the pyramid)",
@@ -38,49 +32,22 @@ _SCORED = (
     "Computed from the released model and from rows that are public: they cost no privacy, and tell no more of private "
     "rows than the model does."
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A text; `is_code` for what is copied rather than read: ids, hashes, formulas."""
-
-    text: str
-    is_code: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """The first cell of a row is its head."""
-
-    caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    paragraphs: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    points: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Card:
-    title: str
-    statement: str
-    sections: tuple[Section, ...] = field(default=())
+_EVALUATED = (
+    "Computed from one noisy vector about rows that the data set holds out of training. It is one of the events, and "
+    "was charged before it was drawn. Each interval is about the noise, and holds what these rows say by itself."
+)
 
 
 def card_of(report: PrivacyReport) -> Card:
     """The card of a report."""
-    sections = (
+    appendix = (
         _guarantee(report),
         _mechanism(report),
         _parameters(report),
         _data(report),
         _run(report),
         *_scores(report),
+        *_held_out(report),
         *_sweep(report),
         _books(report),
         _audits(report),
@@ -88,54 +55,7 @@ def card_of(report: PrivacyReport) -> Card:
         _evaluation(report),
         _registry(report),
     )
-    return Card(f"Privacy card of {report.run_id}", report.statement, sections)
-
-
-def show(value: object) -> str:
-    """A value of the object in words.
-
-    >>> show({"kind": "poisson", "sampling_probability": 0.02}), show([1.0, 2.0]), show(None), show(True)
-    ('poisson: sampling_probability 0.02', '1.0, 2.0', 'none', 'yes')
-    """
-    if isinstance(value, BaseModel):
-        value = dict(value)
-    if isinstance(value, Mapping):
-        parts = [f"{name} {show(item)}" for name, item in value.items() if name != "kind"]
-        return ": ".join(part for part in (str(value.get("kind", "")), ", ".join(parts)) if part) or NONE
-    if isinstance(value, list | tuple):
-        return _show_list(list(value))
-    return _show_one(value)
-
-
-def _show_one(value: object) -> str:
-    match value:
-        case None:
-            return NONE
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return repr(value)
-        case datetime():
-            return format_moment(value)
-    return str(value)
-
-
-def _show_list(values: list[object]) -> str:
-    numbers = [value for value in values if isinstance(value, int | float)]
-    if len(numbers) == len(values) > LISTED_NUMBERS:
-        return (
-            f"{len(values)} numbers, from {show(values[0])} to {show(values[-1])}, the least {show(min(numbers))} and "
-            f"the greatest {show(max(numbers))}"
-        )
-    return ", ".join(map(show, values)) or NONE
-
-
-def _facts(caption: str, facts: Iterable[tuple[str, object]], *, codes: Iterable[str] = ()) -> Table:
-    named = set(codes)
-    rows = tuple(
-        (Cell(name.replace("_", " ")), Cell(show(value), name in named and value is not None)) for name, value in facts
-    )
-    return Table(caption, ("what", "is"), rows)
+    return Card(f"Privacy card of {report.run_id}", report.statement, summary(report), appendix)
 
 
 def _run(report: PrivacyReport) -> Section:
@@ -152,9 +72,9 @@ def _run(report: PrivacyReport) -> Section:
     ]
     if report.problem is not None:
         facts.insert(2, ("why it did not succeed", f"{report.problem.code}: {report.problem.detail}"))
-    tables = [_facts("The run", facts, codes=("run", "algorithm", "plan hash"))]
+    tables = [fact_table("The run", facts, codes=("run", "algorithm", "plan hash"))]
     if report.versions is not None:
-        tables.append(_facts("What trained", [("device", report.device), *report.versions.items()]))
+        tables.append(fact_table("What trained", [("device", report.device), *report.versions.items()]))
     return Section("Run", tables=tuple(tables))
 
 
@@ -162,7 +82,7 @@ def _scores(report: PrivacyReport) -> list[Section]:
     if not report.scores:
         return []
     tables = [
-        _facts(
+        fact_table(
             f"On {score.records} {score.rows or 'public'} rows of {score.dataset_id or 'the request'}",
             [(name, value) for name, value in list(score)[_FIRST_SCORE:] if value is not None],
         )
@@ -171,11 +91,28 @@ def _scores(report: PrivacyReport) -> list[Section]:
     return [Section("Scores on public rows", paragraphs=(_SCORED,), tables=tuple(tables))]
 
 
+def _held_out(report: PrivacyReport) -> list[Section]:
+    found = report.held_out
+    if found is None:
+        return []
+    estimates = [(name, value) for name, value in found if isinstance(value, EstimateBody)]
+    rows = tuple(
+        (Cell(name), Cell(show(each.estimate)), Cell(show(each.lower)), Cell(show(each.upper)))
+        for name, each in estimates
+    )
+    others = [(name, value) for name, value in found if value is not None and not isinstance(value, EstimateBody)]
+    tables = (
+        Table("Metrics", ("metric", "estimate", "lower end", "upper end"), rows),
+        fact_table("The noisy vector", others),
+    )
+    return [Section("Metrics on held-out rows", paragraphs=(_EVALUATED,), tables=tables)]
+
+
 def _sweep(report: PrivacyReport) -> list[Section]:
     if report.sweep is None:
         return []
     facts = [(name, value) for name, value in dict(report.sweep).items() if name != "theorem"]
-    table = _facts("The sweep that the run belongs to", facts, codes=("id", "sweep_hash"))
+    table = fact_table("The sweep that the run belongs to", facts, codes=("id", "sweep_hash"))
     return [Section("Sweep", paragraphs=(report.sweep.theorem,), tables=(table,))]
 
 
@@ -183,7 +120,7 @@ def _guarantee(report: PrivacyReport) -> Section:
     return Section(
         "Guarantee",
         tables=(
-            _facts(
+            fact_table(
                 "What is guaranteed",
                 [
                     ("asked for", report.target),
@@ -192,7 +129,7 @@ def _guarantee(report: PrivacyReport) -> Section:
                     ("neighbours", report.neighbors),
                 ],
             ),
-            _facts("What the numbers mean", dict(report.convention).items()),
+            fact_table("What the numbers mean", dict(report.convention).items()),
         ),
     )
 
@@ -212,7 +149,7 @@ def _mechanism(report: PrivacyReport) -> Section:
         paragraphs=(f"The theorem: {report.source}",),
         tables=(
             Table("Events, as they are charged", ("event", "mechanism", "sampling", "steps"), rows),
-            _facts("Noise of the first phase", dict(report.noise).items()),
+            fact_table("Noise of the first phase", dict(report.noise).items()),
         ),
     )
 
@@ -225,10 +162,10 @@ def _parameters(report: PrivacyReport) -> Section:
         _provenance("Utility", report.utility),
     ]
     if report.assumptions:
-        tables.append(_facts("Constants of the theory", report.assumptions.items()))
+        tables.append(fact_table("Constants of the theory", report.assumptions.items()))
     if report.literal is not None:
         literal = dict(report.literal).items()
-        tables.append(_facts("The paper's own calibration, which was not executed", literal, codes=("formula",)))
+        tables.append(fact_table("The paper's own calibration, which was not executed", literal, codes=("formula",)))
     return Section("Parameters", tables=tuple(table for table in tables if table.rows))
 
 
@@ -243,7 +180,7 @@ def _plan(report: PrivacyReport) -> list[Table]:
     facts = plan | {"dtype": report.dtype}
     if report.dtype_reason is not None:
         facts["why this dtype"] = report.dtype_reason
-    return [_facts("The plan", facts.items()), Table("Its phases", ("phase", "what is done"), tuple(rows))]
+    return [fact_table("The plan", facts.items()), Table("Its phases", ("phase", "what is done"), tuple(rows))]
 
 
 def _choices(report: PrivacyReport) -> Table:
@@ -281,9 +218,10 @@ def _data(report: PrivacyReport) -> Section:
         ("public", report.data.public),
         ("version", report.data.version),
         ("declared size", report.data.declared_size),
+        *([] if report.data.held_out_size is None else [("held out", report.data.held_out_size)]),
         ("capacity", report.data.capacity),
     ]
-    return Section("Data", tables=(_facts("What was declared", facts, codes=("data set",)),))
+    return Section("Data", tables=(fact_table("What was declared", facts, codes=("data set",)),))
 
 
 def _books(report: PrivacyReport) -> Section:
@@ -317,7 +255,7 @@ def _books(report: PrivacyReport) -> Section:
     return Section(
         "Ledger",
         tables=(
-            _facts("The charge", charge, codes=("budget", "reservation")),
+            fact_table("The charge", charge, codes=("budget", "reservation")),
             Table("Entries of the ledger", header, entries),
             _proof(report.ledger.proof),
         ),
@@ -336,8 +274,8 @@ def _certificate(found: CertificateSummary | None) -> str:
 def _proof(proof: InclusionBody | None) -> Table:
     caption = "Proof that the last entry is in the tree of all entries"
     if proof is None:
-        return _facts(caption, [("proof", "none: the ledger does not begin with what was signed of it")])
-    return _facts(caption, dict(proof).items(), codes=("entry_hash", "leaf_hash", "root_hash"))
+        return fact_table(caption, [("proof", "none: the ledger does not begin with what was signed of it")])
+    return fact_table(caption, dict(proof).items(), codes=("entry_hash", "leaf_hash", "root_hash"))
 
 
 def _audits(report: PrivacyReport) -> Section:
@@ -365,21 +303,39 @@ def _evaluation(report: PrivacyReport) -> Section:
         Table(
             LAYERS[layer],
             ("point", "section", "finding"),
-            tuple((Cell(item.point), Cell(item.section), _open(item.finding)) for item in points),
+            tuple((Cell(item.point), Cell(item.section), Cell(item.finding)) for item in points if item.finding),
         )
         for layer, points in groupby(report.evaluation, lambda item: str(item.layer))
     )
     return Section(
         "Evaluation after NIST SP 800-226",
-        paragraphs=("Each layer rests on those below it. What is open is for whoever operates the service to say.",),
+        paragraphs=("Each layer rests on those below it.", *_said_by(report)),
         tables=tables,
+        points=_open(f"{item.point} ({item.section})" for item in report.evaluation if item.finding is None),
     )
 
 
 def _registry(report: PrivacyReport) -> Section:
-    rows = tuple((Cell(item.field, is_code=True), _open(item.value)) for item in report.registry)
-    return Section("Entry for the registry of deployments", tables=(Table("Fields", ("field", "value"), rows),))
+    rows = tuple(
+        (Cell(item.field, is_code=True), Cell(show(item.value))) for item in report.registry if item.value is not None
+    )
+    return Section(
+        "Entry for the registry of deployments",
+        tables=(Table("Fields", ("field", "value"), rows),),
+        points=_open(item.field for item in report.registry if item.value is None),
+    )
 
 
-def _open(value: str | float | None) -> Cell:
-    return Cell(NOT_STATED if value is None else show(value))
+def _said_by(report: PrivacyReport) -> tuple[str, ...]:
+    """Who answered what no service can know, if anybody did."""
+    said = report.deployment
+    if said is None:
+        return ()
+    of = "of a budget above this run's" if said.inherited else "of the budget"
+    return (f"What no service can know was said {of} by {said.principal_id} at {show(said.stated_at)}.",)
+
+
+def _open(names: Iterable[str]) -> tuple[str, ...]:
+    """The points that no service can know, on one line."""
+    found = ", ".join(names)
+    return (f"For whoever operates the service to say: {found}.",) if found else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from app.runs.card import Card, Cell, Section, Table
+from app.runs.card_parts import Card, Cell, Section, Table
 from app.web import pages
 
 PAGE_STYLES = ("colours.css", "page.css")
@@ -19,7 +19,10 @@ _SPACE = re.compile(r"\s+")
 def to_markdown(card: Card) -> str:
     """GitHub-flavoured Markdown: headings and tables alone."""
     parts = [f"# {_text(card.title)}", _line(card.statement)]
-    for section in card.sections:
+    for section in card.summary:
+        parts += _section(section)
+    parts.append("## Appendix: every fact of the card")
+    for section in card.appendix:
         parts += _section(section)
     return "\n\n".join(parts) + "\n"
 

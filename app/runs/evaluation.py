@@ -1,7 +1,7 @@
 """A run seen as others ask about deployments: the points of NIST SP 800-226, and the fields of the public registry.
 
-Each answer is what the service did, or a fact of the card. What only the operator can know is None: it stays a named
-open field, and is never guessed.
+Each answer is what the service did, or a fact of the card. What only the operator can know is what was said of the
+budget (`app/deployments`), or None: then it stays a named open field, and is never guessed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from app.algorithms.schemas import AchievedBody
 from app.algorithms.targets import AchievedMuBody, AchievedOfGroupsBody, AchievedPureBody, AchievedRhoBody
+from app.deployments.schemas import DeploymentAnswers
 from app.runs.report_schemas import CardFacts, EvaluationPoint, Layer, RegistryField
 
 _VARIANTS = {
@@ -39,7 +40,7 @@ _SIDE_CHANNELS = (
 
 def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
     """The points of NIST SP 800-226, from the top of its pyramid to the bottom."""
-    paid = facts.budget is not None
+    paid, said = facts.budget is not None, _said(facts)
     findings: list[tuple[Layer, str, str, str | None]] = [
         (Layer.GUARANTEE, "2.2", "Privacy parameters", _parameters_in_words(facts)),
         (Layer.GUARANTEE, "2.3", "Variant of differential privacy", _SEEDED if facts.seeded else _variant(facts)),
@@ -52,7 +53,7 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
             if paid and not facts.data.public
             else "The rows are public: nothing bounds what else is said of them.",
         ),
-        (Layer.GUARANTEE, "2.6", "Other releases of the same data, elsewhere", None),
+        (Layer.GUARANTEE, "2.6", "Other releases of the same data, elsewhere", said.other_releases),
         (Layer.ALGORITHM, "3.1", "Mechanism and its proof", f"{facts.algorithm}: {facts.source}"),
         (
             Layer.ALGORITHM,
@@ -69,12 +70,12 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
             or "No bound follows from the assumptions that were given; scores are of public rows alone.",
         ),
         (Layer.ALGORITHM, "3.3.3", "Statistical bias", "Values are clipped to declared bounds, contributions to C."),
-        (Layer.ALGORITHM, "3.3.1", "Systemic bias", None),
-        (Layer.ALGORITHM, "3.3.2", "Human bias", None),
+        (Layer.ALGORITHM, "3.3.1", "Systemic bias", said.systemic_bias),
+        (Layer.ALGORITHM, "3.3.2", "Human bias", said.human_bias),
         (Layer.ALGORITHM, "3.5", "Machine learning", f"{facts.model.kind}, trained by {facts.algorithm}"),
         (Layer.DEPLOYMENT, "4.1", "Query model", "One release of one model; its plan was fixed before a row was read."),
         (Layer.DEPLOYMENT, "4.2", "Trust model", _TRUST),
-        (Layer.DEPLOYMENT, "4.2", "Who operates the service, and why they are trusted", None),
+        (Layer.DEPLOYMENT, "4.2", "Who operates the service, and why they are trusted", said.operator),
         (Layer.DEPLOYMENT, "4.3", "Randomness and floating point", _FLOATS),
         (Layer.DEPLOYMENT, "4.3", "Side channels", _SIDE_CHANNELS),
         (
@@ -83,16 +84,16 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
             "Access control",
             "Keys with scopes, stored as keyed hashes. No call returns rows; a model is served once it is paid for.",
         ),
-        (Layer.DEPLOYMENT, "4.4", "Who holds keys", None),
+        (Layer.DEPLOYMENT, "4.4", "Who holds keys", said.key_holders),
         (
             Layer.DEPLOYMENT,
             "4.4",
             "Data security",
             "Files are readable by the service's own user alone.",
         ),
-        (Layer.DEPLOYMENT, "4.4", "Security of the machine, its network and its backups", None),
-        (Layer.DEPLOYMENT, "4.5", "Data collection exposure", None),
-        (Layer.DEPLOYMENT, "4.5", "Retention and deletion of the raw data", None),
+        (Layer.DEPLOYMENT, "4.4", "Security of the machine, its network and its backups", said.machine_security),
+        (Layer.DEPLOYMENT, "4.5", "Data collection exposure", said.data_collection),
+        (Layer.DEPLOYMENT, "4.5", "Retention and deletion of the raw data", said.retention),
     ]
     return [
         EvaluationPoint(layer=layer, section=section, point=point, finding=finding)
@@ -102,15 +103,15 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
 
 def registry(facts: CardFacts) -> list[RegistryField]:
     """The fields of an entry of the registry, in its order."""
-    parameters = _parameters(facts)
+    parameters, said = _parameters(facts), _said(facts)
     values: dict[str, str | float | None] = {
         "basic.name": None,
-        "basic.data_curators": None,
-        "basic.description": None,
-        "basic.intended_use": None,
+        "basic.data_curators": said.curator,
+        "basic.description": said.description,
+        "basic.intended_use": said.intended_use,
         "basic.data_product_type": "Summary statistics" if facts.model.kind == "mean" else "Machine learning model",
-        "basic.data_product_region": None,
-        "basic.data_product_sector": None,
+        "basic.data_product_region": said.region,
+        "basic.data_product_sector": said.sector,
         "basic.publication_date": None,
         "dp_variant.variant_name": None if facts.seeded else _CUSTOM.get(facts.target.kind, _variant(facts)),
         "dp_variant.data_domain": f"Tables with the declared columns and bounds of {_data_name(facts)}",
@@ -118,36 +119,41 @@ def registry(facts: CardFacts) -> list[RegistryField]:
         "as public; by how many whole intervals the machine was late.",
         "privacy_loss.privacy_unit": facts.privacy_unit,
         "privacy_loss.privacy_unit_details": f"Two data sets are neighbours where {facts.neighbors}.",
-        "privacy_loss.number_of_privacy_units": None,
+        "privacy_loss.number_of_privacy_units": said.privacy_units,
         "privacy_loss.privacy_parameters.epsilon": parameters.get("epsilon"),
         "privacy_loss.privacy_parameters.delta": parameters.get("delta"),
         "privacy_loss.privacy_parameters.rho": parameters.get("rho"),
         "privacy_loss.privacy_parameters_details": _parameters_in_words(facts),
         "deployment_model.model_name": "Central",
         "deployment_model.model_name_details": _TRUST,
-        "deployment_model.trust_assumptions": None,
-        "deployment_model.actors": None,
+        "deployment_model.trust_assumptions": said.operator,
+        "deployment_model.actors": said.actors,
         "deployment_model.release_type": "One release",
         "deployment_model.release_type_details": "This card is of one run. Others on the same data have cards of their "
         "own, and are charged to the same root budget.",
         "deployment_model.data_source_type": "Static",
         "deployment_model.data_source_type_details": "The rows are those of one upload; they do not change.",
         "deployment_model.access_type": "Non-interactive",
-        "deployment_model.access_type_details": None,
+        "deployment_model.access_type_details": said.access,
         "implementation.preprocessing_and_hyperparameter_tuning": "Features are scaled by declared bounds; nothing is "
         "fitted to the rows. How hyperparameters were chosen is not known to the service.",
         "implementation.mechanisms": _mechanisms(facts),
         "implementation.composition": f"The events of the plan are composed by: {facts.achieved.method}.",
         "implementation.post_processing": "None by the service.",
-        "implementation.justification": None,
+        "implementation.justification": said.justification,
         "implementation.utility": ", ".join(dict.fromkeys(item.name for item in facts.utility)) or None,
         "implementation.additional_information": f"Plan {facts.plan_hash}",
         "administrative.evidence_sources": facts.source,
         "administrative.status": None,
-        "administrative.registry_authors": None,
+        "administrative.registry_authors": said.authors,
         "administrative.tier": None,
     }
     return [RegistryField(field=field, value=value) for field, value in values.items()]
+
+
+def _said(facts: CardFacts) -> DeploymentAnswers:
+    """What the operator said; all of it is open where nothing was."""
+    return DeploymentAnswers() if facts.deployment is None else facts.deployment.answers
 
 
 def _variant(facts: CardFacts) -> str:

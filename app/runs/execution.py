@@ -19,6 +19,7 @@ from app.datasets.service import LoadedDataset
 from app.db.failures import DATABASE_FAILURES
 from app.problems import Problem
 from app.runs import declarations, repository
+from app.runs.evaluating import held_out_body
 from app.runs.executors.interface import Executor
 from app.runs.job import Job
 from app.runs.lifecycle import DATASET_GONE, DATASET_TOO_FULL, RefusedError
@@ -107,18 +108,21 @@ def train(
 
 
 def summarize(job: Job, result: RunResult, score_key: int | None, device: Device) -> dict[str, Any]:
-    """Return what is stored of a result beside the model file: shapes, public scores, and a score that is charged.
+    """Return what is stored of a result beside the model file: shapes, public scores, and what is charged of others.
 
     Args:
         job: The run.
         result: What it releases.
-        score_key: Of the score's noise.
+        score_key: Of the noise of the score, or of the evaluation.
         device: What computed.
     """
     public = [data for data in (job.test, job.training) if data is not None and data.public]
     if TASKS[job.model.kind] is Task.MEAN:
         public = []  # it predicts no label
-    scores = {}
+    scores: dict[str, Any] = {}
+    if job.plan.evaluation is not None:
+        assert score_key is not None, "a run with an evaluation begins with its key"
+        scores["held_out"] = held_out_body(job, result.parameters, score_key).model_dump(mode="json")
     if job.run.score_noise_multiplier is not None:
         assert score_key is not None, "a trial with a score begins with its key"
         scores["noisy_score"] = noisy_score(

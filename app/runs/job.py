@@ -42,9 +42,23 @@ class Job:
         """Features and labels as the trainer takes them, scaled by the declared bounds."""
         return self._scaled
 
+    @cached_property
+    def held_out_rows(self) -> tuple[npt.NDArray[np.float64], LabelArray]:
+        """Features and labels of the rows that are held out, scaled likewise."""
+        assert self.training.held_out is not None, "what is evaluated on held-out rows has some"
+        features, labels = self.training.held_out
+        return self.description.scale(features), self.description.scale_labels(labels)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether noise is drawn after the last step, with a key of its own (`app.runs.score_keys`)."""
+        return self.run.score_noise_multiplier is not None or self.plan.evaluation is not None
+
     def make_ready(self) -> None:
         """Do now what takes longer for more rows: a private run does it in the time that it has for loading."""
         _ = self.rows_digest, self._scaled
+        if self.plan.evaluation is not None:
+            _ = self.held_out_rows
 
     @cached_property
     def _scaled(self) -> tuple[npt.NDArray[np.float64], LabelArray]:
@@ -55,7 +69,7 @@ class Job:
     def rows_digest(self) -> bytes:
         """SHA-256 of the rows and of what their columns mean. It is of private data: nobody sees it unkeyed."""
         digest = hashlib.sha256(json.dumps(self.run.description, sort_keys=True).encode())
-        for array in (self.training.features, self.training.labels):
+        for array in (self.training.features, self.training.labels, *(self.training.held_out or ())):
             digest.update(f"\n{array.dtype.str} {array.shape}\n".encode())
             digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.digest()

@@ -1,4 +1,4 @@
-"""Predictions of a released model for rows in the request. The rows are read, predicted and forgotten.
+"""Predictions of a released model for rows in a request, which are read, predicted and forgotten, or in a file.
 
 Whoever may have the model may predict with it, and could do so elsewhere: a prediction is post-processing, and costs
 nothing. Rows may be anybody's, so no log line, table, file or error message has one of their cells.
@@ -7,26 +7,95 @@ nothing. Rows may be anybody's, so no log line, table, file or error message has
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from app.algorithms.binding import DataDescription, build_model
-from app.algorithms.model_choice import MODEL_CHOICE
+from app.algorithms.model_choice import MODEL_CHOICE, ModelChoice
 from app.context import Context
-from app.datasets.columns import Column
+from app.datasets.columns import COLUMN, Column
 from app.datasets.inline import read_cell
 from app.datasets.schemas import InlineCell
 from app.kit.limits import LISTED_FAULTS
 from app.problems import Problem, ProblemItem, json_pointer, unprocessable
 from app.runs import artifacts
-from app.runs.schemas import PredictionRequest, PredictionsBody
+from app.runs.schemas import ModelBody, PredictionRequest, PredictionsBody
 from app.tables.runs import Run
-from trainer.models import TASKS, Task
+from trainer.models import TASKS, Model, Parameters, Task
 from trainer.scores import row_blocks
 
 #: Rows times classes: what is answered stays below a few megabytes.
 MOST_PROBABILITIES = 100_000
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A released model with what it takes to predict.
+
+    Attributes:
+        run_id, plan_hash: Where it comes from.
+        data: Its columns.
+        model: What computes with the parameters.
+        parameters: Its arrays by name.
+    """
+
+    run_id: str
+    plan_hash: str
+    data: DataDescription
+    model: Model
+    parameters: Parameters
+
+    @classmethod
+    def of_run(cls, context: Context, run: Run) -> Predictor:
+        """Return that of a run whose model is released.
+
+        Raises:
+            Problem: 422 ``unsupported_model``: a mean.
+        """
+        data = DataDescription.model_validate(run.description)
+        model = _build(MODEL_CHOICE.validate_python(run.model), data)
+        return cls(run.id, run.plan_hash, data, model, artifacts.read_parameters(context, run))
+
+    @classmethod
+    def of_file(cls, content: bytes) -> Predictor:
+        """Return that of a model file.
+
+        Raises:
+            ValueError: these are no bytes of a model file, or of one without the declared columns.
+            Problem: 422 ``unsupported_model``: a mean.
+        """
+        document, parameters = artifacts.read_model_file(content)
+        body = ModelBody.model_validate({**document, "parameters": {}})
+        columns = [COLUMN.validate_python(column) for column in [*body.features, body.label]]
+        data = DataDescription.of_columns(columns[:-1], columns[-1])
+        model = _build(body.model, data)
+        shapes = {name: array.shape for name, array in model.parameters(np.zeros(model.num_parameters)).items()}
+        if {name: array.shape for name, array in parameters.items()} != shapes:
+            raise ValueError("its arrays are not those of its model")
+        return cls(body.run_id, body.plan_hash, data, model, parameters)
+
+    def predict(self, values: npt.NDArray[np.float64]) -> PredictionsBody:
+        """Predict rows of declared values, shape (n, columns), a category as its code.
+
+        Raises:
+            Problem: 422 ``not_finite``.
+        """
+        predicted: list[str | float] = []
+        shown: list[list[float]] = []
+        for block in row_blocks(self.model, len(values)):
+            features = self.data.scale(values[block])
+            predicted += _named(self.data, self.model.predict(self.parameters, features))
+            probabilities = self.model.probabilities(self.parameters, features)
+            shown += [] if probabilities is None else _finite(probabilities).tolist()
+        return PredictionsBody(
+            run_id=self.run_id,
+            plan_hash=self.plan_hash,
+            classes=list(self.data.classes),
+            predictions=predicted,
+            probabilities=shown or None,
+        )
 
 
 def predict(context: Context, run: Run, request: PredictionRequest) -> PredictionsBody:
@@ -41,32 +110,22 @@ def predict(context: Context, run: Run, request: PredictionRequest) -> Predictio
         Problem: 422 that points at columns and cells which do not fit, and never shows one; 429 or 503 where the cores
             are busy.
     """
-    data = DataDescription.model_validate(run.description)
-    if TASKS[run.model["kind"]] is Task.MEAN:
-        raise unprocessable("unsupported_model", "A mean predicts no label; its model has the mean of the features.")
+    predictor = Predictor.of_run(context, run)
+    data = predictor.data
     if len(request.rows) * len(data.classes) > MOST_PROBABILITIES:
         most = MOST_PROBABILITIES // len(data.classes)
         detail = f"A model of {len(data.classes)} classes predicts at most {most} rows at a time."
         raise unprocessable("out_of_range", detail, "rows")
     order = _order(request.columns, [column.name for column in data.features])
     values = _read(request.rows, data.features, order)
-    model = build_model(MODEL_CHOICE.validate_python(run.model), data)
-    parameters = artifacts.read_parameters(context, run)
-    predicted: list[str | float] = []
-    shown: list[list[float]] = []
     with context.numerics:
-        for block in row_blocks(model, len(values)):
-            features = data.scale(values[block])
-            predicted += _named(data, model.predict(parameters, features))
-            probabilities = model.probabilities(parameters, features)
-            shown += [] if probabilities is None else _finite(probabilities).tolist()
-    return PredictionsBody(
-        run_id=run.id,
-        plan_hash=run.plan_hash,
-        classes=list(data.classes),
-        predictions=predicted,
-        probabilities=shown or None,
-    )
+        return predictor.predict(values)
+
+
+def _build(choice: ModelChoice, data: DataDescription) -> Model:
+    if TASKS[choice.kind] is Task.MEAN:
+        raise unprocessable("unsupported_model", "A mean predicts no label; its model has the mean of the features.")
+    return build_model(choice, data)
 
 
 def _named(data: DataDescription, predicted: npt.NDArray[np.generic]) -> list[str] | list[float]:

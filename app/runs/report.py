@@ -27,6 +27,8 @@ from app.algorithms.targets import (
     RunTargetBody,
 )
 from app.datasets import repository as datasets
+from app.deployments import repository as deployments
+from app.deployments.schemas import DeploymentBody
 from app.ledger import repository as ledger
 from app.ledger.amounts import limit_in_words
 from app.ledger.books_repository import certificate
@@ -47,7 +49,7 @@ from app.runs.report_schemas import (
     PrivacyReport,
     SweepSummary,
 )
-from app.runs.schemas import GuaranteeBody, MetricBody, ProgressBody, ResultBody, RunBody, RunProblem
+from app.runs.schemas import GuaranteeBody, HeldOutBody, MetricBody, ProgressBody, ResultBody, RunBody, RunProblem
 from app.tables.ledger import Reservation
 from app.tables.runs import Audit, Run, RunSweep
 from app.tables.states import ReservationStatus, RunState, Select
@@ -206,10 +208,12 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         reservation_id=None if reservation is None else reservation.id,
         charge=charge_of(session, run)[0],
         budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
+        deployment=None if run.budget_id is None else _deployment(session, run.budget_id),
         ledger=None if reservation is None else _ledger_summary(session, reservation),
         device=None if run.result is None else run.result.get("device", HOST.name),
         versions=None if run.result is None else run.result["versions"],
         scores=[] if run.result is None else [MetricBody.model_validate(each) for each in run.result["metrics"]],
+        held_out=_held_out(run),
         audits=[_audit_summary(audit) for audit in runs.newest_audits(session, run.id, MOST_AUDITS)],
         caveats=[*caveats, *([PUBLIC_ROWS] if data.public else []), *run.warnings],
     )
@@ -280,8 +284,19 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
         name=None if stored is None or stored.deleted_at is not None else stored.name,
         public=stored is None or stored.is_public,  # rows in a request are
         declared_size=description.declared_size,
+        held_out_size=description.held_out_size,
         capacity=description.capacity,
     )
+
+
+def _deployment(session: Session, budget_id: str) -> DeploymentBody | None:
+    said = deployments.nearest(session, budget_id)
+    return None if said is None else DeploymentBody.of(said, budget_id)
+
+
+def _held_out(run: Run) -> HeldOutBody | None:
+    found = None if run.result is None else run.result.get("held_out")
+    return None if found is None else HeldOutBody.model_validate(found)
 
 
 def _budget_summary(session: Session, budget_id: str) -> BudgetSummary:

@@ -12,9 +12,10 @@ from app.algorithms.model_choice import ModelChoice
 from app.algorithms.plans import LiteralBody, NoiseBody, PlanBody
 from app.algorithms.schemas import DtypeName
 from app.algorithms.targets import AnyAchievedBody, RunTargetBody
+from app.deployments.schemas import DeploymentBody
 from app.kit.fields import Identifier, Schema
 from app.ledger.transparency_schemas import InclusionBody
-from app.runs.schemas import MetricBody, RunProblem
+from app.runs.schemas import HeldOutBody, MetricBody, RunProblem
 from app.tables.states import RunState
 from app.wire.answers import ChoiceBody, ConventionBody, ProvenanceBody
 from app.wire.events import EventSchema
@@ -42,7 +43,12 @@ class DataSummary(Schema):
         description="The version of private data; null for public data, and for runs from before there were any."
     )
     public: bool
-    declared_size: int = Field(description="The owner's public number of records, near the true one.")
+    declared_size: int = Field(
+        description="The owner's public number of records, near the true one; without those that are held out."
+    )
+    held_out_size: int | None = Field(
+        description="How many of the declared records are held out, in the mean; null where none are."
+    )
     capacity: int | None = Field(
         description="Slots that the run kept for rows, filled or not: a public number. null for runs from before data "
         "sets had one."
@@ -112,14 +118,14 @@ class EvaluationPoint(Schema):
     layer: Layer
     section: str = Field(description="Section of NIST SP 800-226 (2025).")
     point: str
-    finding: str | None = Field(description="null: not stated here, the operator's to say.")
+    finding: str | None = Field(description="null: open; `POST /v1/budgets/{id}/deployment` answers it.")
 
 
 class RegistryField(Schema):
     """A field of the public registry of deployments of differential privacy."""
 
     field: str = Field(description="Its path in the registry's entries.")
-    value: str | float | None = Field(description="null: not stated here, the operator's to say.")
+    value: str | float | None = Field(description="null: open; `POST /v1/budgets/{id}/deployment` answers it.")
 
 
 class SweepSummary(Schema):
@@ -176,12 +182,18 @@ class CardFacts(Schema):
     reservation_id: str | None
     charge: dict[str, Any] | None
     budget: BudgetSummary | None
+    deployment: DeploymentBody | None = Field(
+        description="What the operator said of the budget's deployment; null where nothing was said."
+    )
     ledger: LedgerSummary | None = Field(description="null for a run without a budget.")
     device: str | None = Field(
         description="What took the steps: cpu, or cuda with the name of the card; null before the run has trained."
     )
     versions: dict[str, str] | None = Field(description="Versions of the worker that trained; null before it has.")
     scores: list[MetricBody] = Field(description="Scores on public rows.")
+    held_out: HeldOutBody | None = Field(
+        description="Metrics on held-out rows, from one noisy vector that is among the events; null without one."
+    )
     audits: list[AuditSummary] = Field(description="The newest ones, at most 20.")
     caveats: list[str]
 

@@ -38,7 +38,7 @@ class Beginning:
         steps: How many an earlier claim has carried out.
         binding: What the checkpoint belongs to.
         checkpoint: The one to go on from; where no step is carried out, it holds the stream's keys alone.
-        score_key: The key of the noise of the trial's score; None where the run releases no score.
+        score_key: The key of the noise of the trial's score, or of the evaluation; None where there is neither.
     """
 
     stream_id: str
@@ -69,9 +69,8 @@ def begin(context: Context, job: Job, device: Device = HOST) -> Beginning:
             for content in files.read_all(run.id, run.stream_id)
             if (steps := _steps(run.id, binding, content)) is not None
         ]
-        has_score = run.score_noise_multiplier is not None
-        score_key = kept_score_key(files, run.id, run.stream_id) if has_score else None
-        if found and (score_key is not None or not has_score):
+        score_key = kept_score_key(files, run.id, run.stream_id) if job.needs_key else None
+        if found and (score_key is not None or not job.needs_key):
             farthest = replace(max(found, key=lambda each: each.steps), score_key=score_key)
             log.info("run_resumed", run_id=run.id, epoch=run.epoch, steps=farthest.steps)
             return farthest
@@ -79,7 +78,7 @@ def begin(context: Context, job: Job, device: Device = HOST) -> Beginning:
             raise RefusedError(WORKER_LOST)
     stream_id, content = secrets.token_hex(16), first_checkpoint(binding, run.seed)
     files.write(run.id, stream_id, run.epoch, content)
-    score_key = None if run.score_noise_multiplier is None else new_score_key(files, run.id, stream_id)
+    score_key = new_score_key(files, run.id, stream_id) if job.needs_key else None
     return Beginning(stream_id, 0, binding, content, score_key)
 
 

@@ -17,6 +17,19 @@ from app.kit.fields import Identifier, Name, OptionalInteger, Schema
 from app.reservations.schemas import PlanPriceBody
 from app.tables.states import RunState
 from app.wire.answers import ChoiceBody
+from calibrators.held_out import EVALUATION_NOISE
+
+
+class EvaluationRequest(Schema):
+    """One noisy vector of sums over held-out rows, from which every metric is computed with its interval."""
+
+    noise_multiplier: float | None = Field(
+        None,
+        ge=EVALUATION_NOISE.lower,
+        le=EVALUATION_NOISE.upper,
+        description="Standard deviation of the noise on each coordinate over the bound on what a row adds. By default "
+        "the evaluation takes a tenth of the target, in squares of mu, and the training's noise rises by a twentieth.",
+    )
 
 
 class RunRequest(AlgorithmChoice):
@@ -40,7 +53,13 @@ class RunRequest(AlgorithmChoice):
     test_dataset_id: Identifier | None = Field(
         None, description="A public data set of the same columns, on which the released model is scored."
     )
-    # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
+    # Both are left out unless they are asked for: requests from before there were these fields must stay the same.
+    evaluation: EvaluationRequest | None = Field(
+        None,
+        exclude_if=lambda given: given is None,
+        description="Evaluate the model on the rows that the data set holds out, as a part of the run's target; `{}` "
+        "chooses all of it. The data set must have been registered with `held_out_share`.",
+    )
     certificate: bool = Field(
         False,
         exclude_if=lambda given: not given,
@@ -89,9 +108,53 @@ class MetricBody(Schema):
     r_squared: float | None = None
 
 
+class EstimateBody(Schema):
+    """A metric as noisy sums say it. Its interval is right with probability 0.95, by itself: it is about the noise."""
+
+    estimate: float | None = Field(description="The likely value; null where the noise leaves none.")
+    lower: float | None = Field(description="null where there is no lower bound.")
+    upper: float | None
+
+
+class HeldOutBody(Schema):
+    """Metrics on held-out rows, all computed from one noisy vector that was charged before it was drawn. null where one
+    is not of this task, or cannot be had."""
+
+    confidence: float = Field(description="Each interval holds what the rows say so often, by itself.")
+    noise_stddev: float = Field(description="Standard deviation of the noise on each count of rows.")
+    records: EstimateBody = Field(description="How many rows were held out; the true number is private.")
+    accuracy: EstimateBody | None = Field(description="Share of rows whose class is predicted.")
+    balanced_accuracy: EstimateBody | None = Field(description="Mean of that share over all declared classes.")
+    log_loss: EstimateBody | None = Field(
+        description="Mean of -log of the true class's probability, in nats, each at most `log_loss_cap`."
+    )
+    log_loss_cap: float | None
+    auc: EstimateBody | None = Field(
+        description="Area under the ROC curve; of more than two classes the mean over each against the rest. Up to 20 "
+        "classes."
+    )
+    calibration_error: EstimateBody | None = Field(description="Expected calibration error of 15 bins.")
+    confusion_matrix: list[list[float]] | None = Field(
+        description="Noisy counts: rows by true class, columns by predicted class; up to 20 classes."
+    )
+    confusion_half_width: float | None = Field(
+        description="The interval of each count of the confusion matrix reaches so far to either side."
+    )
+    mean_absolute_error: EstimateBody | None = Field(
+        description="Error of the label, in its own unit. A prediction beyond the label's bounds counts as the bound."
+    )
+    root_mean_squared_error: EstimateBody | None = Field(
+        description="Root of the mean squared error, in the label's unit; likewise."
+    )
+    r_squared: EstimateBody | None
+
+
 class ResultBody(Schema):
     parameters: dict[str, list[int]] = Field(description="Names and shapes of the model's arrays.")
     metrics: list[MetricBody]
+    held_out: HeldOutBody | None = Field(
+        None, description="Metrics on the rows that the data set holds out; null for a run without `evaluation`."
+    )
     noisy_score: float | None = Field(
         None,
         description="Share of training rows that the best run of a sweep predicts rightly, with the noise that was "

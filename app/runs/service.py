@@ -60,7 +60,7 @@ from app.tables.states import RunState
 from app.wire.answers import ChoiceBody, ProvenanceBody
 from calibrators.registry import ALGORITHMS, find_algorithm
 from calibrators.spec import Calibration, Unknown
-from trainer.models import Model, Parameters
+from trainer.models import TASKS, Model, Parameters, Task
 
 #: A queued run holds its budget this long. If no worker takes it before, the hold is released and the run fails.
 QUEUE_HOLD_S = 7 * 24 * 3600
@@ -220,11 +220,13 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
         update={"neighboring_relation": request.neighboring_relation or relation}
     )
     facts = facts_of(request, request.model.kind, model, data)
-    calibration = algorithms.calibrate(context, choice, data.declared_size, model.num_parameters, facts)
+    _check_evaluation(request, data)
+    assert data.capacity is not None, "what is described now has one"
+    sizes = data.declared_size, data.capacity
+    calibration = algorithms.calibrate(context, choice, *sizes, model.num_parameters, facts, request.evaluation)
     plan = calibration.plan
     if not plan.is_executable:
         raise _no_step_size(calibration, model, request)
-    assert data.capacity is not None, "what is described now has one"
     check_plan(plan, model, data.capacity)
     check_slots(data.capacity, model)
     if request.expected_plan_hash not in (None, plan.plan_hash):
@@ -481,6 +483,19 @@ def _check_test_data(session: Session, request: RunRequest, data: DataDescriptio
             "the test data set must declare the same columns (names, order, bounds, categories) and the same label",
             "test_dataset_id",
         )
+
+
+def _check_evaluation(request: RunRequest, data: DataDescription) -> None:
+    if request.evaluation is None:
+        return
+    if data.held_out_size is None:
+        detail = (
+            "the data hold no rows out: register a private data set with held_out_share, or score the model on public "
+            "rows with test_dataset_id"
+        )
+        raise unprocessable("no_held_out_rows", detail, "evaluation")
+    if TASKS[request.model.kind] is Task.MEAN:
+        raise unprocessable("unsupported", "a mean predicts no label: leave evaluation out", "evaluation")
 
 
 def _check_privacy(request: RunRequest, *, public: bool) -> None:

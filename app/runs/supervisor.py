@@ -7,13 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import structlog
 
 from app.context import Context
 from app.db.failures import DATABASE_FAILURES
 from app.fence.watching import fence_of
+from app.kit.process_pool import PROJECT_ROOT, blas_threads
 from app.ledger.integration import CannotIntegrate, integrate
 from app.observability.stack import stack_lines
 from app.reservations.service import release_due_holds
@@ -34,7 +34,6 @@ REPLACEMENT_INTERVAL_S = 2.0
 INTEGRATED_BATCHES = 8
 #: What workers may take to stop before they are killed: with the open requests' grace it is within the server's limit.
 GRACE_S = 5.0
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Supervisor:
@@ -142,7 +141,8 @@ class Supervisor:
         while len(self._processes) < self._count and (self._started < self._count or now >= self._not_before):
             worker_id = liveness.new_worker_id()
             command = [sys.executable, "-m", "app.runs", worker_id, str(os.getpid()), str(self._slots)]
-            environment = os.environ | environment_of(self._context.settings)
+            settings = self._context.settings
+            environment = os.environ | environment_of(settings) | blas_threads(settings.worker_threads)
             self._processes[worker_id] = subprocess.Popen(command, cwd=PROJECT_ROOT, env=environment)
             self._started += 1
             self._not_before = now + REPLACEMENT_INTERVAL_S

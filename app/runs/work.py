@@ -54,7 +54,7 @@ class Work:
         scheme = (plan.algorithm, plan.dtype, plan.dataset_size, min(plan.iterations, 100), parts, phases, samplings)
         model = (self.choice, self.model.num_features, self.model.num_classes)
         data = (len(self.description.features), self.capacity, self.test_size)
-        return repr((scheme, counts, model, data, self.has_score))
+        return repr((scheme, counts, model, data, self.has_score, plan.evaluation is not None))
 
 
 def work_of(session: Session, run: Run) -> Work:

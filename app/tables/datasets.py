@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, CheckConstraint, ForeignKey, Integer, String, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Boolean, CheckConstraint, Double, ForeignKey, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.tables.base import Base, UtcDateTime
@@ -35,6 +35,7 @@ class Dataset(Base):
         CheckConstraint("capacity >= declared_size", name="capacity_holds_declared_size"),
         CheckConstraint("(person_column IS NULL) = (rows_per_person IS NULL)", name="persons_are_bounded"),
         CheckConstraint("person_column IS NULL OR NOT is_public", name="persons_are_private"),
+        CheckConstraint("held_out_share IS NULL OR NOT is_public", name="held_out_rows_are_private"),
     )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -49,6 +50,8 @@ class Dataset(Base):
     #: The column that files of the data set have besides, with ids of persons; its cells are in no table.
     person_column: Mapped[str | None] = mapped_column(String(200))
     rows_per_person: Mapped[int | None] = mapped_column(Integer)
+    #: The probability with which a row of any version is held out; null where no row is.
+    held_out_share: Mapped[float | None] = mapped_column(Double)
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
     content_hash: Mapped[str | None] = mapped_column(ForeignKey("dataset_contents.content_hash"), index=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)

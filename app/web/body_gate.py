@@ -15,8 +15,8 @@ from app.kit.json_body import read_json
 from app.observability.request_id import request_id_of
 from app.problems import Problem
 
-#: The paths that take files: of new data sets, and of their versions.
-UPLOAD_PATHS = re.compile("/v1/datasets(/[^/]+/versions)?")
+#: The paths that take files: of new data sets, and of their versions. Pages pass the bodies of theirs on.
+UPLOAD_PATHS = re.compile("/(v1|dashboard)/datasets(/[^/]+/versions)?")
 #: Below it are the pages, whose commands are forms of few short fields.
 FORMS = "/dashboard/"
 LARGEST_FORM_BYTES = 2**14

@@ -24,6 +24,9 @@ def main() -> None:
     known = {**TUNED_ON, **HELD_BACK}
     names = sys.argv[1:] or list(known)
     started = time.perf_counter()
+    figures = report.header(
+        "defaults", "make bench-defaults", False, DISTRIBUTIONS, ["trainer", "calibrators", "accounting"]
+    )
     sets: dict[str, Any] = report.read("defaults")["sets"] if OUTPUT.exists() else {}
     for name in names:
         sys.stdout.write(f"{name}\n")
@@ -37,13 +40,7 @@ def main() -> None:
             "preset": presets(split, sys.stdout.write),
             "grid": grids(split, sys.stdout.write),
         }
-    figures: dict[str, Any] = {
-        "benchmark": "defaults",
-        "command": "python -m benchmarks.defaults",
-        "quick": False,
-        **report.provenance(DISTRIBUTIONS, ["trainer", "calibrators", "accounting"]),
-        "sets": {name: sets[name] for name in known if name in sets},
-    }
+    figures["sets"] = {name: sets[name] for name in known if name in sets}
     figures = report.plain(figures)
     report.conclude(OUTPUT, figures, goals(figures), time.perf_counter() - started)
 

@@ -15,7 +15,7 @@ def defaults_section(figures: Mapping[str, Any]) -> list[str]:
     commit = commit_of(figures)
     rows = [_row(name, found, epsilon) for name, found in figures["sets"].items() for epsilon in found["preset"]]
     return [
-        f"`python -m benchmarks.defaults`, {figures['date']}, {commit}; {versions}. Scores on rows that nothing was "
+        f"`{figures['command']}`, {figures['date']}, {commit}; {versions}. Scores on rows that nothing was "
         "trained on, mean and standard error over five seeds: accuracy, or R^2 of `linear_regression`. Opacus was not "
         "run.",
         "Everything: [defaults.json](../benchmarks/results/defaults.json).",

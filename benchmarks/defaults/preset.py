@@ -14,7 +14,7 @@ from accounting.targets import ApproximateDpTarget
 from benchmarks.defaults.protocol import DELTA, EPSILONS, SEEDS, Split
 from benchmarks.defaults.trials import model_of, score
 from calibrators.plan import Plan
-from calibrators.practical import NO_FACTS, Draft
+from calibrators.practical import UNKNOWN_OBJECTIVE, Draft
 from calibrators.spec import Spec
 from trainer.numeric_types import carried_out
 
@@ -28,7 +28,7 @@ def preset_plan(split: Split, epsilon: float) -> tuple[Plan, dict[str, Any]]:
         dimension=model_of(split).num_parameters,
         judge_published=False,
     )
-    calibration = Draft(None, spec, None, NO_FACTS).calibrate()
+    calibration = Draft(None, spec, None, UNKNOWN_OBJECTIVE).calibrate()
     return carried_out(calibration.plan, None)[0], {choice.name: choice.value for choice in calibration.choices}
 
 

@@ -27,12 +27,16 @@ from accounting.events import (
     RandomAllocation,
     RandomizedResponse,
     ReportNoisyMax,
+    Sampling,
     ShuffledEpochs,
+    TruncatedPoisson,
     WithoutReplacement,
     ZcDp,
 )
 from accounting.groups import (
     THROUGH_SINGLE_RECORDS,
+    _least_share,
+    estimate_group_epsilon,
     group_composition,
     group_delta_for_epsilon,
     group_epsilon_for_delta,
@@ -317,3 +321,20 @@ def test_numbers_outside_their_range_are_refused() -> None:
     no_bound = group_epsilon_for_delta([Event(ApproximateDp(0.5, 1e-3))], REPLACE, 2e-3, 40)
     assert no_bound.value.upper == math.inf
     assert no_bound.warnings
+
+
+@pytest.mark.parametrize("sampling", [Poisson(0.1), TruncatedPoisson(0.1, 60, 562, "random_slots")])
+def test_an_estimate_is_near_what_is_certified(sampling: Sampling) -> None:
+    events = [Event(Gaussian(2.0), sampling, 10)]
+    certified = group_epsilon_for_delta(events, ADD_REMOVE, 1e-5, 2).value
+    assert certified.lower < certified.upper
+    assert estimate_group_epsilon(events, ADD_REMOVE, 1e-5, 2) == pytest.approx(certified.upper, rel=5e-3)
+
+
+@pytest.mark.parametrize("start", [0.01, 0.699, 0.7, 0.7001, 30.0])
+@pytest.mark.parametrize("step", [5e-4, 1.0])
+def test_the_least_share_is_found_from_wherever_a_search_starts(start: float, step: float) -> None:
+    found = _least_share(lambda share: share >= 0.7, start, step)
+    assert 0.7 <= found <= 0.7 * 1.001
+    assert _least_share(lambda _: False, start, step) == math.inf
+    assert _least_share(lambda _: True, start, step) == 0.0

@@ -62,6 +62,7 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
     "change_limit": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
     "create_limit_request": [lambda _: {"json": {"filter": FILTER, "reason": "r"}}],
     "create_webhook": [lambda _: {"json": WEBHOOK}],
+    "state_deployment": [lambda _: {"json": {"curator": "us"}}],
     "approve_limit_request": [lambda _: {"json": {"reason": "r"}}],
     "refuse_limit_request": [lambda _: {"json": {"reason": "r"}}],
     "correct_charge": [
@@ -106,6 +107,7 @@ REQUESTS: Mapping[str, list[Callable[[Ids], Request]]] = {
 
 #: What who reaches all of the request is answered, where it is not a success.
 REACHED = {
+    "get_deployment": (404, "not_found"),
     "get_run_model": (409, "model_not_released"),
     "predict": (409, "model_not_released"),
     "get_run_sweep_heat_map": (409, "no_score"),

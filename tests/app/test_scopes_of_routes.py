@@ -46,6 +46,8 @@ ALLOWED: dict[str, frozenset[Scope]] = {
     # The ledger.
     "create_budget": OWNERS,
     "change_limit": frozenset({Scope.LIMITS}),
+    "state_deployment": OWNERS,
+    "get_deployment": READERS,
     "correct_charge": frozenset({Scope.OWNER, Scope.CORRECTIONS}),
     **dict.fromkeys(["list_budgets", "get_budget", "get_spending", "list_entries"], READERS),
     **dict.fromkeys(["list_reservations", "get_reservation", "get_certificate"], READERS),

@@ -16,6 +16,7 @@ from benchmarks.defaults.trials import plan_of, score
 def measured(preset: list[float], grid: list[float]) -> dict[str, Any]:
     setting = {"algorithm": "dp_sgd", "iterations": 50}
     return {
+        "command": "make bench-defaults",
         "date": "2026-01-01",
         "commit": "0123456789abcdef",
         "uncommitted_changes": False,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import pytest
 
 from accounting.errors import InvalidValue
 from accounting.targets import ApproximateDpTarget
-from calibrators.advice import Advice, Facts, advise
-from calibrators.plan import Normalize
+from calibrators.advice import Advice, Facts, advise, longest_in_l2, risk_before_training
+from calibrators.plan import Clip, Normalize
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.scopes import Measure, Problem, Shape
@@ -97,7 +99,8 @@ def test_what_is_said_is_what_a_calibration_says(word: str) -> None:
         if item.spec is not None and item.calibration is not None:
             again = calibrate(item.algorithm, item.spec)
             assert again.plan.plan_hash == item.calibration.plan.plan_hash
-            assert item.bound is None or item.bound in again.utility
+            found = {each.name: each.value for each in again.utility}
+            assert item.bound is None or found[item.bound.name] == item.bound.value
             assert item.rate is None or item.rate in again.utility
 
 
@@ -153,6 +156,76 @@ def test_given_sizes_are_for_those_that_cannot_choose() -> None:
     convex = {item.algorithm: item for item in advise(PROBLEMS["convex"], facts)}["clipped_acsa"]
     assert convex.spec is not None
     assert convex.spec.iterations is None
+
+
+def by_name(problem: Problem, facts: Facts) -> dict[str, Advice]:
+    return {item.algorithm: item for item in advise(problem, facts)}
+
+
+def test_a_bound_of_the_largest_entry_becomes_one_of_the_length() -> None:
+    constants = {"lipschitz": 1.0, "smoothness": 0.5, "radius": 1.0}
+    facts = replace(FACTS, dimension=1000, assumptions=constants)
+    sparse = advise(PROBLEMS["sparse"], facts)
+    found = {item.algorithm: item for item in sparse}
+    spec = found["dp_accmd"].spec
+    assert spec is not None
+    assert isinstance(spec.gradient_bound, Clip)
+    assert spec.gradient_bound.max_grad_norm == pytest.approx(math.sqrt(1000.0))
+    empirical = [item.algorithm for item in sparse if item.measure is Measure.EMPIRICAL_RISK]
+    assert empirical.index("dp_fw") < empirical.index("dp_accmd")
+    euclidean = by_name(PROBLEMS["convex"], facts)["dp_accmd"].spec
+    assert euclidean is not None
+    assert euclidean.gradient_bound == Clip(1.0)
+
+
+@pytest.mark.parametrize("norm_order", [1.0, 1.25, 1.5, 2.0])
+def test_no_gradient_is_longer_than_its_bound_in_the_dual_norm_says(norm_order: float) -> None:
+    draws = np.random.default_rng(0).standard_cauchy((500, 30))
+    draws[0] = 1.0
+    dual = math.inf if norm_order == 1.0 else norm_order / (norm_order - 1.0)
+    bounds = np.array([longest_in_l2(norm, norm_order, 30) for norm in np.linalg.norm(draws, dual, axis=1)])
+    lengths = np.linalg.norm(draws, axis=1)
+    assert (lengths <= bounds * (1.0 + 1e-12)).all()
+    assert bounds[0] == pytest.approx(lengths[0]), "equal entries attain it"
+
+
+def test_a_bound_of_gradients_is_one_of_their_moments() -> None:
+    constants = {"lipschitz": 2.0, "smoothness": 0.5, "diameter": 2.0}
+    every = by_name(PROBLEMS["convex"], replace(FACTS, assumptions=constants))
+    assert every["localized_clipped_subgradient"].bound is not None
+    found = every["clipped_acsa"]
+    assert found.spec is not None
+    assert found.spec.assumptions["moment_bound"] == 2.0
+    assert found.bound is not None
+    own = replace(FACTS, assumptions={**constants, "moment_order": 3.0, "moment_bound": 1.5})
+    spec = by_name(PROBLEMS["convex"], own)["clipped_acsa"].spec
+    assert spec is not None
+    assert (spec.assumptions["moment_order"], spec.assumptions["moment_bound"]) == (3.0, 1.5)
+    tails = by_name(PROBLEMS["heavy tails"], replace(FACTS, assumptions=constants))["clipped_acsa"]
+    assert tails.spec is None, "the gradient has no bound there"
+
+
+def test_a_bound_is_vacuous_where_as_much_is_known_before_training() -> None:
+    found = [item for item in advice("convex") if item.known is not None and item.bound is not None]
+    assert {item.known for item in found} == {1.0}
+    for item in found:
+        assert item.bound is not None
+        assert isinstance(item.bound.value, float)
+        assert item.bound.vacuous == (item.bound.value >= 1.0)
+        assert ("says nothing" in item.why) == item.bound.vacuous
+    close = by_name(PROBLEMS["convex"], replace(FACTS, assumptions={**CONSTANTS, "initial_gap": 1e-9}))
+    bounds = [item.bound for item in close.values() if item.known is not None and item.bound is not None]
+    assert bounds
+    assert all(bound.vacuous for bound in bounds)
+    assert risk_before_training({"smoothness": 1.0, "lipschitz": 1.0}) is None
+
+
+def test_sizes_that_nobody_gives_are_the_usual_ones() -> None:
+    found = by_name(PROBLEMS["a network"], replace(FACTS, batch_size=None, iterations=None))
+    for name in ("dp_sgd", "dp_nsgd", "dp_adam"):
+        spec = found[name].spec
+        assert spec is not None, found[name].reasons
+        assert spec.iterations is not None
 
 
 def test_a_norm_out_of_range_is_refused() -> None:

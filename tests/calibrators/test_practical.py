@@ -13,7 +13,7 @@ from accounting.errors import InvalidValue
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from calibrators.plan import MAX_SCHEDULE, Clip, Normalize, Plan
-from calibrators.practical import MOST_STEPS, NO_FACTS, WORK, Draft, Facts, Preset
+from calibrators.practical import MOST_STEPS, UNKNOWN_OBJECTIVE, WORK, Draft, Objective, Preset
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.release import LAST_ITERATE, WeightedAverage, average_of_last
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
@@ -29,10 +29,12 @@ def declared(_norm_order: float, given: Mapping[str, float]) -> Mapping[str, flo
     return {name: value for name, value in CONSTANTS.items() if name not in given}
 
 
-FACTS = Facts(declared, is_convex=True)
+FACTS = Objective(declared, is_convex=True)
 
 
-def chosen(name: str | None, preset: Preset | None = None, facts: Facts = NO_FACTS, **changes: Any) -> Calibration:
+def chosen(
+    name: str | None, preset: Preset | None = None, facts: Objective = UNKNOWN_OBJECTIVE, **changes: Any
+) -> Calibration:
     return Draft(name, replace(SPEC, **changes), preset, facts).calibrate()
 
 
@@ -190,9 +192,9 @@ def test_choices_for_convex_losses_are_for_no_others():
 
 
 def test_a_model_that_the_usual_algorithm_does_not_train_has_another():
-    only = replace(NO_FACTS, trained_by=("dp_nsgd", "dp_sgd"))
+    only = replace(UNKNOWN_OBJECTIVE, trained_by=("dp_nsgd", "dp_sgd"))
     assert choices(chosen(None, facts=only))["algorithm"] == "dp_nsgd"
-    also = replace(NO_FACTS, trained_by=("dp_sgd", "dp_adam"))
+    also = replace(UNKNOWN_OBJECTIVE, trained_by=("dp_sgd", "dp_adam"))
     assert choices(chosen(None, facts=also))["algorithm"] == "dp_adam"
 
 

@@ -244,13 +244,26 @@ def test_the_number_of_steps_or_the_size_of_disjoint_batches_follows_from_the_ot
 
 def test_truncated_batches_keep_a_random_subset_of_the_size_that_is_given() -> None:
     spec = replace(SPEC, sampling="truncated_poisson", max_batch_size=120, iterations=20)
+    public = solve_gaussian_steps(replace(spec, neighboring_relation=SPECIAL))
+    assert public.event.sampling == TruncatedPoisson(0.1, 120, 1000, truncation="random")
+    # Where the number of records is private, batches are drawn from all slots.
     steps = solve_gaussian_steps(spec)
-    assert steps.event.sampling == TruncatedPoisson(0.1, 120, 1000, truncation="random")
+    assert steps.event.sampling == TruncatedPoisson(0.1, 120, 1125, truncation="random_slots")
     assert 0.999 < steps.achieved.value.upper <= 1.0
+    more = solve_gaussian_steps(replace(spec, capacity=1000))
+    assert more.event.sampling == TruncatedPoisson(0.1, 120, 1000, truncation="random_slots")
+    assert more.noise_multiplier == public.noise_multiplier
     # Nothing is ever cut where a batch may hold everyone.
-    whole = solve_gaussian_steps(replace(spec, max_batch_size=1000))
+    whole = solve_gaussian_steps(replace(spec, max_batch_size=1125))
     poisson = solve_gaussian_steps(replace(spec, sampling="poisson", max_batch_size=None))
     assert whole.noise_multiplier == poisson.noise_multiplier < steps.noise_multiplier
+
+
+def test_there_are_no_fewer_slots_than_records() -> None:
+    with pytest.raises(InvalidValue, match="1000") as caught:
+        replace(SPEC, capacity=999)
+    assert caught.value.pointer == ("capacity",)
+    assert (SPEC.slots, replace(SPEC, capacity=1000).slots) == (1125, 1000)
 
 
 def test_the_largest_size_is_of_truncated_batches_which_need_it_and_is_not_solved_for() -> None:

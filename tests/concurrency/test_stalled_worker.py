@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from app.context import Context
+from app.kit.process_pool import PROJECT_ROOT
 from app.main import create_app
 from app.runs import artifacts, leases, lifecycle, repository, worker
 from app.runs.doorbell import Doorbell
 from app.runs.leases import LEASE_S, LOOKS_PER_LEASE, LeaseWatch, Sweeper
 from app.runs.lifecycle import Ending
-from app.runs.supervisor import PROJECT_ROOT
 from app.settings import environment_of
 from app.tables.runs import Run
 from app.tables.states import RunState

@@ -56,7 +56,7 @@ def sized_for(sampling: str, spec: Spec) -> dict[str, Any]:
         return {"batch_size": None}
     if sampling == "truncated_poisson":
         assert spec.batch_size is not None
-        return {"max_batch_size": spec.batch_size}
+        return {"max_batch_size": spec.batch_size, "capacity": 2 * spec.dataset_size}
     if sampling == "disjoint_batches" and spec.batch_size and spec.iterations:
         return {"iterations": min(spec.iterations, spec.dataset_size // spec.batch_size)}
     return {}

@@ -191,6 +191,7 @@ def _keep_books(story: Story) -> str:
     story.call("change_limit", budget_id=budgets["zcdp"])
     waiting = _ask(story, budgets["zcdp"])
     _be_told(story, budgets["pure_dp"])
+    _state(story, budgets["pure_dp"])
     story.call("correct_charge", budget_id=budgets["zcdp"])
     for name in ("get_budget", "list_reservations", "get_spending"):
         story.call(name, budget_id=budget)
@@ -211,6 +212,11 @@ def _ask(story: Story, budget: str) -> str:
     withdrawn = story.call("create_limit_request", budget_id=budget)["id"]
     story.call("withdraw_limit_request", limit_request_id=withdrawn)
     return str(story.call("create_limit_request", budget_id=budget)["id"])
+
+
+def _state(story: Story, budget: str) -> None:
+    story.call("state_deployment", budget_id=budget)
+    story.call("get_deployment", budget_id=budget)
 
 
 def _be_told(story: Story, budget: str) -> None:

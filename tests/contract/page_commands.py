@@ -18,6 +18,7 @@ from app.cli.launcher import write_launcher
 from tests.contract.documents import BASE_URL
 
 TIMEOUT_S = 300
+CLIENT = Path(__file__).resolve().parents[2] / "clients/python/src"
 
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$(?:\n+^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 _COPIED = re.compile(r"^(\w+)=(\w+_)\.\.\.", re.MULTILINE)
@@ -83,7 +84,8 @@ def run_page(page: Path, base_url: str, environment: dict[str, str], folder: Pat
     result = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-c", _script(found, base_url, reports)],
         cwd=work,
-        env=inherited | {"PATH": path, "LANG": "C.UTF-8"} | environment,
+        # The client is installed, as the pages say that use it.
+        env=inherited | {"PATH": path, "LANG": "C.UTF-8", "PYTHONPATH": str(CLIENT)} | environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

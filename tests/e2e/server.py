@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,13 @@ class Api:
 
 
 @contextmanager
-def serving(environment: dict[str, str], python: str = sys.executable, cwd: Path = ROOT) -> Iterator[Api]:
-    """`python -m app serve --migrate` until the block ends."""
+def serving(
+    environment: dict[str, str], program: Sequence[str] = (sys.executable, "-m", "app"), cwd: Path = ROOT
+) -> Iterator[Api]:
+    """`epsilond serve --migrate` until the block ends, by default this checkout's."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
     process = subprocess.Popen(
-        [python, "-m", "app", "serve", "--migrate"],
+        [*program, "serve", "--migrate"],
         cwd=cwd,
         env=inherited | {"EPSILOND_PORT": "0"} | environment,
         stdout=subprocess.PIPE,

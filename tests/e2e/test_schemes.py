@@ -44,14 +44,18 @@ MARKS = {"disjoint_batches": ()} | dict.fromkeys(("blocks", "truncated_poisson",
 
 @pytest.fixture(scope="module")
 def ids(api: Api) -> dict[str, str]:
+    return made_for(api, "replace_special", 60)
+
+
+def made_for(api: Api, relation: str, rotated: int) -> dict[str, str]:
     private, public = breast_cancer.split()
     budget = create_budget(
         api,
-        neighboring_relation="replace_special",
+        neighboring_relation=relation,
         filter={"kind": "approximate_gaussian_dp", "epsilon": 12, "delta": 1e-5},
     )
-    train = upload(api, breast_cancer.rotated(private, 60), "schemes", budget_id=budget["id"])
-    test = upload(api, public, "test of schemes", public=True)
+    train = upload(api, breast_cancer.rotated(private, rotated), f"schemes under {relation}", budget_id=budget["id"])
+    test = upload(api, public, f"test of schemes under {relation}", public=True)
     return {"dataset_id": train["id"], "test_dataset_id": test["id"], "budget_id": budget["id"]}
 
 
@@ -62,7 +66,21 @@ def test_a_private_run_is_charged_as_it_is_drawn_and_stands_an_attack(
     api: Api, ids: dict[str, str], scheme: str
 ) -> None:
     given, charged = SCHEMES[scheme]
-    asked = COMMON | {"sampling": scheme} | given
+    is_charged_as_it_is_drawn(api, ids, scheme, COMMON | {"sampling": scheme} | given, charged)
+
+
+@pytest.mark.thorough
+def test_truncated_batches_are_drawn_from_all_slots_where_the_number_of_records_is_private(api: Api) -> None:
+    """The data set has the usual capacity for 455 records, and so has the calibration."""
+    given, charged = SCHEMES["truncated_poisson"]
+    asked = COMMON | given | {"neighboring_relation": "add_or_remove_one"}
+    of_slots = charged | {"dataset_size": 512, "truncation": "random_slots"}
+    is_charged_as_it_is_drawn(api, made_for(api, "add_or_remove_one", 61), "truncated_poisson", asked, of_slots)
+
+
+def is_charged_as_it_is_drawn(
+    api: Api, ids: dict[str, str], scheme: str, asked: dict[str, Any], charged: dict[str, Any]
+) -> None:
     calibrated = api.post("/v1/calibrate", asked | {"dataset_size": 455, "dimension": 31})
     assert calibrated.status_code == 200, calibrated.text
     plan_hash = calibrated.json()["plan_hash"]

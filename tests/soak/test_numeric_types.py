@@ -49,7 +49,7 @@ def prepared(context: Context, algorithm: str) -> tuple[Plan, Model, Rows]:
     data = DataDescription(declared_size=len(labels), privacy_unit="record", features=columns, label=label)
     model = build_model(request.model, data)
     facts = facts_of(request, request.model.kind, model, data)
-    found = algorithms.calibrate(context, request, data.declared_size, model.num_parameters, facts)
+    found = algorithms.calibrate(context, request, len(labels), len(labels), model.num_parameters, facts)
     return found.plan, model, (data.scale(features), data.scale_labels(labels))
 
 

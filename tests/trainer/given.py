@@ -12,7 +12,8 @@ from calibrators.plan import Plan
 from trainer.algorithms import EXECUTIONS
 from trainer.loop import Task, Trainer
 from trainer.models import Model
-from trainer.records import Records, default_capacity, prepare
+from trainer.records import Records, prepare
+from trainer.run import usual_capacity
 from trainer.streams import RandomStreams, random_streams
 
 
@@ -87,7 +88,7 @@ def in_slots(
     plan: Plan, model: Model, features: np.ndarray, labels: np.ndarray, streams: RandomStreams, capacity: int = 0
 ) -> Records:
     """Return the rows in slots as a run puts them there; more slots than usual where there are more rows."""
-    slots = max(capacity, default_capacity(plan.dataset_size), features.shape[0])
+    slots = max(capacity, usual_capacity(plan), features.shape[0])
     return prepare(model, features, labels, plan.dtype, slots, streams.slots)
 
 

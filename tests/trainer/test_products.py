@@ -39,6 +39,12 @@ def test_the_first_to_come_leaves_a_core_and_the_last_to_go_takes_it_back() -> N
     assert threads() == {CORES}
 
 
+def test_threads_are_never_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.products._cores", lambda: 16)
+    with threadpool_limits(1, user_api="blas"), one_core_left():
+        assert threads() == {1}
+
+
 def test_a_run_that_fails_takes_it_back() -> None:
     with pytest.raises(ZeroDivisionError), one_core_left():
         raise ZeroDivisionError

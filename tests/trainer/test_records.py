@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 from accounting.errors import InvalidValue
+from calibrators.spec import default_capacity
 from trainer.models import Model, build, logistic_regression, softmax_regression
-from trainer.records import BLOCK_ROWS, Records, default_capacity, prepare
+from trainer.records import BLOCK_ROWS, Records, prepare
 from trainer.streams import random_streams
 
 BAD_VALUES = [np.nan, np.inf, -np.inf]

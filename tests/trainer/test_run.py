@@ -20,11 +20,11 @@ from calibrators.geometry import L2Ball
 from calibrators.phases.vertex_trees import TreePhase
 from calibrators.plan import Clip, Normalize, Phase, Plan
 from calibrators.release import RandomIterate
+from calibrators.spec import default_capacity
 from tests.trainer.given import GivenStreams
 from tests.trainer.plans import BOUNDS, phase_of, plan_of
 from trainer.grid import grid_for
 from trainer.models import Model, MultilayerPerceptron, build, logistic_regression, softmax_regression
-from trainer.records import default_capacity
 from trainer.run import RunCancelled, RunResult, rows_per_step, run
 
 ALGORITHMS = ["dp_sgd", "dp_nsgd"]

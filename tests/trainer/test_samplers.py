@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -44,6 +45,7 @@ from trainer.streams import random_streams
 
 STEPS = 4000
 CUT = TruncatedPoisson(0.2, 12, 50, truncation="random")
+SLOTS = TruncatedPoisson(0.2, 12, 60, truncation="random_slots")
 
 
 class GivenWords:
@@ -158,6 +160,7 @@ def test_the_sampler_is_the_one_that_was_charged() -> None:
     assert isinstance(sampler(Poisson(0.5)), PoissonSampler)
     assert isinstance(sampler(WithoutReplacement(10, 50)), WithoutReplacementSampler)
     assert isinstance(sampler(CUT), TruncatedPoissonSampler)
+    assert isinstance(sampler(SLOTS), TruncatedPoissonSampler)
     assert isinstance(sampler(RandomAllocation(5, 1)), AllocationSampler)
     assert isinstance(sampler(Blocks(7, 2)), AllocationSampler)
     assert isinstance(sampler(ShuffledEpochs(5)), ShuffledSampler)
@@ -175,17 +178,21 @@ def refusal(
     relation: NeighboringRelation = NeighboringRelation.REPLACE_SPECIAL,
 ) -> tuple[str, tuple[str | int, ...]]:
     with pytest.raises(AccountingError) as caught:
-        check_sampling(sampling, steps, 10, 50, relation)
+        check_sampling(sampling, steps, 10, 50, 60, relation)
     return caught.value.detail, tuple(caught.value.pointer)
 
 
 def test_what_is_not_drawn_as_it_is_charged_is_refused() -> None:
-    check_sampling(CUT, 4, 10, 50, NeighboringRelation.REPLACE_SPECIAL)
+    check_sampling(CUT, 4, 10, 50, 60, NeighboringRelation.REPLACE_SPECIAL)
+    for relation in NeighboringRelation:
+        check_sampling(SLOTS, 4, 10, 50, 60, relation)
     for sampling, relation, words, pointer in (
         (WithReplacement(10, 50), "replace_one", "full_batch, poisson, truncated_poisson, without_re", "sampling/kind"),
         (RandomAllocation(5, 2), "replace_special", "one step of each allocation, not 2", "sampling/participations"),
         (TruncatedPoisson(0.2, 12, 50), "replace_special", "random subset", "sampling/truncation"),
-        (CUT, "add_or_remove_one", "empty ones among them", "neighboring_relation"),
+        (CUT, "add_or_remove_one", 'use truncation "random_slots"', "sampling/truncation"),
+        (replace(SLOTS, dataset_size=50), "add_or_remove_one", "a capacity of 60", "sampling/dataset_size"),
+        (replace(SLOTS, dataset_size=61), "add_or_remove_one", "for 61 slots", "sampling/dataset_size"),
         (TruncatedPoisson(0.2, 12, 51, truncation="random"), "replace_one", "for 51 records", "sampling/dataset_size"),
         (DisjointBatches("by_position"), "replace_one", "need 60 records; dataset_size is 50", "divisor"),
     ):
@@ -365,6 +372,25 @@ def test_a_cut_batch_is_a_uniform_subset_of_its_poisson_batch() -> None:
     assert again == pytest.approx(kept.mean() ** 2, abs=5 * math.sqrt(kept.mean() ** 2 / kept[1:].size))
 
 
+def test_slots_are_cut_whether_or_not_they_hold_a_record() -> None:
+    """Of 60 slots, each draws its coin, and each is as likely as any other to be among the 12 that are kept."""
+    steps = 8000
+    drawn = sampler(SLOTS, rows=60, steps=steps)
+    taken = np.zeros((steps, 61), dtype=bool)
+    for row in taken:
+        batch = drawn.draw()
+        assert isinstance(batch, np.ndarray)
+        assert batch.size == 12, "padded to one size, whatever was drawn"
+        row[batch] = True
+    taken = taken[:, :60]
+    law, sizes = stats.binom(60, 0.2), np.arange(61)
+    rate = float(np.sum(law.pmf(sizes) * np.minimum(sizes, 12))) / 60
+    spread = math.sqrt(steps * rate * (1.0 - rate))
+    assert np.abs(taken.sum(axis=0) - steps * rate).max() < 4.5 * spread
+    full = int((taken.sum(axis=1) == 12).sum())
+    assert stats.binomtest(full, steps, float(law.sf(11))).pvalue > 1e-4
+
+
 def test_equal_words_are_drawn_again() -> None:
     """Of three places two are kept; the first words of the last two are equal, and so are their last bits."""
     cut = TruncatedPoissonSampler(
@@ -379,6 +405,7 @@ def test_equal_words_are_drawn_again() -> None:
         FullBatch(),
         Poisson(0.3),
         CUT,
+        SLOTS,
         WithoutReplacement(10, 50),
         RandomAllocation(3, 1),
         Blocks(5, 2),

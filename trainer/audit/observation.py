@@ -13,8 +13,8 @@ from trainer.audit.canaries import model, places, rows
 from trainer.audit.scores import Floats, Observation
 from trainer.execution import Coordinates
 from trainer.loop import GradientSteps, Task
-from trainer.records import default_capacity, prepare
-from trainer.run import execution_of
+from trainer.records import prepare
+from trainer.run import execution_of, usual_capacity
 from trainer.samplers import TurnsSampler
 from trainer.streams import random_streams
 
@@ -42,7 +42,7 @@ def observe(
     features = rows(plan, members, design)
     trained, streams = model(members.size), random_streams(seed)
     # A public number: there may be more canaries than the plan declares records, and one record that outweighs them.
-    capacity = max(default_capacity(plan.dataset_size), members.size + 1)
+    capacity = max(usual_capacity(plan), members.size + 1)
     records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
     trainer = execution_of(plan).make(Task(plan, trained, records, streams))
     slots = records.positions[places(plan, members, design)]

@@ -14,9 +14,12 @@ from app.datasets.columns import CategoryColumn
 from app.runs.scoring import sum_of_contributions
 from app.runs.work import Work
 from trainer.devices import HOST, Device
+from trainer.held_out import layout_of, noise_stddev, noisy_sums
+from trainer.held_out_metrics import metrics_of
 from trainer.models import TASKS, Task
 from trainer.pace import dummy_rows, measure
 from trainer.scores import class_scores, number_scores
+from trainer.streams import random_streams
 
 #: What a disk reads and writes in a second, at least; decryption keeps up with it.
 BYTES_PER_S = 2.5e8
@@ -36,7 +39,7 @@ class Pace:
         reading_s: Reading, hashing and scaling as many rows as there is room for.
         preparing_s: From the scaled rows to the first step.
         step_s: A step, averaged over the plan.
-        scoring_s: Scoring the model on every slot and on public rows, and writing it.
+        scoring_s: Scoring and evaluating the model on every slot and on public rows, and writing it.
     """
 
     reading_s: float
@@ -68,7 +71,7 @@ class MeasuredPaces:
             pace = self._known.get(work.shape)
             if pace is None:
                 training = measure(work.plan, work.model, work.capacity, device=self._device)
-                scoring_s = _scoring_s(work) + _public_scoring_s(work)
+                scoring_s = _scoring_s(work) + _public_scoring_s(work) + _evaluating_s(work)
                 pace = Pace(_reading_s(work), training.preparing_s, training.step_s, scoring_s)
                 self._known[work.shape] = pace
             while len(self._known) > KNOWN_PACES:
@@ -113,3 +116,19 @@ def _public_scoring_s(work: Work) -> float:
     began = time.perf_counter()
     score(work.model, parameters, features, labels)
     return work.test_size * (time.perf_counter() - began) / rows
+
+
+def _evaluating_s(work: Work) -> float:
+    """Seconds in which the sums over the held-out rows are drawn, one slot after the other, and read."""
+    evaluation, model = work.plan.evaluation, work.model
+    if evaluation is None:
+        return 0.0
+    rows = min(work.capacity, SAMPLED_ROWS)
+    features, labels = dummy_rows(model, rows)
+    parameters = model.parameters(np.zeros(model.num_parameters))
+    layout = layout_of(model, parameters)
+    began = time.perf_counter()
+    sums = noisy_sums(evaluation, model, parameters, features, labels, rows, random_streams())
+    drawn = time.perf_counter()
+    metrics_of(layout, sums, noise_stddev(evaluation, layout))
+    return work.capacity * (drawn - began) / rows + time.perf_counter() - drawn

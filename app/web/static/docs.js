@@ -105,8 +105,11 @@ function followScheme() {
 }
 
 async function start() {
-  const response = await fetch("/openapi.json");
+  const response = await fetch("openapi.json");
   const description = explainCodes(makeKeyOptional(await response.json()));
+  // Below a path of a proxy, too, what is tried out goes to where this page is.
+  const below = new URL(".", location.href).pathname.slice(0, -1);
+  if (below) description.servers = [{ url: below }];
 
   function fillIn(answer) {
     const id = answer.ok && answer.body && answer.body.id;

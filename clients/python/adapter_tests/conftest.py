@@ -66,7 +66,8 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if path is None or exitstatus != pytest.ExitCode.OK:
         return
     passed = sorted(report.nodeid.partition("::")[2] for report in terminalreporter.stats["passed"])
-    names = "opacus torch grain onnx onnxruntime pandas polars dp-accounting httpx2 numpy"
+    names = "opacus torch grain onnx onnxruntime pandas polars dp-accounting httpx2 numpy transformers accelerate "
+    names += "jax-privacy jax optax flwr mlflow-skinny"
     libraries = names.split()
     report = {
         "command": "make test-adapters",
@@ -87,7 +88,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     environment = {
         "EPSILOND_DATABASE_URL": f"sqlite:///{folder / 'ledger.sqlite3'}",
         "EPSILOND_DATA_DIR": str(folder / "var"),
-        "EPSILOND_WORKERS": "0",
+        "EPSILOND_WORKERS": "1",
     }
     with serving(environment) as api, pytest.MonkeyPatch.context() as patched:
         # Clients find the token of a server without keys in its data folder, as they do on an operator's machine.

@@ -12,12 +12,14 @@ import pytest
 from epsilond_client import Client
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+#: Where it is not two epochs of twenty steps.
+OPTIONS = {"flower_digits": ["--rounds", "3", "--noise", "2.5"]}
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
 def test_an_example_trains_under_its_budget(client: Client, url: str, script: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, script, "--epochs", "2"],
+        [sys.executable, script, *OPTIONS.get(script.stem, ["--epochs", "2"])],
         env=os.environ | {"EPSILOND_URL": url, "PYTHONPATH": str(script.parents[1] / "src")},
         check=False,
         capture_output=True,
@@ -25,7 +27,11 @@ def test_an_example_trains_under_its_budget(client: Client, url: str, script: Pa
     )
     assert ended.returncode == 0, ended.stderr
     said = dict(line.split(maxsplit=1) for line in ended.stdout.splitlines() if not line.startswith(" "))
-    assert said["trained"].startswith("40 steps")
+    if script.stem == "flower_digits":
+        assert said["trained"].startswith("2 rounds")
+        assert said["denied"].startswith("the last round, before a client was asked")
+    else:
+        assert said["trained"].startswith("40 steps")
     if script.stem == "opacus_digits":
         assert said["denied"].startswith("another epoch, before its first noise")
     if script.stem == "pytorch_correlated":

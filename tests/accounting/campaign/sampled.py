@@ -80,7 +80,7 @@ def _draw_truncated(rng: np.random.Generator) -> Spec:
     return Spec(Event(spec.event.mechanism, sampling, spec.event.count), ADD_REMOVE, spec.delta)
 
 
-def _draw_random_cut(relation: NeighboringRelation) -> Draw:
+def _draw_random_cut(relation: NeighboringRelation, truncation: str = "random") -> Draw:
     def draw(rng: np.random.Generator) -> Spec:
         """Caps from where half of the batches are cut to where hardly any is."""
         spec = draw_poisson(relation)(rng)
@@ -89,7 +89,7 @@ def _draw_random_cut(relation: NeighboringRelation) -> Draw:
         largest = min(max(round(size * q + deviation * rng.uniform(-1.5, 4.0)), 1), size - 1)
         mechanism = Gaussian(uniform_in_log(rng, 1.0, 20.0))
         return Spec(
-            Event(mechanism, TruncatedPoisson(q, largest, size, "random"), spec.event.count), relation, spec.delta
+            Event(mechanism, TruncatedPoisson(q, largest, size, truncation), spec.event.count), relation, spec.delta
         )
 
     return draw
@@ -111,12 +111,19 @@ def _draw_allocation(rng: np.random.Generator) -> Spec:
 def _draw_several(kind: type[RandomAllocation] | type[Blocks]) -> Draw:
     def draw(rng: np.random.Generator) -> Spec:
         bins = int(uniform_in_log(rng, 3.0, 40.0))
-        sampling = kind(bins, int(rng.integers(2, min(bins, 9))) if bins > 3 else 2)
+        sampling = kind(bins, int(uniform_in_log(rng, 2.0, bins + 1.0)))
         epochs, rest = int(uniform_in_log(rng, 1.0, 4.0)), int(rng.integers(bins))
         count = bins * epochs + (rest if rng.random() < 0.3 else 0)
         return Spec(Event(Gaussian(uniform_in_log(rng, 1.0, 12.0)), sampling, count), ADD_REMOVE, random_delta(rng))
 
     return draw
+
+
+def _hides_its_size(spec: Spec) -> bool:
+    """Whether the number that is drawn from is private: that of slots never is."""
+    sampling = spec.event.sampling
+    assert isinstance(sampling, TruncatedPoisson)
+    return spec.relation is ADD_REMOVE and sampling.truncation == "random"
 
 
 def _cut(spec: Spec) -> tuple[float, float]:
@@ -125,7 +132,7 @@ def _cut(spec: Spec) -> tuple[float, float]:
     assert isinstance(sampling, TruncatedPoisson)
     n, q, largest = sampling.dataset_size, sampling.sampling_probability, sampling.max_batch_size
     tau = float(stats.binom.sf(largest - 1, n - 1, q))
-    if spec.relation is ADD_REMOVE:
+    if _hides_its_size(spec):
         return tau, q
     kept = largest / n * float(stats.binom.sf(largest, n, q))
     return tau, min(kept / tau, q) if tau > 0.0 else q
@@ -141,7 +148,7 @@ def _random_cut_from_above(spec: Spec, epsilon: float) -> float:
     else:
         whole = referee.remove_profile(spec.noise, q)
         farther = referee.remove_profile(spec.noise / 2.0, r)
-        cut = farther if spec.relation is ADD_REMOVE else referee.displaced_profile(spec.noise, r)
+        cut = farther if _hides_its_size(spec) else referee.displaced_profile(spec.noise, r)
 
     def remove(eps: Array) -> Array:
         return (1.0 - tau) * whole(eps) + tau * cut(eps)
@@ -160,7 +167,7 @@ def _alone_in_a_random_cut(spec: Spec) -> referee.AttainedPair:
     (tau, r), q = _cut(spec), sampling.sampling_probability
     if spec.relation is REPLACE:
         return referee.poisson_gaussian_replace(spec.noise, (1.0 - tau) * q + tau * r)
-    return referee.poisson_gaussian(spec.noise, q if spec.relation is ADD_REMOVE else (1.0 - tau) * q + tau * r)
+    return referee.poisson_gaussian(spec.noise, q if _hides_its_size(spec) else (1.0 - tau) * q + tau * r)
 
 
 def _null_from_above(spec: Spec, epsilon: float) -> float:
@@ -334,6 +341,9 @@ SAMPLED = {
     ),
     "gaussian_random_truncation": Scheme(
         40, _draw_random_cut(ADD_REMOVE), _random_cut_from_above, attained(_alone_in_a_random_cut)
+    ),
+    "gaussian_random_truncation_slots": Scheme(
+        53, _draw_random_cut(ADD_REMOVE, "random_slots"), _random_cut_from_above, attained(_alone_in_a_random_cut)
     ),
     "gaussian_random_truncation_null": Scheme(
         41,

@@ -15,9 +15,11 @@ from accounting.accountant import (
     epsilon_for_delta,
     epsilon_of_composition,
     epsilons_for_deltas,
+    estimate_epsilon,
 )
 from accounting.composition.composition import Composition, compose
 from accounting.composition.fourier import FourierInversion
+from accounting.composition.renyi import RenyiBound
 from accounting.discrepancy import Discrepancy
 from accounting.errors import InvalidValue, NoCostInFilter, Unsupported
 from accounting.events import (
@@ -324,6 +326,69 @@ def test_no_small_data_set_costs_more_than_its_relation_says(size: int, largest:
     assert min(reached.values()) > 0.8
     assert reached[SPECIAL] == pytest.approx(1.0, abs=1e-3)
     assert reached[REPLACE] == pytest.approx(1.0, abs=1e-3)
+
+
+def of_slots(noise: float, q: float, largest: int, slots: int, steps: int = 1) -> Event:
+    return Event(Gaussian(noise), TruncatedPoisson(q, largest, slots, "random_slots"), steps)
+
+
+def test_empty_slots_are_null_records() -> None:
+    """Under every relation the pairs of a public number of records, and the guides' numbers."""
+    for steps in (1, 200):
+        slots, records = of_slots(2.0, 0.05, 55, 1000, steps), random_cut(2.0, 0.05, 55, 1000, steps)
+        for relation in (SPECIAL, REPLACE):
+            assert compose([slots], relation).steps == compose([records], relation).steps
+        assert compose([slots], ADD_REMOVE).steps == compose([records], SPECIAL).steps
+    for largest, epsilon in ((900, 1.08549), (1000, 1.07286), (1050, 0.96336), (1100, 0.94713)):
+        event = of_slots(4.0, 0.01, largest, 100_000, 10_000)
+        assert epsilon_for_delta([event], ADD_REMOVE, 1e-5).value.upper == pytest.approx(epsilon, abs=6e-6)
+    fixed = Event(Gaussian(2.0), WithoutReplacement(55, 1000), 200)
+    assert compose([of_slots(2.0, 1.0, 55, 1000, 200)], ADD_REMOVE) == compose([fixed], SPECIAL)
+
+
+def test_a_search_asks_the_pair_above_and_no_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments of a pair that is cut take seconds, and a search asks many times."""
+    events = [of_slots(2.3, 65 / 455, 80, 512, 35)]
+    certified = epsilon_for_delta(events, ADD_REMOVE, 1e-5).value.upper
+    monkeypatch.delattr(RenyiBound, "epsilon")
+    assert estimate_epsilon(events, ADD_REMOVE, 1e-5) == pytest.approx(certified, rel=5e-3)
+
+
+@pytest.mark.parametrize(("slots", "largest", "q"), [(4, 2, 0.4), (4, 1, 0.7), (5, 3, 0.6)])
+def test_no_small_data_set_in_slots_costs_more_when_a_record_comes_or_goes(slots: int, largest: int, q: float) -> None:
+    """Every number of records up to that of the slots, every batch and cut, and the records behind one that goes move.
+
+    The slots' batches are enumerated here on their own: subsets of slots, of which some are empty.
+    """
+    s = 1.2
+    x = np.linspace(-9.0, 9.0, 601)
+    epsilons = np.array([-1.2, -0.3, 0.0, 0.1, 0.5, 1.2])
+    weights: dict[tuple[int, ...], float] = {}
+    for taken in itertools.product((0, 1), repeat=slots):
+        batch = [slot for slot, each in enumerate(taken) if each]
+        kept = list(itertools.combinations(batch, min(largest, len(batch))))
+        for each in kept:
+            weights[each] = weights.get(each, 0.0) + math.prod(q if one else 1 - q for one in taken) / len(kept)
+
+    def output(records: tuple[float, ...]) -> np.ndarray:
+        held = (*records, *[0.0] * (slots - len(records)))
+        totals = [(sum(held[slot] for slot in batch), weight) for batch, weight in weights.items()]
+        return sum(
+            (weight * np.exp(-((x - total) ** 2) / (2 * s * s)) for total, weight in totals), np.zeros_like(x)
+        ) / (s * math.sqrt(2 * math.pi))
+
+    [(loss, _)] = compose([of_slots(s, q, largest, slots)], ADD_REMOVE).steps
+    reached = 0.0
+    for size in range(1, slots + 1):
+        for records in itertools.product((-1.0, 0.4, 1.0), repeat=size):
+            here, there = output(records), output(records[1:])
+            for remove, (p, other) in ((True, (here, there)), (False, (there, here))):
+                bound = loss.excess(epsilons, remove=remove) + np.maximum(0.0, -np.expm1(epsilons))
+                found = np.maximum(p - np.exp(epsilons)[:, None] * other, 0.0).sum(axis=1) * float(x[1] - x[0])
+                assert (found <= bound + 1e-5).all(), (records, remove)
+                seen = bound > 1e-3
+                reached = max(reached, float((found[seen] / bound[seen]).max()))
+    assert reached == pytest.approx(1.0, abs=2e-3)
 
 
 def test_a_random_cut_with_every_record_is_a_batch_of_a_fixed_size() -> None:

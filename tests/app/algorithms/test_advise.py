@@ -31,7 +31,19 @@ def test_every_example_runs_as_it_stands_and_what_it_recommends_calibrates(reade
         assert calibrated.json()["plan_hash"] == item["plan_hash"]
         assert calibrated.json()["noise"] == item["noise"]
         assert item["bound"] is not None or item["reasons"]
+        assert item["why"].endswith(".")
     assert all(item["reasons"] for item in body["others"])
+
+
+@pytest.mark.parametrize("relation", [None, "replace_one", "replace_special"])
+def test_sizes_that_nobody_gives_are_in_the_request_that_it_answers_with(reader, relation):
+    asked = example("network", batch_size=None, iterations=None, gradient_bound=None, neighboring_relation=relation)
+    ranked = [item for group in reader.post("/v1/advise", json=asked).json()["measures"] for item in group["ranked"]]
+    assert {"dp_sgd", "dp_nsgd", "dp_adam"} <= {item["algorithm"] for item in ranked}
+    for item in ranked:
+        calibrated = reader.post("/v1/calibrate", json=item["request"])
+        assert calibrated.status_code == 200, calibrated.text
+        assert calibrated.json()["plan_hash"] == item["plan_hash"], item["algorithm"]
 
 
 def test_a_loader_that_cannot_sample_is_told_what_loses_less(reader):

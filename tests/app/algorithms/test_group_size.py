@@ -29,6 +29,39 @@ def test_the_noise_is_what_accounting_says_of_a_group(reader):
     assert single["epsilon"]["upper"] < 1.0
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("sampling", "relation"),
+    [
+        ("full_batch", "replace_one"),
+        ("poisson", "replace_special"),
+        ("truncated_poisson", "add_or_remove_one"),
+        ("truncated_poisson", "replace_special"),
+        ("truncated_poisson", "replace_one"),
+        ("without_replacement", "replace_one"),
+        ("random_allocation", "add_or_remove_one"),
+        ("blocks", "replace_special"),
+        ("shuffled_epochs", "replace_one"),
+        ("disjoint_batches", "add_or_remove_one"),
+        ("disjoint_batches", "replace_one"),
+    ],
+)
+def test_every_scheme_is_calibrated_for_a_group_and_costs_it_what_is_said(reader, sampling, relation):
+    """Two records of an owner cost more than one, and no more than the target: on a small data set, in a few steps."""
+    kind = {"kind": sampling, "max_batch_size": 60} if sampling == "truncated_poisson" else sampling
+    sizes = {"batch_size": 500 if sampling == "full_batch" else 50, "dataset_size": 500, "iterations": 10}
+    asked = BODY | sizes | {"sampling": kind, "neighboring_relation": relation, "target": TARGET | {"group_size": 2}}
+    answer = reader.post("/v1/calibrate", json=asked)
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    question = {"events": body["events"], "delta": 1e-5, "neighboring_relation": relation}
+    again = reader.post("/v1/account", json=question | {"group_size": 2}).json()["epsilon"]
+    assert again["upper"] == body["achieved"]["epsilon"]["upper"]
+    assert 3.99 < again["upper"] <= 4.0
+    alone = reader.post("/v1/account", json=question).json()["epsilon"]
+    assert alone["upper"] < again["upper"]
+
+
 def test_a_plain_list_is_solved_for_a_group(reader):
     steps = {"mechanism": {"kind": "gaussian"}, "count": 10}
     body = reader.post("/v1/calibrate/events", json={"events": [steps], "target": TARGET}).json()

@@ -25,6 +25,7 @@ EMPTY = {
     "audits",
     "certificates",
     "dataset_versions",
+    "deployments",
     "limit_requests",
     "marked_steps",
     "merkle_nodes",

@@ -23,6 +23,7 @@ from app.algorithms.advice import ADVISE_EXAMPLES
 from app.cli.launcher import write_launcher
 from app.cli.main import COMMANDS, cli
 from app.db.database import Database
+from app.deployments.examples import DEPLOYMENT_EXAMPLES
 from app.fence.watching import fenced_context
 from app.kit.ids import new_id
 from app.ledger import transparency
@@ -115,6 +116,8 @@ def test_every_example_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     Path("sweep.json").write_text(json.dumps(SWEEP_EXAMPLES["noise_over_epsilon"]["value"]))
     Path("problem.json").write_text(json.dumps(ADVISE_EXAMPLES["convex"]["value"]))
+    Path("visits.csv").write_text("age,ill\n30,no\n70,yes\n")
+    Path("answers.json").write_text(json.dumps(DEPLOYMENT_EXAMPLES["clinic"]["value"]))
     allowed = "https://hooks.example/"
     settings = Settings(data_dir=tmp_path / "data", port=0, workers=0, webhook_addresses=allowed)
     program = write_launcher(tmp_path, Path(sys.executable))
@@ -152,6 +155,10 @@ def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -
         case "RUN":
             runs = json.loads(done("run", "list", "--json", env=env))["items"]
             return str(next(run["id"] for run in runs if run["state"] == "succeeded"))
+        case "new.csv":
+            model = json.loads(done("run", "model", placeholder("RUN", path, settings, env), env=env))
+            names, cells = zip(*((each["name"], str(each["lower"])) for each in model["features"]), strict=True)
+            Path(word).write_text(f"{','.join(names)}\n{','.join(cells)}\n")
         case "BUDGET":
             return str(json.loads(done("budget", "list", "--json", env=env))["items"][0]["id"])
         case "WEBHOOK":

@@ -137,6 +137,7 @@ def test_several_faults_are_told_without_words_of_the_interface(reader: TestClie
         ({"solve_for": "batch_size", "noise_multiplier": "1"}, "solve_for", "poisson"),
         ({"target": "pure_dp"}, "target", "pure"),
         ({"sampling": "truncated_poisson", "max_batch_size": "0"}, "max_batch_size", "greater than or equal to 1"),
+        ({"sampling": "truncated_poisson", "capacity": "999"}, "capacity", "1000"),
         ({"sampling": "disjoint_batches", "iterations": "1001"}, "iterations", "disjoint batches"),
         ({"target": "true_positive_rate", "fpr": "0.5", "tpr": "0.1"}, "tpr", "0.5"),
     ],
@@ -180,7 +181,7 @@ def test_fields_are_those_of_the_algorithm_and_the_target(algorithms: list[dict[
     ("sampling", "sizes"),
     [
         ("poisson", {"batch_size"}),
-        ("truncated_poisson", {"batch_size", "max_batch_size"}),
+        ("truncated_poisson", {"batch_size", "max_batch_size", "capacity"}),
         ("random_allocation", {"batch_size"}),
         ("blocks", {"batch_size"}),
         ("shuffled_epochs", {"batch_size"}),
@@ -189,10 +190,20 @@ def test_fields_are_those_of_the_algorithm_and_the_target(algorithms: list[dict[
 )
 def test_each_sampling_asks_for_its_sizes(algorithms: list[dict[str, Any]], sampling: str, sizes: set[str]) -> None:
     form = read({**START, "sampling": sampling}, algorithms)
-    assert {each.name for each in form.fields} & {"batch_size", "max_batch_size"} == sizes
+    assert {each.name for each in form.fields} & {"batch_size", "max_batch_size", "capacity"} == sizes
     expected = {"kind": sampling, "max_batch_size": 1200} if "max_batch_size" in sizes else sampling
     assert form.body()["sampling"] == expected
     assert values_of(form.body())["sampling"] == sampling
+
+
+def test_a_capacity_is_asked_for_where_the_number_of_records_is_private(algorithms: list[dict[str, Any]]) -> None:
+    given = {**START, "sampling": "truncated_poisson", "capacity": "60000"}
+    form = read(given, algorithms)
+    assert form.body()["capacity"] == 60000
+    assert values_of(form.body())["capacity"] == "60000"
+    public = read({**given, "neighboring_relation": "replace_special"}, algorithms)
+    assert "capacity" not in public.body()
+    assert "capacity" not in {each.name for each in public.fields}
 
 
 def test_one_pass_over_disjoint_batches_is_answered(reader: TestClient) -> None:

@@ -40,11 +40,11 @@ def kinds(page: str) -> list[str]:
 def test_entries_are_searched(quick: Service) -> None:
     budget_id = charged(quick, "mean", "median")
     at = f"/dashboard/ledger/entries?budget_id={budget_id}"
-    assert kinds(quick.client.get(at).text) == ["create", "reserve", "reserve"]
+    assert kinds(quick.client.get(at).text) == ["reserve", "reserve", "create"], "the newest first"
     assert kinds(quick.client.get(f"{at}&kind=create").text) == ["create"]
     assert kinds(quick.client.get(f"{at}&purpose=median&kind=&mechanism=").text) == ["reserve"]
     assert kinds(quick.client.get(f"{at}&mechanism=laplace").text) == []
-    assert kinds(quick.client.get(f"{at}&after=2020-01-01&before=2999-01-01").text) == ["create", "reserve", "reserve"]
+    assert kinds(quick.client.get(f"{at}&after=2020-01-01&before=2999-01-01").text) == ["reserve", "reserve", "create"]
     assert kinds(quick.client.get(f"{at}&before=2020-01-01T10:30").text) == []
     assert "Choose a budget" in quick.client.get("/dashboard/ledger/entries?budget_id=").text
     wrong = quick.client.get(f"{at}&kind=colour").text

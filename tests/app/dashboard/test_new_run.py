@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from typing import Any
+from urllib.parse import unquote_plus
 
 from app.dashboard.new_run import PATH
 from tests.app.dashboard.documents import Document
@@ -73,6 +74,57 @@ def test_each_fault_is_at_its_field_and_what_was_typed_stays(quick: Service) -> 
     assert "ds_nothing" in answer.text
     label = sent(quick, model="linear_regression")
     assert set(marked(label.text)) == {"model"}
+
+
+CALIBRATED = {
+    "algorithm": "dp_nsgd",
+    "sampling": "full_batch",
+    "dataset_size": "1000",
+    "iterations": "7",
+    "neighboring_relation": "replace_one",
+    "gradient_bound": "normalize",
+    "regularizer": "0.5",
+    "target": "approximate_dp",
+    "epsilon": "1",
+    "delta": "1e-6",
+    "solve_for": "noise_multiplier",
+}
+
+
+def address_after(quick: Service, **fields: str) -> list[str]:
+    """Where the page of a calibration leads to start a run."""
+    page = quick.client.get("/", params=CALIBRATED | fields).text
+    return [unescape(each) for each in re.findall(r'href="([^"]*/runs/new[^"]*)"', page)]
+
+
+def test_a_run_is_started_with_what_was_calibrated(quick: Service) -> None:
+    (address,) = address_after(quick)
+    page = quick.client.get(address)
+    assert (page.status_code, Document(page.text).faults) == (200, [])
+    assert 'name="epsilon"' not in page.text, "the target was calibrated"
+    (calibration,) = re.findall(r'name="calibration" value="([^"]+)"', page.text)
+    form = {"calibration": unescape(calibration), "key": key_of(page.text), **FORM}
+    answer = quick.client.post(PATH, data=form, headers=HERE, follow_redirects=False)
+    assert answer.status_code == 303, answer.text
+    run = quick.get(answer.headers["location"].replace("/dashboard", "/v1"))
+    assert (run["algorithm"], run["progress"]["total"], run["plan"]["dataset_size"]) == ("dp_nsgd", 7, 569)
+    assert run["plan"]["neighboring_relation"] == "replace_one"
+    assert run["choices"] == [] or {each["name"] for each in run["choices"]}.isdisjoint({"iterations", "algorithm"})
+
+
+def test_a_calibration_that_solved_for_something_else_leads_to_no_run(quick: Service) -> None:
+    assert address_after(quick, solve_for="epsilon", noise_multiplier="9") == []
+    (address,) = address_after(quick, solve_for="iterations", noise_multiplier="9")
+    assert '"iterations": ' in unquote_plus(address)
+
+
+def test_what_is_no_calibration_is_left_out(quick: Service) -> None:
+    for text in ("{", "[]", "7", "[" * 5000):
+        page = quick.client.get(PATH, params={"calibration": text})
+        assert (page.status_code, 'name="calibration"' in page.text) == (200, False)
+    page = quick.client.get(PATH, params={"calibration": '{"<script>": {"kind": "<b>"}}'})
+    assert Document(page.text).faults == []
+    assert "<b>" not in page.text
 
 
 def test_a_guarantee_that_was_emptied_is_missing_and_not_what_stood_there_at_first(quick: Service) -> None:

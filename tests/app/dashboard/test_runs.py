@@ -131,6 +131,16 @@ def test_the_card_is_the_interface_s_page_with_its_own_policy(quick: Sweeps) -> 
     assert quick.client.get("/dashboard/runs/run_none/card").status_code == 404
 
 
+def test_a_run_leads_to_the_certificate_of_its_charge(quick: Sweeps) -> None:
+    budget = quick.budget(filter={"kind": "renyi_dp", "epsilon": 20, "delta": 1e-5})
+    run = quick.trained(budget_id=budget["id"], dataset_id="ds_breast_cancer", certificate=True)
+    at = f"/dashboard/ledger/reservations/{run['reservation_id']}/certificate"
+    assert f'href="{at}"' in quick.client.get(f"/dashboard/runs/{run['id']}").text
+    assert "verified" in quick.client.get(at).text
+    _, other = quick.charged()
+    assert "/certificate" not in quick.client.get(f"/dashboard/runs/{other['id']}").text
+
+
 def test_a_failed_run_says_why(quick: Sweeps) -> None:
     _, run = quick.charged()
     with quick.context.database.write() as session:

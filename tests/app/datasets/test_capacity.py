@@ -202,3 +202,10 @@ def test_the_capacity_is_part_of_the_request_that_a_key_remembers(client: TestCl
     again = upload(client, private_metadata(budget_id, capacity=300), key="k")
     assert_problem(again, 422, "idempotency_key_reused")
     assert json.loads(upload(client, private_metadata(budget_id), key="k").text)["capacity"] == 113
+
+
+def test_the_memory_of_a_run_is_stated_with_the_declaration(client: TestClient) -> None:
+    """Rows as stored with their label, scaled with it, and slots: age is one number of a row, region two."""
+    for declared in ({"declared_size": 100}, {"declared_size": 100, "capacity": 5000}):
+        answer = upload(client, metadata(**declared), rows(3)).json()
+        assert answer["run_memory_bytes"] == 8 * answer["capacity"] * ((2 + 1) + (3 + 1) + (3 + 4))

@@ -8,7 +8,7 @@ import pytest
 
 from app.datasets import csv_file
 from app.datasets.columns import CategoryColumn, Column, NumberColumn
-from app.datasets.csv_file import read_csv
+from app.datasets.csv_file import read_csv, read_features
 from app.datasets.table import Table
 from app.problems import Problem
 from tests.app.datasets.declarations import COLUMNS, CSV
@@ -38,6 +38,19 @@ def test_values_land_in_declared_order_whatever_the_order_of_the_file() -> None:
     assert table.labels.tolist() == [1, 0]
     assert table.labels.dtype == np.int64
     assert table.features.dtype == np.float64
+
+
+def test_rows_without_a_label_are_read_as_those_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_file, "_BLOCK_CELLS", 4)
+    features = [column for column in COLUMNS if column.name != "outcome"]
+    data = b"region,age\n" + b"".join(b"south,%d\n" % age for age in range(100, 200, 20))
+    with_label = b"outcome," + data.replace(b"\n", b"\nno,").removesuffix(b"no,")
+    assert np.array_equal(read_features(io.BytesIO(data), features), read(with_label).features)
+    assert read_features(io.BytesIO(b"age,region\n"), features).shape == (0, 2)
+    for wrong, said in ((data + b"south,x\n", "in row 7, column 'age'"), (with_label, "at 1"), (b"", "empty")):
+        with pytest.raises(Problem) as caught:
+            read_features(io.BytesIO(wrong), features)
+        assert said in caught.value.errors[0].detail.lower()
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,9 @@ def test_entries_are_found_by_kind_time_purpose_mechanism_and_principal(
     first = api.get(path, kind="reserve", limit=4).json()
     assert [entry["sequence"] for entry in first["items"]] == [2, 3, 4, 5]
     assert found(kind="reserve", limit=4, cursor=first["next_cursor"]) == [6, 7, 16]
+    newest = api.get(path, kind="reserve", limit=4, newest_first=True).json()
+    assert [entry["sequence"] for entry in newest["items"]] == [16, 7, 6, 5]
+    assert found(kind="reserve", newest_first=True, cursor=newest["next_cursor"]) == [4, 3, 2]
     assert_problem(api.get(path, kind="refund"), 422, "invalid_request", "/query/kind")
     assert_problem(api.get(path, after="yesterday"), 422, "invalid_request", "/query/after")
     assert_problem(api.get(path, before="2026-05-01T00:00:00"), 422, "invalid_request", "/query/before")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from base64 import b64encode
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -16,11 +18,13 @@ from markdown_it import MarkdownIt
 from sqlalchemy import text
 
 from accounting.canonical import sha256_hex
+from app.algorithms.targets import AchievedMuBody, AchievedPureBody
 from app.kit.negotiation import preferred
 from app.ledger.checkpoints import VerifierKey
 from app.ledger.proofs import check_proof
 from app.runs import report as reports
-from app.runs.card import LISTED_NUMBERS, NOT_STATED
+from app.runs.card_parts import LISTED_NUMBERS
+from app.runs.card_summary import most_right
 from app.runs.executors import local
 from app.runs.report_schemas import PrivacyReport
 from app.tables.runs import Audit
@@ -192,7 +196,7 @@ def test_the_fields_of_the_card_are_the_ones_of_its_version(service):
 
 CARD_PARTS = {
     "AuditSummary": sorted(["id", "method", "trials", "delta", "epsilon_lower", "confidence", "verdict", "created_at"]),
-    "DataSummary": sorted(["dataset_id", "name", "version", "public", "declared_size", "capacity"]),
+    "DataSummary": sorted(["dataset_id", "name", "version", "public", "declared_size", "held_out_size", "capacity"]),
     "BudgetSummary": sorted(["id", "name", "neighboring_relation", "privacy_unit", "limit"]),
     "EntrySummary": sorted(["id", "kind", "sequence", "leaf_index", "recorded_at", "previous_hash", "hash"]),
     "CertificateSummary": sorted(["epsilon", "delta", "sha256", "path"]),
@@ -202,6 +206,7 @@ CARD_PARTS = {
     ),
     "EvaluationPoint": sorted(["layer", "section", "point", "finding"]),
     "RegistryField": sorted(["field", "value"]),
+    "DeploymentBody": sorted(["inherited", "answers", "principal_id", "stated_at"]),
     "PrivacyReport": sorted(
         [
             "card_version",
@@ -231,12 +236,14 @@ CARD_PARTS = {
             "literal",
             "plan",
             "plan_hash",
+            "held_out",
             "dtype",
             "dtype_reason",
             "budget_id",
             "reservation_id",
             "charge",
             "budget",
+            "deployment",
             "ledger",
             "versions",
             "scores",
@@ -273,9 +280,39 @@ def test_nist_points_and_fields_of_the_registry_are_known_or_stay_open(service):
     assert fields["dp_variant.variant_name"] == "Approximate DP"
     assert fields["basic.data_curators"] is None
     assert fields["basic.intended_use"] is None
-    unknown = [item for item in (*points.values(), *fields.values()) if item is None]
-    assert page.text.count(NOT_STATED) == len(unknown)
-    assert read_markdown(markdown)[0].count(NOT_STATED) == len(unknown)
+    for shown in (page.text, read_markdown(markdown)[0]):
+        assert shown.count("For whoever operates the service to say:") == 2, "once for each list, and not at each point"
+        for name in [name for name, value in (points | fields).items() if value is None]:
+            assert name in shown
+
+
+@on_one_engine
+def test_the_first_page_says_the_guarantee_in_words_and_what_it_does_not_cover(service):
+    _, run = service.private()
+    service.work()
+    card, markdown, page = rendered(service, run)
+    first = read_markdown(markdown)[0].partition("Appendix")[0]
+    epsilon, delta = card["achieved"]["epsilon"]["upper"], card["achieved"]["delta"]
+    share = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
+    (said,) = re.findall(r"in at most ([0-9.]+) % of cases", first)
+    assert 0 <= float(said) - 100 * share < 0.11
+    assert f"epsilon at most {epsilon!r}" in first
+    assert "What it does not cover" in first
+    assert "Whoever operates the service" in first
+    assert len(first.split()) < 400, "a page that a manager reads"
+    (said_on_page,) = re.findall(r"in at most ([0-9.]+) % of cases", page.text.partition("Appendix")[0])
+    assert said_on_page == said
+
+
+def test_no_attack_is_right_more_often_than_the_card_says() -> None:
+    """The best test of randomised response attains the bound of pure DP, and that of a Gaussian the bound of mu."""
+    how: dict[str, Any] = {"method": "closed_form", "error_budget": {}}
+    for epsilon in (0.1, 1.0, 3.0, 40.0, 900.0):
+        attained = math.exp(min(epsilon, 700)) / (1 + math.exp(min(epsilon, 700)))
+        assert attained <= most_right(AchievedPureBody(epsilon=epsilon, **how)) <= attained + 1e-11
+    for mu in (0.1, 1.0, 5.0):
+        attained = NormalDist().cdf(mu / 2)
+        assert attained <= most_right(AchievedMuBody(mu=mu, **how)) <= attained + 1e-11
 
 
 @on_one_engine
@@ -357,9 +394,14 @@ def test_a_public_run_has_no_books_and_says_that_its_rows_are_public(service):
     run = service.queued(dataset=dataset, target={"kind": "gaussian_dp", "mu": 1})
     service.work()
     card, markdown, page = rendered(service, run)
-    assert card["data"] == {"dataset_id": None, "name": None, "public": True, "declared_size": 2, "capacity": 2} | {
-        "version": None
-    }
+    assert card["data"] == {
+        "dataset_id": None,
+        "name": None,
+        "public": True,
+        "declared_size": 2,
+        "capacity": 2,
+        "held_out_size": None,
+    } | {"version": None}
     assert (card["ledger"], card["budget"], card["charge"]) == (None, None, None)
     assert reports.PUBLIC_ROWS in card["caveats"]
     assert "Gaussian DP" in [item["finding"] for item in card["evaluation"]]
@@ -393,6 +435,7 @@ def test_a_data_set_that_was_deleted_is_named_no_more(service):
         "name": None,
         "public": False,
         "declared_size": 1000,
+        "held_out_size": None,
         "capacity": 1125,
     }
     assert "of the ward" not in json.dumps(service.report(run))

@@ -13,7 +13,7 @@ import pytest
 from accounting.targets import ApproximateDpTarget
 from app.algorithms.constants import Derivation
 from app.algorithms.service import Question
-from calibrators.practical import Draft, Facts
+from calibrators.practical import Draft, Objective
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Spec
 from tests.app.problem_assertions import assert_problem
@@ -163,7 +163,7 @@ def test_an_average_is_of_algorithms_without_a_release_of_their_own(quick):
 def test_what_is_sent_to_a_process_loads_nothing_of_the_service():
     """Whoever reads it there would wait for the framework, and the time of a calibration has a limit."""
     columns = (NumberColumn(0.0, 1.0),)
-    facts = Facts(Derivation(logistic_regression(1), columns, None, None), is_convex=True)
+    facts = Objective(Derivation(logistic_regression(1), columns, None, None), is_convex=True)
     draft = Draft("dp_sgd", Spec(100, ApproximateDpTarget(1.0, 1e-5), sampling="poisson"), None, facts)
     sent = pickle.dumps(Question(draft.algorithm, draft.spec, draft=draft).work())
     script = (

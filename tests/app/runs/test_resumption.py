@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from app.context import Context
+from app.kit.process_pool import PROJECT_ROOT
 from app.runs import execution, lifecycle, resumption, worker
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.lifecycle import RefusedError
 from app.runs.resumption import Beginning
-from app.runs.supervisor import PROJECT_ROOT
 from app.settings import Settings, environment_of
 from tests.app.runs.conftest import Service
 from tests.app.runs.interrupted import (

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
+from app.kit.process_pool import PROJECT_ROOT
 from app.runs import lifecycle, liveness
 from app.runs import supervisor as supervision
 from app.runs.checkpoint_files import CheckpointFiles
-from app.runs.supervisor import PROJECT_ROOT, Supervisor
+from app.runs.supervisor import Supervisor
 from app.settings import environment_of
 from app.tables.runs import Run
 from tests.app.runs.conftest import Service
@@ -55,6 +57,22 @@ def running(service: Service) -> dict:
 
 def reservation_state(service: Service, run: dict) -> str:
     return service.get(f"/v1/reservations/{run['reservation_id']}")["state"]
+
+
+@on_one_engine
+def test_a_worker_has_the_threads_that_its_setting_says(context, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    assert context.settings.worker_threads == 1
+    supervisor = Supervisor(context, count=1)
+    supervisor.start()
+    try:
+        until(lambda: len(supervisor._processes) == 1)
+        (process,) = supervisor._processes.values()
+        environment = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+    finally:
+        supervisor.stop()
+    found = {line for line in environment if "_NUM_THREADS" in line}
+    assert found == {f"{library}_NUM_THREADS=1" for library in ("OMP", "OPENBLAS", "MKL")}
 
 
 def test_a_killed_workers_run_goes_on_under_another_worker(service, supervisor):

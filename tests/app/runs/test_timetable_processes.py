@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from app.kit.process_pool import PROJECT_ROOT
 from app.runs import lifecycle
 from app.runs.schedule import Schedule
-from app.runs.supervisor import PROJECT_ROOT
 from app.settings import environment_of
 from tests.app.runs.conftest import ROWS, Service
 from tests.databases import on_one_engine

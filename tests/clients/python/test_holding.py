@@ -59,6 +59,20 @@ def test_noise_may_be_drawn_in_the_block_and_all_is_charged_after_it(client: Cli
     assert kinds(client, budget) == ["reserve", "start", "commit"]
 
 
+def test_a_certificate_is_kept_with_the_charge_of_a_block(client: Client, make_budget: MakeBudget) -> None:
+    budget = make_budget(kind="approximate_dp", epsilon=30.0, delta=1e-5)
+    for asked in (True, False):
+        with client.reserve(budget, EVENTS, purpose="block", charge_delta=1e-6, certificate=asked) as held:
+            pass
+        assert (client.reservations.get(held.id).certificate is not None) == asked
+    full = {"kind": "full_batch"}
+    with client.guard(
+        budget, noise_multiplier=10.0, steps=2, sampling=full, charge_delta=1e-6, certificate=True
+    ) as guard:
+        guard.take()
+    assert client.reservations.get(guard.id).certificate is not None
+
+
 def test_what_does_not_fit_raises_before_anything_of_the_block_has_run(client: Client, budget: Budget) -> None:
     with pytest.raises(BudgetExceeded) as caught, client.reserve(budget, [EVENTS[0] | {"count": 30}], purpose="much"):
         raise AssertionError("the block has run")

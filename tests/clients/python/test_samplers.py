@@ -28,12 +28,15 @@ RECORDS, BINS, STEPS = 60, 6, 6000
 KEY = bytes(range(32))
 POISSON = Poisson(RECORDS, STEPS, sampling_probability=0.15, key=KEY)
 CUT = TruncatedPoisson(RECORDS, STEPS, sampling_probability=0.15, max_batch_size=9, key=KEY)
+SLOTS = TruncatedPoisson(
+    50, STEPS, sampling_probability=0.15, max_batch_size=9, truncation="random_slots", slots=RECORDS, key=KEY
+)
 ALLOCATION = RandomAllocation(RECORDS, STEPS, num_bins=BINS, key=KEY)
 BLOCKS = Blocks(RECORDS, STEPS, num_bins=15, participations=4, key=KEY)
 TURNS = CyclicPoisson(RECORDS, STEPS, sampling_probability=0.45, cycle_length=3, assignment="independent", key=KEY)
 ORDER = FixedOrderEpochs(RECORDS, STEPS, steps_per_epoch=7)
 EVERY = pytest.mark.parametrize(
-    "sampler", [POISSON, CUT, ALLOCATION, BLOCKS, TURNS, ORDER], ids=lambda sampler: sampler.kind
+    "sampler", [POISSON, CUT, SLOTS, ALLOCATION, BLOCKS, TURNS, ORDER], ids=lambda sampler: sampler.kind
 )
 
 
@@ -202,6 +205,15 @@ def test_a_cut_batch_is_a_uniform_subset_of_the_poisson_batch() -> None:
     assert np.abs((cut[over].sum(axis=0) - expected) / spread).max() < 5.0
 
 
+def test_empty_slots_take_places_in_a_batch() -> None:
+    """With 50 records in 60 slots: the batches of 60 records, without the last 10; one record more moves nobody."""
+    cut, few = taken_by(CUT), taken_by(SLOTS)
+    assert np.array_equal(few, cut[:, :50])
+    assert (few.sum(axis=1) < np.minimum(taken_by(POISSON)[:, :50].sum(axis=1), 9)).any()
+    more = TruncatedPoisson(50, STEPS, **samplers._arguments_of(SLOTS.sampling), records=51, key=KEY)
+    assert np.array_equal(taken_by(more)[:, :50], few)
+
+
 def test_a_cut_with_equal_words_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     words = {0: np.array([1, 1, 2], dtype="<u8"), 1: np.array([3, 1, 2], dtype="<u8")}
     monkeypatch.setattr(Sampler, "_tossed", lambda *_: np.arange(3))
@@ -292,6 +304,9 @@ def test_divisors_are_public_constants() -> None:
     assert RandomAllocation(1000, 1, num_bins=8, records=7).divisor == 125.0
     assert TruncatedPoisson(1000, 1, sampling_probability=0.1, max_batch_size=120).divisor == 100.0
     assert TruncatedPoisson(1000, 1, sampling_probability=0.1, max_batch_size=80).divisor == 80.0
+    of_slots = {"sampling_probability": 0.1, "truncation": "random_slots", "slots": 1250}
+    assert TruncatedPoisson(1000, 1, max_batch_size=200, **of_slots).divisor == 100.0
+    assert TruncatedPoisson(1000, 1, max_batch_size=100, **of_slots).divisor == 80.0
 
 
 def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
@@ -305,6 +320,8 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
         )
     cut = CUT.sampling
     assert samplers.for_event({"sampling": cut, "count": 2}, dataset_size=RECORDS).sampling == cut
+    of_slots = samplers.for_event({"sampling": SLOTS.sampling, "count": 2}, dataset_size=50)
+    assert (of_slots.sampling, of_slots.dataset_size) == (SLOTS.sampling, 50)
     for sampling, words in (
         ({"kind": "shuffled_epochs", "steps_per_epoch": 3}, "no sampler for shuffled_epochs"),
         (allocation | {"participations": 2}, "participations must be 1"),
@@ -329,6 +346,13 @@ def test_the_sampler_of_an_event_is_the_one_that_it_says() -> None:
         (lambda: Blocks(1, 1, num_bins=3, participations=4), "at most num_bins, 3"),
         (lambda: RandomAllocation(1, 1, num_bins=0), "num_bins must be 1 or more"),
         (lambda: TruncatedPoisson(1, 1, sampling_probability=0.5, max_batch_size=1, records=2), "a bound on"),
+        (lambda: samplers.for_event({"sampling": SLOTS.sampling}, dataset_size=61), "slots must be 61 or more"),
+        (lambda: samplers.for_event({"sampling": SLOTS.sampling}, dataset_size=9, records=61), "slots is a bound on"),
+        (
+            lambda: TruncatedPoisson(9, 1, sampling_probability=0.5, max_batch_size=1, truncation="random_slots"),
+            'which truncation "random_slots" needs',
+        ),
+        (lambda: TruncatedPoisson(9, 1, sampling_probability=0.5, max_batch_size=1, slots=9), "no other takes"),
         (
             lambda: CyclicPoisson(9, 1, sampling_probability=0.5, cycle_length=2, assignment="shuffled"),
             'must be "independent" or "by_position"',

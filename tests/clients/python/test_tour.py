@@ -190,6 +190,8 @@ def ledger(client: Client, folder: Path) -> None:
     assert client.limit_requests.refuse(another, reason="no").state == "refused"
     assert client.limit_requests.get(asked).state == "withdrawn"
     assert len(list(client.limit_requests.list(budget=budget, page_size=2))) == 3
+    client.budgets.state_deployment(budget, curator="the clinic")
+    assert client.budgets.deployment(budget).answers.curator == "the clinic"
     webhook = client.webhooks.create(budget, url="https://hooks.example/a", events=["limit_requested"])
     assert webhook.secret.startswith("whsec_")
     assert webhook.secret not in repr(webhook)
@@ -234,9 +236,9 @@ def training(client: Client, folder: Path) -> None:
     assert list(client.datasets.shared_contents()) == []
     patients = client.datasets.upload(
         b"x,y,id\n0,1,K-1\n1,0,K-2\n", name="patients", filename="p.csv", declared_size=9, columns=COLUMNS, label="y",
-        budget_id=root.id, person_column="id",
+        budget_id=root.id, person_column="id", held_out_share=0.25,
     )  # fmt: skip
-    assert (patients.person_column, patients.rows_per_person) == ("id", 1)
+    assert (patients.person_column, patients.rows_per_person, patients.held_out_share) == ("id", 1, 0.25)
     left = client.datasets.delete_persons(patients, ["K-2"], reason="withdrawals", change="replaced")
     assert (left.version, left.change, left.owner_report) == (2, "replaced", None)
     assert [each.erased for each in client.datasets.versions(patients)] == [True, False]

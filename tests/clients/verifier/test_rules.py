@@ -50,12 +50,12 @@ def _rule(kind: str, s: float, q: float, c: float, digits: float) -> tuple[Poiss
     whole = {key: int(value) for key, value in numbers.items() if key not in ("angle", "spacing", "end")}
     if kind == "fixed_size":
         law: Poisson | FixedSize = FixedSize(arb(s), arb(q))
-        place: Line | Panels = Panels(numbers["angle"], numbers["end"], **whole, envelope=None)
+        place: Line | Panels = Panels(numbers["angle"], numbers["end"], **whole)
     else:
         law = Poisson(arb(s), arb(q), kind == "replace")
-        place = Line(numbers["angle"], numbers["spacing"], **whole, envelope=None)
+        place = Line(numbers["angle"], numbers["spacing"], **whole)
     direction = kind if kind in ("add", "remove") else "both"
-    found = transform(law, direction, c, place)
+    found = transform(law, direction, c, (place,))
     assert isinstance(found, Rule)
     return law, direction, found
 
@@ -96,7 +96,7 @@ def test_nodes_that_are_left_out_are_in_the_error(kind: str) -> None:
     largest = 0.0
     with precision(120):
         for low, high in ((-120, 60), (-30, 120), (-40, 70)):
-            rule = transform(law, direction, 1.0, Line(0.6, 0.05, low, high, None))
+            rule = transform(law, direction, 1.0, (Line(0.6, 0.05, low, high),))
             assert isinstance(rule, Rule)
             bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
             for t in (0.0, 0.4, 2.0):
@@ -110,11 +110,11 @@ def test_panels_that_are_too_few_are_in_the_error() -> None:
     law = FixedSize(arb(1), arb(0.2))
     with precision(120):
         for place in (
-            Panels(0.8, 12.0, 3, 4, 40, 24, None),
-            Panels(0.8, 12.0, 12, 24, 40, 3, None),
-            Panels(0.8, 12.0, 12, 24, 1, 24, None),
+            Panels(0.8, 12.0, 3, 4, 40, 24),
+            Panels(0.8, 12.0, 12, 24, 40, 3),
+            Panels(0.8, 12.0, 12, 24, 1, 24),
         ):
-            rule = transform(law, "both", 1.0, place)
+            rule = transform(law, "both", 1.0, (place,))
             assert isinstance(rule, Rule)
             bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
             for t in (0.5, 3.0):
@@ -148,16 +148,16 @@ def test_points_of_a_line_agree_with_each_by_itself() -> None:
     ],
 )
 def test_nodes_for_which_the_theorem_does_not_hold_are_refused(change: dict[str, float], reason: str) -> None:
-    numbers = {"angle": 0.8, "spacing": 0.1, "low": -90, "high": 150, "envelope": None, **change}
+    numbers = {"angle": 0.8, "spacing": 0.1, "low": -90, "high": 150, **change}
     with precision(100), pytest.raises(CannotCheck, match=reason):
-        transform(Poisson(arb(1), arb(0.1), False), "remove", 3.0, Line(**numbers))
+        transform(Poisson(arb(1), arb(0.1), False), "remove", 3.0, (Line(**numbers),))
 
 
 def test_laplace_noise_and_atoms_have_their_transforms() -> None:
     """The values are integrals over the loss; the envelopes are above and fall."""
     with precision(120):
         lam, c = arb(0.7), 1.3
-        laplace = transform(Laplace(lam), "both", c, None)
+        laplace = transform(Laplace(lam), "both", c, ())
         for k, value in enumerate(laplace.on_line(arb(0.9), 40)):
             z = acb(arb(c), k * arb(0.9))
             # Under P the loss is lam with mass 1/2, -lam with mass e^-lam / 2, and has the density e^((l-lam)/2) / 4.
@@ -166,5 +166,5 @@ def test_laplace_noise_and_atoms_have_their_transforms() -> None:
             assert not abs(value) > laplace.envelope(k * arb(0.9))
             assert not abs(value) > laplace.envelope(k * arb(0.4))
         outcomes = ((arb(3) / 4, arb(3).log()), (arb(1) / 4, -arb(3).log()))
-        atoms = transform(Atoms(outcomes, outcomes), "both", 1.0, None)
+        atoms = transform(Atoms(outcomes, outcomes), "both", 1.0, ())
         assert atoms.moment().overlaps(arb(9) / 4 + arb(1) / 12)

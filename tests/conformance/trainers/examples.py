@@ -22,6 +22,7 @@ from trainer.algorithms import EXECUTIONS
 from trainer.loop import check_sampling_of
 from trainer.losses import Squared
 from trainer.models import LinearModel
+from trainer.run import usual_capacity
 
 
 @lru_cache(maxsize=256)
@@ -63,7 +64,8 @@ def settings(name: str, **changes: Any) -> dict[tuple[str, str], Plan]:
                 plan = plan_of(name, sampling=scheme.kind, neighboring_relation=relation, **(sizes | changes))
                 for phase in plan.phases:
                     if isinstance(phase, BoundedSteps):
-                        check_sampling_of(plan, phase)  # what can be charged may be for loops of other programs
+                        # What can be charged may be for loops of other programs.
+                        check_sampling_of(plan, phase, usual_capacity(plan))
             except AccountingError:
                 continue
             found[scheme.kind, str(relation)] = plan

@@ -32,8 +32,8 @@ from tests.transcriptions.dp_bandmf import correlated
 from tests.transcriptions.models import regression_gradient
 from trainer.algorithms import EXECUTIONS
 from trainer.loop import Task, Trainer
-from trainer.records import default_capacity, prepare
-from trainer.run import run
+from trainer.records import prepare
+from trainer.run import run, usual_capacity
 from trainer.streams import RandomStreams, random_streams
 
 #: With it a random release is no starting point, which nothing has touched.
@@ -43,7 +43,7 @@ SEED = 4
 def trainer_of(plan: Plan, streams: RandomStreams, features: np.ndarray, labels: np.ndarray) -> Trainer:
     """A trainer that is carried out step by step."""
     some = model(features.shape[1])
-    records = prepare(some, features, labels, plan.dtype, default_capacity(plan.dataset_size), streams.slots)
+    records = prepare(some, features, labels, plan.dtype, usual_capacity(plan), streams.slots)
     return EXECUTIONS[plan.algorithm].make(Task(plan, some, records, streams))
 
 

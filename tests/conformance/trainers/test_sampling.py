@@ -37,15 +37,15 @@ def of_sampling(kind: type) -> list[Any]:
     ]
 
 
-def batches_of(plan: Plan, runs: int) -> np.ndarray:
-    """Who takes part: shape (runs, steps, declared records)."""
+def batches_of(plan: Plan, runs: int, places: int | None = None) -> np.ndarray:
+    """Who takes part: shape (runs, steps, places), as many places as declared records where none are given."""
     features, labels = records_of(plan)
-    taken = np.zeros((runs, plan.iterations, plan.dataset_size), dtype=bool)
+    taken = np.zeros((runs, plan.iterations, places or plan.dataset_size), dtype=bool)
     for number in range(runs):
         streams = RecordingStreams(number)
         run(plan, model(), features, labels, streams=streams)
         for step, batch in enumerate(streams.drawn.batches):
-            taken[number, step, batch[batch < plan.dataset_size]] = True
+            taken[number, step, batch[batch < taken.shape[2]]] = True
     return taken
 
 
@@ -88,22 +88,23 @@ def test_poisson_rows_take_part_independently(name: str, plan: Plan) -> None:
 def test_large_poisson_batches_keep_a_random_subset(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, TruncatedPoisson)
-    records, probability, largest = (
-        plan.dataset_size,
+    places, probability, largest = (
+        event.sampling.dataset_size,
         event.sampling.sampling_probability,
         event.sampling.max_batch_size,
     )
-    taken = batches_of(plan, -(-STEPS // plan.iterations))
-    steps = taken.reshape(-1, records)
-    law = stats.binom(records, probability)
-    sizes = np.arange(records + 1)
+    assert places == plan.dataset_size * (2 if event.sampling.truncation == "random_slots" else 1)
+    taken = batches_of(plan, -(-STEPS // plan.iterations), places)
+    steps = taken.reshape(-1, places)
+    law = stats.binom(places, probability)
+    sizes = np.arange(places + 1)
     kept = float(np.sum(law.pmf(sizes) * np.minimum(sizes, largest)))
-    assert_binomial(steps.sum(axis=0), len(steps), kept / records)
+    assert_binomial(steps.sum(axis=0), len(steps), kept / places)
     assert_binomial((steps.sum(axis=1) == largest).sum(keepdims=True), len(steps), float(law.sf(largest - 1)))
     assert steps.sum(axis=1).max() == largest
     pairs = float(np.sum(law.pmf(sizes) * np.minimum(sizes, largest) * np.maximum(np.minimum(sizes, largest) - 1, 0)))
-    assert_pairs_are_independent(steps, pairs / (records * (records - 1)))
-    assert_steps_are_independent(taken, kept / records)
+    assert_pairs_are_independent(steps, pairs / (places * (places - 1)))
+    assert_steps_are_independent(taken, kept / places)
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(WithoutReplacement))
@@ -229,5 +230,7 @@ def test_places_are_drawn_whatever_is_in_them(name: str, plan: Plan) -> None:
     capacity = 2 * plan.dataset_size
     run(plan, model(), np.vstack([features] * 2), np.tile(labels, 2), streams=more, capacity=capacity)
     fixed = isinstance(sampling, WithoutReplacement | TruncatedPoisson | ShuffledEpochs | FixedOrderEpochs)
-    if fixed or getattr(sampling, "assignment", "") == "by_position":
+    if getattr(sampling, "truncation", "") == "random_slots":
+        assert capacity > max(batch.max() for batch in more.drawn.batches) >= plan.dataset_size
+    elif fixed or getattr(sampling, "assignment", "") == "by_position":
         assert max(batch.max() for batch in more.drawn.batches) < plan.dataset_size

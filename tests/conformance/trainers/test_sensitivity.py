@@ -28,7 +28,8 @@ from tests.conformance.trainers.sums import SumAt, given_sums
 from trainer.algorithms import EXECUTIONS
 from trainer.grid import Grid
 from trainer.loop import Task, Trainer
-from trainer.records import default_capacity, prepare
+from trainer.records import prepare
+from trainer.run import usual_capacity
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -64,7 +65,7 @@ def neighbours(relation: NeighboringRelation, rows: int) -> Iterator[tuple[Data,
 
 
 def trainer_of(plan: Plan, streams: RecordingStreams, some: Data) -> Trainer:
-    records = prepare(model(), *some, plan.dtype, default_capacity(plan.dataset_size), streams.slots)
+    records = prepare(model(), *some, plan.dtype, usual_capacity(plan), streams.slots)
     return EXECUTIONS[plan.algorithm].make(Task(plan, model(), records, streams))
 
 

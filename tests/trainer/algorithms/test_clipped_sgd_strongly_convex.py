@@ -17,7 +17,7 @@ from calibrators.lowy_razaviyayn.stich_schedule import stich_schedule
 from calibrators.plan import Clip, Phase, Plan
 from calibrators.registry import calibrate
 from calibrators.release import WeightedAverage
-from calibrators.spec import Spec
+from calibrators.spec import Spec, default_capacity
 from tests.trainer import given
 from tests.trainer.given import GivenStreams
 from tests.transcriptions import clipped_sgd_strongly_convex as reference
@@ -25,7 +25,6 @@ from trainer.clipping import margin
 from trainer.loop import GradientSteps
 from trainer.losses import Squared
 from trainer.models import LinearModel, PerRecordModel
-from trainer.records import default_capacity
 from trainer.run import run
 from trainer.streams import RandomStreams, random_streams
 

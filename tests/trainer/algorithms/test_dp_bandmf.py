@@ -17,6 +17,7 @@ from accounting.relations import NeighboringRelation
 from calibrators.geometry import L2Ball
 from calibrators.matrix_factorisation.bands import memory_of
 from calibrators.plan import Clip, CorrelatedSteps, GradientBound, Plan
+from calibrators.spec import default_capacity
 from tests.trainer.given import trainer_of
 from tests.trainer.plans import correlated_of, phase_of, plan_of
 from tests.transcriptions import dp_bandmf as reference
@@ -30,7 +31,7 @@ from trainer.execution import Proposal
 from trainer.grid import Grid
 from trainer.loop import Step
 from trainer.models import LinearModel, Model, MultilayerPerceptron, build, logistic_regression, softmax_regression
-from trainer.records import Selection, default_capacity
+from trainer.records import Selection
 from trainer.run import first_checkpoint, run
 from trainer.streams import random_streams
 from trainer.sums import BoundedSum

@@ -22,6 +22,7 @@ from calibrators.phases.structured import StructuredPhase
 from calibrators.phases.vertex_steps import VertexSteps
 from calibrators.phases.vertex_trees import TreePhase
 from calibrators.plan import Clip, CorrelatedSteps, Normalize, Phase, Plan
+from calibrators.spec import default_capacity
 from tests.conformance.trainers.examples import plan_of as conformance_plan
 from tests.trainer.plans import correlated_of, phase_of, plan_of
 from tests.transcriptions.dp_bandmf import correlated
@@ -36,7 +37,6 @@ from trainer.audit.trials import Rule, Trials
 from trainer.execution import Coordinates
 from trainer.grid import grid_for
 from trainer.loop import grid_of
-from trainer.records import default_capacity
 from trainer.streams import random_streams
 
 SUBTRACTING = [

@@ -3,6 +3,7 @@
 from epsilond_client.answers import (
     Answer,
     Budget,
+    Card,
     Dataset,
     DatasetVersion,
     Document,
@@ -39,6 +40,7 @@ __all__ = [
     "Answer",
     "Budget",
     "BudgetExceeded",
+    "Card",
     "Client",
     "Conflict",
     "Dataset",

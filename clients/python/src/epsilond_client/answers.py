@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from epsilond_client import rendering
+
 Event = Mapping[str, Any]
 Amounts = Mapping[str, Any]
 
@@ -22,11 +24,6 @@ class Interval:
     lower: float
     estimate: float
     upper: float
-
-
-_INTERVAL = {"lower", "estimate", "upper"}
-#: Shown once, in the answer that made it; never in a repr, which ends up in logs.
-_SECRET = frozenset({"token", "secret"})
 
 
 class Document(Mapping[str, Any]):
@@ -51,12 +48,11 @@ class Document(Mapping[str, Any]):
         return len(self._fields)
 
     def __repr__(self) -> str:
-        shown = {
-            name: value
-            for name, value in self._fields.items()
-            if name not in _SECRET and value is not None and not isinstance(value, list | dict)
-        }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        return rendering.line_of(type(self).__name__, self._fields)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the fields, which notebooks show."""
+        return rendering.table_of(type(self).__name__, self._fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._fields,)
@@ -133,6 +129,33 @@ class Run(Document):
         return self.state in ENDED
 
 
+class Card(Answer):
+    """The privacy card of a run: the guarantee in words and numbers, what it rests on, and what it does not cover."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        run_id: str
+        state: str
+        statement: str
+        privacy_unit: str
+        neighbors: str
+        algorithm: str
+        plan_hash: str
+        seeded: bool
+        budget_id: str | None
+        reservation_id: str | None
+        events: Sequence[Event]
+        caveats: Sequence[str]
+        data: Answer
+        scores: Sequence[Mapping[str, Any]]
+
+    def __repr__(self) -> str:
+        return f"<Card of {self._fields.get('run_id')}: {self._fields.get('statement')}>"
+
+    def _repr_html_(self) -> str:
+        return rendering.page_of_card(self)
+
+
 class Budget(Document):
     """A limit on the privacy loss of everything that is released from one body of data."""
 
@@ -153,6 +176,12 @@ class Budget(Document):
         overdrawn: bool
         labels: Mapping[str, str]
         report: Answer | None
+
+    def __repr__(self) -> str:
+        return rendering.line_of_budget(self)
+
+    def _repr_html_(self) -> str:
+        return rendering.table_of(rendering.usage(self) or "Budget", self)
 
 
 class Reservation(Document):
@@ -232,11 +261,14 @@ class Dataset(Document):
         version: int
         declared_size: int
         capacity: int
+        #: What the rows of a run take in a worker at most.
+        run_memory_bytes: int
         privacy_unit: str
         columns: Sequence[Mapping[str, Any]]
         label: str
         person_column: str | None
         rows_per_person: int | None
+        held_out_share: float | None
         budget_id: str | None
         #: For the owner of the data set alone.
         warnings: Sequence[Mapping[str, Any]]
@@ -270,7 +302,7 @@ D = TypeVar("D", bound=Document)
 
 def _wrapped(name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return Interval(**value) if value.keys() == _INTERVAL else _CLASSES.get(name, Answer)(value)
+        return Interval(**value) if value.keys() == rendering.INTERVAL else _CLASSES.get(name, Answer)(value)
     if isinstance(value, list):
         return tuple(_wrapped(name, item) for item in value)
     return value

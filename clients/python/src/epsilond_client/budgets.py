@@ -1,4 +1,4 @@
-"""Budgets, their limits, reservations and the ledger.
+"""Budgets, their limits, reservations and the ledger; a budget is named by its id, its name, or as the object itself.
 
 `client.budgets`, `client.limit_requests`, `client.webhooks`, `client.reservations`, `client.ledger`.
 """
@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from epsilond_client.answers import Answer, Budget, Entry, Event, Reservation
+from epsilond_client.naming import BudgetId, OfBudgets, budget_id, with_budget_ids
 from epsilond_client.transport import Resource, identifier, path_to
 
 #: What a call takes in place of an id: the object itself.
-BudgetId = str | Budget
 ReservationId = str | Reservation
 Moment = str | datetime
 PAGE = 50
 
 
-class Budgets(Resource):
+class Budgets(OfBudgets):
     """Limits on the privacy loss of everything that is released from one body of data."""
 
     def create(
@@ -44,15 +44,15 @@ class Budgets(Resource):
             fields: `privacy_unit`, `parent_id`, `report_delta`, `labels`.
         """
         request = {"name": name, "neighboring_relation": neighboring_relation, "filter": filter} | fields
-        return self._http.write("/v1/budgets", request, Budget, idempotency_key)
+        return self._http.write("/v1/budgets", with_budget_ids(self._http, request), Budget, idempotency_key)
 
     def get(self, budget: BudgetId, *, delta: float | None = None) -> Budget:
         """A budget as it is now, with a report of what is spent at a delta."""
-        return self._http.get(path_to("/v1/budgets/{}", budget), Budget, delta=delta)
+        return self._http.get(self._path("/v1/budgets/{}", budget), Budget, delta=delta)
 
     def list(self, *, parent: BudgetId | None = None, page_size: int = PAGE) -> Iterator[Budget]:
         """All budgets within reach, page by page."""
-        parent_id = None if parent is None else identifier(parent)
+        parent_id = None if parent is None else budget_id(self._http, parent)
         return self._http.pages("/v1/budgets", Budget, page_size, parent_id=parent_id)
 
     def set_limit(
@@ -60,7 +60,7 @@ class Budgets(Resource):
     ) -> Budget:
         """Set another limit, no lower than what is spent and reserved (scope ``limits``)."""
         request = {"filter": filter, "reason": reason}
-        return self._http.write(path_to("/v1/budgets/{}/limit", budget), request, Budget, idempotency_key)
+        return self._http.write(self._path("/v1/budgets/{}/limit", budget), request, Budget, idempotency_key)
 
     def correct(
         self,
@@ -79,7 +79,7 @@ class Budgets(Resource):
             "events": events,
             "charge": _charge(charge_delta),
         }
-        path = path_to("/v1/budgets/{}/corrections", budget)
+        path = self._path("/v1/budgets/{}/corrections", budget)
         return self._http.write(path, request, Reservation, idempotency_key)
 
     def spending(
@@ -92,7 +92,7 @@ class Budgets(Resource):
         page_size: int = PAGE,
     ) -> Iterator[Answer]:
         """Return what was spent, added up by day, purpose, mechanism and so on."""
-        path = path_to("/v1/budgets/{}/spending", budget)
+        path = self._path("/v1/budgets/{}/spending", budget)
         return self._http.pages(path, Answer, page_size, group_by=group_by, after=after, before=before)
 
     def entries(self, budget: BudgetId, *, page_size: int = PAGE, **selection: Any) -> Iterator[Entry]:
@@ -101,12 +101,21 @@ class Budgets(Resource):
         Args:
             budget: Which one.
             page_size: How many are asked for at once.
-            selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `principal_id`.
+            selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `principal_id`, `newest_first`.
         """
-        return self._http.pages(path_to("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
+        return self._http.pages(self._path("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
+
+    def state_deployment(self, budget: BudgetId, *, idempotency_key: str | None = None, **answers: str) -> Answer:
+        """Say what only the operator knows, such as ``curator="the clinic"``, for the privacy cards of the budget's
+        runs. It takes the place of what was said before."""
+        return self._http.write(path_to("/v1/budgets/{}/deployment", budget), answers, Answer, idempotency_key)
+
+    def deployment(self, budget: BudgetId) -> Answer:
+        """What was said last of this budget, or else of the nearest one above it."""
+        return self._http.get(path_to("/v1/budgets/{}/deployment", budget), Answer)
 
 
-class LimitRequests(Resource):
+class LimitRequests(OfBudgets):
     """Another limit of a budget: whoever spends asks, owners decide."""
 
     def create(
@@ -114,7 +123,7 @@ class LimitRequests(Resource):
     ) -> Answer:
         """Ask for another limit; nothing changes until as many owners have approved as the server wants."""
         request = {"filter": filter, "reason": reason}
-        path = path_to("/v1/budgets/{}/limit-requests", budget)
+        path = self._path("/v1/budgets/{}/limit-requests", budget)
         return self._http.write(path, request, Answer, idempotency_key)
 
     def get(self, limit_request: str | Answer) -> Answer:
@@ -125,7 +134,7 @@ class LimitRequests(Resource):
         self, *, budget: BudgetId | None = None, state: str | None = None, page_size: int = PAGE
     ) -> Iterator[Answer]:
         """The requests of a budget, or of all within reach; ``state="open"`` lists those that wait for somebody."""
-        path = "/v1/limit-requests" if budget is None else path_to("/v1/budgets/{}/limit-requests", budget)
+        path = "/v1/limit-requests" if budget is None else self._path("/v1/budgets/{}/limit-requests", budget)
         return self._http.pages(path, Answer, page_size, state=state)
 
     def approve(self, limit_request: str | Answer, *, reason: str, idempotency_key: str | None = None) -> Answer:
@@ -144,7 +153,7 @@ class LimitRequests(Resource):
         return self._http.write(path, None, Answer, idempotency_key)
 
 
-class Webhooks(Resource):
+class Webhooks(OfBudgets):
     """Addresses that are told what happens to a budget (scope ``owner``)."""
 
     def create(
@@ -158,11 +167,11 @@ class Webhooks(Resource):
     ) -> Answer:
         """Have an address told; its `secret`, which messages are verified with, is in this answer and never again."""
         request = {"url": url, "events": list(events), "fractions": fractions}
-        return self._http.write(path_to("/v1/budgets/{}/webhooks", budget), request, Answer, idempotency_key)
+        return self._http.write(self._path("/v1/budgets/{}/webhooks", budget), request, Answer, idempotency_key)
 
     def of(self, budget: BudgetId) -> Sequence[Answer]:
         """The webhooks of a budget."""
-        found = self._http.get(path_to("/v1/budgets/{}/webhooks", budget), Answer)
+        found = self._http.get(self._path("/v1/budgets/{}/webhooks", budget), Answer)
         return [Answer(fields) for fields in found["items"]]
 
     def get(self, webhook: str | Answer) -> Answer:
@@ -190,7 +199,7 @@ class Webhooks(Resource):
         self._http.delete(path_to("/v1/webhooks/{}", webhook))
 
 
-class Reservations(Resource):
+class Reservations(OfBudgets):
     """Holds of a budget, one call each; `Client.reserve` does all of it around a block."""
 
     def create(
@@ -212,7 +221,7 @@ class Reservations(Resource):
             BudgetExceeded: they do not fit; nothing is held.
         """
         request = _reservation(events, purpose, expires_in, charge_delta) | {"certificate": certificate or None}
-        path = path_to("/v1/budgets/{}/reservations", budget)
+        path = self._path("/v1/budgets/{}/reservations", budget)
         return self._http.write(path, request, Reservation, idempotency_key)
 
     def quote(
@@ -224,7 +233,7 @@ class Reservations(Resource):
             BudgetExceeded: they would not fit.
         """
         request = _reservation(events, purpose, None, charge_delta)
-        return self._http.ask(path_to("/v1/budgets/{}/reservations", budget), request, Answer, dry_run=True)
+        return self._http.ask(self._path("/v1/budgets/{}/reservations", budget), request, Answer, dry_run=True)
 
     def get(self, reservation: ReservationId) -> Reservation:
         """A reservation as it is now."""
@@ -246,7 +255,7 @@ class Reservations(Resource):
             page_size: How many are asked for at once.
             selection: `state`, `overdue`, `purpose`.
         """
-        return self._http.pages(path_to("/v1/budgets/{}/reservations", budget), Reservation, page_size, **selection)
+        return self._http.pages(self._path("/v1/budgets/{}/reservations", budget), Reservation, page_size, **selection)
 
     def start(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
         """Noise is about to be drawn: call it before. From then on the charge stands."""
@@ -289,7 +298,7 @@ class Ledger(Resource):
 
         With `prices`, each charge is compared with what today's engine finds that its events cost.
         """
-        body = {"budget_id": None if budget is None else identifier(budget), "checkpoint": checkpoint}
+        body = {"budget_id": None if budget is None else budget_id(self._http, budget), "checkpoint": checkpoint}
         return self._http.ask("/v1/ledger/verify", {**body, "prices": prices}, Answer)
 
     def register(self, *, page_size: int = PAGE, **selection: Any) -> Iterator[Answer]:
@@ -322,13 +331,13 @@ class Ledger(Resource):
     ) -> Path:
         """All entries in a file, which appears when it is complete; read as it comes, however large the ledger is."""
         target = Path(path)
-        budget_id = None if budget is None else identifier(budget)
+        only = None if budget is None else budget_id(self._http, budget)
         # Beside its place, so that it is moved there at once.
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with (
                 os.fdopen(handle, "wb") as file,
-                self._http.stream("/v1/ledger/export", format=format, budget_id=budget_id) as answer,
+                self._http.stream("/v1/ledger/export", format=format, budget_id=only) as answer,
             ):
                 for chunk in answer.iter_bytes():
                     file.write(chunk)

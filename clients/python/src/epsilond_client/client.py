@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from epsilond_client import events as steps_of
 from epsilond_client.answers import Answer, Event, Key
-from epsilond_client.budgets import PAGE, BudgetId, Budgets, Ledger, LimitRequests, Reservations, Webhooks
+from epsilond_client.budgets import PAGE, Budgets, Ledger, LimitRequests, Reservations, Webhooks
+from epsilond_client.declaring import training_event
 from epsilond_client.holding import HeldReservation
+from epsilond_client.naming import BudgetId, with_budget_ids
 from epsilond_client.retries import Clock, Retries
 from epsilond_client.training import Audits, Datasets, Runs, RunSweeps
 from epsilond_client.transport import Resource, Transport, local_token, path_to
@@ -111,19 +112,19 @@ class Client:
         """
         named = {} if algorithm is None else {"algorithm": algorithm}
         request = {**named, "dataset_size": dataset_size, "target": target, **fields}
-        return self._http.ask("/v1/calibrate", request, Answer)
+        return self._http.ask("/v1/calibrate", with_budget_ids(self._http, request), Answer)
 
     def calibrate_events(
         self, events: Sequence[Event], *, target: Mapping[str, Any], solve_for: str = "noise_multiplier", **fields: Any
     ) -> Answer:
         """The value of the one field that events leave out, of whatever pipeline: noise, count, rate or batch size."""
         request = {"events": events, "target": target, "solve_for": solve_for} | fields
-        return self._http.ask("/v1/calibrate/events", request, Answer)
+        return self._http.ask("/v1/calibrate/events", with_budget_ids(self._http, request), Answer)
 
     def sweep(self, *, algorithm: str, dataset_size: Any, target: Mapping[str, Any], **fields: Any) -> Answer:
         """A calibration of which one field is a list; the answer is a table."""
         request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
-        return self._http.ask("/v1/sweep", request, Answer)
+        return self._http.ask("/v1/sweep", with_budget_ids(self._http, request), Answer)
 
     def advise(
         self,
@@ -165,6 +166,7 @@ class Client:
         expires_in: int = 3600,
         start: bool = True,
         charge_delta: float | None = None,
+        certificate: bool = False,
         idempotency_key: str | None = None,
     ) -> HeldReservation:
         """Hold the cost of events while a block runs, and charge it when the block ends.
@@ -174,13 +176,14 @@ class Client:
         or what `commit` said, also when the block has failed: noise may have been drawn.
 
         Args:
-            budget: What pays.
+            budget: What pays: its name, its id, or the budget itself.
             events: What the block releases; fixed before.
             purpose: Shown with every entry.
             expires_in: Seconds for which the hold lasts without a word of this process; a thread extends it meanwhile.
             start: False: the block itself says when noise is about to be drawn (`start`, or the first `take`), and the
                 hold is given back where it fails before.
             charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
+            certificate: Whether a proof of what the events cost alone is kept with the charge.
             idempotency_key: For a process that may die and begin again: it then finds its reservation, and is told
                 where noise may have been drawn for it already.
         """
@@ -192,6 +195,7 @@ class Client:
             purpose=purpose,
             expires_in=expires_in,
             charge_delta=charge_delta,
+            certificate=certificate,
             start=start,
             idempotency_key=idempotency_key,
         )
@@ -202,49 +206,45 @@ class Client:
         *,
         noise_multiplier: float,
         steps: int | None = None,
+        epochs: int | None = None,
         sampler: Sampler | None = None,
+        sample_rate: float | None = None,
         sampling_probability: float | None = None,
         sampling: Mapping[str, Any] | None = None,
         purpose: str = "training",
         expires_in: int = 3600,
         charge_delta: float | None = None,
+        certificate: bool = False,
         idempotency_key: str | None = None,
     ) -> HeldReservation:
         """Let a training loop take as many steps as its budget was asked for, and charge those that it took.
 
-        ``with client.guard(budget, noise_multiplier=1.1, sampler=sampler) as guard:`` and then
+        ``with client.guard("my project", noise_multiplier=1.1, sample_rate=0.01, epochs=5) as guard:``, and then
         ``for batch in guard.steps(loader):`` in place of ``for batch in loader:``. The step beyond is refused before it
         is taken, and so is a loader that draws its batches in another way. Nothing is charged where the block fails
         before its first step.
 
         Args:
-            budget: What pays.
+            budget: What pays: its name, its id, or the budget itself.
             noise_multiplier: Of each step: noise over the bound on one record's contribution.
             steps: The most that may be taken; those that a sampler has left where it is left out.
+            epochs: Passes, in place of steps: each is 1 / sample_rate steps, rounded up.
             sampler: Of `epsilond_client.samplers`, which draws the batches.
-            sampling_probability: Where something else draws each batch as a Poisson sample.
+            sample_rate: Where something else draws each batch as a Poisson sample: the probability of each record.
+                `sampling_probability` is the same.
+            sampling_probability: As `sample_rate`.
             sampling: Any other scheme. One of the three is needed: nothing here guesses how batches were drawn.
             purpose: Shown with every entry.
-            expires_in, charge_delta, idempotency_key: As `reserve`.
+            expires_in, charge_delta, certificate, idempotency_key: As `reserve`.
         """
-        if sum(given is not None for given in (sampler, sampling, sampling_probability)) != 1:
-            raise ValueError(
-                "say how batches are drawn: by a sampler of epsilond_client.samplers, or sampling_probability for "
-                'other Poisson samples, or sampling for another scheme ({"kind": "full_batch"}, '
-                '{"kind": "shuffled_epochs", "steps_per_epoch": ...})'
-            )
-        if sampler is not None:
-            if sampler.is_within_epoch:
-                raise ValueError(
-                    "the sampler is within an epoch, which is charged as a whole where it began: a reservation begins "
-                    "with an epoch. Call begin_epoch() on it, which leaves out the rest of this one"
-                )
-            sampling = sampler.sampling
-            steps = sampler.steps_left if steps is None else steps
-        if steps is None:
-            raise ValueError("say how many steps may be taken; a sampler knows")
-        event = steps_of.gaussian(
-            noise_multiplier, sampling_probability=sampling_probability, sampling=sampling, count=steps
+        event = training_event(
+            noise_multiplier,
+            steps=steps,
+            epochs=epochs,
+            sampler=sampler,
+            sample_rate=sample_rate,
+            sampling_probability=sampling_probability,
+            sampling=sampling,
         )
         return self.reserve(
             budget,
@@ -253,6 +253,7 @@ class Client:
             expires_in=expires_in,
             start=False,
             charge_delta=charge_delta,
+            certificate=certificate,
             idempotency_key=idempotency_key,
         )
 

@@ -26,8 +26,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from epsilond_client.answers import Event, Reservation
-from epsilond_client.budgets import BudgetId, Reservations
+from epsilond_client.budgets import Reservations
 from epsilond_client.loaders import check_batches
+from epsilond_client.naming import BudgetId
 from epsilond_client.problems import EpsilondError, ProblemError, StepsExhausted, Unavailable
 from epsilond_client.transport import plain
 
@@ -52,6 +53,7 @@ class HeldReservation:
         purpose: Shown with every entry.
         expires_in: Seconds for which the hold lasts without a word of this process.
         charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
+        certificate: Whether a proof of what the events cost alone is kept with the charge.
         start: Whether noise may be drawn as soon as the block begins; else from the first `take` or `start` on.
         idempotency_key: The caller's own, so that a second process finds this reservation and makes no other one.
     """
@@ -66,6 +68,7 @@ class HeldReservation:
         purpose: str,
         expires_in: int,
         charge_delta: float | None,
+        certificate: bool,
         start: bool,
         idempotency_key: str | None,
     ) -> None:
@@ -78,6 +81,7 @@ class HeldReservation:
         self._purpose = purpose
         self._expires_in = expires_in
         self._charge_delta = charge_delta
+        self._certificate = certificate
         self._start_on_entry = start
         self._key = idempotency_key
         # Of this object alone, in no other process: the answer to somebody else's start is no permission to draw noise.
@@ -224,6 +228,7 @@ class HeldReservation:
             purpose=self._purpose,
             expires_in=self._expires_in,
             charge_delta=self._charge_delta,
+            certificate=self._certificate,
             idempotency_key=self._key,
         )
         try:

@@ -77,7 +77,9 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
 
 def declared_by(sampler: Any) -> Mapping[str, Any] | None:
     """Return how a known sampler draws its batches, as an event says it; None of any other object."""
-    if _is_a(sampler, "epsilond_client.samplers", "Sampler"):
+    if _is_a(sampler, "epsilond_client.samplers", "Sampler") or _is_a(
+        sampler, "epsilond_client.adapters.jax_privacy", "Batches"
+    ):
         found: Mapping[str, Any] = sampler.sampling
         return found
     if _is_a(sampler, "opacus.utils.uniform_sampler", "UniformWithReplacementSampler"):

@@ -200,7 +200,7 @@ class Sampler(ABC):
 
     def _parameters(self) -> dict[str, Any]:
         """Return the arguments of this kind alone."""
-        return {name: value for name, value in self.sampling.items() if name not in ("kind", "dataset_size")}
+        return _arguments_of(self.sampling)
 
     def _declared(self) -> dict[str, Any]:
         return {
@@ -281,17 +281,27 @@ class Poisson(Sampler):
 class TruncatedPoisson(Sampler):
     """Poisson batches; of one with more than `max_batch_size` records a uniformly random subset of that size is kept.
 
+    Where slots are drawn, there are so many of them whatever the number of records, and an empty one takes its place in
+    a batch like the others: then a record that comes or goes lets nobody else in or out.
+
     Args:
-        dataset_size: A public bound on the number of records; under the replace relations, their number.
+        dataset_size: A public bound on the number of records; under the replace relations, their number. Where slots
+            are drawn, the public number that the divisor is made of.
         steps: Of the whole training.
         sampling_probability: Of every record, before batches are cut.
         max_batch_size: Records that a batch has at most, in all shards together.
-        truncation: How batches are cut: at random.
+        truncation: "random" draws records, "random_slots" draws slots.
+        slots: How many there are; needed where they are drawn, and nowhere else.
         options: As `Sampler` has them.
 
     >>> sampler = TruncatedPoisson(1000, 5, sampling_probability=0.1, max_batch_size=90)
     >>> max(len(batch) for batch in sampler) <= 90
     True
+    >>> sampler = TruncatedPoisson(
+    ...     1000, 5, sampling_probability=0.1, max_batch_size=90, truncation="random_slots", slots=1125
+    ... )
+    >>> sampler.sampling["dataset_size"], sampler.divisor
+    (1125, 80.0)
     """
 
     kind = "truncated_poisson"
@@ -304,32 +314,41 @@ class TruncatedPoisson(Sampler):
         sampling_probability: float,
         max_batch_size: int,
         truncation: str = "random",
+        slots: int | None = None,
         **options: Any,
     ) -> None:
         super().__init__(dataset_size, steps, **options)
-        if truncation != "random":
-            raise ValueError(f'batches are cut at random here: truncation must be "random", got {truncation!r}')
-        if self.records > self.dataset_size:
+        if truncation not in ("random", "random_slots"):
             raise ValueError(
-                f"dataset_size is a bound on the number of records, and there are more than {dataset_size}"
+                f'batches are cut at random here: truncation must be "random" or "random_slots", got {truncation!r}'
             )
+        if (slots is None) == (truncation == "random_slots"):
+            raise ValueError('slots is the number of slots, which truncation "random_slots" needs and no other takes')
+        bound, name = (self.dataset_size, "dataset_size") if slots is None else (slots, "slots")
+        if self.records > _whole(name, bound, self.dataset_size):
+            raise ValueError(f"{name} is a bound on the number of records, and there are more than {bound}")
         self.sampling = {
             "kind": self.kind,
             "sampling_probability": _probability(sampling_probability),
             "max_batch_size": _whole("max_batch_size", max_batch_size, 1),
-            "dataset_size": self.dataset_size,
+            "dataset_size": bound,
             "truncation": truncation,
         }
+        # Empty slots are drawn as records behind the last one.
+        self._places = self.records if slots is None else slots
 
     @property
     def divisor(self) -> float:
-        """Return the largest batch size, or q n where that is less."""
-        expected = float(self.sampling["sampling_probability"]) * self.dataset_size
-        return min(expected, float(self.sampling["max_batch_size"]))
+        """Return the largest batch size, or q n where that is less; of slots, the share of it that n of them have."""
+        share = min(
+            float(self.sampling["sampling_probability"]),
+            float(self.sampling["max_batch_size"]) / float(self.sampling["dataset_size"]),
+        )
+        return share * self.dataset_size
 
     def batch(self, step: int) -> Indices:
         """Whether a batch is cut depends on all records, so that every shard draws the whole batch."""
-        drawn = self._tossed(self.sampling["sampling_probability"], _step(step, self.steps), 0, self.records)
+        drawn = self._tossed(self.sampling["sampling_probability"], _step(step, self.steps), 0, self._places)
         if drawn.size > self.sampling["max_batch_size"]:
             drawn = self._kept(drawn, step)
         return drawn[(drawn >= self._first) & (drawn < self._last)]
@@ -338,7 +357,7 @@ class TruncatedPoisson(Sampler):
         """Return a uniformly random subset: those with the least words, which are drawn again where two are equal."""
         attempt = 0
         while True:
-            words = self._words("kept", "<u8", 0, self.records, step, attempt)[drawn]
+            words = self._words("kept", "<u8", 0, self._places, step, attempt)[drawn]
             if np.unique(words).size == words.size:
                 return np.sort(drawn[np.argsort(words)[: self.sampling["max_batch_size"]]])
             attempt += 1
@@ -521,20 +540,26 @@ def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) ->
     >>> for_event(event, dataset_size=10).divisor
     5.0
     """
-    sampling = dict(event.get("sampling") or {"kind": "full_batch"})
-    kind = sampling.pop("kind")
+    sampling = event.get("sampling") or {"kind": "full_batch"}
+    kind, arguments = sampling["kind"], _arguments_of(sampling)
     if kind not in SAMPLERS:
         raise ValueError(f"there is no sampler for {kind}; there is one for each of {', '.join(SAMPLERS)}")
-    if sampling.pop("dataset_size", dataset_size) != dataset_size:
-        raise ValueError(
-            f"the event is of {event['sampling']['dataset_size']} records, and dataset_size is {dataset_size}"
-        )
-    return SAMPLERS[kind](dataset_size, int(event.get("count", 1)), **sampling, **options)
+    if "slots" not in arguments and sampling.get("dataset_size", dataset_size) != dataset_size:
+        raise ValueError(f"the event is of {sampling['dataset_size']} records, and dataset_size is {dataset_size}")
+    return SAMPLERS[kind](dataset_size, int(event.get("count", 1)), **arguments, **options)
 
 
 SAMPLERS: dict[str, type[Sampler]] = {
     cls.kind: cls for cls in (Poisson, TruncatedPoisson, RandomAllocation, Blocks, CyclicPoisson, FixedOrderEpochs)
 }
+
+
+def _arguments_of(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an event's sampling says that is of its kind alone; its size may be that of the slots."""
+    found = {name: value for name, value in sampling.items() if name not in ("kind", "dataset_size")}
+    if sampling.get("truncation") == "random_slots":
+        found["slots"] = sampling["dataset_size"]
+    return found
 
 
 def _whole(name: str, value: Any, lowest: int) -> int:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
-from epsilond_client.answers import Answer, Dataset, DatasetVersion, ProgressMessage, Run
+from epsilond_client.answers import Answer, Card, Dataset, DatasetVersion, ProgressMessage, Run
 from epsilond_client.budgets import PAGE
 from epsilond_client.following import follow, wait_for
+from epsilond_client.naming import with_budget_ids
 from epsilond_client.transport import Content, Resource, path_to, plain
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ class Datasets(Resource):
             filename: Says the format, where `file` is no path.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
             metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`;
-                `person_column` and `rows_per_person`, where the file has ids of persons. All of it is public. A file
-                with more rows than `capacity` is refused; by default it is an eighth more than `declared_size`, and at
-                least 8 more.
+                `person_column` and `rows_per_person`, where the file has ids of persons; `held_out_share`, where no run
+                is to train on a part of the rows. All of it is public. A file with more rows than `capacity` is
+                refused; by default it is an eighth more than `declared_size`, and at least 8 more.
         """
-        with _multipart(file, filename, {"name": name} | metadata) as body:
+        with _multipart(file, filename, {"name": name} | with_budget_ids(self._http, metadata)) as body:
             return self._http.write("/v1/datasets", body, Dataset, idempotency_key)
 
     def add_version(
@@ -160,13 +161,14 @@ class Runs(Resource):
             algorithm: Its name; left out, the service's preset `practical` chooses one.
             idempotency_key: Of the caller's own; a fresh one where it is left out.
             fields: `dataset_id`, `dataset_version`, `budget_id`, `batch_size`, `iterations`, `sampling`,
-                `gradient_bound` and what else a calibration takes.
+                `gradient_bound` and what else a calibration takes; ``evaluation={}`` for metrics on held-out rows,
+                which are in `result.held_out` then.
 
         Raises:
             BudgetExceeded: the plan does not fit; nothing is held and nothing runs.
         """
         named = {} if algorithm is None else {"algorithm": algorithm}
-        request = {**named, "model": model, "target": target, **fields}
+        request = with_budget_ids(self._http, {**named, "model": model, "target": target, **fields})
         return self._http.write("/v1/runs", request, Run, idempotency_key)
 
     def get(self, run: RunId) -> Run:
@@ -262,14 +264,14 @@ class Runs(Resource):
             return {name: arrays[name] for name in arrays.files}
 
     @overload
-    def report(self, run: RunId, format: Literal["json"] = "json") -> Answer: ...
+    def report(self, run: RunId, format: Literal["json"] = "json") -> Card: ...
     @overload
     def report(self, run: RunId, format: Literal["markdown", "html"]) -> str: ...
-    def report(self, run: RunId, format: Literal["json", "markdown", "html"] = "json") -> Answer | str:
-        """The privacy card."""
+    def report(self, run: RunId, format: Literal["json", "markdown", "html"] = "json") -> Card | str:
+        """The privacy card; as JSON it is a `Card`, which notebooks show."""
         path = path_to("/v1/runs/{}/report", run)
         if format == "json":
-            return self._http.get(path, Answer, format=format)
+            return self._http.get(path, Card, format=format)
         return self._http.get_bytes(path, format=format).decode()
 
 
@@ -282,11 +284,14 @@ class RunSweeps(Resource):
         Raises:
             BudgetExceeded: it does not fit; nothing is held and nothing runs.
         """
-        return self._http.write("/v1/run-sweeps", {"select": select} | fields, Answer, idempotency_key)
+        return self._http.write("/v1/run-sweeps", self._request(select, fields), Answer, idempotency_key)
 
     def quote(self, *, select: Literal["all", "best"], **fields: Any) -> Answer:
         """Return what it would cost; nothing is written."""
-        return self._http.ask("/v1/run-sweeps", {"select": select} | fields, Answer, dry_run=True)
+        return self._http.ask("/v1/run-sweeps", self._request(select, fields), Answer, dry_run=True)
+
+    def _request(self, select: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {"select": select} | with_budget_ids(self._http, fields)
 
     def get(self, sweep: str | Answer) -> Answer:
         """A sweep as it is now."""

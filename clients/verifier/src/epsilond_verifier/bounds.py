@@ -12,10 +12,15 @@ class CannotCheck(Exception):
     """Nothing is said about the statement: the certificate is not in order, or its numbers do not decide."""
 
 
-def require(condition: object, what: str) -> None:
-    """Go on only if ``condition`` is certainly true: a comparison of balls that overlap, or are NaN, is false."""
+def refuse_unless(condition: object, reason: str) -> None:
+    """Go on only if ``condition`` is true. A comparison of balls that overlap, or are NaN, is false."""
     if not bool(condition):
-        raise CannotCheck(f"not certain that {what}")
+        raise CannotCheck(reason)
+
+
+def require(condition: object, what: str) -> None:
+    """Go on only if ``what`` is certain, by balls."""
+    refuse_unless(condition, f"not certain that {what}")
 
 
 @dataclass(frozen=True, slots=True)

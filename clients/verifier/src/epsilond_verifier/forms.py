@@ -12,10 +12,10 @@ from typing import Any
 
 from flint import acb, arb, arb_poly
 
-from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, require
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Poisson, Sampled, Step
+from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Sampled, Step, is_symmetric, largest_loss
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import Place, Transform, above_cut, read_line, read_place, transform
+from epsilond_verifier.rules import Line, Place, Transform, above_cut, read_nodes, read_place, transform
 
 MOST_POINTS, _MOST_NODES, _MOST_NODE_POINTS, _MOST_TERMS, _MOST_PANELS = 400_000, 200_000, 10**8, 200_000, 10_000
 _TILTS = (1e-9, 1e9)
@@ -118,8 +118,8 @@ def read_form(reader: Reader, asked: Asked) -> Proof:
 
 def _gaussian(_reader: Reader, asked: Asked) -> Proof:
     """Full batches alone: delta = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu)  (Balle & Wang 2018, Theorem 8)."""
-    if not all(isinstance(step.law, Normal) for step in asked.steps):
-        raise CannotCheck("the closed form is that of full batches of Gaussian noise alone")
+    alone = all(isinstance(step.law, Normal) for step in asked.steps)
+    refuse_unless(alone, "the closed form is that of full batches of Gaussian noise alone")
     mu, e = asked.variance().sqrt(), asked.e
     return lambda: Enclosure.of(normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
 
@@ -131,14 +131,16 @@ def _one_step(_reader: Reader, asked: Asked) -> Proof:
     batch of a fixed size has the delta of remove, since e >= 0. Laplace noise: delta = (1 - e^((e - lam)/2))_+.
     """
     law, e, add = asked.steps[0].law, asked.e, asked.direction == "add"
-    if len(asked.steps) > 1 or asked.steps[0].count > 1 or (isinstance(law, Poisson) and law.replace):
-        raise CannotCheck("the closed form is that of one step, but not of a replaced record on Poisson batches")
+    closed = isinstance(law, Laplace) or (isinstance(law, Sampled) and not law.replace)
+    refuse_unless(
+        closed and len(asked.steps) == asked.steps[0].count == 1,
+        "the closed form is that of one step of Laplace noise or on batches, but not of a replaced record",
+    )
 
     def prove() -> Enclosure:
         if isinstance(law, Laplace):
             return Enclosure.of((-((e - law.lam) / 2).expm1()).max(arb(0)))
-        if not isinstance(law, Poisson | FixedSize):
-            raise CannotCheck("one step of this kind has another form")
+        assert isinstance(law, Sampled)
         odds = 1 + (-e if add else e).expm1() / law.q
         if add and odds <= 0:
             return Enclosure.of(arb(0))
@@ -156,7 +158,7 @@ def _bounded(_reader: Reader, asked: Asked) -> Proof:
     """The losses add up to at most e: delta is 0. Nothing else follows, so that there is no other answer."""
 
     def prove() -> Enclosure:
-        largest = sum((step.count * step.law.largest_loss(asked.direction) for step in asked.steps), arb(0))
+        largest = sum((step.count * largest_loss(step.law, asked.direction) for step in asked.steps), arb(0))
         require(largest <= asked.e, "the largest loss is at most epsilon")
         return Enclosure(above=Above(arb(0)))
 
@@ -229,11 +231,12 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
     """
     law, count, line = asked.steps[0].law, asked.steps[0].count, _read_sum(reader, asked)
     place, width = arb(reader.real("place", -1e9, 1e9)), arb(reader.real("width", 1e-12, 1e9))
-    if len(asked.steps) > 1 or not isinstance(law, Sampled) or (asked.direction == "add" and not law.symmetric):
+    if len(asked.steps) > 1 or not isinstance(law, Sampled) or (asked.direction == "add" and not is_symmetric(law)):
         raise CannotCheck("one cut is proved for equal steps on batches, not for Poisson batches in the direction add")
     above = reader.inside("above")
-    nodes, bulk = read_line(above, False), _read_bulk(reader.inside("bulk"), asked, place, width)
+    nodes, bulk = read_nodes(above, False), _read_bulk(reader.inside("bulk"), asked, place, width)
     above.close()
+    assert isinstance(nodes, Line)
     _check_work(nodes.nodes, line.points)
 
     def transforms() -> tuple[list[acb], arb, arb]:
@@ -267,7 +270,7 @@ def _read_bulk(reader: Reader, asked: Asked, place: arb, width: arb) -> Callable
     law, count = asked.steps[0].law, asked.steps[0].count
     assert isinstance(law, Sampled)
     x, panels = arb(reader.real("tilt", *_TILTS)), reader.whole("panels", 1, _MOST_PANELS)
-    fixed, replaced = isinstance(law, FixedSize), isinstance(law, Poisson) and law.replace
+    fixed, replaced = isinstance(law, FixedSize), law.replace
     start, end = arb(0.5 if fixed else reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))
     reader.close()
 
@@ -302,8 +305,7 @@ def _read_sum(reader: Reader, asked: Asked) -> Sum:
     tilt, period = reader.real("tilt", *_TILTS), reader.real("period", 1e-12, 1e12)
     points = reader.whole("points", 2, MOST_POINTS)
     places, far = _read_places(reader, asked), None
-    nodes = sum(place.nodes if place else 3 for place in places)
-    _check_work(nodes, points)
+    _check_work(sum(place[0].nodes if place else 3 for place in places), points)
     if reader.has("far"):
         inner = reader.inside("far")
         far = inner.real("tilt", *_TILTS), _read_places(inner, asked)
@@ -312,19 +314,18 @@ def _read_sum(reader: Reader, asked: Asked) -> Sum:
 
 
 def _check_work(nodes: int, points: int) -> None:
-    if nodes * points > _MOST_NODE_POINTS:
-        raise CannotCheck(f"{nodes} nodes at {points} points are more than {_MOST_NODE_POINTS}")
+    most = _MOST_NODE_POINTS
+    refuse_unless(nodes * points <= most, f"{nodes} nodes at {points} points are more than {most}")
 
 
 def _read_places(reader: Reader, asked: Asked) -> list[Place]:
     """Read the nodes of each step, in the order of the statement's events."""
     readers = reader.objects("steps", len(asked.steps))
-    if len(readers) != len(asked.steps):
-        raise CannotCheck(f"{reader.where}.steps must have an entry for each of {len(asked.steps)} events")
+    many = len(asked.steps)
+    refuse_unless(len(readers) == many, f"{reader.where}.steps must have an entry for each of {many} events")
     places = [read_place(each, step.law) for each, step in zip(readers, asked.steps, strict=True)]
-    nodes = sum(place.nodes + (place.envelope.nodes if place.envelope else 0) for place in places if place)
-    if nodes > _MOST_NODES:
-        raise CannotCheck(f"{reader.where} has {nodes} nodes; at most {_MOST_NODES} are evaluated")
+    nodes = sum(each.nodes for place in places for each in place)
+    refuse_unless(nodes <= _MOST_NODES, f"{reader.where} has {nodes} nodes; at most {_MOST_NODES} are evaluated")
     return places
 
 

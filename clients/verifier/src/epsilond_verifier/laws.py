@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from flint import acb, arb, fmpq
 
-from epsilond_verifier.bounds import CannotCheck
+from epsilond_verifier.bounds import CannotCheck, refuse_unless
 from epsilond_verifier.reading import Reader
 
 RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
@@ -32,21 +32,8 @@ CORRELATED = (
 )
 
 
-class Law:
-    """The law of one step's privacy loss."""
-
-    @property
-    def symmetric(self) -> bool:
-        """Return whether the two directions have the same loss."""
-        return True
-
-    def largest_loss(self, direction: str) -> arb:
-        """Return the least upper bound of the loss in one direction."""
-        raise CannotCheck(f"the loss of a step has no bound in the direction {direction}")
-
-
 @dataclass(frozen=True)
-class Normal(Law):
+class Normal:
     """A full batch: a normal loss of variance mu^2, M(z) = e^(mu^2 z (z+1) / 2); mu^2 as a rational if it is one."""
 
     mu_squared: arb
@@ -54,11 +41,12 @@ class Normal(Law):
 
 
 @dataclass(frozen=True)
-class Sampled(Law):
-    """A step on sampled batches."""
+class Sampled:
+    """A step on sampled batches, in which a record is there or not, or is replaced."""
 
     s: arb
     q: arb
+    replace: bool = False
 
     def f(self, x: acb) -> acb:
         """Return f(x) = 1 - q + q e^((2x-1)/(2 s^2))."""
@@ -69,50 +57,47 @@ class FixedSize(Sampled):
     """Batches of a fixed size, s over the sensitivity 2: the loss is log f and -log f beyond x = 1/2, or 0."""
 
 
-@dataclass(frozen=True)
 class Poisson(Sampled):
     """Poisson batches: log f for remove and -log f for add; of a replaced record log f(x) - log f(-x), both ways."""
 
-    replace: bool
-
-    @property
-    def symmetric(self) -> bool:
-        return self.replace
-
-    def largest_loss(self, direction: str) -> arb:
-        """Return -log(1-q) for add."""
-        return super().largest_loss(direction) if self.replace or direction != "add" else -(1 - self.q).log()
-
 
 @dataclass(frozen=True)
-class Laplace(Law):
+class Laplace:
     """Laplace noise, lam = sensitivity / b."""
 
     lam: arb
 
-    def largest_loss(self, direction: str) -> arb:
-        """Return lam."""
-        return self.lam
-
 
 @dataclass(frozen=True)
-class Atoms(Law):
+class Atoms:
     """Finitely many outcomes: (probability, loss) in the direction remove and in the direction add."""
 
     remove: tuple[tuple[arb, arb], ...]
     add: tuple[tuple[arb, arb], ...]
 
-    @property
-    def symmetric(self) -> bool:
-        return self.remove is self.add
-
     def outcomes(self, direction: str) -> tuple[tuple[arb, arb], ...]:
         """Return those of one direction."""
         return self.add if direction == "add" else self.remove
 
-    def largest_loss(self, direction: str) -> arb:
-        """Return the largest of them."""
-        return reduce(arb.max, [loss for _, loss in self.outcomes(direction)])
+
+#: The law of one step's privacy loss.
+Law = Normal | Sampled | Laplace | Atoms
+
+
+def is_symmetric(law: Law) -> bool:
+    """Return whether the two directions have the same loss."""
+    return law.replace if isinstance(law, Poisson) else not isinstance(law, Atoms) or law.remove is law.add
+
+
+def largest_loss(law: Law, direction: str) -> arb:
+    """Return the least upper bound of the loss in one direction."""
+    if isinstance(law, Atoms):
+        return reduce(arb.max, [loss for _, loss in law.outcomes(direction)])
+    if isinstance(law, Laplace):
+        return law.lam
+    if isinstance(law, Poisson) and not law.replace and direction == "add":
+        return -(1 - law.q).log()
+    raise CannotCheck(f"the loss of a step has no bound in the direction {direction}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +128,22 @@ def _noise(mechanism: Reader) -> arb:
     return arb(mechanism.real("noise_multiplier", 1e-3, 1e6))
 
 
-def _refused(sampling: Reader, relation: str) -> CannotCheck:
-    return CannotCheck(f"{sampling.where}: no theorem of this verifier covers it under {relation}")
+def _covered(condition: bool, sampling: Reader, relation: str) -> None:
+    refuse_unless(condition, f"{sampling.where}: no theorem of this verifier covers it under {relation}")
 
 
-def _passes(sampling: Reader, kind: str, count: int, relation: str) -> int:
-    """Return the full batches that a record takes part in, where the schedule is fixed in advance."""
+def _by_position(sampling: Reader) -> bool:
+    return sampling.word("assignment", "by_position", "independent") == "by_position"
+
+
+def _passes(sampling: Reader, kind: str, count: int, relation: str, assumed: str) -> tuple[int, str]:
+    """Return the full batches that a record takes part in, where the schedule is fixed in advance, and why."""
     if kind == "full_batch":
-        return count
-    if kind == "disjoint_batches":
-        moves = sampling.word("assignment", "by_position", "independent") == "by_position"
-        if moves and relation == "add_or_remove_one":
-            raise _refused(sampling, relation)
-        return 1
-    if relation == "add_or_remove_one":
-        raise _refused(sampling, relation)
-    return -(-count // sampling.whole("steps_per_epoch", 1, _COUNT))
+        return count, assumed
+    moves = kind != "disjoint_batches" or _by_position(sampling)
+    _covered(not moves or relation != "add_or_remove_one", sampling, relation)
+    passes = 1 if kind == "disjoint_batches" else -(-count // sampling.whole("steps_per_epoch", 1, _COUNT))
+    return passes, f"{SCHEDULE}; {assumed}"
 
 
 def _full(s: arb, relation: str, count: int, assumed: str) -> Step:
@@ -186,28 +171,24 @@ def _gaussian(mechanism: Reader, sampling: Reader, count: int, relation: str) ->
     if kind == "without_replacement":
         n = sampling.whole("dataset_size", 1, _SIZE)
         b = sampling.whole("batch_size", 1, n)
-        if relation == "add_or_remove_one":
-            raise _refused(sampling, relation)
+        _covered(relation != "add_or_remove_one", sampling, relation)
         if b == n:
             return _full(s, relation, count, GAUSSIAN)
         # A record that becomes null is one that becomes another, so that the pair dominates there as well.
         return Step(FixedSize(s / 2, arb(fmpq(b, n))), count, FIXED_SIZE)
-    passes = _passes(sampling, kind, count, relation)
-    return _full(s, relation, passes, GAUSSIAN if kind == "full_batch" else f"{SCHEDULE}; {GAUSSIAN}")
+    return _full(s, relation, *_passes(sampling, kind, count, relation, GAUSSIAN))
 
 
 def _laplace(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     lam = _sensitivity(relation) / _noise(mechanism)
     kind = sampling.word("kind", "full_batch", "shuffled_epochs", "disjoint_batches")
-    passes = _passes(sampling, kind, count, relation)
-    return Step(Laplace(lam), passes, LAPLACE if kind == "full_batch" else f"{SCHEDULE}; {LAPLACE}")
+    return Step(Laplace(lam), *_passes(sampling, kind, count, relation, LAPLACE))
 
 
 def _response(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     """u is the probability of the true answer, v that of each other one; a null record answers uniformly."""
     sampling.word("kind", "full_batch")
-    if relation == "add_or_remove_one":
-        raise _refused(sampling, relation)
+    _covered(relation != "add_or_remove_one", sampling, relation)
     k, p = mechanism.whole("num_categories", 2, 10**9), arb(mechanism.real("flip_probability", 1e-300, 1.0))
     u, v = 1 - p + p / k, p / k
     if relation == "replace_special":
@@ -229,17 +210,16 @@ def _pure(mechanism: Reader, sampling: Reader, count: int, _relation: str) -> St
 def _correlated(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     """sens^2 is the sum over t < T of y_t^2, y_t = c_t + y_(t-m), where a record's steps are m apart."""
     s, coefficients = _noise(mechanism), [arb(c) for c in mechanism.reals("coefficients", _BANDS, 0.0, 1e6)]
-    if not coefficients[0] > 0 or any(c < d for c, d in pairwise(coefficients)):
-        raise CannotCheck(f"{mechanism.where}: coefficients must be positive at first and may not increase")
+    falling = coefficients[0] > 0 and all(c >= d for c, d in pairwise(coefficients))
+    refuse_unless(falling, f"{mechanism.where}: coefficients must be positive at first and may not increase")
     return _with_noise_over_steps(s, coefficients, sampling, count, relation)
 
 
 def _square_root(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     """c_j = c_(j-1) (2j - 1) / (2j)."""
-    s, coefficients = _noise(mechanism), [arb(1)]
-    for j in range(1, min(mechanism.whole("bands", 1, _COUNT), count)):
-        if j >= _BANDS:
-            raise CannotCheck(f"{mechanism.where}: at most {_BANDS} coefficients are read")
+    s, coefficients, number = _noise(mechanism), [arb(1)], min(mechanism.whole("bands", 1, _COUNT), count)
+    refuse_unless(number <= _BANDS, f"{mechanism.where}: at most {_BANDS} coefficients are read")
+    for j in range(1, number):
         coefficients.append(coefficients[-1] * (2 * j - 1) / (2 * j))
     return _with_noise_over_steps(s, coefficients, sampling, count, relation)
 
@@ -249,16 +229,12 @@ def _with_noise_over_steps(s: arb, coefficients: list[arb], sampling: Reader, co
     apart = 1
     if kind == "cyclic_poisson":
         cycle, q = sampling.whole("cycle_length", 1, _COUNT), sampling.real("sampling_probability", 5e-324, 1.0)
-        by_position = sampling.word("assignment", "by_position", "independent") == "by_position"
-        if relation == ("add_or_remove_one" if by_position else "replace_one"):
-            raise _refused(sampling, relation)
-        if len(coefficients) > cycle:
-            raise CannotCheck(f"{sampling.where}: noise reaches farther than a cycle")
+        _covered(relation != ("add_or_remove_one" if _by_position(sampling) else "replace_one"), sampling, relation)
+        refuse_unless(len(coefficients) <= cycle, f"{sampling.where}: noise reaches farther than a cycle")
         noise = s / _sensitivity_over_steps(coefficients, count, count)
         return _poisson(noise, q, relation, -(-count // cycle), CORRELATED)
     if kind == "fixed_order_epochs":
-        if relation == "add_or_remove_one":
-            raise _refused(sampling, relation)
+        _covered(relation != "add_or_remove_one", sampling, relation)
         apart = sampling.whole("steps_per_epoch", 1, _COUNT)
     return _full(s / _sensitivity_over_steps(coefficients, count, apart), relation, 1, CORRELATED)
 

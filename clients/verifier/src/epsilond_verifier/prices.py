@@ -14,7 +14,7 @@ from itertools import pairwise
 from flint import arb, fmpq
 
 from epsilond_verifier.bounds import CannotCheck, Node, normal_cdf, require
-from epsilond_verifier.laws import Atoms, Laplace, Normal, Step
+from epsilond_verifier.laws import Atoms, Laplace, Normal, Step, is_symmetric, largest_loss
 from epsilond_verifier.reading import Reader
 
 MOST_NODES = 400
@@ -53,7 +53,7 @@ class Price:
     def require_pure(self, steps: Sequence[Step]) -> None:
         """Check that the losses add up to at most the pure epsilon, in both directions."""
         for direction in ("add", "remove") if self.pure is not None else ():
-            largest = sum((step.count * step.law.largest_loss(direction) for step in steps), arb(0))
+            largest = sum((step.count * largest_loss(step.law, direction) for step in steps), arb(0))
             require(largest <= self.pure, "the pure epsilons add up to what is stated")
 
     def require_own(self, steps: Sequence[Step]) -> None:
@@ -90,8 +90,8 @@ def _own(step: Step) -> arb:
         return law.mu_squared
     if isinstance(law, Laplace):
         variation = -(-law.lam / 2).expm1()
-    elif isinstance(law, Atoms) and law.symmetric:
-        variation = (law.largest_loss("remove") / 2).tanh()
+    elif isinstance(law, Atoms) and is_symmetric(law):
+        variation = (largest_loss(law, "remove") / 2).tanh()
     else:
         raise CannotCheck("this verifier knows no mu of Gaussian DP of a step")
     return 8 * variation.erfinv() ** 2

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from epsilond_verifier.bounds import CannotCheck
+from epsilond_verifier.bounds import CannotCheck, refuse_unless
 
 N = TypeVar("N", int, float)
 MOST_BYTES = 2**20
@@ -15,32 +15,25 @@ _LONGEST_NUMBER = 320
 
 def parse(data: bytes) -> Reader:
     """Read canonical bytes: UTF-8 JSON with sorted keys, no white space, and strings in place of numbers."""
-    if len(data) > MOST_BYTES:
-        raise CannotCheck(f"the certificate has {len(data)} bytes; at most {MOST_BYTES} are read")
+    refuse_unless(len(data) <= MOST_BYTES, f"the certificate has {len(data)} bytes; at most {MOST_BYTES} are read")
     try:
         value = json.loads(
-            data.decode(),
-            object_pairs_hook=_without_repeats,
-            parse_int=_bare_number,
-            parse_float=_bare_number,
-            parse_constant=_bare_number,
+            data.decode(), object_pairs_hook=_unique, parse_int=_bare, parse_float=_bare, parse_constant=_bare
         )
         spelled = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CannotCheck(f"the certificate is no JSON: {error}") from None
-    if spelled != data:
-        raise CannotCheck("the bytes are not the canonical ones: sorted keys, no white space, plain characters")
+    refuse_unless(spelled == data, "the bytes are not the canonical ones: sorted keys, no white space, plain letters")
     return Reader(value, "certificate")
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) != len(pairs):
-        raise CannotCheck(f"a key is repeated among {sorted(key for key, _ in pairs)}")
+    refuse_unless(len(found) == len(pairs), f"a key is repeated among {sorted(key for key, _ in pairs)}")
     return found
 
 
-def _bare_number(text: str) -> NoReturn:
+def _bare(text: str) -> NoReturn:
     raise CannotCheck(f"numbers are written as strings, but {text[:40]} is not")
 
 
@@ -53,14 +46,12 @@ class Reader:
     """An object of the certificate. `close` refuses keys that nobody has read."""
 
     def __init__(self, value: Any, where: str) -> None:
-        if not isinstance(value, dict):
-            raise CannotCheck(f"{where} must be an object")
+        refuse_unless(isinstance(value, dict), f"{where} must be an object")
         self._left, self.where = dict(value), where
 
     def close(self) -> None:
         """Refuse unknown keys."""
-        if self._left:
-            raise CannotCheck(f"{self.where} has unknown keys: {', '.join(sorted(self._left))[:200]}")
+        refuse_unless(not self._left, f"{self.where} has unknown keys: {', '.join(sorted(self._left))[:200]}")
 
     def again(self) -> Reader:
         """Return a reader of what was not read yet, for reading it more than once."""
@@ -85,8 +76,7 @@ class Reader:
     def word(self, key: str, *allowed: str) -> str:
         """Read one of some words."""
         value = str(self._take(key))
-        if value not in allowed:
-            raise CannotCheck(f"{self.where}.{key} must be one of {', '.join(allowed)}, got {str(value)[:60]!r}")
+        refuse_unless(value in allowed, f"{self.where}.{key} must be one of {', '.join(allowed)}, got {value[:60]!r}")
         return value
 
     def real(self, key: str, low: float, high: float) -> float:
@@ -113,11 +103,10 @@ class Reader:
 
     def _list(self, key: str, most: int) -> list[Any]:
         values = self._take(key)
-        if not isinstance(values, list) or not 1 <= len(values) <= most:
-            raise CannotCheck(f"{self.where}.{key} must be a list of 1 to {most} entries")
-        return values
+        proper = isinstance(values, list) and 1 <= len(values) <= most
+        refuse_unless(proper, f"{self.where}.{key} must be a list of 1 to {most} entries")
+        return list(values)
 
     def _take(self, key: str) -> Any:
-        if key not in self._left:
-            raise CannotCheck(f"{self.where} lacks {key}")
+        refuse_unless(key in self._left, f"{self.where} lacks {key}")
         return self._left.pop(key)

@@ -12,27 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from flint import acb, acb_mat, arb
 
-from epsilond_verifier.bounds import CannotCheck, normal_cdf, normal_density, require
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Poisson, Sampled
+from epsilond_verifier.bounds import normal_cdf, normal_density, refuse_unless, require
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Sampled
 from epsilond_verifier.reading import Reader
 
 MOST_NODES, _MOST_ORDER = 20_000, 400
-P = TypeVar("P", "Line", "Panels")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The nodes of Theorem A, j = low .. high; ``envelope`` has those of a rule for the envelope alone."""
+    """The nodes of Theorem A, j = low .. high."""
 
     angle: float
     spacing: float
     low: int
     high: int
-    envelope: Line | None
 
     @property
     def nodes(self) -> int:
@@ -50,7 +47,6 @@ class Panels:
     order: int
     depth: int
     steep: int
-    envelope: Panels | None
 
     @property
     def nodes(self) -> int:
@@ -62,49 +58,38 @@ class Panels:
         return max(2, self.steep - 5 * k // 8)
 
 
-#: The nodes of a step; None for a transform that is known.
-Place = Line | Panels | None
+Nodes = Line | Panels
+#: The nodes of a step's rule, and of one for its envelope, if there is one; none where the transform is known.
+Place = tuple[Nodes, ...]
 
 
 def read_place(reader: Reader, law: Law) -> Place:
     """Read where the nodes of a step are: an empty object for laws whose transform is known in closed form."""
-    place: Place = None
-    if isinstance(law, Poisson):
-        place = read_line(reader, True)
-    elif isinstance(law, FixedSize):
-        place = _read_panels(reader, True)
-    reader.close()
+    readers = [reader] if isinstance(law, Sampled) else []
+    if readers and reader.has("envelope"):
+        readers.append(reader.inside("envelope"))
+    place = tuple(read_nodes(each, isinstance(law, FixedSize)) for each in readers)
+    for each in (*readers, reader):
+        each.close()
     return place
 
 
-def read_line(reader: Reader, coarse: bool) -> Line:
-    """Read the nodes of Theorem A, and with ``coarse`` those of a rule for the envelope, if there is one."""
-    angle, spacing = reader.real("angle", 5e-324, 2.0), reader.real("spacing", 1e-12, 1e12)
-    low, high = reader.whole("low", -MOST_NODES, -1), reader.whole("high", 1, MOST_NODES)
-    return _limited(Line(angle, spacing, low, high, _read_envelope(reader, read_line) if coarse else None))
-
-
-def _read_panels(reader: Reader, coarse: bool) -> Panels:
-    angle, end = reader.real("angle", 5e-324, 2.0), reader.real("end", 0.5, 1e12)
-    panels, order = reader.whole("panels", 1, MOST_NODES), reader.whole("order", 2, _MOST_ORDER)
-    depth, steep = reader.whole("depth", 1, 120), reader.whole("steep", 2, _MOST_ORDER)
-    envelope = _read_envelope(reader, _read_panels) if coarse else None
-    return _limited(Panels(angle, end, panels, order, depth, steep, envelope))
-
-
-def _read_envelope(reader: Reader, read: Callable[[Reader, bool], P]) -> P | None:
-    if not reader.has("envelope"):
-        return None
-    inner = reader.inside("envelope")
-    found = read(inner, False)
-    inner.close()
+def read_nodes(reader: Reader, fixed_size: bool) -> Nodes:
+    """Read the nodes of Theorem C for batches of a fixed size, else those of Theorem A."""
+    angle, most = reader.real("angle", 5e-324, 2.0), MOST_NODES
+    found: Nodes
+    if fixed_size:
+        end, panels, order = reader.real("end", 0.5, 1e12), reader.whole("panels", 1, most), _order(reader, "order")
+        found = Panels(angle, end, panels, order, reader.whole("depth", 1, 120), _order(reader, "steep"))
+    else:
+        low, high = reader.whole("low", -most, -1), reader.whole("high", 1, most)
+        found = Line(angle, reader.real("spacing", 1e-12, 1e12), low, high)
+    refuse_unless(found.nodes <= most, f"a rule has at most {most} nodes")
     return found
 
 
-def _limited(place: P) -> P:
-    if place.nodes > MOST_NODES:
-        raise CannotCheck(f"a rule has at most {MOST_NODES} nodes")
-    return place
+def _order(reader: Reader, key: str) -> int:
+    return reader.whole(key, 2, _MOST_ORDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,29 +174,27 @@ def transform(law: Law, direction: str, tilt: float, place: Place) -> Transform:
     if isinstance(law, Atoms):
         atoms = law.outcomes(direction)
         return Rule(arb(0), [acb(p * (c * loss).exp()) for p, loss in atoms], [acb(loss) for _, loss in atoms], arb(0))
-    assert place is not None
-    own, envelope = _rule(law, direction, c, place), place.envelope
-    return replace(own, coarse=_rule(law, direction, c, envelope)) if envelope else own
-
-
-def _rule(law: Law, direction: str, c: arb, place: Line | Panels) -> Rule:
-    if isinstance(place, Panels):
-        assert isinstance(law, FixedSize)
-        return fixed_size(law, c, place)
-    assert isinstance(law, Poisson)
-    return shifted_line(law, direction, c, place, None, arb(1))
+    assert isinstance(law, Sampled)
+    rules = [
+        fixed_size(law, c, nodes) if isinstance(nodes, Panels) else shifted_line(law, direction, c, nodes)
+        for nodes in place
+    ]
+    return replace(rules[0], coarse=rules[1]) if rules[1:] else rules[0]
 
 
 def above_cut(law: Sampled, c: arb, line: Line, place: arb, width: arb) -> Rule:
     """Return Theorem A for the share 1 - psi above a cut, psi(x) = P(N(x, width^2) <= place)."""
-    pair = law if isinstance(law, Poisson) else Poisson(law.s, law.q, False)
     theta, scale = arb(line.angle) * law.s * law.s, width * arb(2).sqrt()
     growth = (theta * theta / (2 * width * width)).exp()
-    return shifted_line(pair, "remove", c, line, lambda x: ((place - x) / scale).erfc() / 2, growth)
+    return shifted_line(law, "remove", c, line, lambda x: ((place - x) / scale).erfc() / 2, growth)
+
+
+def _all(_x: acb) -> acb:
+    return acb(1)
 
 
 def shifted_line(
-    law: Poisson, direction: str, c: arb, line: Line, share: Callable[[acb], acb] | None, growth: arb
+    law: Sampled, direction: str, c: arb, line: Line, share: Callable[[acb], acb] = _all, growth: arb | int = 1
 ) -> Rule:
     """Theorem A: the trapezoid rule on the line Im x = A s^2, below the axis for add, for a share of the law.
 
@@ -225,20 +208,15 @@ def shifted_line(
         x = acb(j * d, -theta if add else theta)
         log_f = law.f(x).log()
         loss = -log_f if add else log_f - (law.f(-x).log() if law.replace else 0)
-        weight = normal_density(x, s) * (c * loss + (0 if add else log_f)).exp() * d
-        weights.append(weight * share(x) if share else weight)
+        weights.append(normal_density(x, s) * (c * loss + (0 if add else log_f)).exp() * d * share(x))
         losses.append(loss)
     right, left = line.high * d, -line.low * d
-    has_negative_power = add or law.replace
-    one_sided = 1 / (angle / 2).cos() ** c if has_negative_power else arb(1)
-    two_sided = 1 / angle.cos() ** c if has_negative_power else arb(1)
-    hidden = (1 - q) ** -c if has_negative_power else arb(1)
+    negative = c if add or law.replace else arb(0)
+    one_sided, two_sided, hidden = (angle / 2).cos() ** -negative, angle.cos() ** -negative, (1 - q) ** -negative
     high, low, mirrored = (law.f(acb(x)).real for x in (right, -left, left))
+    ends = [(right, c + 1, high ** (c + 1) * hidden), (left, arb(0), low ** (c + 1) * mirrored**-negative)]
     if add:
         ends = [(right, arb(0), high**-c), (left, arb(0), hidden)]
-    else:
-        outside = low ** (c + 1) * mirrored**-c if law.replace else low ** (c + 1)
-        ends = [(right, c + 1, high ** (c + 1) * hidden), (left, arb(0), outside)]
     tails = arb(0)
     for end, drift, first in ends:
         ratio = (-(end - drift) * d / square).exp()
@@ -251,17 +229,17 @@ def shifted_line(
     return Rule(arb(0), weights, losses, error)
 
 
-def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
+def fixed_size(law: Sampled, c: arb, place: Panels) -> Rule:
     """Theorem C: M(z) = a_0 + integrals over x > 1/2 of phi f^(z+1) and phi f^(-z), by way of 1/2 + i theta.
 
     The path of the second integral is the mirror image of the first one's, so that its nodes are the conjugates.
     """
     s, angle = law.s, arb(place.angle)
     require(2 * angle < arb.pi(), "the angle is below pi/2")
-    theta, half = angle * s * s, arb(1) / 2
+    theta, half, end = angle * s * s, arb(1) / 2, arb(place.end)
+    require(end > half, "the panels have a length")
     weights: list[acb] = []
     losses: list[acb] = []
-    error = arb(0)
 
     def largest(low: arb, high: arb, v: arb) -> arb:
         """Return a bound of both integrands' moduli where low <= Re x <= high, 0 <= |Im x| <= v <= 2 theta."""
@@ -273,35 +251,29 @@ def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
             found = found.max(normal_density(acb(nearest), s).real * both)
         return found * (v * v / (2 * s * s)).exp()
 
-    def panel(centre: acb, way: acb, b: arb, nodes: list[tuple[arb, arb]]) -> None:
+    def panel(centre: acb, way: acb, rho: arb, nodes: list[tuple[arb, arb]], reach: arb, height: arb) -> arb:
+        """Add the nodes of a panel of half length |way|, and return its error: 0 <= Im x <= height on its ellipse."""
         for node, weight in nodes:
-            x = centre + way * b * node
-            density, log_f = way * b * weight * normal_density(x, s), law.f(x).log()
+            x = centre + way * node
+            density, log_f = way * weight * normal_density(x, s), law.f(x).log()
             weights.extend((density * ((c + 1) * log_f).exp(), (density * (-c * log_f).exp()).conjugate()))
             losses.extend((log_f, -log_f.conjugate()))
+        most = largest(centre.real - reach, centre.real + reach, height)
+        return arb(64) / 15 * abs(way) * most * rho ** (-2 * len(nodes)) / (1 - rho**-2)
 
-    def bound(b: arb, most: arb, rho: arb, order: int) -> arb:
-        return arb(64) / 15 * b * most * rho ** (-2 * order) / (1 - rho**-2)
-
-    end, b = arb(place.end), (arb(place.end) - half) / (2 * place.panels)
-    require(end > half, "the panels have a length")
-    level = _gauss_legendre(place.order)
-    slope, reach = theta / b, (b * b + theta * theta).sqrt()
-    for k in range(place.panels):
-        middle = half + (2 * k + 1) * b
-        panel(acb(middle, theta), acb(1), b, level)
-        most = largest(middle - reach, middle + reach, 2 * theta)
-        error += bound(b, most, slope + (1 + slope * slope).sqrt(), place.order)
+    b, level = (end - half) / (2 * place.panels), _gauss_legendre(place.order)
+    rho, reach = theta / b + (1 + (theta / b) ** 2).sqrt(), (b * b + theta * theta).sqrt()
+    centres = [acb(half + (2 * k + 1) * b, theta) for k in range(place.panels)]
+    error = sum((panel(centre, acb(b), rho, level, reach, 2 * theta) for centre in centres), arb(0))
     for k in range(place.depth):
-        u, order = theta / 4 ** (k + 1), place.steep_order(k)
-        panel(acb(half, 5 * u / 2), acb(0, 1), 3 * u / 2, _gauss_legendre(order))
-        error += bound(3 * u / 2, largest(half - 2 * u, half + 2 * u, 5 * u), arb(3), order)
+        u, steep = theta / 4 ** (k + 1), _gauss_legendre(place.steep_order(k))
+        error += panel(acb(half, 5 * u / 2), acb(0, 3 * u / 2), arb(3), steep, 2 * u, 5 * u)
     rest = theta / 4**place.depth
     error += rest * largest(half, half, rest)
     require(end > c + 1, "the panels reach beyond the peak of the integrand")
-    up = law.f(acb(end)).real ** (c + 1) / (end - c - 1)
-    down = (law.f(acb(end)).real * (angle / 2).cos()) ** -c / end
-    error += normal_density(acb(end), s).real * s * s * (up + down) * (angle * angle * s * s / 2).exp()
+    f_end = law.f(acb(end)).real
+    beyond = f_end ** (c + 1) / (end - c - 1) + (f_end * (angle / 2).cos()) ** -c / end
+    error += normal_density(acb(end), s).real * s * s * beyond * (angle * angle * s * s / 2).exp()
     never = 1 - (2 - law.q) * normal_cdf(-1 / (2 * s)) - law.q * normal_cdf(1 / (2 * s))
     return Rule(never, weights, losses, error)
 

@@ -17,9 +17,9 @@ from typing import Any
 import flint
 from flint import arb, ctx
 
-from epsilond_verifier.bounds import CannotCheck, Enclosure, Node
+from epsilond_verifier.bounds import CannotCheck, Enclosure, Node, refuse_unless
 from epsilond_verifier.forms import Asked, Proof, read_form
-from epsilond_verifier.laws import COMPOSED, RELATIONS, Step, read_step
+from epsilond_verifier.laws import COMPOSED, RELATIONS, Step, is_symmetric, read_step
 from epsilond_verifier.prices import FILTER, MOST_NODES, OWN, Price
 from epsilond_verifier.reading import Reader, parse
 
@@ -79,7 +79,7 @@ def _read(certificate: Reader) -> _Read:
     ctx.prec = witness.whole("precision", 32, _MOST_BITS)
     claim, relation = stated.word("claim", "at_most", "more_than"), stated.word("relation", *RELATIONS)
     steps = [read_step(event, relation) for event in stated.objects("events", _MOST_EVENTS)]
-    needed = ["both"] if all(step.law.symmetric for step in steps) else ["add", "remove"]
+    needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
     assumed = list(dict.fromkeys(step.assumed for step in steps))
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
     bound = "<=" if claim == "at_most" else ">"
@@ -106,8 +106,8 @@ def _read_proofs(
 ) -> tuple[list[Proof], bool]:
     """Read the proofs at e, and whether there is one for every direction."""
     given = sorted(directions.keys())
-    if not given or not set(given) <= set(needed):
-        raise CannotCheck(f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
+    among = given and set(given) <= set(needed)
+    refuse_unless(among, f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
     return [read_form(directions.inside(name), Asked(steps, name, e, known)) for name in given], given == needed
 
 
@@ -118,8 +118,8 @@ def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: l
         deltas, epsilons = group.reals("deltas", MOST_NODES, 0.0, 1.0), group.reals("epsilons", MOST_NODES, 0.0, 1e15)
         directions, known = group.inside("directions"), dict[tuple[str, str], Any]()
         group.close()
-        if len(deltas) != len(epsilons) or len(nodes) + len(deltas) > MOST_NODES:
-            raise CannotCheck(f"{group.where}: as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
+        few = len(deltas) == len(epsilons) and len(nodes) + len(deltas) <= MOST_NODES
+        refuse_unless(few, f"{group.where}: as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
         for epsilon, delta in zip(epsilons, deltas, strict=True):
             e = arb(epsilon)
             proofs, given = _read_proofs(directions.again(), steps, needed, e, known)

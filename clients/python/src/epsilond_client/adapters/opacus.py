@@ -18,10 +18,10 @@ from importlib import import_module
 from typing import Any, Literal
 
 from epsilond_client.answers import Answer
-from epsilond_client.budgets import BudgetId
 from epsilond_client.client import Client
 from epsilond_client.holding import HeldReservation
 from epsilond_client.loaders import declared_by
+from epsilond_client.naming import BudgetId
 
 Batches = Literal["poisson", "shuffled"]
 #: One process, one Gaussian over all parameters, and the number of accumulated batches is known.

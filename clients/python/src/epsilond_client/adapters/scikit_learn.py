@@ -24,7 +24,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from epsilond_client.answers import Budget
 from epsilond_client.client import Client
 from epsilond_client.models import Model, columns_of, names_of, numbers_in
 
@@ -49,7 +48,7 @@ class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         if any(len(array) != len(values) for array in arrays.values()):
             raise ValueError(f"X and y must have as many rows as each other; y has {len(values)}")
         with Client(self.url) as client:
-            budget = _found(client, self.budget)
+            budget = client.budgets.get(self.budget)
             dataset = client.datasets.upload(
                 _archive(arrays | {label["name"]: values}),
                 filename="rows.npz",
@@ -303,13 +302,3 @@ def _archive(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
     return content.getvalue()
-
-
-def _found(client: Client, budget: str) -> Budget:
-    """The budget of an id, or the only one with a name."""
-    if budget.startswith("bud_"):
-        return client.budgets.get(budget)
-    found = [each for each in client.budgets.list() if each.name == budget and each.parent_id is None]
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} root budgets within reach have the name {budget!r}: give the id of one")
-    return found[0]

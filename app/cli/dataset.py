@@ -1,0 +1,149 @@
+"""`epsilond dataset`: rows that runs train on, declared in public and uploaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.output import AsJson, example, print_facts, print_page, print_warnings
+from app.cli.requests import asked
+from app.cli.server import DEFAULT_URL, Cursor, IdempotencyKey, Limit, Server, Url, segment
+from app.datasets.column_lines import columns_in
+
+commands = typer.Typer(
+    name="dataset",
+    help="Rows that runs train on: declared in public, never shown.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True, help="CSV, Parquet or NPZ.")
+]
+
+
+@commands.command(
+    epilog=example(
+        "epsilond dataset upload visits.csv --rows 1000 --label ill --public "
+        '--column "age: 0 to 120" --column "ill: no, yes"'
+    )
+)
+def upload(
+    file: File,
+    rows: Annotated[int, typer.Option(help="About how many rows: a public number.")],
+    label: Annotated[str, typer.Option(help="The column that a model predicts.")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help='A column and its values, such as "age: 0 to 120" or "smoker: no, yes"; once for each.'),
+    ] = None,
+    columns: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A file with such lines, in place of --column.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The name for people; by default that of the file.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Id or name of the root budget that pays for every run on private rows.")
+    ] = None,
+    public: Annotated[bool, typer.Option("--public", help="Every row may be published.")] = False,
+    capacity: Annotated[int | None, typer.Option(help="The most rows that there is room for, a public number.")] = None,
+    held_out_share: Annotated[
+        float | None, typer.Option(help="Share of private rows that a secret coin holds out, to evaluate runs on.")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="What a row belongs to; by default what the budget protects.")
+    ] = None,
+    person_column: Annotated[str | None, typer.Option(help="A further column with ids of persons.")] = None,
+    rows_per_person: Annotated[int | None, typer.Option(help="The most rows that one person may have.")] = None,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a file, with what is declared about it.
+
+    All that is declared is public: know it without looking at any single record. Numbers outside their bounds are
+    clipped; anything else that is not as declared is refused.
+    """
+    if (column is None) == (columns is None):
+        raise typer.BadParameter("say the columns by --column, once for each, or in a file", param_hint="--columns")
+    server = Server(url)
+    lines = columns.read_text(encoding="utf-8").splitlines() if columns is not None else column or []
+    budget_id = budget and server.budget_id(budget)
+    metadata = asked(
+        None,
+        [
+            ("--name", "/name", name or file.stem),
+            ("--public", "/public", public),
+            ("--rows", "/declared_size", rows),
+            ("--capacity", "/capacity", capacity),
+            ("--held-out-share", "/held_out_share", held_out_share),
+            ("--unit", "/privacy_unit", unit or (budget_id and _unit_of(server, budget_id))),
+            ("--columns", "/columns", columns_in(lines)),
+            ("--label", "/label", label),
+            ("--person-column", "/person_column", person_column),
+            ("--rows-per-person", "/rows_per_person", rows_per_person),
+            ("--budget", "/budget_id", budget_id),
+        ],
+    )
+    server.tell(server.upload("/v1/datasets", file, metadata, idempotency_key), as_json, _print_dataset)
+
+
+@commands.command("list", epilog=example("epsilond dataset list"))
+def list_datasets(limit: Limit = None, cursor: Cursor = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """The data sets, the bundled ones first."""
+    server = Server(url)
+    server.tell(server.get("/v1/datasets", {"limit": limit, "cursor": cursor}), as_json, _print_datasets)
+
+
+@commands.command(epilog=example("epsilond dataset show ds_digits"))
+def show(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The id; `dataset list` shows it.")],
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """What was declared of one data set."""
+    server = Server(url)
+    server.tell(server.get(f"/v1/datasets/{segment(dataset)}"), as_json, _print_dataset)
+
+
+def _unit_of(server: Server, budget_id: str) -> str:
+    return server.field(server.get(f"/v1/budgets/{segment(budget_id)}"), "privacy_unit")
+
+
+def _print_dataset(dataset: Mapping[str, Any]) -> None:
+    report = dataset.get("owner_report")
+    print_facts(
+        {
+            "id": dataset["id"],
+            "name": dataset["name"],
+            "rows are": "public" if dataset["public"] else "private",
+            "version": dataset["version"],
+            "declared rows": dataset["declared_size"],
+            "capacity": dataset["capacity"],
+            "held out": dataset["held_out_share"],
+            "one row is of a": dataset["privacy_unit"],
+            "columns": len(dataset["columns"]),
+            "predicted": dataset["label"],
+            "budget": dataset["budget_id"],
+            "rows in the file": report and report["rows"],
+            "values clipped": report and report["values_clipped"],
+        }
+    )
+    print_warnings([each["detail"] for each in dataset["warnings"]])
+
+
+def _print_datasets(page: Mapping[str, Any]) -> None:
+    print_page(
+        page,
+        ("id", "name", "rows are", "version", "declared rows", "columns", "predicted"),
+        lambda each: (
+            each["id"],
+            each["name"],
+            "public" if each["public"] else "private",
+            each["version"],
+            each["declared_size"],
+            len(each["columns"]),
+            each["label"],
+        ),
+    )

@@ -1,0 +1,40 @@
+"""Audits: attacks on what trains, each beside the claim that it is about."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from app.dashboard.asking import ask
+from app.dashboard.forms import read_form
+from app.dashboard.pages import need, page, problem_page
+
+router = APIRouter(prefix="/dashboard/audits", include_in_schema=False)
+
+#: Of a list that may be long, a page shows so many and leads to the next.
+_SHOWN = 50
+
+
+@router.get("")
+async def index(request: Request, run_id: str = "", cursor: str | None = None) -> Response:
+    """The audits that the key reaches, the newest first; of one run where one is named."""
+    query = {"limit": f"{_SHOWN}", **({"run_id": run_id} if run_id else {})}
+    found = await need(request, "/v1/audits", query | ({} if cursor is None else {"cursor": cursor}))
+    return page(request, "audits.html", audits=found["items"], run_id=run_id, next_cursor=found["next_cursor"])
+
+
+@router.get("/{audit_id}")
+async def show(request: Request, audit_id: str) -> Response:
+    """Claim, bound and verdict of one audit."""
+    return page(request, "audit.html", audit=await need(request, f"/v1/audits/{audit_id}"))
+
+
+@router.post("")
+async def attack(request: Request) -> Response:
+    """Attack the plan of a run with canaries, once, and lead to what was found."""
+    given = await read_form(request)
+    body = {"run_id": given.get("run_id", "")}
+    answer = await ask(request, "POST", "/v1/audits", body=body, key=given.get("key", ""))
+    if not answer.is_good:
+        return problem_page(request, answer)
+    return RedirectResponse(f"/dashboard/audits/{answer.body['id']}", 303)

@@ -1,0 +1,139 @@
+"""Keys, for administrators: who has one and what it allows; made, given another token, and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from app.auth.principal import Scope
+from app.dashboard.asking import Answer, ask
+from app.dashboard.calibration_form import number
+from app.dashboard.fields import Field, FilledForm
+from app.dashboard.forms import fresh_key, read_form
+from app.dashboard.pages import need, page, problem_page
+
+router = APIRouter(prefix="/dashboard/keys", include_in_schema=False)
+
+#: Of a list that may be long, a page shows so many and leads to the next.
+_SHOWN = 50
+_DAY_S = 86_400
+#: What each scope allows, in the order in which people ask for them.
+SCOPES: Mapping[Scope, str] = {
+    Scope.ANALYST: "calibrates, reserves, trains, and asks for other limits",
+    Scope.OWNER: "opens budgets, uploads data, and decides requests for other limits",
+    Scope.AUDITOR: "reads, exports and verifies the ledger",
+    Scope.LIMITS: "changes limits",
+    Scope.CORRECTIONS: "lowers charges that were wrong",
+    Scope.REFUNDS: "states which steps were never taken",
+    Scope.METRICS: "reads /metrics",
+    Scope.ADMIN: "may do all of this, and manages keys",
+}
+
+
+@router.get("")
+async def index(request: Request, cursor: str | None = None) -> Response:
+    """All keys, and the form that makes one."""
+    return await _page(request, read({}), cursor=cursor)
+
+
+@router.post("")
+async def create(request: Request) -> Response:
+    """Make a key once, and show its token; or show the form with its faults."""
+    given = await read_form(request)
+    answer = await ask(request, "POST", "/v1/keys", body=body_of(given), key=given.get("key", ""))
+    if answer.is_good:
+        return _with_token(request, answer)
+    return await _page(request, read(given).judged(answer), answer=answer, chosen=scopes_of(given))
+
+
+@router.post("/{key_id}/rotate")
+async def rotate(request: Request, key_id: str) -> Response:
+    """Give the key another token, and show it. The old one is good for an hour more."""
+    given = await read_form(request)
+    answer = await ask(request, "POST", f"/v1/keys/{key_id}/rotate", body={}, key=given.get("key", ""))
+    return _with_token(request, answer) if answer.is_good else problem_page(request, answer)
+
+
+@router.post("/{key_id}/revoke")
+async def revoke(request: Request, key_id: str) -> Response:
+    """End the key, and lead back to the list."""
+    given = await read_form(request)
+    answer = await ask(request, "POST", f"/v1/keys/{key_id}/revoke", body={}, key=given.get("key", ""))
+    return RedirectResponse("/dashboard/keys", 303) if answer.is_good else problem_page(request, answer)
+
+
+def body_of(given: Mapping[str, str]) -> dict[str, Any]:
+    """The request that the fields make."""
+    body: dict[str, Any] = {name: given[name] for name in ("name",) if given.get(name)}
+    body["scopes"] = scopes_of(given)
+    budgets = [each for each in given.get("budgets", "").replace(",", " ").split() if each]
+    days = number(given["days"]) if given.get("days") else None
+    if budgets:
+        body["budgets"] = budgets
+    if days is not None:
+        body["expires_in"] = days * _DAY_S if isinstance(days, int | float) else days
+    return body
+
+
+def scopes_of(given: Mapping[str, str]) -> list[Scope]:
+    """The scopes whose boxes are ticked."""
+    return [scope for scope in SCOPES if f"scope.{scope}" in given]
+
+
+def read(given: Mapping[str, str]) -> FilledForm:
+    """The form with what was typed; the scopes have boxes of their own."""
+    reached = "Ids of the budgets that it reaches, with all below them. Left out: everything."
+    return FilledForm(
+        sections=(
+            (
+                "A key",
+                (
+                    Field("name", "Name", given.get("name", ""), "Who or what holds it.", (), ("/name",), is_text=True),
+                    Field("budgets", "Budgets", given.get("budgets", ""), reached, (), ("/budgets",), is_text=True),
+                    Field(
+                        "days",
+                        "Ends after so many days",
+                        given.get("days", "90"),
+                        "Left out: when it is revoked.",
+                        pointers=("/expires_in",),
+                    ),
+                ),
+            ),
+        )
+    )
+
+
+async def _page(
+    request: Request,
+    form: FilledForm,
+    *,
+    answer: Answer | None = None,
+    chosen: Sequence[Scope] | None = None,
+    cursor: str | None = None,
+) -> Response:
+    query = {"limit": f"{_SHOWN}", **({} if cursor is None else {"cursor": cursor})}
+    found = await need(request, "/v1/keys", query)
+    if chosen is None:
+        # The first key is for whoever makes all others.
+        chosen = (Scope.ANALYST,) if found["items"] else (Scope.ADMIN,)
+    return page(
+        request,
+        "keys.html",
+        status=200 if answer is None else answer.status,
+        keys=found["items"],
+        next_cursor=found["next_cursor"],
+        form=form,
+        scopes=SCOPES,
+        chosen=chosen,
+        faults=[] if answer is None else answer.faults("/scopes"),
+        answer=answer,
+        fresh_key=fresh_key,
+    )
+
+
+def _with_token(request: Request, answer: Answer) -> Response:
+    """The page with a token, which the service tells once."""
+    return page(request, "key_token.html", key=answer.body)

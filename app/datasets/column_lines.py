@@ -1,0 +1,44 @@
+"""Declared columns as people type them: one to a line, a name and the values that it may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_RANGE = re.compile(r"(\S+)\s+to\s+(\S+)")
+
+
+def columns_in(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """The columns that lines declare, as a data set's metadata has them.
+
+    What a line lacks, or has in the place of a number, is left as it is: the schema of the metadata says what is wrong.
+
+    Args:
+        lines: Such as ``age: 0 to 120`` for a number and its bounds, and ``smoker: no, yes`` for a text and its values.
+            Empty lines count for nothing.
+
+    >>> columns_in(["age: 0 to 120", "", "smoker: no, yes"])
+    [{'name': 'age', 'type': 'number', 'lower': 0.0, 'upper': 120.0}, {'name': 'smoker', 'type': 'category', \
+'categories': ['no', 'yes']}]
+    """
+    return [_column(line) for line in lines if line.strip()]
+
+
+def _column(line: str) -> dict[str, Any]:
+    name, _, values = (part.strip() for part in line.partition(":"))
+    bounds = _RANGE.fullmatch(values)
+    if bounds is not None:
+        return {"name": name, "type": "number", "lower": _number(bounds[1]), "upper": _number(bounds[2])}
+    return {
+        "name": name,
+        "type": "category",
+        "categories": [each.strip() for each in values.split(",") if each.strip()],
+    }
+
+
+def _number(typed: str) -> float | str:
+    try:
+        return float(typed)
+    except ValueError:
+        return typed

@@ -1,0 +1,50 @@
+"""Which rows of a data set are held out: a secret coin for each, tossed once, when the rows are stored.
+
+A run trains on the others. What it tells of those that are held out, it pays for (docs/concepts/held_out_rows.md).
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.datasets.persons import PersonArray
+
+#: Shape (rows,): true for a row that is held out. As secret as the rows.
+CoinArray = NDArray[np.bool_]
+
+#: The least and the largest share that may be held out.
+LEAST_SHARE, LARGEST_SHARE = 0.01, 0.5
+_WORD_BYTES = 8
+
+
+def toss(rows: int, share: float, persons: PersonArray | None = None) -> CoinArray:
+    """Toss a coin for each row, or for each person whose the rows are, so that nobody is in both parts.
+
+    Coins are independent of each other and of what the rows hold: they come from the operating system's generator.
+
+    Args:
+        rows: How many.
+        share: The probability with which one is held out.
+        persons: Whose each row is, where that is known.
+
+    >>> toss(4, 0.5, np.array([[1, 1], [2, 2], [1, 1], [2, 2]], np.uint64))[:2].size
+    2
+    """
+    places = np.arange(rows)
+    if persons is not None:
+        _, places = np.unique(persons, axis=0, return_inverse=True)
+    words = np.frombuffer(secrets.token_bytes(_WORD_BYTES * rows), dtype="<u8")
+    return (words < int(share * 2.0**64))[places.reshape(-1)]
+
+
+def split_size(declared_size: int, share: float | None) -> tuple[int, int]:
+    """Return how many rows are trained on and how many are held out, by the declared size: public numbers both.
+
+    >>> split_size(1000, 0.2), split_size(1000, None)
+    ((800, 200), (1000, 0))
+    """
+    held_out = 0 if share is None else min(round(declared_size * share), declared_size - 1)
+    return declared_size - held_out, held_out

@@ -1,0 +1,70 @@
+"""`/v1/budgets/{id}/deployment`: what only the operator knows, asked once for each budget, for all privacy cards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+from sqlalchemy.orm import Session
+from starlette.responses import JSONResponse
+
+from app.auth.principal import Principal, Scope
+from app.auth.rights import requires
+from app.context import CurrentContext
+from app.deployments import repository
+from app.deployments.examples import DEPLOYMENT_EXAMPLES
+from app.deployments.schemas import DeploymentAnswers, DeploymentBody
+from app.idempotency.once import run_once
+from app.idempotency.records import Answer
+from app.idempotency.requests import IdempotencyKey, keyed_request, to_response
+from app.kit.query_parameters import KnownParametersOnly
+from app.ledger import repository as ledger
+from app.problems import Problem
+
+router = APIRouter(prefix="/v1/budgets", tags=["Budgets"], dependencies=[KnownParametersOnly])
+
+
+@router.post(
+    "/{budget_id}/deployment",
+    operation_id="state_deployment",
+    summary="Say what only the operator knows",
+    response_model=DeploymentBody,
+)
+def state_deployment(
+    context: CurrentContext,
+    principal: Annotated[Principal, requires(Scope.OWNER)],
+    key: IdempotencyKey,
+    budget_id: str,
+    request: Annotated[DeploymentAnswers, Body(openapi_examples=DEPLOYMENT_EXAMPLES)],
+) -> JSONResponse:
+    """The privacy card of every run that this budget, or one below it, pays for then has these answers in place of open
+    points. They replace those that were given before; nobody checks them, and the ledger does not hold them.
+    """
+
+    def command(session: Session) -> Answer:
+        ledger.get_budget(session, budget_id)
+        answers = request.model_dump(exclude_none=True)
+        said = repository.store(
+            session, budget_id, answers, principal_id=principal.id, stated_at=context.clock().replace(microsecond=0)
+        )
+        return Answer(200, DeploymentBody.of(said, budget_id).model_dump(mode="json"))
+
+    return to_response(
+        run_once(context, keyed_request(context, principal.id, key, f"state_deployment {budget_id}", request), command)
+    )
+
+
+@router.get("/{budget_id}/deployment", operation_id="get_deployment", summary="What the operator said")
+def get_deployment(
+    context: CurrentContext,
+    _: Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)],
+    budget_id: str,
+) -> DeploymentBody:
+    """What was said of this budget, or else of the nearest one above it; 404 where nothing was said yet."""
+    with context.database.read() as session:
+        ledger.get_budget(session, budget_id)
+        said = repository.nearest(session, budget_id)
+        if said is None:
+            detail = "Nothing was said of this budget's deployment yet; POST it to the same path."
+            raise Problem(404, "not_found", detail)
+        return DeploymentBody.of(said, budget_id)

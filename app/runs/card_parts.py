@@ -1,0 +1,105 @@
+"""What a privacy card is made of: sections of paragraphs, tables and points, and values in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from app.kit.timestamps import format_moment
+
+NONE = "none"
+#: Longer lists of numbers are told by their ends.
+LISTED_NUMBERS = 12
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text; `is_code` for what is copied rather than read: ids, hashes, formulas."""
+
+    text: str
+    is_code: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first cell of a row is its head."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    points: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """A page for whoever decides, and an appendix with every fact.
+
+    Attributes:
+        title: Of the card.
+        statement: The guarantee in a sentence.
+        summary: What is read first.
+        appendix: All else.
+    """
+
+    title: str
+    statement: str
+    summary: tuple[Section, ...] = field(default=())
+    appendix: tuple[Section, ...] = field(default=())
+
+
+def show(value: object) -> str:
+    """A value of the object in words.
+
+    >>> show({"kind": "poisson", "sampling_probability": 0.02}), show([1.0, 2.0]), show(None), show(True)
+    ('poisson: sampling_probability 0.02', '1.0, 2.0', 'none', 'yes')
+    """
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, Mapping):
+        parts = [f"{name} {show(item)}" for name, item in value.items() if name != "kind"]
+        return ": ".join(part for part in (str(value.get("kind", "")), ", ".join(parts)) if part) or NONE
+    if isinstance(value, list | tuple):
+        return _show_list(list(value))
+    return _show_one(value)
+
+
+def _show_one(value: object) -> str:
+    match value:
+        case None:
+            return NONE
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return repr(value)
+        case datetime():
+            return format_moment(value)
+    return str(value)
+
+
+def _show_list(values: list[object]) -> str:
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if len(numbers) == len(values) > LISTED_NUMBERS:
+        return (
+            f"{len(values)} numbers, from {show(values[0])} to {show(values[-1])}, the least {show(min(numbers))} and "
+            f"the greatest {show(max(numbers))}"
+        )
+    return ", ".join(map(show, values)) or NONE
+
+
+def fact_table(caption: str, pairs: Iterable[tuple[str, object]], *, codes: Iterable[str] = ()) -> Table:
+    """A table of names and values; the names in ``codes`` have values that are copied rather than read."""
+    named = set(codes)
+    rows = tuple(
+        (Cell(name.replace("_", " ")), Cell(show(value), name in named and value is not None)) for name, value in pairs
+    )
+    return Table(caption, ("what", "is"), rows)

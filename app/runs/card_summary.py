@@ -1,0 +1,137 @@
+"""The first page of a privacy card: the guarantee in words and numbers, and what it does not cover."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Decimal
+
+from scipy.special import ndtr
+
+from app.algorithms.schemas import AchievedBody
+from app.algorithms.targets import (
+    AchievedMuBody,
+    AchievedOfGroupsBody,
+    AchievedPureBody,
+    AchievedRhoBody,
+    AnyAchievedBody,
+)
+from app.runs.card_parts import Section, fact_table
+from app.runs.report_schemas import PrivacyReport
+
+#: What the rounding of the functions below moves a probability by is far less.
+_ROUNDING = 1e-12
+
+
+def summary(report: PrivacyReport) -> tuple[Section, ...]:
+    """The sections that are read first."""
+    return (
+        Section("In words", paragraphs=tuple(_in_words(report))),
+        Section("In numbers", tables=(fact_table("The guarantee, and what it is of", _in_numbers(report)),)),
+        Section("What it does not cover", points=tuple(_not_covered(report))),
+    )
+
+
+def most_right(achieved: AnyAchievedBody) -> float | None:
+    """The largest share of cases in which an attacker tells membership rightly, if either answer is as likely before.
+
+    The attacker knows all else about the data and the algorithm. Under (epsilon, delta) no test is right more often
+    than ``(e^epsilon + delta) / (1 + e^epsilon)`` (Kairouz, Oh & Viswanath 2015, Theorem 2.1); under mu-Gaussian DP,
+    than ``Phi(mu / 2)`` (Dong, Roth & Su 2022). None where the guarantee is no such number.
+
+    >>> round(most_right(AchievedPureBody(epsilon=3.0, method="closed_form", error_budget={})), 4)
+    0.9526
+    """
+    match achieved:
+        case AchievedBody() | AchievedOfGroupsBody():
+            epsilon, delta = achieved.epsilon.upper, achieved.delta
+            return None if epsilon is None else _from_epsilon(epsilon, delta)
+        case AchievedPureBody():
+            return _from_epsilon(achieved.epsilon, 0.0)
+        case AchievedMuBody():
+            return min(1.0, float(ndtr(achieved.mu / 2)) + _ROUNDING)
+    return None
+
+
+def _from_epsilon(epsilon: float, delta: float) -> float:
+    wrong = (1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0)))
+    return min(1.0, 1.0 - wrong + _ROUNDING)
+
+
+def _in_words(report: PrivacyReport) -> list[str]:
+    protected = _protected(report)
+    if report.seeded:
+        return ["The run was made to repeat itself, for practice on public rows. It protects nobody."]
+    words = [
+        f"Whoever sees the released model learns almost the same, whether or not {protected} took part. That "
+        "holds whatever they know already, and whatever they do with the model.",
+    ]
+    share = most_right(report.achieved)
+    if share is not None:
+        words.append(
+            f"Say that somebody knows all of the data but whether {protected} took part, and that both are equally "
+            f"likely to them. After they have seen the model their best guess is right in at most {_percent(share)} of "
+            "cases; before, in 50 %."
+        )
+    return words
+
+
+def _protected(report: PrivacyReport) -> str:
+    """Whose part in the data is protected."""
+    if isinstance(report.achieved, AchievedOfGroupsBody):
+        return f"any {report.achieved.group_size} {report.privacy_unit}s together"
+    return f"any one {report.privacy_unit}"
+
+
+def _in_numbers(report: PrivacyReport) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = [] if report.seeded else [*_guaranteed(report.achieved)]
+    found += [
+        ("protected", _protected(report)),
+        ("data", report.data.name or report.data.dataset_id or "rows of the request"),
+        ("trained by", f"{report.algorithm}, a {report.model.kind.replace('_', ' ')}"),
+    ]
+    if report.budget is not None:
+        found.append(("paid from the budget", report.budget.name))
+    if report.ledger is not None and report.ledger.certificate is not None:
+        found.append(("proof that others can check", f"certificate {report.ledger.certificate.sha256[:12]}"))
+    if report.audits:
+        violated = sum(audit.verdict == "violated" for audit in report.audits)
+        found.append(("attacks tried on it", f"{len(report.audits)}, of which {violated} refute the guarantee"))
+    return found
+
+
+def _guaranteed(achieved: AnyAchievedBody) -> list[tuple[str, object]]:
+    match achieved:
+        case AchievedBody() | AchievedOfGroupsBody():
+            most = "unbounded" if achieved.epsilon.upper is None else f"at most {achieved.epsilon.upper!r}"
+            return [("epsilon", most), ("delta", achieved.delta)]
+        case AchievedPureBody():
+            return [("epsilon", f"at most {achieved.epsilon!r}")]
+        case AchievedRhoBody():
+            return [("rho", f"at most {achieved.rho!r}")]
+        case AchievedMuBody():
+            return [("mu", f"at most {achieved.mu!r}")]
+    return []
+
+
+def _not_covered(report: PrivacyReport) -> list[str]:
+    unit = report.privacy_unit
+    points = [
+        "What is true of people in general: a model may tell that smokers fall ill more often, and so tell something "
+        "of every smoker, whether or not they were in the data.",
+        "What else is released of the same data, elsewhere: privacy losses add up.",
+        f"Several of one owner: whoever has more than one {unit} in the data is protected less, and a household less "
+        "than each of its members.",
+        "Whoever operates the service, and its machine: they see the rows.",
+    ]
+    if report.data.public:
+        points.insert(0, "These rows: they are public. The guarantee is what the same run would give to private ones.")
+    return points
+
+
+def _percent(share: float) -> str:
+    """A share in per cent, rounded up to a tenth.
+
+    >>> _percent(0.95257), _percent(0.5), _percent(1.0)
+    ('95.3 %', '50.0 %', '100.0 %')
+    """
+    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_CEILING)} %"

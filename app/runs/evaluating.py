@@ -1,0 +1,36 @@
+"""A run's evaluation on held-out rows: one release about them, which its charge holds before its first step."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from app.runs.job import Job
+from app.runs.schemas import HeldOutBody
+from trainer.held_out import layout_of, noise_stddev, noisy_sums
+from trainer.held_out_metrics import CONFIDENCE, metrics_of
+from trainer.models import Parameters
+from trainer.streams import random_streams
+
+
+def held_out_body(job: Job, parameters: Parameters, key: int) -> HeldOutBody:
+    """Draw the noisy sums over the held-out rows, and return every metric that follows from them.
+
+    Args:
+        job: The run.
+        parameters: Of its model.
+        key: Of the slots and of the noise (`app.runs.score_keys`). A run that goes on after its worker was lost still
+            has it: it releases the same sums again, and no second ones.
+
+    Guarantees:
+        - one_key_is_one_vector: the same key has the same noise, and another key has another.
+    """
+    evaluation = job.plan.evaluation
+    assert evaluation is not None, "the caller has seen to it"
+    features, labels = job.held_out_rows
+    streams = random_streams(key)
+    sums = noisy_sums(evaluation, job.model, parameters, features, labels, job.training.capacity, streams)
+    layout = layout_of(job.model, parameters)
+    found = metrics_of(layout, sums, noise_stddev(evaluation, layout))
+    if not job.description.classes:
+        found = found.with_errors_in(job.description.label_half_width)
+    return HeldOutBody.model_validate({"confidence": CONFIDENCE, **asdict(found)})

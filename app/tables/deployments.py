@@ -1,0 +1,25 @@
+"""The table of what operators say of their deployments."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import JSON, ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.tables.base import Base, UtcDateTime
+
+
+class Deployment(Base):
+    """What was said last of what a budget protects; those under it inherit it.
+
+    Attributes:
+        answers: Texts by the names of the questions (`app/deployments/schemas.py`); what nobody answered is not in it.
+    """
+
+    __tablename__ = "deployments"
+
+    budget_id: Mapped[str] = mapped_column(ForeignKey("budgets.id"), primary_key=True)
+    answers: Mapped[dict[str, str]] = mapped_column(JSON)
+    principal_id: Mapped[str] = mapped_column(String(64))
+    stated_at: Mapped[datetime] = mapped_column(UtcDateTime)

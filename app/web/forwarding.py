@@ -1,0 +1,84 @@
+"""What a proxy in front changes: whose address a request has, and where answers lead when the service is below a path.
+
+The proxy takes the path of EPSILOND_PUBLIC_URL away before it asks, so that everything inside knows the addresses of a
+service at the root. The path is put back where an address leaves: in the headers here, in links by `with_path`. Nothing
+is made of the headers Host, X-Forwarded-Host, X-Forwarded-Proto or Forwarded, which whoever asks may have written.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.kit.web_addresses import Ip, Network
+from app.settings import Settings
+
+#: Headers of answers whose value is an address.
+_ADDRESSES = frozenset({b"location", b"hx-redirect", b"hx-location", b"hx-push-url", b"hx-replace-url"})
+#: Attributes of our templates whose value is an address. Values are escaped, so that no text of a page looks like one.
+_LINK = re.compile(r'(?<=[\s"])((?:href|src|action|formaction|hx-(?:get|post|push-url))=")/(?!/)')
+#: More proxies in a row than anybody has.
+_MOST_HOPS = 20
+
+
+class Forwarding:
+    """ASGI middleware that believes trusted proxies about clients, and leads answers below the public path."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self._trusted = settings.trusted_networks
+        self._path = settings.public_path.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._trusted and scope.get("client"):
+            scope["client"] = _client(scope["client"], Headers(scope=scope), self._trusted)
+
+        async def send_below(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [self._below(name, value) for name, value in message.get("headers", ())]
+            await send(message)
+
+        await self.app(scope, receive, send_below if self._path else send)
+
+    def _below(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+        leads_here = name in _ADDRESSES and value.startswith(b"/") and not value.startswith(b"//")
+        return name, self._path + value if leads_here else value
+
+
+def with_path(page: str, path: str) -> str:
+    """Put the public path before every address of ours in a page.
+
+    >>> with_path('<a class="x" href="/docs">', "/epsilond"), with_path('<a href="//other/">', "/epsilond")
+    ('<a class="x" href="/epsilond/docs">', '<a href="//other/">')
+    """
+    return _LINK.sub(rf"\1{path}/", page) if path else page
+
+
+def _client(peer: tuple[str, int], headers: Headers, trusted: tuple[Network, ...]) -> tuple[str, int]:
+    """Return whom a request comes from: the last address in X-Forwarded-For that no trusted proxy has.
+
+    Each proxy appends whom it was asked by. What stands further left was written by whoever asked, and is not believed.
+    """
+    client = peer
+    hops = [hop.strip() for hop in ",".join(headers.getlist("x-forwarded-for")).split(",")]
+    for hop in reversed(hops[-_MOST_HOPS:]):
+        if not _is_within(client[0], trusted) or _ip(hop) is None:
+            break
+        client = (str(_ip(hop)), 0)
+    return client
+
+
+def _is_within(host: str, networks: tuple[Network, ...]) -> bool:
+    address = _ip(host)
+    return address is not None and any(address in network for network in networks)
+
+
+def _ip(text: str) -> Ip | None:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

@@ -1,0 +1,135 @@
+"""The calibration of a run that is evaluated on held-out rows: training and evaluation share one target.
+
+The noise of the evaluation comes first, from a small share of the target. The training is then calibrated for what is
+left. How much that is, is guessed as if the training were one Gaussian mechanism, in which squares of mu add up, and
+then corrected until the certified cost of both together meets the target. Nothing rests on the guess.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from accounting.errors import Unreachable, Unsupported
+from accounting.events import Event, Gaussian
+from accounting.group_targets import GroupDpTarget
+from accounting.solve import solve_noise
+from accounting.targets import ApproximateDpTarget, GaussianDpTarget, Target, ZcdpTarget
+from calibrators.choices import Choice
+from calibrators.held_out import EVALUATION_NOISE, HeldOutEvaluation
+from calibrators.practical import Draft, Objective, Preset
+from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
+
+#: An evaluation takes so much of the target, in squares of mu, unless its noise is given. The training's noise rises by
+#: about a twentieth for it.
+SHARE = 0.1
+#: The target is used up to here; the certified cost is computed for so many plans at most.
+_USED, _TRIES = 0.99, 8
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedRun:
+    """A run whose model is evaluated on held-out rows.
+
+    Attributes:
+        algorithm, spec, preset, facts: As `calibrators.practical.Draft` takes them; the target is that of training and
+            evaluation together.
+        noise_multiplier: Of the evaluation; None takes a share of the target.
+    """
+
+    algorithm: str | None
+    spec: Spec
+    preset: Preset | None
+    facts: Objective
+    noise_multiplier: float | None = None
+
+    def calibrate(self) -> Calibration:
+        """Calibrate the training for what the evaluation leaves of the target.
+
+        Guarantees:
+            - together_they_meet_the_target: the certified cost of the plan's events, that of the evaluation among them,
+              is at most the target's limit.
+
+        Raises:
+            Unsupported: Gaussian noise has no cost under the target.
+            Unreachable: the evaluation alone misses the target, or leaves nothing that a training meets.
+            As `calibrators.practical.Draft.calibrate`.
+        """
+        relation = self.spec.neighboring_relation
+        assert relation is not None, "held-out rows are private, and their budget has a relation"
+        target = _gaussian(self.spec.target)
+        alone = solve_noise(lambda noise: (Event(Gaussian(noise)),), relation, target).value
+        evaluation = HeldOutEvaluation(self._noise(alone))
+        left = 1.0 - (alone / evaluation.noise_multiplier) ** 2
+        if left <= 0.0:
+            raise Unreachable(
+                f"the evaluation alone meets {target.say(target.limit)} with a noise multiplier of {alone:.6g} and "
+                f"more, and a training needs a part of it: give more than {alone:.6g}, or leave it out",
+                pointer=("evaluation", "noise_multiplier"),
+            )
+        guess = target.assess((Event(Gaussian(alone / math.sqrt(left))),), relation).value.upper
+        best: Calibration | None = None
+        for _ in range(_TRIES):
+            found = self._trained_for(target, min(guess, target.limit))
+            plan = replace(found.plan, evaluation=evaluation)
+            achieved = target.assess(plan.events, relation)
+            used = achieved.value.upper / target.limit
+            if used <= 1.0:
+                best = replace(found, plan=plan, achieved=achieved, choices=self._choices(found, evaluation))
+                if used >= _USED:
+                    break
+            # The figure rises more slowly than the guess, because the evaluation's part of it stays.
+            guess *= ((1.0 + _USED) / 2.0 / used) ** (1.0 / left)
+        if best is None:
+            raise Unreachable(
+                f"no training beside the evaluation was found that meets {target.say(target.limit)}; give the "
+                "evaluation more noise, or leave it out",
+                pointer=("evaluation",),
+            )
+        return best
+
+    def _noise(self, alone: float) -> float:
+        if self.noise_multiplier is not None:
+            return self.noise_multiplier
+        return min(max(alone / math.sqrt(SHARE), EVALUATION_NOISE.lower), EVALUATION_NOISE.upper)
+
+    def _trained_for(self, target: Target, limit: float) -> Calibration:
+        spec = replace(self.spec, target=_limited(target, limit))
+        return Draft(self.algorithm, spec, self.preset, self.facts).calibrate()
+
+    def _choices(self, found: Calibration, evaluation: HeldOutEvaluation) -> tuple[Choice, ...]:
+        if self.noise_multiplier is not None:
+            return found.choices
+        reason = (
+            f"The evaluation takes {SHARE:.0%} of the target in squares of mu. The training is calibrated for the "
+            "rest, with about a twentieth more noise than it would have alone."
+        )
+        value = evaluation.noise_multiplier
+        return (*found.choices, Choice("evaluation.noise_multiplier", value, reason, "docs/concepts/held_out_rows.md"))
+
+
+def _gaussian(target: Target | OpenEpsilon | OpenDelta) -> Target:
+    """Return the target, if a Gaussian mechanism has a cost under it.
+
+    Raises:
+        Unsupported: it has none.
+    """
+    if isinstance(target, ApproximateDpTarget | GroupDpTarget | ZcdpTarget | GaussianDpTarget):
+        return target
+    raise Unsupported(
+        "an evaluation on held-out rows has Gaussian noise: give an approximate_dp, zcdp or gaussian_dp target, or "
+        "leave evaluation out",
+        pointer=("target", "kind"),
+    )
+
+
+def _limited(target: Target, limit: float) -> Target:
+    """Return the target with another limit."""
+    match target:
+        case ZcdpTarget():
+            return ZcdpTarget(limit)
+        case GaussianDpTarget():
+            return GaussianDpTarget(limit)
+        case _:
+            assert isinstance(target, ApproximateDpTarget | GroupDpTarget), "as was checked"
+            return replace(target, epsilon=limit)

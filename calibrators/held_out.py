@@ -1,0 +1,51 @@
+"""The evaluation of a released model on held-out rows, as a part of the plan: what it costs, before anything is drawn.
+
+It is beside the phases, and no step of the training: whoever carries out the phases need not know of it. What is
+released is one vector with Gaussian noise (`trainer.held_out`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accounting.canonical import Json
+from accounting.described import Real
+from accounting.events import Event, Gaussian
+
+#: Of an evaluation. More noise would have too many digits on the grid of `trainer.held_out`.
+EVALUATION_NOISE = Real(0.01, 4096.0, "Noise on each coordinate over the bound on a row's contribution.")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutEvaluation:
+    """One noisy vector of sums over held-out rows, from which every metric is computed.
+
+    Attributes:
+        noise_multiplier: Standard deviation of the noise on each coordinate over the bound on a row's contribution.
+
+    Raises:
+        InvalidValue: the number is outside its range.
+
+    >>> HeldOutEvaluation(8.0).event.count
+    1
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise_multiplier", EVALUATION_NOISE.read("noise_multiplier", self.noise_multiplier))
+
+    @property
+    def event(self) -> Event:
+        """What is charged: a Gaussian mechanism on all records, held out or not."""
+        return Event(Gaussian(self.noise_multiplier))
+
+    def to_json(self) -> dict[str, Json]:
+        return {"noise_multiplier": self.noise_multiplier}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> HeldOutEvaluation:
+        """What `to_json` wrote; canonical bytes write numbers as strings."""
+        return cls(float(value["noise_multiplier"]))

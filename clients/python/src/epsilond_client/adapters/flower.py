@@ -1,0 +1,273 @@
+"""Flower: a strategy that releases no round for which its budget does not pay.
+
+    strategy = flower.Gate(
+        client, "my project", FedAvg(), job="keyboard-7",
+        noise_multiplier=1.1, clipping_norm=1.0, expected_clients=100,
+    )
+    strategy.start(grid, initial_arrays, num_rounds=20)
+
+A round is reserved before a client is asked. When the replies are there, it is started, each client's update is
+clipped, noise is drawn once, and the charge is committed. A round that does not fit is skipped: no client is asked, and
+the model stays as it is. Jobs that share a budget share what is left of it, whichever machine they run on.
+
+The unit is a client: one record of the budget is all that one client holds. A client that does not answer, or whose
+arrays cannot be read, contributes nothing, and the divisor is a public constant. So no reply changes the sum by more
+than the clipping norm, and none ends the job. Metrics of the clients are statistics of their rows that nobody charges,
+so they are dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Strategy
+
+from epsilond_client.answers import Event
+from epsilond_client.client import Client
+from epsilond_client.declaring import training_event
+from epsilond_client.holding import HeldReservation
+from epsilond_client.naming import BudgetId
+from epsilond_client.problems import BudgetExceeded
+
+log = logging.getLogger("epsilond_client")
+
+#: It is a part of an idempotency key, of which the server takes 200 characters.
+_LONGEST_NAME = 100
+
+Arrays = dict[str, npt.NDArray[np.float64]]
+
+
+class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are checked
+    """A strategy of Flower that clips, adds noise, and pays for each round before it is released.
+
+    Args:
+        client: Of the server that keeps the budget.
+        budget: What pays: its name, its id, or the budget itself.
+        strategy: `FedAvg` or one that is made of it (`FedAdam`, `FedYogi`, `FedAvgM`): it chooses the clients, and
+            takes the noisy mean as it would take the mean of the replies.
+        job: Names this job among those that share the budget; give a process that goes on with a job the same name.
+        noise_multiplier: Standard deviation of the noise on the sum over `clipping_norm`.
+        clipping_norm: The most by which one client changes the sum, in l2 over all arrays.
+        expected_clients: The public constant that the noisy sum is divided by.
+        sample_rate: None charges for each round as if every client took part. A rate takes each connected client with
+            this probability, by a secret coin of its own; the strategy has to choose all of them.
+        evaluate_on_public_rows: State that the clients' evaluation reads public rows alone. Otherwise it is left out.
+        expires_in, charge_delta: Of each reservation, as `Client.reserve`.
+
+    Attributes:
+        denial: Why the last round was refused; None where it was not.
+        released: The rounds that were released, with the ids of their reservations.
+
+    Raises:
+        ValueError: a number is outside its range, or the strategy is no `FedAvg`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        budget: BudgetId,
+        strategy: Strategy,
+        *,
+        job: str,
+        noise_multiplier: float,
+        clipping_norm: float,
+        expected_clients: float,
+        sample_rate: float | None = None,
+        evaluate_on_public_rows: bool = False,
+        expires_in: int = 3600,
+        charge_delta: float | None = None,
+    ) -> None:
+        if not isinstance(strategy, FedAvg):
+            raise ValueError(
+                f"{type(strategy).__name__} is not gated: FedAvg is, and the strategies that are made of it. Give the "
+                "strategy itself, without one of Flower's DifferentialPrivacy wrappers: the gate clips and adds noise"
+            )
+        for name, value in (("clipping_norm", clipping_norm), ("expected_clients", expected_clients)):
+            if not 0.0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0, got {value!r}")
+        if not 1 <= len(job) <= _LONGEST_NAME or not job.isascii() or not job.isprintable():
+            raise ValueError(
+                f"job names this job among those that share the budget: 1 to {_LONGEST_NAME} printable ASCII characters"
+            )
+        self._event: Event = training_event(
+            noise_multiplier,
+            sample_rate=sample_rate,
+            sampling={"kind": "full_batch"} if sample_rate is None else None,
+            steps=1,
+        )
+        self._client, self._budget_id, self._strategy, self._job = client, client.budgets.get(budget).id, strategy, job
+        self._noise, self._clip, self._divisor = noise_multiplier * clipping_norm, clipping_norm, expected_clients
+        self._rate, self._evaluates = sample_rate, evaluate_on_public_rows
+        self._expires_in, self._charge_delta = expires_in, charge_delta
+        self._round: tuple[ExitStack, HeldReservation] | None = None
+        self._current: Arrays = {}
+        self._asked: dict[int, Message] = {}
+        self._pattern: Message | None = None
+        self.denial: BudgetExceeded | None = None
+        self.released: dict[int, str] = {}
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Reserve the round, and choose its clients; no messages where the budget does not pay for it."""
+        self._give_back()
+        current = _numbers(arrays)
+        messages = list(self._strategy.configure_train(server_round, arrays, config, grid))
+        if not messages:
+            return []
+        if self._rate is not None and {message.metadata.dst_node_id for message in messages} != set(
+            grid.get_node_ids()
+        ):
+            raise ValueError(
+                "sample_rate takes each connected client by a coin of its own, and the strategy has chosen some of "
+                "them already: give it fraction_train=1, or leave sample_rate out"
+            )
+        try:
+            self._round = self._reserved(server_round)
+        except BudgetExceeded as denial:
+            self.denial = denial
+            log.warning("round %s of %s is refused, no client is asked: %s", server_round, self._job, denial)
+            return []
+        self.denial = None
+        self._current, self._pattern = current, messages[0]
+        chosen = [message for message in messages if self._rate is None or _coin(self._rate)]
+        self._asked = {message.metadata.dst_node_id: message for message in chosen}
+        return list(self._asked.values())
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Clip what came, add the noise, commit the charge, and hand the noisy mean to the strategy."""
+        answers = list(replies)
+        if self._round is None:
+            return None, None
+        (stack, held), self._round = self._round, None
+        with stack:
+            total = self._clipped_sum(answers)
+            held.take()  # from here on noise may have been drawn, and the charge stands
+            generator = np.random.default_rng(secrets.randbits(128))
+            mean = {
+                name: (part + generator.normal(scale=self._noise, size=part.shape)) / self._divisor
+                for name, part in total.items()
+            }
+        self.released[server_round] = held.id
+        return self._handed_on(server_round, mean), None
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask clients to evaluate, if their rows for that are public."""
+        if not self._evaluates:
+            return []
+        return list(self._strategy.configure_evaluate(server_round, arrays, config, grid))
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Return the strategy's metrics, if the rows are public."""
+        return self._strategy.aggregate_evaluate(server_round, replies) if self._evaluates else None
+
+    def summary(self) -> None:
+        """Log what pays, and what the strategy is."""
+        log.info("job %s: each round is charged as %s", self._job, self._event)
+        self._strategy.summary()
+
+    def _reserved(self, server_round: int) -> tuple[ExitStack, HeldReservation]:
+        """Return the hold of a round: a new one, or that of a process before which has not drawn its noise."""
+        for attempt in count():
+            asked: dict[str, Any] = {
+                "purpose": f"{self._job}, round {server_round}",
+                "expires_in": self._expires_in,
+                "charge_delta": self._charge_delta,
+                "idempotency_key": f"{self._budget_id}/{self._job}/{server_round}/{attempt}",
+            }
+            made = self._client.reservations.create(self._budget_id, [self._event], **asked)
+            state = self._client.reservations.get(made).state  # the answer before may be that of an earlier process
+            if state == "started":
+                # Its noise may have been drawn by then: that is charged, and new noise is another release.
+                self._client.reservations.commit(made)
+            elif state == "pending":
+                stack = ExitStack()
+                return stack, stack.enter_context(
+                    self._client.reserve(self._budget_id, [self._event], start=False, **asked)
+                )
+        raise AssertionError("there is always another attempt")
+
+    def _give_back(self) -> None:
+        """Release the hold of a round that did not come to its aggregation: no noise was drawn for it."""
+        if self._round is not None:
+            (stack, held), self._round = self._round, None
+            with stack:
+                held.void()
+
+    def _clipped_sum(self, replies: Iterable[Message]) -> Arrays:
+        """Return the sum of the updates of those that were asked, each counted once and no longer than the norm."""
+        total = {name: np.zeros_like(part) for name, part in self._current.items()}
+        waiting = set(self._asked)
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            if node in waiting:
+                waiting.remove(node)
+                for name, part in self._clipped(reply).items():
+                    total[name] += part
+        return total
+
+    def _clipped(self, reply: Message) -> Arrays:
+        """Return a client's update; nothing where there is none, or one that cannot be read."""
+        try:
+            [record] = reply.content.array_records.values()
+            update = {name: part - self._current[name] for name, part in _numbers(record).items()}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return {}
+        if update.keys() != self._current.keys() or any(
+            part.shape != self._current[name].shape for name, part in update.items()
+        ):
+            return {}
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = math.sqrt(math.fsum(float(np.square(part).sum()) for part in update.values()))
+        if not math.isfinite(norm):
+            return {}
+        return {name: part * min(1.0, self._clip / norm if norm else 1.0) for name, part in update.items()}
+
+    def _handed_on(self, server_round: int, mean: Mapping[str, npt.NDArray[np.float64]]) -> ArrayRecord | None:
+        """Return what the strategy makes of the noisy mean, which it sees as the reply of a single client."""
+        assert self._pattern is not None
+        content = self._pattern.content
+        [(key, before)] = content.array_records.items()
+        dtypes = {name: array.numpy().dtype for name, array in before.items()}
+        moved = {name: Array((self._current[name] + part).astype(dtypes[name])) for name, part in mean.items()}
+        answer = RecordDict({key: ArrayRecord(moved), "metrics": MetricRecord({self._strategy.weighted_by_key: 1})})
+        arrays, _ = self._strategy.aggregate_train(server_round, [Message(answer, reply_to=self._pattern)])
+        found: ArrayRecord | None = arrays
+        return found
+
+
+def _numbers(record: ArrayRecord) -> Arrays:
+    """Return the arrays of a record in double precision.
+
+    Raises:
+        ValueError: one holds something else than floating-point numbers.
+    """
+    found = {}
+    for name, array in record.items():
+        values = array.numpy()
+        if values.dtype.kind != "f":
+            raise ValueError(
+                f"the array {name!r} holds {values.dtype}, and noise is for floating-point numbers: leave it out of "
+                "what clients send"
+            )
+        found[name] = values.astype(np.float64)
+    return found
+
+
+def _coin(probability: float) -> bool:
+    """Return whether a secret variate, a multiple of 2^-53, is below the probability."""
+    return secrets.randbits(53) < math.floor(probability * 2.0**53)

@@ -1,0 +1,130 @@
+"""JAX Privacy: batches of its strategies, counted and charged, for a loop with its clipping and any optimizer of optax.
+
+    grads = jax_privacy.clipped_grad(loss, l2_clip_norm=1.0)
+    batches = adapter.Batches(CyclicPoissonSampling(sampling_prob=0.01, iterations=500), num_examples=60_000)
+    with adapter.guard(client, "my project", batches, grads, stddev=1.1) as guard:
+        for indices in guard.steps(batches):
+            ...  # grads(params, rows[indices]), add noise of `stddev` once, divide by a constant, update
+
+The noise multiplier is `stddev` over the bound on one record's gradient that `grads` itself declares. A strategy is
+charged as what it draws; those that draw otherwise than any scheme that is accounted are refused. The strategy's random
+numbers come from the operating system, since whoever knows a seed knows the batches.
+
+An execution plan of JAX Privacy carries its `dp_event`: ``dp_event.import_event(client, plan.dp_event, delta=...)``
+answers with the `events` to reserve.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from epsilond_client.client import Client
+from epsilond_client.holding import HeldReservation
+from epsilond_client.naming import BudgetId
+
+
+class Batches:
+    """The batches of a strategy: arrays of indices, one for each step, drawn once.
+
+    Args:
+        strategy: Of `jax_privacy.batch_selection`.
+        num_examples: How many records there are.
+
+    Attributes:
+        sampling: How they are drawn, as an event says it.
+
+    Raises:
+        ValueError: no scheme that is accounted draws so.
+    """
+
+    def __init__(self, strategy: Any, num_examples: int) -> None:
+        self.sampling = sampling_of(strategy, num_examples)
+        self._strategy, self._num_examples = strategy, num_examples
+        self._is_handed_out = False
+
+    def __len__(self) -> int:
+        return int(self._strategy.iterations)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._is_handed_out:
+            raise ValueError("the batches of this strategy were drawn before: one loop is the whole training")
+        self._is_handed_out = True
+        return iter(self._strategy.batch_iterator(self._num_examples, rng=secrets.randbits(128)))
+
+
+def guard(
+    client: Client,
+    budget: BudgetId,
+    batches: Batches,
+    clipped: Any,
+    *,
+    stddev: float,
+    purpose: str = "training with JAX Privacy",
+    **options: Any,
+) -> HeldReservation:
+    """Return a reservation of all steps, which counts each one before its batch is handed out.
+
+    Args:
+        client: Of the server that keeps the budget.
+        budget: What pays: its name, its id, or the budget itself.
+        batches: Of a strategy, whose `iterations` are reserved.
+        clipped: What `jax_privacy.clipped_grad` or `clipped_fun` returned; it knows the bound on a contribution.
+        stddev: Of the noise that the loop adds to what `clipped` returns.
+        purpose: Shown with every entry.
+        options: `expires_in`, `charge_delta`, `idempotency_key`, as `Client.guard`.
+
+    Raises:
+        ValueError: what would be charged is not what would happen; the text says why.
+    """
+    bound = getattr(clipped, "l2_norm_bound", None)
+    if bound is None:
+        raise ValueError(
+            f"{type(clipped).__name__} declares no bound on a contribution: give what jax_privacy.clipped_grad returns"
+        )
+    if clipped.has_aux:
+        raise ValueError(
+            "this clipped function returns values or norms of single records beside the sum, which no noise covers: "
+            "make it without has_aux, return_values and return_grad_norms"
+        )
+    return client.guard(
+        budget,
+        noise_multiplier=float(stddev) / float(bound),
+        sampling=batches.sampling,
+        steps=len(batches),
+        purpose=purpose,
+        **options,
+    )
+
+
+def sampling_of(strategy: Any, num_examples: int) -> Mapping[str, Any]:
+    """Return how a strategy draws its batches, as an event says it.
+
+    Raises:
+        ValueError: no scheme that is accounted draws so; the text says which do.
+    """
+    module: Any = import_module("jax_privacy.batch_selection")
+    kind = type(strategy)
+    if kind is module.CyclicPoissonSampling and strategy.cycle_length == 1:
+        probability = float(strategy.sampling_prob)
+        if strategy.truncated_batch_size is None:
+            return {"kind": "poisson", "sampling_probability": probability}
+        return {
+            "kind": "truncated_poisson",
+            "sampling_probability": probability,
+            "max_batch_size": int(strategy.truncated_batch_size),
+            "dataset_size": num_examples,
+            "truncation": "random",
+        }
+    if kind is module.FixedBatchSampling:
+        name = "with_replacement" if strategy.replace else "without_replacement"
+        return {"kind": name, "batch_size": int(strategy.batch_size), "dataset_size": num_examples}
+    if kind is module.BallsInBinsSampling and strategy.iterations <= strategy.cycle_length:
+        return {"kind": "random_allocation", "num_bins": int(strategy.cycle_length), "participations": 1}
+    raise ValueError(
+        f"{strategy} is not guarded: what is are CyclicPoissonSampling with cycle_length=1, FixedBatchSampling, and "
+        "BallsInBinsSampling of one cycle. Over several cycles a record keeps its bin, and no scheme that is accounted "
+        "here does; epsilond_client.samplers.RandomAllocation draws it anew"
+    )

@@ -1,0 +1,94 @@
+"""MLflow: the privacy of a training beside its other facts, in the run of MLflow that is active.
+
+    with mlflow.start_run():
+        adapter.log_card(client, run)                       # of a run that the service trained
+        adapter.log_charge(client, guard, delta=1e-5)       # of a loop of one's own
+
+Logged are the guarantee, ids, the hash of the plan, and the privacy card: what everybody may read who reads the budget.
+A tracker is no place for losses or norms of private records, which nobody charges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from epsilond_client.answers import Answer, Card, Reservation, Run
+from epsilond_client.client import Client
+from epsilond_client.holding import HeldReservation
+
+#: Where the documents are among the artifacts of a run.
+FOLDER = "privacy"
+_PREFIX = "epsilond."
+_OF_A_CARD = ("run_id", "state", "statement", "privacy_unit", "algorithm", "plan_hash", "budget_id", "reservation_id")
+
+
+def log_card(client: Client, run: Run | str) -> Card:
+    """Log the privacy card of a run of the service, and return it.
+
+    Tags are ``epsilond.plan_hash``, ``epsilond.statement``, ids and more; metrics are ``epsilond.epsilon`` and
+    ``epsilond.delta`` where the guarantee has them. Artifacts are the card as JSON, Markdown and HTML.
+
+    Args:
+        client: Of the server that trained.
+        run: Which run.
+    """
+    mlflow: Any = import_module("mlflow")
+    card = client.runs.report(run)
+    mlflow.set_tags(_tags({name: card[name] for name in _OF_A_CARD}))
+    _log_guarantee(mlflow, card["achieved"] or {})
+    mlflow.log_dict(dict(card), f"{FOLDER}/card.json")
+    mlflow.log_text(client.runs.report(run, "markdown"), f"{FOLDER}/card.md")
+    mlflow.log_text(client.runs.report(run, "html"), f"{FOLDER}/card.html")
+    return card
+
+
+def log_charge(client: Client, reservation: HeldReservation | Reservation | str, *, delta: float) -> Answer:
+    """Log what a loop of one's own was charged, and what it costs alone; return the account.
+
+    Args:
+        client: Of the server that keeps the budget.
+        reservation: That of a guard whose block has ended, or its id.
+        delta: At which the steps are accounted.
+
+    Raises:
+        ValueError: nothing is charged yet.
+    """
+    mlflow: Any = import_module("mlflow")
+    found = client.reservations.get(reservation.id if isinstance(reservation, HeldReservation) else reservation)
+    if not found["charged_events"]:
+        raise ValueError(f"{found.id} is {found.state}, and nothing is charged: log it when the block has ended")
+    budget = client.budgets.get(found.budget_id)
+    answer = client.account(found["charged_events"], neighboring_relation=budget.neighboring_relation, delta=delta)
+    mlflow.set_tags(
+        _tags(
+            {
+                "reservation_id": found.id,
+                "budget_id": budget.id,
+                "budget": budget.name,
+                "state": found.state,
+                "purpose": found.purpose,
+                "privacy_unit": budget.privacy_unit,
+                "neighboring_relation": budget.neighboring_relation,
+                "plan_hash": found["plan_hash"],
+            }
+        )
+    )
+    _log_guarantee(mlflow, answer)
+    mlflow.log_dict({"reservation": dict(found), "account": dict(answer)}, f"{FOLDER}/charge.json")
+    return answer
+
+
+def _tags(facts: Mapping[str, Any]) -> dict[str, str]:
+    return {f"{_PREFIX}{name}": str(value) for name, value in facts.items() if value is not None}
+
+
+def _log_guarantee(mlflow: Any, achieved: Mapping[str, Any]) -> None:
+    """Log the end of the interval that holds for certain, and delta."""
+    epsilon, delta = achieved.get("epsilon"), achieved.get("delta")
+    if isinstance(epsilon, Mapping):
+        epsilon = epsilon["upper"]
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if isinstance(value, int | float):
+            mlflow.log_metric(f"{_PREFIX}{name}", float(value))

@@ -1,0 +1,109 @@
+"""What a training loop declares before its first step: from the words of its author to the event that is reserved."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from epsilond_client.events import gaussian
+
+if TYPE_CHECKING:
+    from epsilond_client.samplers import Sampler
+
+#: A quotient so close above a whole number is that number: 1 / sample_rate is rarely exact.
+_ROUNDING = 1e-9
+
+
+def training_event(
+    noise_multiplier: float,
+    *,
+    steps: int | None = None,
+    epochs: int | None = None,
+    sampler: Sampler | None = None,
+    sample_rate: float | None = None,
+    sampling_probability: float | None = None,
+    sampling: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the event of a whole training: steps of Gaussian noise, and how their batches are drawn.
+
+    Args:
+        noise_multiplier: Of each step: noise over the bound on one record's contribution.
+        steps: How many may be taken; those that a sampler has left where it is left out.
+        epochs: Passes, in place of steps: each is 1 / sample_rate steps, rounded up.
+        sampler: Of `epsilond_client.samplers`, which draws the batches.
+        sample_rate, sampling_probability: Two names of one number: the probability of a Poisson sample.
+        sampling: Any other scheme.
+
+    Raises:
+        ValueError: a number is outside its range, how batches are drawn is said not at all or twice, or the number of
+            steps is.
+
+    >>> training_event(1.1, sample_rate=0.01, epochs=5)["count"]
+    500
+    """
+    if not noise_multiplier > 0.0:
+        raise ValueError(
+            f"noise_multiplier must be above 0, got {noise_multiplier!r}: it is the standard deviation of the noise "
+            "over the bound on one record's contribution. client.calibrate says how much a target needs"
+        )
+    if sample_rate is not None:
+        if sampling_probability is not None:
+            raise ValueError("sample_rate and sampling_probability are the same number: give one of them")
+        sampling_probability = _rate("sample_rate", sample_rate)
+    elif sampling_probability is not None:
+        sampling_probability = _rate("sampling_probability", sampling_probability)
+    if sum(given is not None for given in (sampler, sampling, sampling_probability)) != 1:
+        raise ValueError(
+            "say how batches are drawn: by a sampler of epsilond_client.samplers, or sample_rate for "
+            'other Poisson samples, or sampling for another scheme ({"kind": "full_batch"}, '
+            '{"kind": "shuffled_epochs", "steps_per_epoch": ...})'
+        )
+    if sampler is not None:
+        if sampler.is_within_epoch:
+            raise ValueError(
+                "the sampler is within an epoch, which is charged as a whole where it began: a reservation begins "
+                "with an epoch. Call begin_epoch() on it, which leaves out the rest of this one"
+            )
+        sampling = sampler.sampling
+        if steps is None and epochs is None:
+            steps = sampler.steps_left
+    if epochs is not None:
+        steps = _steps_of(epochs, steps, sampling_probability)
+    if steps is None:
+        raise ValueError("say how many steps may be taken, or with a sample_rate how many epochs; a sampler knows")
+    if operator.index(steps) < 1:
+        raise ValueError(f"steps must be 1 or more, got {steps}")
+    return gaussian(noise_multiplier, sampling_probability=sampling_probability, sampling=sampling, count=steps)
+
+
+def steps_per_epoch(sample_rate: float) -> int:
+    """Return the steps in which a record is expected once, rounded up.
+
+    >>> steps_per_epoch(0.01), steps_per_epoch(0.3)
+    (100, 4)
+    """
+    return math.ceil((1.0 - _ROUNDING) / sample_rate)
+
+
+def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None) -> int:
+    if steps is not None:
+        raise ValueError(f"say how many epochs, or how many steps, and not both: got {epochs} and {steps}")
+    if sampling_probability is None:
+        raise ValueError(
+            "epochs go with sample_rate, from which their steps follow: say steps here, or leave both out where a "
+            "sampler knows"
+        )
+    if operator.index(epochs) < 1:
+        raise ValueError(f"epochs must be 1 or more, got {epochs}")
+    return epochs * steps_per_epoch(sampling_probability)
+
+
+def _rate(name: str, value: float) -> float:
+    if not 0.0 < value <= 1.0:
+        raise ValueError(
+            f"{name} must be above 0 and at most 1, got {value!r}: it is the probability with which a record is in a "
+            "batch, the batch size over the number of records"
+        )
+    return float(value)

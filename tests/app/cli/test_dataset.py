@@ -1,0 +1,60 @@
+"""`epsilond dataset`, against a server on a socket: what is typed is declared, and the file is sent as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.app.cli.calls import done, refused
+from tests.app.cli.conftest import Live
+from tests.app.cli.test_budget import opened
+from tests.app.cli.test_run import facts
+from tests.app.runs.conftest import COLUMNS, ROWS
+
+LINES = ("a: 0 to 10", "b: -1 to 1", "color: red, green", "y: no, yes")
+
+
+def arguments(file: Path, *more: str) -> list[str]:
+    return ["dataset", "upload", str(file), "--rows", "1000", "--label", "y", *more]
+
+
+def as_options(lines: tuple[str, ...] = LINES) -> list[str]:
+    return [each for line in lines for each in ("--column", line)]
+
+
+def test_a_file_is_uploaded_with_what_is_declared(live: Live, tmp_path: Path) -> None:
+    file, columns = tmp_path / "visits.csv", tmp_path / "columns.txt"
+    file.write_text(ROWS + "99,0,red,no\n")
+    columns.write_text("\n".join(LINES))
+    budget = opened(live, "--rho", "1", "--unit", "person", name="clinic of the uploads")
+    shown = facts(done(*arguments(file, *as_options(), "--budget", budget["name"]), env=live.env))
+    assert (shown["rows in the file"].strip(), shown["values clipped"].strip()) == ("5", "1")
+    dataset: dict[str, Any] = json.loads(done("dataset", "show", shown["id"].strip(), "--json", env=live.env))
+    assert (dataset["name"], dataset["privacy_unit"], dataset["columns"]) == ("visits", "person", COLUMNS)
+    assert (dataset["budget_id"], dataset["public"], dataset["declared_size"]) == (budget["id"], False, 1000)
+    file.write_text(ROWS + "98,0,red,no\n")
+    again = arguments(file, "--columns", str(columns), "--public", "--name", "open", "--capacity", "1200", "--json")
+    other = json.loads(done(*again, env=live.env))
+    assert (other["public"], other["capacity"], other["owner_report"]["rows"]) == (True, 1200, 5)
+    listed = done("dataset", "list", env=live.env)
+    for each in (dataset["id"], other["id"], "ds_digits"):
+        assert each in listed
+
+
+def test_a_fault_names_the_option_and_nothing_is_stored(live: Live, tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    file.write_text(ROWS)
+    before = done("dataset", "list", "--json", env=live.env)
+    assert "--label" in refused(*arguments(file, *as_options(LINES[:3]), "--public"), env=live.env)
+    assert "--columns" in refused(*arguments(file, "--public"), status=2, env=live.env)
+    assert "--columns" in refused(*arguments(file, *as_options(("a: 9 to 1", *LINES[1:])), "--public"), env=live.env)
+    assert "budget" in refused(*arguments(file, *as_options()), env=live.env)
+    assert done("dataset", "list", "--json", env=live.env) == before
+
+
+def test_the_same_key_uploads_once(live: Live, tmp_path: Path) -> None:
+    file = tmp_path / "twice.csv"
+    file.write_text(ROWS)
+    sent = [*arguments(file, *as_options(), "--public", "--json"), "--idempotency-key", "upload of a test"]
+    assert json.loads(done(*sent, env=live.env))["id"] == json.loads(done(*sent, env=live.env))["id"]
