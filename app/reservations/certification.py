@@ -2,12 +2,14 @@
 
 In an approximate_dp or pure_dp budget the charge itself is certified: its epsilon at its delta, which is 0 where
 epsilons add up. In an approximate_gaussian_dp or gaussian_dp budget it is the Gaussian that is charged. Where that has
-no certificate, and in other budgets, it is the tight epsilon at the delta of the budget, or of its reports.
+no certificate, and in other budgets, it is the tight epsilon at the delta of the budget, or of its reports. All of
+it together takes no longer than the processes allow one job.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -27,8 +29,12 @@ from app.problems import Problem
 from app.reservations.prices import delta_of
 from app.reservations.quotes import terms
 
-#: A warning has this code where a reservation is made without the certificate that was asked for.
+#: A warning has this code where a reservation is made without the certificate that was asked for: without any, or, in
+#: a Gaussian budget, with one of its events' epsilon in place of the amounts that are charged.
 NO_CERTIFICATE = "no_certificate"
+
+#: The share of a job's time that a certificate of Gaussian amounts may take; the rest is left for the tight epsilon.
+_SHARE_OF_AMOUNTS = 0.5
 
 #: Certificates that are remembered before all are forgotten.
 _MOST_KNOWN = 1024
@@ -43,24 +49,34 @@ def certified(context: Context, budget_id: str, events: tuple[Event, ...], quote
         budget_id: Which budget; it exists.
         events: What is to be released.
         quote: Their price.
+
+    Guarantees: it returns when one job's time is over, whatever it has found.
     """
-    own = terms(context, budget_id)
+    own, seconds = terms(context, budget_id), context.processes.seconds
+    until, no_amounts = time.monotonic() + seconds, None
     if own.filter.kind in GAUSSIAN and events:
         price_terms = own.filter.price_terms
         rate = None if price_terms is None else exact(price_terms[1][0])
-        priced = _certified_end(context, certified_price, (events, own.relation, quote.amounts, rate))
+        question = (events, own.relation, quote.amounts, rate)
+        priced = _certified_end(context, seconds * _SHARE_OF_AMOUNTS, certified_price, question)
         if priced.certificate is not None:
             return replace(quote, certificate=priced.certificate)
+        no_amounts = f"The amounts that are charged have no certificate: {priced.reason}."
     epsilon, delta = None, delta_of(own.filter, own.report_delta)
     if own.filter.kind in WITH_EPSILON:
         epsilon, delta = _charge(own.filter, quote.amounts)
     found = CertifiedEnd(0.0, 0.0, None, "the budget has no delta, and neither have its reports")
     if delta is not None and events:
-        found = _certified_end(context, certify_upper, (events, own.relation, delta, epsilon))
-    if found.certificate is not None:
+        left = max(0.0, until - time.monotonic())
+        found = _certified_end(context, left, certify_upper, (events, own.relation, delta, epsilon))
+    if found.certificate is None:
+        said = f"There is no certificate of this charge: {found.reason}."
+    elif no_amounts is not None:
+        said = f"The certificate states the tight epsilon of the events, at delta {delta!r}."
+    else:
         return replace(quote, certificate=found.certificate)
-    warning = (NO_CERTIFICATE, f"There is no certificate of this charge: {found.reason}. The charge stands.")
-    return replace(quote, warnings=(*quote.warnings, warning))
+    detail = " ".join(each for each in (no_amounts, said, "The charge stands.") if each is not None)
+    return replace(quote, certificate=found.certificate, warnings=(*quote.warnings, (NO_CERTIFICATE, detail)))
 
 
 def _charge(own: PrivacyFilter, amounts: Amounts) -> tuple[float, float]:
@@ -75,11 +91,13 @@ def _charge(own: PrivacyFilter, amounts: Amounts) -> tuple[float, float]:
     return nearest if exact else math.nextafter(nearest, 0.0), delta
 
 
-def _certified_end(context: Context, function: Callable[..., CertifiedEnd], question: tuple[Any, ...]) -> CertifiedEnd:
+def _certified_end(
+    context: Context, seconds: float, function: Callable[..., CertifiedEnd], question: tuple[Any, ...]
+) -> CertifiedEnd:
     found = _KNOWN.get((function, *question))
     if found is None:
         try:
-            found = context.processes.run(function, *question)
+            found = context.processes.run_within(seconds, function, *question)
         except (AccountingError, JobFailed, Problem) as failure:
             return CertifiedEnd(0.0, 0.0, None, str(failure))  # another time there may be one
         if len(_KNOWN) >= _MOST_KNOWN:

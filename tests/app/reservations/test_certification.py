@@ -193,11 +193,63 @@ def test_a_verifier_that_is_out_of_time_leaves_the_charge_and_is_asked_again(
 
     budget = api.budget(APPROXIMATE)
     with monkeypatch.context() as patch:
-        patch.setattr(context.processes, "run", fail)
+        patch.setattr(context.processes, "run_within", fail)
         held = api.hold(budget["id"], [OTHER], certificate=True, **CHARGE)
     assert held["certificate"] is None
     assert "it took longer than 20 s" in held["warnings"][-1]["detail"]
     assert api.hold(budget["id"], [OTHER], certificate=True, **CHARGE)["certificate"] is not None
+
+
+@on_one_engine
+@pytest.mark.parametrize(
+    ("budget_filter", "said"),
+    [
+        (GAUSSIANS[0], "The certificate states the tight epsilon of the events, at delta 1e-05."),
+        (
+            GAUSSIANS[1],
+            "There is no certificate of this charge: the budget has no delta, and neither have its reports.",
+        ),
+    ],
+    ids=["epsilon", "none"],
+)
+def test_amounts_whose_certificate_takes_too_long_are_warned_of(
+    api: Api, monkeypatch: pytest.MonkeyPatch, budget_filter: dict[str, Any], said: str
+) -> None:
+    """What is kept in its place is said. Another time there may be one."""
+    event = {"mechanism": {"kind": "gaussian", "noise_multiplier": 7.0}, "count": 1}
+    budget = api.budget(budget_filter)
+    with monkeypatch.context() as patch:
+        patch.setattr(certification, "_SHARE_OF_AMOUNTS", 1e-6)
+        held = api.hold(budget["id"], [event], certificate=True)
+    (warned,) = [each["detail"] for each in held["warnings"] if each["code"] == "no_certificate"]
+    late = "The amounts that are charged have no certificate: it took longer than 2e-05 s."
+    assert warned == f"{late} {said} The charge stands."
+    assert (held["certificate"] is not None) == ("tight epsilon" in said)
+    if held["certificate"] is not None:
+        stated = json.loads(api.get(f"/v1/reservations/{held['id']}/certificate").content)["statement"]
+        assert (stated["delta"], "nano_mu_squared" in stated) == ("1e-05", False)
+    assert api.hold(budget["id"], [event], certificate=True)["warnings"] == []
+
+
+@on_one_engine
+def test_a_charge_waits_for_both_searches_no_longer_than_for_one(
+    api: Api, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, float]] = []
+    now = [1000.0]
+
+    def out_of_time(seconds: float, function: Any, *_: Any) -> None:
+        given.append((function.__name__, seconds))
+        now[0] += seconds
+        raise JobFailed(f"it took longer than {seconds:g} s")
+
+    budget = api.budget(FILTERS[1])
+    with monkeypatch.context() as patch:
+        patch.setattr(certification, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        patch.setattr(context.processes, "run_within", out_of_time)
+        held = api.hold(budget["id"], [OTHER], certificate=True)
+    assert given == [("certified_price", 10.0), ("certify_upper", 10.0)]
+    assert held["certificate"] is None
 
 
 def _change(context: Context, statement: str, **values: Any) -> None:
