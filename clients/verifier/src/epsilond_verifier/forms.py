@@ -57,7 +57,8 @@ class Asked:
             return found
 
         bound = kernel(x) * ((self.variance() + window) * x * (x + 1) / 2 - x * self.e).exp()
-        return bound * self.once(f"moments at {tilt}", moments)
+        found: arb = self.once(f"moments at {tilt}", moments)
+        return bound * found
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +296,8 @@ def _read_bulk(reader: Reader, asked: Asked, place: arb, width: arb) -> Callable
         return total**count
 
     def prove() -> arb:
-        bulk = asked.once("bulk", moment) * kernel(x) * (-x * asked.e).exp()
-        return bulk + count * share(end) * (1 - sampled(end, 1))
+        found: arb = asked.once("bulk", moment)
+        return found * kernel(x) * (-x * asked.e).exp() + count * share(end) * (1 - sampled(end, 1))
 
     return prove
 

@@ -52,9 +52,10 @@ class Price:
 
     def require_pure(self, steps: Sequence[Step]) -> None:
         """Check that the losses add up to at most the pure epsilon, in both directions."""
-        for direction in ("add", "remove") if self.pure is not None else ():
-            largest = sum((step.count * largest_loss(step.law, direction) for step in steps), arb(0))
-            require(largest <= self.pure, "the pure epsilons add up to what is stated")
+        if self.pure is not None:
+            for direction in ("add", "remove"):
+                largest = sum((step.count * largest_loss(step.law, direction) for step in steps), arb(0))
+                require(largest <= self.pure, "the pure epsilons add up to what is stated")
 
     def require_own(self, steps: Sequence[Step]) -> None:
         """Check that the squares of the steps' own mu add up to at most m: nothing has to fail then."""

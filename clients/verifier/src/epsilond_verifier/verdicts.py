@@ -82,23 +82,22 @@ def _read(certificate: Reader) -> _Read:
     needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
     assumed = list(dict.fromkeys(step.assumed for step in steps))
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
-    bound = "<=" if claim == "at_most" else ">"
+    bound, price = "<=" if claim == "at_most" else ">", None
     if stated.has("nano_mu_squared"):
         price = Price.read(stated)
         groups = witness.objects("nodes", MOST_NODES) if witness.has("nodes") else []
         nodes, given = _read_nodes(groups, price, steps, needed)
-        enough = partial(_require_price, price, steps, nodes)
         spelled = f"price {bound} {price.spelled}"
         assumed += [FILTER] if groups else [FILTER, OWN]
     else:
         epsilon, delta = stated.real("epsilon", 0.0, 1e15), stated.real("delta", 0.0, 1.0)
         proofs, given = _read_proofs(witness.inside("directions"), steps, needed, arb(epsilon), {})
-        nodes, enough = [Node(arb(epsilon), arb(delta), arb(delta), proofs)], lambda: None
+        nodes = [Node(arb(epsilon), arb(delta), arb(delta), proofs)]
         spelled = f"epsilon {bound} {epsilon!r} at delta {delta!r}"
     for reader in (certificate, stated, witness):
         reader.close()
     spelled += f" for the dominating pairs of these events under {relation}"
-    return _Read(claim, spelled, tuple(assumed), given, nodes, enough)
+    return _Read(claim, spelled, tuple(assumed), given, nodes, partial(_require_price, price, steps, nodes))
 
 
 def _read_proofs(
@@ -113,7 +112,7 @@ def _read_proofs(
 
 def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: list[str]) -> tuple[list[Node], bool]:
     """Read the nodes of a price; those of one group have the same forms."""
-    nodes, complete = [], True
+    nodes, complete = list[Node](), True
     for group in groups:
         deltas, epsilons = group.reals("deltas", MOST_NODES, 0.0, 1.0), group.reals("epsilons", MOST_NODES, 0.0, 1e15)
         directions, known = group.inside("directions"), dict[tuple[str, str], Any]()
@@ -128,9 +127,10 @@ def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: l
     return nodes, complete
 
 
-def _require_price(price: Price, steps: list[Step], nodes: list[Node]) -> None:
-    price.require_pure(steps)
-    price.require_chords(nodes) if nodes else price.require_own(steps)
+def _require_price(price: Price | None, steps: list[Step], nodes: list[Node]) -> None:
+    if price is not None:
+        price.require_pure(steps)
+        price.require_chords(nodes) if nodes else price.require_own(steps)
 
 
 def _decide(read: _Read) -> tuple[str, str]:
