@@ -6,6 +6,7 @@ integrate to see it. What is stated and proved: docs/concepts/certificates.md.
 
 from accounting.certificates.answers import CertifiedEnd, certify_delta, certify_epsilon, certify_upper
 from accounting.certificates.certificate import AT_MOST, MORE_THAN, Certificate, NoCertificate
+from accounting.certificates.prices import certified_price, certify_price
 from accounting.certificates.prover import Verdict, certify, check_again, verifier
 
 __all__ = [
@@ -15,9 +16,11 @@ __all__ = [
     "CertifiedEnd",
     "NoCertificate",
     "Verdict",
+    "certified_price",
     "certify",
     "certify_delta",
     "certify_epsilon",
+    "certify_price",
     "certify_upper",
     "check_again",
     "verifier",

@@ -30,6 +30,7 @@ import scipy
 from accounting.accountant import delta_for_epsilon, epsilons_for_deltas, estimate_epsilon
 from accounting.composition.gaussian_dp import delta_of_gaussian, mu_of_gaussian
 from accounting.events import Event
+from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 from accounting.units import ATTO, NANO, SATURATED
 
@@ -117,6 +118,55 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
         return Cover(0, SATURATED)
     if top.upper * ATTO < failure_of(1, rate):
         return Cover(0, 1)
+    nodes, least = _searched(events, relation, rate, top)
+    attained = 0.0
+    for node in nodes:
+        attained = _asked_for(node.least_epsilon, node.least_delta, float(rate), attained)
+    return Cover(math.floor(attained * (1.0 - 1e-9) * NANO), _proved(nodes, rate, least))
+
+
+def nodes_of_cover(
+    events: Sequence[Event], relation: NeighboringRelation, rate: Fraction, amount: int
+) -> list[tuple[float, float]]:
+    """Return the fewest epsilons, with bounds of the profile there, that prove a cover.
+
+    Args:
+        events, relation, rate: As `cover`.
+        amount: The cover, in nano-units of mu squared.
+
+    Returns:
+        Pairs (epsilon, delta), from epsilon 0 on; empty where the search finds no proof.
+    """
+    top = delta_for_epsilon(events, relation, 0.0).value
+    failure = _failure_below(amount, rate)
+    if top.upper <= failure:
+        return [(0.0, top.upper)]
+    if not 0.0 < top.upper <= _MOST_DELTA or failure >= 1.0:
+        return []
+    nodes, _ = _searched(events, relation, rate, top)
+    mu = _mu_below(amount)
+    last = next((index for index, node in enumerate(nodes) if node.delta <= failure), None)
+    if last is None:
+        return []
+    kept, at = [nodes[0]], 0
+    while at < last:
+        reached = (
+            index
+            for index in range(last, at, -1)
+            if not math.isinf(nodes[index].epsilon) and _missing(nodes[at], nodes[index], failure, mu)[0] <= 0.0
+        )
+        found = next(reached, None)
+        if found is None:
+            return []
+        at = found
+        kept.append(nodes[at])
+    return [(node.epsilon, node.delta) for node in kept]
+
+
+def _searched(
+    events: Sequence[Event], relation: NeighboringRelation, rate: Fraction, top: Interval
+) -> tuple[list[_Node], float]:
+    """Return nodes that prove a cover, and the largest m that one of them requires."""
     scale, least = float(rate), 0.0
     found = [_Node(0.0, top.upper, 0.0, top.lower)]
     nodes: list[_Node] = []
@@ -135,10 +185,7 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
             asked.append(0.99 * scale * least)
         if not asked or len(nodes) + len(asked) > _MOST_NODES:
             break
-    attained = 0.0
-    for node in nodes:
-        attained = _asked_for(node.least_epsilon, node.least_delta, scale, attained)
-    return Cover(math.floor(attained * (1.0 - 1e-9) * NANO), _proved(nodes, rate, least))
+    return nodes, least
 
 
 def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> float:
@@ -277,11 +324,16 @@ def _proved(nodes: Sequence[_Node], rate: Fraction, start: float) -> int:
 
 
 def _is_proved(nodes: Sequence[_Node], amount: int, rate: Fraction) -> bool:
-    failure = failure_of(amount, rate)
-    d = math.nextafter(failure / ATTO, 0.0) if failure else 0.0
-    if d >= 1.0:
-        return False
-    mu = math.sqrt(amount / NANO) * (1.0 - 4.0 * _ULP)
-    if nodes[-1].delta > d:
+    d, mu = _failure_below(amount, rate), _mu_below(amount)
+    if d >= 1.0 or nodes[-1].delta > d:
         return False
     return all(_missing(left, right, d, mu)[0] <= 0.0 for left, right in pairwise(nodes))
+
+
+def _failure_below(amount: int, rate: Fraction) -> float:
+    failure = failure_of(amount, rate)
+    return math.nextafter(failure / ATTO, 0.0) if failure else 0.0
+
+
+def _mu_below(amount: int) -> float:
+    return math.sqrt(amount / NANO) * (1.0 - 4.0 * _ULP)

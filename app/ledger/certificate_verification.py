@@ -2,13 +2,14 @@
 
 This comes after the books are verified, which is where rows are compared with their entries. A certificate is right
 where its bytes have the hash that the entry names, it states the reservation's own events under the budget's relation,
-and the verifier proves it. In an approximate_dp budget it may state no more than the charge, in epsilon and in delta.
+and the verifier proves it. Where it states the charge, that may be no more than what was charged: epsilon and delta in
+approximate_dp and pure_dp budgets, and the amounts of a failing Gaussian where these are charged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from fractions import Fraction
 from typing import Any
@@ -18,10 +19,14 @@ from sqlalchemy.orm import Session
 
 from accounting.canonical import canonical_text, sha256_hex
 from accounting.certificates import AT_MOST, verifier
+from accounting.units import SATURATED
 from app.ledger import books_repository as repository
 from app.ledger.amounts import amounts_in_words
 from app.ledger.books import BadPlace
 from app.ledger.verdicts import CertificateReport
+
+#: Kinds of budgets whose charges certificates state: a failing Gaussian, and an epsilon with its delta.
+GAUSSIAN, WITH_EPSILON = ("approximate_gaussian_dp", "gaussian_dp"), ("approximate_dp", "pure_dp")
 
 
 def verify_certificates(
@@ -71,12 +76,7 @@ class _Proved:
             return "its certificate states something else than an upper end under the budget's relation"
         if stated["events"] != json.loads(canonical_text([event.to_json() for event in row.events])):
             return "its certificate is about other events"
-        if row.filter.kind != "approximate_dp":
-            return None
-        charged = amounts_in_words(row.filter, row.cost)
-        if any(Fraction(stated[name]) > Fraction(str(charged[name])) for name in ("epsilon", "delta")):
-            return "its certificate states more than it charges"
-        return None
+        return "its certificate states more than it charges" if states_more(stated, row) else None
 
     def _statement(self, hashed: str) -> dict[str, Any] | str:
         """Return what a certificate states, or why it proves nothing."""
@@ -90,3 +90,22 @@ class _Proved:
             return f"is not verified: the verifier says {verdict.verdict}" + (verdict.reason and f", {verdict.reason}")
         stated: dict[str, Any] = json.loads(data)["statement"]
         return stated
+
+
+def states_more(stated: Mapping[str, Any], row: Any) -> bool:
+    """Return whether a statement claims more than a reservation charges, so that it is no proof of the charge.
+
+    Args:
+        stated: What the certificate states.
+        row: The reservation, with its ``filter`` and its ``cost``.
+    """
+    if "nano_mu_squared" in stated:
+        if row.filter.kind not in GAUSSIAN:
+            return True
+        amounts = (stated["nano_mu_squared"], stated["atto_failure"], stated.get("nano_pure_epsilon", SATURATED))
+        charged = row.cost if len(row.cost) == len(amounts) else (*row.cost, 0, SATURATED)
+        return any(int(amount) > most for amount, most in zip(amounts, charged, strict=True))
+    if row.filter.kind not in WITH_EPSILON:
+        return False
+    words = amounts_in_words(row.filter, row.cost)
+    return any(Fraction(stated[name]) > Fraction(str(words.get(name, 0))) for name in ("epsilon", "delta"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from accounting.canonical import sha256_hex
 from accounting.filters import filter_from_json
 from app.context import Context
 from app.kit.process_pool import JobFailed
-from app.ledger.certificate_verification import verify_certificates
+from app.ledger.certificate_verification import states_more, verify_certificates
 from app.ledger.verdicts import CertificateReport
 from app.reservations import certification
 from tests.app.budgets.conftest import Api, made
@@ -27,6 +28,8 @@ FILTERS: list[dict[str, Any]] = [
     {"kind": "approximate_gaussian_dp", "epsilon": 8, "delta": "1e-5"},
     {"kind": "renyi_dp", "epsilon": 8, "delta": "1e-5"},
 ]
+#: Budgets whose charges are certified as Gaussians.
+GAUSSIANS: list[dict[str, Any]] = [FILTERS[1], {"kind": "gaussian_dp", "mu": 3}]
 #: In an approximate_dp budget this is the delta that is charged.
 CHARGE = {"charge": {"delta": 1e-5}}
 EVENT = {
@@ -71,7 +74,9 @@ def test_a_charge_is_certified_and_its_entry_names_the_certificate(
     assert sha256_hex(answer.content) == held["certificate"]
     assert check(answer.content).verdict == "verified"
     stated = json.loads(answer.content)["statement"]
-    assert (stated["claim"], stated["delta"]) == ("at_most", "1e-05")
+    assert stated["claim"] == "at_most"
+    if budget_filter["kind"] != "approximate_gaussian_dp":
+        assert stated["delta"] == "1e-05"
     if fields:
         assert 0 <= Fraction(str(held["cost"]["epsilon"])) - Fraction(stated["epsilon"]) < Fraction(1, 10**12)
     entries = {entry["kind"]: entry["certificate"] for entry in api.entries(budget["id"])}
@@ -84,6 +89,25 @@ def test_a_charge_is_certified_and_its_entry_names_the_certificate(
     }
     assert api.get(f"/v1/reservations/{held['id']}").json()["certificate"] == held["certificate"]
     assert report(context) == CertificateReport(1, 1, None)
+
+
+@pytest.mark.parametrize("budget_filter", GAUSSIANS, ids=lambda each: each["kind"])
+def test_a_gaussian_budget_certifies_the_amounts_that_it_charges(
+    api: Api, context: Context, budget_filter: dict[str, Any]
+) -> None:
+    held = api.hold(api.budget(budget_filter)["id"], [QUICK], certificate=True)
+    answer = api.get(f"/v1/reservations/{held['id']}/certificate")
+    stated = json.loads(answer.content)["statement"]
+    assert stated["nano_mu_squared"] == "62500000"
+    assert Fraction(str(held["cost"]["mu_squared"])) == Fraction(1, 16)
+    assert report(context) == CertificateReport(1, 1, None)
+
+
+def test_a_price_above_the_charge_is_found() -> None:
+    stated = {"nano_mu_squared": "62500001", "atto_failure": "0"}
+    for cost, found in ((62_500_000, True), (62_500_001, False)):
+        row = SimpleNamespace(filter=filter_from_json({"kind": "gaussian_dp", "mu": 3}), cost=(cost,))
+        assert states_more(stated, row) is found
 
 
 def test_what_is_asked_for_twice_is_kept_once_and_named_twice(api: Api, context: Context) -> None:
@@ -169,11 +193,65 @@ def test_a_verifier_that_is_out_of_time_leaves_the_charge_and_is_asked_again(
 
     budget = api.budget(APPROXIMATE)
     with monkeypatch.context() as patch:
-        patch.setattr(context.processes, "run", fail)
+        patch.setattr(context.processes, "run_within", fail)
         held = api.hold(budget["id"], [OTHER], certificate=True, **CHARGE)
     assert held["certificate"] is None
     assert "it took longer than 20 s" in held["warnings"][-1]["detail"]
     assert api.hold(budget["id"], [OTHER], certificate=True, **CHARGE)["certificate"] is not None
+
+
+@on_one_engine
+def test_amounts_whose_certificate_takes_too_long_leave_one_of_the_epsilon_and_a_warning(
+    api: Api, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another time there may be one of the amounts."""
+    event = EVENT | {"count": 101}
+    budget = api.budget(FILTERS[1])
+    with monkeypatch.context() as patch:
+        patch.setattr(certification, "_SHARE_OF_AMOUNTS", 1e-6)
+        held = api.hold(budget["id"], [event], certificate=True)
+    assert [each["detail"] for each in held["warnings"] if each["code"] == "no_certificate"] == [
+        "The amounts that are charged have no certificate: it took longer than 2e-05 s. The certificate states the "
+        "tight epsilon of the events, at delta 1e-05. The charge stands."
+    ]
+    stated = json.loads(api.get(f"/v1/reservations/{held['id']}/certificate").content)["statement"]
+    assert (stated["delta"], "nano_mu_squared" in stated) == ("1e-05", False)
+    again = api.hold(budget["id"], [event], certificate=True)
+    assert again["warnings"] == []
+    assert again["certificate"] != held["certificate"]
+    assert report(context) == CertificateReport(2, 2, None)
+
+
+@on_one_engine
+def test_amounts_and_epsilon_without_a_certificate_say_why(api: Api) -> None:
+    event = {"mechanism": {"kind": "exponential", "epsilon": 0.1}, "count": 1}
+    held = api.hold(api.budget(GAUSSIANS[1])["id"], [event], certificate=True)
+    assert held["certificate"] is None
+    (warned,) = [each["detail"] for each in held["warnings"] if each["code"] == "no_certificate"]
+    assert warned.startswith("The amounts that are charged have no certificate: the verifier says cannot check: ")
+    no_delta = "There is no certificate of this charge: the budget has no delta, and neither have its reports."
+    assert warned.endswith(f" {no_delta} The charge stands.")
+
+
+@on_one_engine
+def test_a_charge_waits_for_both_searches_no_longer_than_for_one(
+    api: Api, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, float]] = []
+    now = [1000.0]
+
+    def out_of_time(seconds: float, function: Any, *_: Any) -> None:
+        given.append((function.__name__, seconds))
+        now[0] += seconds
+        raise JobFailed(f"it took longer than {seconds:g} s")
+
+    budget = api.budget(FILTERS[1])
+    with monkeypatch.context() as patch:
+        patch.setattr(certification, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        patch.setattr(context.processes, "run_within", out_of_time)
+        held = api.hold(budget["id"], [OTHER], certificate=True)
+    assert given == [("certified_price", 10.0), ("certify_upper", 10.0)]
+    assert held["certificate"] is None
 
 
 def _change(context: Context, statement: str, **values: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flint import acb, arb
@@ -55,6 +56,19 @@ class Enclosure:
     def of(cls, delta: arb) -> Enclosure:
         """Return both sides, of a ball that contains delta."""
         return cls(Above(delta), Below(delta))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A place e with proofs, one for each direction, that bound delta there.
+
+    ``most``: what they are to prove from above. ``least``: the statement is false where delta is more.
+    """
+
+    e: arb
+    most: arb
+    least: arb
+    proofs: Sequence[Callable[[], Enclosure]]
 
 
 def normal_cdf(x: arb) -> arb:

@@ -7,7 +7,8 @@ proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from flint import acb, arb, arb_poly
 
@@ -28,6 +29,13 @@ class Asked:
     steps: Sequence[Step]
     direction: str
     e: arb
+    known: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def once(self, what: str, find: Callable[[], Any]) -> Any:
+        """Return what does not depend on e: it is found once for all e that are asked with the same witness."""
+        if (self.direction, what) not in self.known:
+            self.known[self.direction, what] = find()
+        return self.known[self.direction, what]
 
     def variance(self) -> arb:
         """Return mu^2 of all full batches of Gaussian noise."""
@@ -41,10 +49,16 @@ class Asked:
     def chernoff(self, tilt: float, places: Sequence[Place], window: arb) -> arb:
         """Return V(x) = M(x) B(x) e^(-x e) >= delta(e) at x > 0, M(x) bounded from above, with a window's variance."""
         x = arb(tilt)
+
+        def moments() -> arb:
+            found = arb(1)
+            for each, count in self.transforms(tilt, places):
+                found *= each.moment() ** count
+            return found
+
         bound = kernel(x) * ((self.variance() + window) * x * (x + 1) / 2 - x * self.e).exp()
-        for each, count in self.transforms(tilt, places):
-            bound *= each.moment() ** count
-        return bound
+        found: arb = self.once(f"moments at {tilt}", moments)
+        return bound * found
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +199,16 @@ def _contour(reader: Reader, asked: Asked) -> Proof:
     """
     line, window = _read_sum(reader, asked), reader.real("window", 0.0, 1e6)
 
-    def prove() -> Enclosure:
-        eta_squared = arb(window) ** 2
-        gaussian, envelope, values = asked.variance() + eta_squared, arb(1), [acb(1)] * line.points
+    def transforms() -> tuple[list[acb], arb]:
+        envelope, values = arb(1), [acb(1)] * line.points
         for each, count in asked.transforms(line.tilt, line.places):
             values = [m * own**count for m, own in zip(values, each.on_line(line.h, line.points), strict=True)]
             envelope *= each.envelope(line.points * line.h) ** count
+        return values, envelope
+
+    def prove() -> Enclosure:
+        eta_squared = arb(window) ** 2
+        gaussian, (values, envelope) = asked.variance() + eta_squared, asked.once("transforms", transforms)
         total, density = line.of(values, gaussian, asked.e)
         beyond = line.beyond(envelope, gaussian, asked.e)
         if line.far is None:
@@ -217,28 +235,32 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
     if len(asked.steps) > 1 or not isinstance(law, Sampled) or (asked.direction == "add" and not is_symmetric(law)):
         raise CannotCheck("one cut is proved for equal steps on batches, not for Poisson batches in the direction add")
     above = reader.inside("above")
-    nodes, bulk = read_nodes(above, False), _read_bulk(reader.inside("bulk"), law, count, asked.e, place, width)
+    nodes, bulk = read_nodes(above, False), _read_bulk(reader.inside("bulk"), asked, place, width)
     above.close()
     assert isinstance(nodes, Line)
     _check_work(nodes.nodes, line.points)
 
-    def prove() -> Enclosure:
+    def transforms() -> tuple[list[acb], arb, arb]:
         ((whole, _),) = asked.transforms(line.tilt, line.places)
         high = above_cut(law, arb(line.tilt), nodes, place, width)
         extra = normal_cdf((arb(1) / 2 - place) / width) if isinstance(law, FixedSize) else arb(0)
         blur = acb(arb(0, extra), arb(0, extra))
         pairs = zip(whole.on_line(line.h, line.points), high.on_line(line.h, line.points), strict=True)
         values = [(m + blur) ** count - (m - m_above + blur) ** count for m, m_above in pairs]
-        total, _ = line.of(values, arb(0), asked.e)
         envelope = count * (whole.moment() + extra) ** (count - 1) * high.envelope(line.points * line.h)
-        beyond, mass = line.beyond(envelope, arb(0), asked.e), (1 + extra) ** count
+        return values, envelope, (1 + extra) ** count
+
+    def prove() -> Enclosure:
+        values, envelope, mass = asked.once("transforms", transforms)
+        total, _ = line.of(values, arb(0), asked.e)
+        beyond = line.beyond(envelope, arb(0), asked.e)
         below = Below(total - beyond - mass * line.aliases(asked, arb(0)) - (mass - 1)) if line.far else None
         return Enclosure(Above(total + beyond + bulk()), below)
 
     return prove
 
 
-def _read_bulk(reader: Reader, law: Sampled, count: int, e: arb, place: arb, width: arb) -> Callable[[], arb]:
+def _read_bulk(reader: Reader, asked: Asked, place: arb, width: arb) -> Callable[[], arb]:
     """Read where to bound what lies below the cut, by Chernoff at another tilt c' with p = c' + 1, r = dP/dQ:
 
         (1 + sum of Q(panel) max k psi + Q(x < start) max(p - 1, k(r(start))))^T B(c') e^(-c' e) + T psi(end) P(x > end)
@@ -246,6 +268,8 @@ def _read_bulk(reader: Reader, law: Sampled, count: int, e: arb, place: arb, wid
     k(r) = r^p - 1 - p (r - 1) is convex with its minimum at 1, and E_Q psi (r - 1) <= 0 as psi falls and r rises. For a
     fixed size the start is 1/2 and k = (f^c' - 1)(f - f^-c'), which is 0 there and rises.
     """
+    law, count = asked.steps[0].law, asked.steps[0].count
+    assert isinstance(law, Sampled)
     x, panels = arb(reader.real("tilt", *_TILTS)), reader.whole("panels", 1, _MOST_PANELS)
     fixed, replaced = isinstance(law, FixedSize), law.replace
     start, end = arb(0.5 if fixed else reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))
@@ -261,7 +285,7 @@ def _read_bulk(reader: Reader, law: Sampled, count: int, e: arb, place: arb, wid
     def share(at: arb) -> arb:
         return normal_cdf((place - at) / width)
 
-    def prove() -> arb:
+    def moment() -> arb:
         require(start < end, "the panels have a length")
         edges = [start + (end - start) * k / panels for k in range(panels + 1)]
         under = [sampled(at, -1) if replaced else normal_cdf(at / law.s) for at in edges]
@@ -269,7 +293,11 @@ def _read_bulk(reader: Reader, law: Sampled, count: int, e: arb, place: arb, wid
         total = 1 + (0 if fixed else under[0] * x.max(heights[0]))
         for k in range(panels):
             total += (under[k + 1] - under[k]) * heights[k].max(heights[k + 1]) * share(edges[k])
-        return total**count * kernel(x) * (-x * e).exp() + count * share(end) * (1 - sampled(end, 1))
+        return total**count
+
+    def prove() -> arb:
+        found: arb = asked.once("bulk", moment)
+        return found * kernel(x) * (-x * asked.e).exp() + count * share(end) * (1 - sampled(end, 1))
 
     return prove
 

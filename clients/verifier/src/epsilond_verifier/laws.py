@@ -34,9 +34,10 @@ CORRELATED = (
 
 @dataclass(frozen=True)
 class Normal:
-    """A full batch: a normal loss of variance mu^2, M(z) = e^(mu^2 z (z+1) / 2)."""
+    """A full batch: a normal loss of variance mu^2, M(z) = e^(mu^2 z (z+1) / 2); mu^2 as a rational if it is one."""
 
     mu_squared: arb
+    rational: fmpq | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,11 @@ def _passes(sampling: Reader, kind: str, count: int, relation: str, assumed: str
 
 
 def _full(s: arb, relation: str, count: int, assumed: str) -> Step:
-    return Step(Normal((_sensitivity(relation) / s) ** 2), count, assumed)
+    rational = None
+    if s.is_exact():
+        mantissa, exponent = s.man_exp()
+        rational = (_sensitivity(relation) / (fmpq(mantissa) * fmpq(2) ** int(exponent))) ** 2
+    return Step(Normal((_sensitivity(relation) / s) ** 2, rational), count, assumed)
 
 
 def _poisson(s: arb, q: float, relation: str, count: int, assumed: str = "") -> Step:

@@ -2,20 +2,25 @@
 
 A statement is about the composed dominating pair of its events. ``at_most``: delta_d(e) <= delta for every direction d.
 ``more_than``: delta_d(e) > delta for some direction d. One is the other's opposite, so that whatever proves one refutes
-the other. Directions: "both" if all steps are their own mirror images, else "remove" and "add".
+the other. Directions: "both" if all steps are their own mirror images, else "remove" and "add". A statement may be a
+price as well (prices.py): at_most is then about every e, and more_than about some.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import flint
 from flint import arb, ctx
 
-from epsilond_verifier.bounds import CannotCheck, Enclosure, refuse_unless
+from epsilond_verifier.bounds import CannotCheck, Enclosure, Node, refuse_unless
 from epsilond_verifier.forms import Asked, Proof, read_form
-from epsilond_verifier.laws import COMPOSED, RELATIONS, is_symmetric, read_step
+from epsilond_verifier.laws import COMPOSED, RELATIONS, Step, is_symmetric, read_step
+from epsilond_verifier.prices import FILTER, MOST_NODES, OWN, Price
 from epsilond_verifier.reading import Reader, parse
 
 FORMAT = "epsilon-certificate/1"
@@ -60,11 +65,11 @@ def check(data: bytes) -> Verdict:
 @dataclass(frozen=True, slots=True)
 class _Read:
     claim: str
-    delta: arb
     statement: str
     assumed: tuple[str, ...]
     complete: bool
-    proofs: list[Proof]
+    nodes: list[Node]
+    enough: Callable[[], None]
 
 
 def _read(certificate: Reader) -> _Read:
@@ -73,40 +78,77 @@ def _read(certificate: Reader) -> _Read:
     stated, witness = certificate.inside("statement"), certificate.inside("witness")
     ctx.prec = witness.whole("precision", 32, _MOST_BITS)
     claim, relation = stated.word("claim", "at_most", "more_than"), stated.word("relation", *RELATIONS)
-    epsilon, delta = stated.real("epsilon", 0.0, 1e15), stated.real("delta", 0.0, 1.0)
     steps = [read_step(event, relation) for event in stated.objects("events", _MOST_EVENTS)]
-    directions = witness.inside("directions")
+    needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
+    assumed = list(dict.fromkeys(step.assumed for step in steps))
+    assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
+    bound, price = "<=" if claim == "at_most" else ">", None
+    if stated.has("nano_mu_squared"):
+        price = Price.read(stated)
+        groups = witness.objects("nodes", MOST_NODES) if witness.has("nodes") else []
+        nodes, given = _read_nodes(groups, price, steps, needed)
+        spelled = f"price {bound} {price.spelled}"
+        assumed += [FILTER] if groups else [FILTER, OWN]
+    else:
+        epsilon, delta = stated.real("epsilon", 0.0, 1e15), stated.real("delta", 0.0, 1.0)
+        proofs, given = _read_proofs(witness.inside("directions"), steps, needed, arb(epsilon), {})
+        nodes = [Node(arb(epsilon), arb(delta), arb(delta), proofs)]
+        spelled = f"epsilon {bound} {epsilon!r} at delta {delta!r}"
     for reader in (certificate, stated, witness):
         reader.close()
-    needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
+    spelled += f" for the dominating pairs of these events under {relation}"
+    return _Read(claim, spelled, tuple(assumed), given, nodes, partial(_require_price, price, steps, nodes))
+
+
+def _read_proofs(
+    directions: Reader, steps: list[Step], needed: list[str], e: arb, known: dict[Any, Any]
+) -> tuple[list[Proof], bool]:
+    """Read the proofs at e, and whether there is one for every direction."""
     given = sorted(directions.keys())
     among = given and set(given) <= set(needed)
     refuse_unless(among, f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
-    proofs = [read_form(directions.inside(name), Asked(steps, name, arb(epsilon))) for name in given]
-    bound = "<=" if claim == "at_most" else ">"
-    pairs = f"the dominating pairs of these events under {relation}"
-    several = [COMPOSED] if sum(step.count for step in steps) > 1 else []
-    assumed = tuple(dict.fromkeys([step.assumed for step in steps] + several))
-    return _Read(
-        claim,
-        arb(delta),
-        f"epsilon {bound} {epsilon!r} at delta {delta!r} for {pairs}",
-        assumed,
-        given == needed,
-        proofs,
-    )
+    return [read_form(directions.inside(name), Asked(steps, name, e, known)) for name in given], given == needed
+
+
+def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: list[str]) -> tuple[list[Node], bool]:
+    """Read the nodes of a price; those of one group have the same forms."""
+    nodes, complete = list[Node](), True
+    for group in groups:
+        deltas, epsilons = group.reals("deltas", MOST_NODES, 0.0, 1.0), group.reals("epsilons", MOST_NODES, 0.0, 1e15)
+        directions, known = group.inside("directions"), dict[tuple[str, str], Any]()
+        group.close()
+        few = len(deltas) == len(epsilons) and len(nodes) + len(deltas) <= MOST_NODES
+        refuse_unless(few, f"{group.where}: as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
+        for epsilon, delta in zip(epsilons, deltas, strict=True):
+            e = arb(epsilon)
+            proofs, given = _read_proofs(directions.again(), steps, needed, e, known)
+            nodes.append(Node(e, arb(delta), price.delta(e), proofs))
+            complete = complete and given
+    return nodes, complete
+
+
+def _require_price(price: Price | None, steps: list[Step], nodes: list[Node]) -> None:
+    if price is not None:
+        price.require_pure(steps)
+        price.require_chords(nodes) if nodes else price.require_own(steps)
 
 
 def _decide(read: _Read) -> tuple[str, str]:
     found, reasons = [], [] if read.complete else ["a direction is missing"]
-    for proof in read.proofs:
+    for node in read.nodes:
+        for proof in node.proofs:
+            try:
+                found.append((node, proof()))
+            except CannotCheck as error:
+                found.append((node, Enclosure()))
+                reasons.append(str(error))
+    at_most = read.complete and all(each.above is not None and each.above.is_at_most(node.most) for node, each in found)
+    more_than = any(each.below is not None and each.below.is_more_than(node.least) for node, each in found)
+    if at_most:
         try:
-            found.append(proof())
+            read.enough()
         except CannotCheck as error:
-            found.append(Enclosure())
-            reasons.append(str(error))
-    at_most = read.complete and all(each.above is not None and each.above.is_at_most(read.delta) for each in found)
-    more_than = any(each.below is not None and each.below.is_more_than(read.delta) for each in found)
+            at_most, reasons = False, [str(error)]
     if at_most and more_than:
         raise CannotCheck("both the statement and its opposite are proved: please report this certificate")
     if at_most or more_than:

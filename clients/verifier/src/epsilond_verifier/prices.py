@@ -1,0 +1,98 @@
+"""Prices: H(e) <= F(e) = d + (1 - d) delta_G(e; m) for every e >= 0, the profile of a Gaussian that fails with d.
+
+docs/concepts/gaussian_filter.md, "How a price is proved". In x = exp(e) the profile H is convex and decreasing, so that
+it is below the chord of the bounds u_i at two neighbouring nodes. F is convex in x too, hence above each of its
+tangents: a chord that is at most one tangent at both ends is below F between them. Beyond the last node H <= u_k <= d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from flint import arb, fmpq
+
+from epsilond_verifier.bounds import CannotCheck, Node, normal_cdf, require
+from epsilond_verifier.laws import Atoms, Laplace, Normal, Step, is_symmetric, largest_loss
+from epsilond_verifier.reading import Reader
+
+MOST_NODES = 400
+OWN = "a step has the mu of Gaussian DP of its total variation: Gaussian, Laplace and pure DP (Dong, Roth & Su 2022)"
+FILTER = "what is charged adds up adaptively, to each limit (docs/concepts/gaussian_filter.md)"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """mu squared m > 0, the failure d, and what the pure epsilons add up to, None where it is not stated."""
+
+    exact: fmpq
+    d: arb
+    pure: arb | None
+    spelled: str
+
+    @classmethod
+    def read(cls, stated: Reader) -> Price:
+        """Read whole numbers of 1e-9, 1e-18 and 1e-9."""
+        m, d = stated.whole("nano_mu_squared", 1, 10**18), stated.whole("atto_failure", 0, 10**18)
+        pure = stated.whole("nano_pure_epsilon", 0, 10**18) if stated.has("nano_pure_epsilon") else None
+        spelled = f"mu squared {m}e-9 with failure {d}e-18" + ("" if pure is None else f" and pure epsilon {pure}e-9")
+        sum_of_pure = None if pure is None else arb(fmpq(pure, 10**9))
+        return cls(fmpq(m, 10**9), arb(fmpq(d, 10**18)), sum_of_pure, spelled)
+
+    @property
+    def m(self) -> arb:
+        """Return m as a ball."""
+        return arb(self.exact)
+
+    def delta(self, e: arb) -> arb:
+        """Return F(e)."""
+        mu = self.m.sqrt()
+        return self.d + (1 - self.d) * (normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
+
+    def require_pure(self, steps: Sequence[Step]) -> None:
+        """Check that the losses add up to at most the pure epsilon, in both directions."""
+        if self.pure is not None:
+            for direction in ("add", "remove"):
+                largest = sum((step.count * largest_loss(step.law, direction) for step in steps), arb(0))
+                require(largest <= self.pure, "the pure epsilons add up to what is stated")
+
+    def require_own(self, steps: Sequence[Step]) -> None:
+        """Check that the squares of the steps' own mu add up to at most m: nothing has to fail then."""
+        left, total = self.exact, arb(0)
+        for step in steps:
+            if isinstance(step.law, Normal) and step.law.rational is not None:
+                left -= step.count * step.law.rational
+            else:
+                total += step.count * _own(step)
+        require(total <= arb(left), "the squares of mu add up to m")
+
+    def require_chords(self, nodes: Sequence[Node]) -> None:
+        """Check that F is above the chords of the nodes' bounds, and d above the last of them."""
+        require(nodes[0].e == 0, "the first node is at epsilon 0")
+        require(nodes[-1].most <= self.d, "the last node's bound is at most the failure")
+        mu = self.m.sqrt()
+        for left, right in pairwise(nodes):
+            require(left.e < right.e and right.most <= left.most, "epsilons of nodes increase and their bounds fall")
+            x, y = left.e.exp(), right.e.exp()
+            # The tangent at any place will do; it is best where its slope is the chord's.
+            share = ((left.most - right.most) / (y - x) / (1 - self.d)).min(arb(1) / 2)
+            place = (mu * (arb(2).sqrt() * (1 - 2 * share).erfinv() - mu / 2)).max(left.e).min(right.e)
+            place = arb(place.mid())
+            value, slope = self.delta(place), -(1 - self.d) * normal_cdf(-place / mu - mu / 2)
+            for end, bound in ((x, left.most), (y, right.most)):
+                require(bound <= value + slope * (end - place.exp()), f"the chord from {left.e.str(9)} on is covered")
+
+
+def _own(step: Step) -> arb:
+    """Return the square of mu = 2 sqrt 2 erfinv(TV), at which a Gaussian has the step's total variation TV."""
+    law = step.law
+    if isinstance(law, Normal):
+        return law.mu_squared
+    if isinstance(law, Laplace):
+        variation = -(-law.lam / 2).expm1()
+    elif isinstance(law, Atoms) and is_symmetric(law):
+        variation = (largest_loss(law, "remove") / 2).tanh()
+    else:
+        raise CannotCheck("this verifier knows no mu of Gaussian DP of a step")
+    return 8 * variation.erfinv() ** 2
