@@ -81,7 +81,7 @@ def test_the_registered_rows_are_the_committed_declarations(context: Context) ->
             metadata = bundled.declaration(dataset_id).metadata
             assert body.bundled
             # There is a slot for each row, and their number is public.
-            expected = metadata.model_dump() | {"capacity": metadata.declared_size}
+            expected = metadata.model_dump() | {"capacity": metadata.declared_size, "held_out_share": None}
             assert body.model_dump(include=set(type(metadata).model_fields)) == expected
             assert service.load(context, session, dataset_id).capacity == len(bundled.load(dataset_id)[1])
 

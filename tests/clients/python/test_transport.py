@@ -279,5 +279,5 @@ def test_what_is_no_json_is_refused_before_it_is_sent(behind_proxy: Client, prox
 
 def test_an_id_cannot_lead_elsewhere(behind_proxy: Client, proxy: Proxy) -> None:
     with pytest.raises(ProblemError):
-        behind_proxy.budgets.get("../keys?x=1")
-    assert proxy.seen == [("GET", "/v1/budgets/..%2Fkeys%3Fx%3D1", None)]
+        behind_proxy.runs.get("../keys?x=1")
+    assert proxy.seen == [("GET", "/v1/runs/..%2Fkeys%3Fx%3D1", None)]
