@@ -69,9 +69,10 @@ def test_envelope_decreases_and_is_above(bins: int, seen: int, remove: bool) -> 
     step, _ = step_of(bins, seen, remove=remove, log_mass=-40.0)
     line = step.line(3.0, 30.0)
     t = np.linspace(0.5, 60.0, 40)
-    envelope, moduli = line.log_envelope(t), np.log(line.line.moduli(t))
+    envelope, moduli = line.log_envelope(t), line.line.moduli(t)
     assert bool(np.all(np.diff(envelope) <= 0.0))
-    assert bool(np.all(moduli <= envelope + 1e-9))
+    # A modulus is a sum of terms near 1: below 1e-15 it is rounding, which differs from processor to processor.
+    assert bool(np.all(moduli <= np.exp(envelope + 1e-9) + 1e-15))
     assert envelope[-1] < -3.0
 
 
