@@ -68,7 +68,7 @@ def ratio(
 
     >>> found = ratio(np.array([1.0, 0.0]), np.array([1.0, 1.0]), np.array([80.0, 20.0]), 1.0, 0.05, (0.0, 1.0))
     >>> found.estimate, round(found.lower, 4), round(found.upper, 4)
-    (0.8, 0.7839, 0.8162)
+    (0.8, 0.7841, 0.8164)
     """
     least, most = within
     a, b = float(above @ sums), float(below @ sums)
