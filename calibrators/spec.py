@@ -87,7 +87,6 @@ class Spec:
 
     Attributes:
         dataset_size: Declared public number of records.
-        capacity: Slots of the data set, a public number: the most records that there may be. None is the default's.
         target: What the run's privacy loss is held under, or the half of (epsilon, delta) that is given.
         unknown: What is solved for; its own field is None.
         batch_size: Nominal batch size; the public divisor of every noisy sum.
@@ -95,6 +94,7 @@ class Spec:
         stages: Of a training whose steps change on the way; then there is no batch size and no number of steps beside.
         sampling: Kind of sampling; its other parameters follow from the public sizes.
         max_batch_size: Records that a truncated batch has at most; of no other sampling.
+        capacity: Slots of the data set, a public number: the most records that there may be. None is the default's.
         neighboring_relation: What differs between neighbouring data sets.
         gradient_bound: How one record's gradient is bounded.
         domain: Where parameters are kept.
@@ -119,13 +119,13 @@ class Spec:
 
     dataset_size: int
     target: Target | OpenEpsilon | OpenDelta
-    capacity: int | None = None
     unknown: Unknown = Unknown.NOISE_MULTIPLIER
     batch_size: int | None = None
     iterations: int | None = None
     stages: tuple[Stage, ...] = ()
     sampling: str | None = None
     max_batch_size: int | None = None
+    capacity: int | None = None
     neighboring_relation: NeighboringRelation | None = None
     gradient_bound: GradientBound | None = None
     domain: Domain | None = None

@@ -398,7 +398,7 @@ def test_a_relation_that_is_named_and_is_not_the_budgets_is_refused(quick):
 
 LARGE = {
     "name": "large",
-    "declared_size": 10**8,
+    "declared_size": 10**9,
     "public": True,
     "columns": [
         {"name": "a", "type": "number", "lower": 0, "upper": 10},
