@@ -59,7 +59,7 @@ _WHY_NONE = {
     "generalized_gaussian": " (a bound on moments is no distribution)",
     "without_replacement": " (its Renyi accountant alone takes batches of a fixed size)",
     "with_replacement": " (its Renyi accountant alone takes batches of a fixed size)",
-    "truncated_poisson": " where any records may be dropped, or where slots are drawn (its own drops records at random)",
+    "truncated_poisson": " where any records may be dropped, or slots are drawn (its own drops records at random)",
 }
 
 
