@@ -16,7 +16,7 @@ from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarg
 from calibrators.evaluated import SHARE, EvaluatedRun
 from calibrators.held_out import HeldOutEvaluation
 from calibrators.plan import Clip, plan_from_canonical
-from calibrators.practical import NO_FACTS, Draft
+from calibrators.practical import UNKNOWN_OBJECTIVE, Draft
 from calibrators.spec import Spec
 from tests.trainer.plans import phase_of, plan_of
 
@@ -34,7 +34,7 @@ def spec_of(target, **more) -> Spec:
 @pytest.mark.parametrize("sampling", ["poisson", "full_batch"])
 def test_together_they_meet_the_target(target, sampling: str) -> None:
     """And use it up to a hundredth, whatever is counted: the target is of all events, the evaluation's among them."""
-    found = EvaluatedRun("dp_sgd", spec_of(target, sampling=sampling), None, NO_FACTS).calibrate()
+    found = EvaluatedRun("dp_sgd", spec_of(target, sampling=sampling), None, UNKNOWN_OBJECTIVE).calibrate()
     assert found.plan.evaluation is not None
     assert found.plan.events[-1] == found.plan.evaluation.event
     assert len(found.plan.events) == len(found.plan.phases) + 1
@@ -43,19 +43,19 @@ def test_together_they_meet_the_target(target, sampling: str) -> None:
     assert 0.99 * target.limit <= upper <= target.limit
     alone = target.assess((found.plan.evaluation.event,), RELATION).value.upper
     assert 0.0 < alone < 0.45 * target.limit
-    training = Draft("dp_sgd", spec_of(target, sampling=sampling), None, NO_FACTS).calibrate()
+    training = Draft("dp_sgd", spec_of(target, sampling=sampling), None, UNKNOWN_OBJECTIVE).calibrate()
     assert 1.0 < found.value / training.value < 1.08
     assert found.choices[-1].name == "evaluation.noise_multiplier"
 
 
 def test_the_default_is_a_share_in_squares_of_mu() -> None:
-    found = EvaluatedRun("dp_sgd", spec_of(GaussianDpTarget(0.5), sampling="full_batch"), None, NO_FACTS).calibrate()
+    found = EvaluatedRun("dp_sgd", spec_of(GaussianDpTarget(0.5), sampling="full_batch"), None, UNKNOWN_OBJECTIVE).calibrate()
     assert found.plan.evaluation is not None
     assert found.plan.evaluation.noise_multiplier == pytest.approx(2.0 / SHARE**0.5, rel=1e-5)
 
 
 def test_noise_that_is_given_is_taken() -> None:
-    found = EvaluatedRun("dp_sgd", spec_of(TARGETS[0]), None, NO_FACTS, 40.0).calibrate()
+    found = EvaluatedRun("dp_sgd", spec_of(TARGETS[0]), None, UNKNOWN_OBJECTIVE, 40.0).calibrate()
     assert found.plan.evaluation == HeldOutEvaluation(40.0)
     assert all(choice.name != "evaluation.noise_multiplier" for choice in found.choices)
     assert epsilon_for_delta(found.plan.events, RELATION, 1e-5).value.upper <= 2.0
@@ -63,10 +63,10 @@ def test_noise_that_is_given_is_taken() -> None:
 
 def test_what_the_evaluation_leaves_nothing_of_is_refused() -> None:
     with pytest.raises(Unreachable, match="give more than 2") as refused:
-        EvaluatedRun("dp_sgd", spec_of(GaussianDpTarget(0.5)), None, NO_FACTS, 1.5).calibrate()
+        EvaluatedRun("dp_sgd", spec_of(GaussianDpTarget(0.5)), None, UNKNOWN_OBJECTIVE, 1.5).calibrate()
     assert refused.value.pointer == ("evaluation", "noise_multiplier")
     with pytest.raises(Unsupported, match="approximate_dp, zcdp or gaussian_dp"):
-        EvaluatedRun("dp_fw", spec_of(PureDpTarget(1.0)), None, NO_FACTS).calibrate()
+        EvaluatedRun("dp_fw", spec_of(PureDpTarget(1.0)), None, UNKNOWN_OBJECTIVE).calibrate()
 
 
 def test_a_plan_with_an_evaluation_travels_and_is_another_plan() -> None:
