@@ -205,9 +205,9 @@ def test_a_proof_that_was_changed_is_refused(
     ):  # fmt: skip
         assert "Not proved: " in prove({**consistency, name: value}), name
     for text in ("", "[]", "{}", "[" * 100_000):
-        assert "Not proved: the file is no proof" in prove(text)
+        assert "Not proved: the file is not a proof" in prove(text)
     for name, value in (("root_hash", other[1:]), ("path", [f"{inclusion['path'][0]}00", *inclusion["path"][1:]])):
-        assert "Not proved: the file is no proof" in prove({**inclusion, name: value}), name
+        assert "Not proved: the file is not a proof" in prove({**inclusion, name: value}), name
     # The server has signed two trees of one size, and tells each to somebody else.
     another = Checkpoint(new["origin"], new["tree_size"], bytes(32))
     kept.write_text(sign(another, context.settings.checkpoint_key))
