@@ -49,7 +49,9 @@ def test_together_they_meet_the_target(target, sampling: str) -> None:
 
 
 def test_the_default_is_a_share_in_squares_of_mu() -> None:
-    found = EvaluatedRun("dp_sgd", spec_of(GaussianDpTarget(0.5), sampling="full_batch"), None, UNKNOWN_OBJECTIVE).calibrate()
+    found = EvaluatedRun(
+        "dp_sgd", spec_of(GaussianDpTarget(0.5), sampling="full_batch"), None, UNKNOWN_OBJECTIVE
+    ).calibrate()
     assert found.plan.evaluation is not None
     assert found.plan.evaluation.noise_multiplier == pytest.approx(2.0 / SHARE**0.5, rel=1e-5)
 
