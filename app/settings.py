@@ -253,7 +253,7 @@ class Settings(BaseSettings):
 
     @property
     def public_path(self) -> str:
-        """What stands before every path of the service in the address that it is known by; empty at the root."""
+        """Return the path that stands before every path of the service in its public address; empty at the root."""
         return "" if self.public_address is None else self.public_address.path
 
     @cached_property

@@ -100,7 +100,7 @@ class Advice:
 
     @property
     def why(self) -> str:
-        """Why it stands where it stands, in a sentence."""
+        """Return the reason for its place in the list, in a sentence."""
         if self.bound is not None:
             return self._why_of_bound(self.bound)
         if self.rate is not None:

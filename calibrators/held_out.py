@@ -39,7 +39,7 @@ class HeldOutEvaluation:
 
     @property
     def event(self) -> Event:
-        """What is charged: a Gaussian mechanism on all records, held out or not."""
+        """Return the event that is charged: a Gaussian mechanism on all records, held out or not."""
         return Event(Gaussian(self.noise_multiplier))
 
     def to_json(self) -> dict[str, Json]:
@@ -47,5 +47,5 @@ class HeldOutEvaluation:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> HeldOutEvaluation:
-        """What `to_json` wrote; canonical bytes write numbers as strings."""
+        """Read what `to_json` wrote. Canonical bytes have numbers as strings."""
         return cls(float(value["noise_multiplier"]))

@@ -85,17 +85,17 @@ class Layout:
 
     @property
     def is_confused(self) -> bool:
-        """Whether each class has a cell for each predicted class."""
+        """Return whether the confusion matrix has a cell for each pair of a class and a predicted class."""
         return self.num_classes <= MAX_CONFUSED_CLASSES
 
     @property
     def ranked_classes(self) -> int:
-        """How many classes are each ranked against the rest: of two, one; of many, none."""
+        """Return how many classes are ranked against the rest: one of two classes, none of more than 20."""
         return 1 if self.num_classes == 2 else self.num_classes if self.is_confused else 0
 
     @property
     def ranking_grains(self) -> int:
-        """What a row adds to a bin of the ranking, in grains."""
+        """Return what a row adds to a bin of the ranking, in grains: 1 / sqrt(ranked classes), rounded down."""
         return math.isqrt(int(GRAIN**-2) // self.ranked_classes)
 
     @property

@@ -228,7 +228,7 @@ class TruncatedPoisson(Sampling):
 
     @property
     def is_random(self) -> bool:
-        """Whether all subsets of a larger batch are equally likely."""
+        """Return whether truncation keeps each subset of a larger batch with the same probability."""
         return self.truncation != "arbitrary"
 
     def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:

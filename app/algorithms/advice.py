@@ -90,7 +90,9 @@ class AdviceBody(Schema):
     """An algorithm that applies."""
 
     algorithm: str
-    why: str = Field(description="Why it stands where it stands, in a sentence; bounds of one measure rank by size.")
+    why: str = Field(
+        description="The reason for its place in the list, in a sentence. Bounds of one measure are ranked by size."
+    )
     summary: str
     source: str
     bound: ProvenanceBody | None = Field(

@@ -49,7 +49,7 @@ Said = TypeVar("Said")
 
 
 class Evaluation(Protocol):
-    """What a run asks for of its evaluation on held-out rows."""
+    """An evaluation on held-out rows, as a run asks for it."""
 
     @property
     def noise_multiplier(self) -> float | None: ...

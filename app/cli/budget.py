@@ -251,9 +251,9 @@ def deployment(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """What only the operator knows, for the cards of the budget's runs.
+    """Show or replace what only the operator knows, for privacy cards.
 
-    A file states it, in place of what was stated before; without one it is shown.
+    With a request file, its answers replace the earlier ones. Without one, the answers are shown.
     """
     server = Server(url)
     path = f"/v1/budgets/{segment(server.budget_id(budget))}/deployment"

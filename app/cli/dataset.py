@@ -108,7 +108,7 @@ def show(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """What was declared of one data set."""
+    """Show what was declared about one data set."""
     server = Server(url)
     server.tell(server.get(f"/v1/datasets/{segment(dataset)}"), as_json, _print_dataset)
 

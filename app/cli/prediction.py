@@ -1,4 +1,4 @@
-"""What `epsilond run predict` does: a released model, rows of a CSV file, predictions."""
+"""`epsilond run predict`: a released model predicts the rows of a CSV file."""
 
 from __future__ import annotations
 

@@ -322,7 +322,7 @@ def _score(metric: Mapping[str, Any]) -> str:
 
 
 def _held_out(found: Mapping[str, Any]) -> dict[str, str]:
-    """What is told of held-out rows: each metric with its interval."""
+    """Print the metrics on held-out rows, each with its interval."""
     estimates = {name: each for name, each in found.items() if isinstance(each, Mapping)}
     return {f"held-out {name}": _estimate(each) for name, each in estimates.items()}
 

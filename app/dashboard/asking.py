@@ -165,7 +165,7 @@ def _scope(
 
 
 def is_within(pointer: str, whole: str) -> bool:
-    """Whether a JSON pointer leads to something, or into it.
+    """Return whether a JSON pointer leads to a place or into it.
 
     >>> is_within("/columns/3/upper", "/columns"), is_within("/columns2", "/columns")
     (True, False)

@@ -1,4 +1,4 @@
-"""The page on which whoever operates the service says, once for each budget, what no service can know."""
+"""The page that asks the operator, once for each budget, what no service can know."""
 
 from __future__ import annotations
 

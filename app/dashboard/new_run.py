@@ -80,7 +80,7 @@ def address_from(request: Mapping[str, Any], answer: Mapping[str, Any]) -> str |
 
 
 def calibration_in(given: Mapping[str, str]) -> dict[str, Any]:
-    """What was calibrated, if one came from a calibration."""
+    """Return the calibration that the page was opened with; empty if there is none."""
     try:
         found = json.loads(given.get("calibration", ""))
     except (ValueError, RecursionError):

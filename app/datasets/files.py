@@ -110,7 +110,7 @@ class DatasetFiles:
             return arrays["features"], arrays["labels"]
 
     def read_held_out(self, dataset_id: str) -> CoinArray:
-        """Which rows are held out, of a data set that holds some out.
+        """Return the coins of a data set that holds rows out: true for each row that is held out.
 
         Raises:
             FileUnreadable: As `read`.

@@ -1,6 +1,6 @@
-"""Which rows of a data set are held out: a secret coin for each, tossed once, when the rows are stored.
+"""Held-out rows: a secret coin for each row of a data set, tossed once, when the rows are stored.
 
-A run trains on the others. What it tells of those that are held out, it pays for (docs/concepts/held_out_rows.md).
+A run trains on the other rows, and pays for what it releases about these (docs/concepts/held_out_rows.md).
 """
 
 from __future__ import annotations

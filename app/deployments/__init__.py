@@ -1,1 +1,1 @@
-"""What only whoever operates the service can say of what it protects: asked once for each budget."""
+"""Questions about a deployment that only its operator can answer. They are asked once for each budget."""

@@ -1,4 +1,4 @@
-"""`/v1/budgets/{id}/deployment`: what only the operator knows, asked once for each budget, for all privacy cards."""
+"""`/v1/budgets/{id}/deployment`: the operator answers once for each budget, for all of its privacy cards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/budgets", tags=["Budgets"], dependencies=[KnownPa
 @router.post(
     "/{budget_id}/deployment",
     operation_id="state_deployment",
-    summary="Say what only the operator knows",
+    summary="Answer what only the operator knows",
     response_model=DeploymentBody,
 )
 def state_deployment(
@@ -54,17 +54,17 @@ def state_deployment(
     )
 
 
-@router.get("/{budget_id}/deployment", operation_id="get_deployment", summary="What the operator said")
+@router.get("/{budget_id}/deployment", operation_id="get_deployment", summary="The operator's answers")
 def get_deployment(
     context: CurrentContext,
     _: Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)],
     budget_id: str,
 ) -> DeploymentBody:
-    """What was said of this budget, or else of the nearest one above it; 404 where nothing was said yet."""
+    """Answers for this budget, or for the nearest budget above it that has any; 404 if there are none yet."""
     with context.database.read() as session:
         ledger.get_budget(session, budget_id)
         said = repository.nearest(session, budget_id)
         if said is None:
-            detail = "Nothing was said of this budget's deployment yet; POST it to the same path."
+            detail = "Nobody has answered for this budget or one above it yet. POST the answers to this path."
             raise Problem(404, "not_found", detail)
         return DeploymentBody.of(said, budget_id)

@@ -1,4 +1,4 @@
-"""All SQL on what operators say of their deployments."""
+"""All SQL on operators' answers about their deployments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.tables.ledger import Budget
 
 
 def nearest(session: Session, budget_id: str) -> Deployment | None:
-    """What was said of a budget, or else of the nearest one above it; None where nothing was said."""
+    """Return the answers for a budget, or for the nearest one above it that has any; None if there are none."""
     path = session.execute(select(Budget.path).where(Budget.id == budget_id)).scalar_one_or_none()
     ids = [] if path is None else path.split("/")
     said = {each.budget_id: each for each in session.scalars(select(Deployment).where(Deployment.budget_id.in_(ids)))}
@@ -23,6 +23,6 @@ def nearest(session: Session, budget_id: str) -> Deployment | None:
 def store(
     session: Session, budget_id: str, answers: Mapping[str, str], *, principal_id: str, stated_at: datetime
 ) -> Deployment:
-    """Keep what is said of a budget, in place of what was said before."""
+    """Store the answers for a budget, replacing earlier ones."""
     said = Deployment(budget_id=budget_id, answers=dict(answers), principal_id=principal_id, stated_at=stated_at)
     return session.merge(said)

@@ -14,13 +14,13 @@ Answer = Annotated[str, Field(min_length=1, max_length=1000, pattern=PRINTABLE)]
 
 
 class DeploymentAnswers(Schema):
-    """What only whoever operates the service can say. Every field may be left open; the privacy cards say so then."""
+    """Answers that only the operator of the service can give. A field may stay open; the privacy cards say so."""
 
     description: Answer = Field(None, description="What the data are about, and what is made of them.")
     intended_use: Answer = Field(None, description="What the released models are for.")
     curator: Answer = Field(None, description="Who holds the data, and answers for them.")
     actors: Answer = Field(None, description="Who else has a part: analysts, processors, those who use the models.")
-    region: Answer = Field(None, description="The region in which the people live whose data they are.")
+    region: Answer = Field(None, description="The region where the people in the data live.")
     sector: Answer = Field(None, description="The sector, such as health or education.")
     privacy_units: Answer = Field(None, description="How many units are protected, as a public figure.")
     operator: Answer = Field(None, description="Who operates the service, and why they are trusted with the rows.")
@@ -32,23 +32,25 @@ class DeploymentAnswers(Schema):
     )
     retention: Answer = Field(None, description="How long the raw data are kept, and how they are deleted.")
     other_releases: Answer = Field(None, description="What else was released of the same data, elsewhere.")
-    systemic_bias: Answer = Field(None, description="Whom the data leave out, or show in a wrong light.")
-    human_bias: Answer = Field(None, description="What people decided about the data that may bias a model.")
+    systemic_bias: Answer = Field(None, description="Groups of people whom the data leave out or misrepresent.")
+    human_bias: Answer = Field(None, description="Human decisions about the data that may bias a model.")
     justification: Answer = Field(None, description="Why this epsilon, and this method, were chosen.")
     authors: Answer = Field(None, description="Who wrote these answers.")
 
 
 class DeploymentBody(Schema):
-    """What was said last, and by whom."""
+    """The operator's latest answers, and who gave them."""
 
-    inherited: bool = Field(description="It was said of a budget above this one, the nearest of which anything was.")
+    inherited: bool = Field(
+        description="True if the answers were given for the nearest budget above this one that has any."
+    )
     answers: DeploymentAnswers
     principal_id: str
     stated_at: datetime
 
     @classmethod
     def of(cls, said: Deployment, budget_id: str) -> DeploymentBody:
-        """What was kept, as it is answered for a budget."""
+        """Return the stored answers as the interface shows them for a budget."""
         return cls(
             inherited=said.budget_id != budget_id,
             answers=DeploymentAnswers.model_validate(said.answers),

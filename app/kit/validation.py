@@ -61,6 +61,7 @@ _DETAILS: Mapping[str, str] = {
     "union_tag_not_found": "The object needs a {discriminator} that says which kind it is.",
     "union_tag_invalid": "The {discriminator} should be one of {expected_tags}.",
     "int_from_float": "Input should be a whole number.",
+    "bool_parsing": "Input should be true or false.",
 }
 
 # A number in quotes is a common slip, and "not a number" alone does not say what is wrong with "8".

@@ -327,7 +327,7 @@ def _registry(report: PrivacyReport) -> Section:
 
 
 def _said_by(report: PrivacyReport) -> tuple[str, ...]:
-    """Who answered what no service can know, if anybody did."""
+    """Name who answered the operator's questions, if anybody did."""
     said = report.deployment
     if said is None:
         return ()

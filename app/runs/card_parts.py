@@ -1,4 +1,4 @@
-"""What a privacy card is made of: sections of paragraphs, tables and points, and values in words."""
+"""The parts of a privacy card: sections of paragraphs, tables and points, and values in words."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def registry(facts: CardFacts) -> list[RegistryField]:
 
 
 def _said(facts: CardFacts) -> DeploymentAnswers:
-    """What the operator said; all of it is open where nothing was."""
+    """Return the operator's answers; all are open if none were given."""
     return DeploymentAnswers() if facts.deployment is None else facts.deployment.answers
 
 

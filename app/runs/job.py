@@ -51,7 +51,7 @@ class Job:
 
     @property
     def needs_key(self) -> bool:
-        """Whether noise is drawn after the last step, with a key of its own (`app.runs.score_keys`)."""
+        """Return whether noise is drawn after the last step, with a key of its own (`app.runs.score_keys`)."""
         return self.run.score_noise_multiplier is not None or self.plan.evaluation is not None
 
     def make_ready(self) -> None:

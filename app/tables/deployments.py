@@ -1,4 +1,4 @@
-"""The table of what operators say of their deployments."""
+"""The table of operators' answers about their deployments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.tables.base import Base, UtcDateTime
 
 
 class Deployment(Base):
-    """What was said last of what a budget protects; those under it inherit it.
+    """The latest answers for a budget, which the budgets under it inherit.
 
     Attributes:
-        answers: Texts by the names of the questions (`app/deployments/schemas.py`); what nobody answered is not in it.
+        answers: Texts by the names of the questions (`app/deployments/schemas.py`); open questions are not in it.
     """
 
     __tablename__ = "deployments"

@@ -1,8 +1,8 @@
-"""What a proxy in front changes: whose address a request has, and where answers lead when the service is below a path.
+"""The service behind a proxy: the address that a request comes from, and a path that stands before every link.
 
-The proxy takes the path of EPSILOND_PUBLIC_URL away before it asks, so that everything inside knows the addresses of a
-service at the root. The path is put back where an address leaves: in the headers here, in links by `with_path`. Nothing
-is made of the headers Host, X-Forwarded-Host, X-Forwarded-Proto or Forwarded, which whoever asks may have written.
+The proxy removes the path of EPSILOND_PUBLIC_URL from a request, so that all code inside uses addresses at the root.
+The path is put back into every address that leaves: into headers here, into links by `with_path`. The headers Host,
+X-Forwarded-Host, X-Forwarded-Proto and Forwarded are ignored, since any client may write them.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Budgets(OfBudgets):
         return self._http.write(path_to("/v1/budgets/{}/deployment", budget), answers, Answer, idempotency_key)
 
     def deployment(self, budget: BudgetId) -> Answer:
-        """What was said last of this budget, or else of the nearest one above it."""
+        """Return the latest answers for this budget, or for the nearest one above it that has any."""
         return self._http.get(path_to("/v1/budgets/{}/deployment", budget), Answer)
 
 

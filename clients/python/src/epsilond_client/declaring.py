@@ -1,4 +1,4 @@
-"""What a training loop declares before its first step: from the words of its author to the event that is reserved."""
+"""A training loop declares its steps before the first one: the author's own words become the event that is reserved."""
 
 from __future__ import annotations
 

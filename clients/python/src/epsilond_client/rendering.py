@@ -1,6 +1,6 @@
-"""How answers look: one line for `repr`, and a table for notebooks.
+"""The display of answers: one line for `repr`, and a table for notebooks.
 
-Everything that a table shows is escaped, since names and purposes are whatever somebody typed. Secrets are in neither.
+Tables escape all text, since names and purposes are typed by people. Neither form shows a secret.
 """
 
 from __future__ import annotations
