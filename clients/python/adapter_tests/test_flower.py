@@ -221,13 +221,14 @@ CRASH = textwrap.dedent(
     from flwr.app import ConfigRecord
     from test_flower import FedAvg, Gate, InProcess, start
     from epsilond_client import Client
+    from epsilond_client.adapters import flower
 
     gate = Gate(Client(), sys.argv[1], FedAvg(), job="job", noise_multiplier=4.0, clipping_norm=1.0, expected_clients=4)
     grid = InProcess()
     messages = list(gate.configure_train(1, start(), ConfigRecord(), grid))
     if sys.argv[2] == "before":
         os._exit(7)  # as after SIGKILL: nothing is said to anybody
-    np.random.default_rng = lambda seed: os._exit(7)  # started, and not yet drawn: nobody outside can tell
+    flower.fresh_normals = lambda size: os._exit(7)  # started, and not yet drawn: nobody outside can tell
     gate.aggregate_train(1, grid.send_and_receive(messages))
     """
 )

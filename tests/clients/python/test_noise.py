@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from epsilond_client import Client
-from epsilond_client.noise import CorrelatedNoise, correlated_noise
+from epsilond_client.noise import CorrelatedNoise, correlated_noise, fresh_normals
 from epsilond_client.samplers import for_event
 from scipy import stats
 
@@ -46,6 +47,16 @@ def test_the_normal_numbers_are_normal_and_fresh_in_every_step() -> None:
     assert stats.kstest((one[:100_000] + one[100_001:]) / np.sqrt(2.0), "norm").pvalue > 1e-3
     assert stats.kstest(one[:100_000] ** 2 + one[100_001:] ** 2, stats.chi2(2).cdf).pvalue > 1e-3
     assert abs(float(np.corrcoef(one, other)[0, 1])) < 5 / np.sqrt(200_001)
+
+
+def test_fresh_normal_numbers_are_normal_and_come_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = fresh_normals(100_001), fresh_normals(100_001)
+    assert one.shape == (100_001,)
+    for values in (one, (one + other) / np.sqrt(2.0)):
+        # Nothing fixes these numbers: an honest generator fails here once in a million runs.
+        assert stats.kstest(values, "norm").pvalue > 1e-6
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: bytes(size))
+    np.testing.assert_array_equal(fresh_normals(2), [np.sqrt(2.0 * 53.0 * np.log(2.0)), 0.0])
 
 
 @pytest.mark.parametrize("taken", range(2 * len(COEFFICIENTS)))

@@ -177,12 +177,30 @@ class CorrelatedNoise:
         return hashlib.shake_256(self._key + purpose.ljust(8, b"\0") + struct.pack("<Q", step)).digest(size)
 
     def _normals(self, _seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return the step's normal numbers, by Box and Muller: two from two words of the hash."""
-        half = -(-self._size // 2)
-        words = np.frombuffer(self._digest(b"normal", self._done, 16 * half), dtype="<u8") >> np.uint64(11)
-        radius = np.sqrt(-2.0 * np.log((words[:half] + 1.0) * 2.0**-53))
-        angle = (2.0 * math.pi * 2.0**-53) * words[half:]
-        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[: self._size]
+        """Return the step's normal numbers, which follow from the key and the step."""
+        return _normals_of(self._digest(b"normal", self._done, _bytes_for(self._size)), self._size)
+
+
+def fresh_normals(size: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return standard normal numbers from the operating system's cryptographic generator, shape (size,).
+
+    >>> fresh_normals(3).shape
+    (3,)
+    """
+    return _normals_of(secrets.token_bytes(_bytes_for(size)), size)
+
+
+def _bytes_for(size: int) -> int:
+    return 16 * -(-size // 2)
+
+
+def _normals_of(random: bytes, size: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return normal numbers by Box and Muller: two from two words of 64 uniform bits."""
+    words = np.frombuffer(random, dtype="<u8") >> np.uint64(11)
+    half = len(words) // 2
+    radius = np.sqrt(-2.0 * np.log((words[:half] + 1.0) * 2.0**-53))
+    angle = (2.0 * math.pi * 2.0**-53) * words[half:]
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size]
 
 
 def correlated_noise(plan: Mapping[str, Any], size: int, *, draw: Draw | None = None) -> CorrelatedNoise:

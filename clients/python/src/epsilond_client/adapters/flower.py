@@ -37,6 +37,7 @@ from epsilond_client.client import Client
 from epsilond_client.declaring import training_event
 from epsilond_client.holding import HeldReservation
 from epsilond_client.naming import BudgetId
+from epsilond_client.noise import fresh_normals
 from epsilond_client.problems import BudgetExceeded
 
 log = logging.getLogger("epsilond_client")
@@ -155,9 +156,8 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         with stack:
             total = self._clipped_sum(answers)
             held.take()  # from here on noise may have been drawn, and the charge stands
-            generator = np.random.default_rng(secrets.randbits(128))
             mean = {
-                name: (part + generator.normal(scale=self._noise, size=part.shape)) / self._divisor
+                name: (part + self._noise * fresh_normals(part.size).reshape(part.shape)) / self._divisor
                 for name, part in total.items()
             }
         self.released[server_round] = held.id

@@ -10,13 +10,13 @@ Each step is counted before its noise is drawn. Outside the block the trainer is
 * Each record is collated and differentiated alone, so that its gradient depends on no other record: neither through
   padding nor through a loss that counts the tokens of a batch. It takes a backward pass for each record.
 * The loss that the trainer logs is 0: the true one is a statistic of the records, which nobody charges.
-* The noise is drawn from fresh keys of the operating system. The trainer's `seed` decides dropout and nothing secret.
+* The noise comes from the operating system's cryptographic generator. The trainer's `seed` decides dropout and
+  nothing secret.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -25,6 +25,7 @@ from typing import Any
 from epsilond_client.client import Client
 from epsilond_client.holding import HeldReservation
 from epsilond_client.naming import BudgetId
+from epsilond_client.noise import fresh_normals
 from epsilond_client.samplers import Poisson, Sampler
 
 #: Methods that are replaced while the block lasts: a trainer with its own would do something else than is charged.
@@ -132,9 +133,9 @@ class _PrivateStep:
                     part.add_(gradient, alpha=factor)
 
     def _normal(self, like: Any) -> Any:
-        """Return standard normal numbers under a fresh key: those of one step tell nothing of another's."""
-        generator = self._torch.Generator(like.device).manual_seed(secrets.randbits(63))
-        return self._torch.randn(like.shape, generator=generator, device=like.device)
+        """Return standard normal numbers from a cryptographic generator: torch's state follows from its numbers."""
+        found = self._torch.from_numpy(fresh_normals(like.numel()))
+        return found.to(like.device, like.dtype).reshape(like.shape)
 
 
 def _loader(trainer: Any, sampler: Sampler) -> Any:
