@@ -183,10 +183,10 @@ def test_rows_and_models_that_do_not_fit_are_one_line_without_a_cell(live: Live,
         arrays = dict(stored)
     for content in (b"", b"PK\x03\x04", rows.read_bytes(), whole.read_bytes()[:-100]):
         file.write_bytes(content)
-        assert "is no model file" in refused("run", "predict", file, "--rows", rows)
+        assert "is not a model file" in refused("run", "predict", file, "--rows", rows)
     for changed in ({"weights": arrays["weights"][1:]}, {"document": np.array(b"{}")}, {"other": np.zeros(2)}):
         np.savez(file, **(arrays | changed))
-        assert "is no model file" in refused("run", "predict", file, "--rows", rows)
+        assert "is not a model file" in refused("run", "predict", file, "--rows", rows)
 
 
 def test_what_the_server_refuses_is_told_of_the_option_and_is_its_problem(live: Live) -> None:
