@@ -101,6 +101,11 @@ class KeyBody(Schema):
         description="A whole minute, written every ten minutes or so: it tells keys that nobody uses from others."
     )
     revoked_at: datetime | None
+    issuer: str | None = Field(
+        description="Of an account of a provider: who vouches for it. It has neither a token nor rights of its own; "
+        "the server's configuration gives it rights. Null for a key."
+    )
+    subject: str | None = Field(description="The provider's name for the account, which is nobody else's.")
 
     @classmethod
     def of(cls, key: ApiKey, now: datetime) -> KeyBody:
@@ -122,6 +127,8 @@ class KeyBody(Schema):
                 "previous_token_until": until if until is not None and until > now else None,
                 "last_used_at": key.last_used_at,
                 "revoked_at": key.revoked_at,
+                "issuer": key.issuer,
+                "subject": key.subject,
             }
         )
 
