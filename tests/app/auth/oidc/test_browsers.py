@@ -18,7 +18,7 @@ from app.auth.oidc.flow import BACK, START
 from app.auth.sessions import COOKIE_OF_HTTPS, SIGN_IN
 from app.context import Context
 from app.secrets.material import Purpose
-from tests.app.auth.oidc.conftest import PUBLIC_URL, write_configuration
+from tests.app.auth.oidc.conftest import PUBLIC_URL, RIGHTS, write_configuration
 from tests.app.auth.oidc.provider_of_tests import FaultyProvider, new_key
 from tests.app.conftest import ConnectAs
 
@@ -172,30 +172,27 @@ def test_nobody_is_led_elsewhere_afterwards(browser: TestClient, provider: Fault
     assert 'content="0;url=/"' in answer.text
 
 
+def _start_anew(context: Context, folder: Path, issuer: str, rights: str = RIGHTS) -> None:
+    """What a new start with another file changes."""
+    write_configuration(folder / "oidc.toml", issuer, rights)
+    configuration._read.cache_clear()
+    service.tell_of_change(context)
+
+
 def test_a_session_ends_with_its_account_its_right_and_the_secret(
     browser: TestClient, provider: FaultyProvider, context: Context, tmp_path: Path
 ) -> None:
     assert signed_in(browser, provider).status_code == 200
     assert shows(browser) == 200
     # The right is taken out of the file, and the server started anew.
-    write_configuration(
-        tmp_path / "oidc.toml", provider.issuer, '[[rights]]\ngroup = "x"\nscopes = ["analyst"]\nbudgets = "all"\n'
-    )
-    configuration._read.cache_clear()
-    service.tell_of_change(context)
+    _start_anew(context, tmp_path, provider.issuer, RIGHTS.replace('"analysts"', '"others"'))
     assert shows(browser) == 303
-    write_configuration(tmp_path / "oidc.toml", provider.issuer)
-    configuration._read.cache_clear()
-    service.tell_of_change(context)
+    _start_anew(context, tmp_path, provider.issuer)
     assert shows(browser) == 200
     # Another provider's accounts are others.
-    write_configuration(tmp_path / "oidc.toml", "https://another.example")
-    configuration._read.cache_clear()
-    service.tell_of_change(context)
+    _start_anew(context, tmp_path, "https://another.example")
     assert shows(browser) == 303
-    write_configuration(tmp_path / "oidc.toml", provider.issuer)
-    configuration._read.cache_clear()
-    service.tell_of_change(context)
+    _start_anew(context, tmp_path, provider.issuer)
     assert shows(browser) == 200
     # The secret of keys is replaced: sessions end, the account does not.
     database_secrets.rotate(context, Purpose.KEYS)
