@@ -58,7 +58,7 @@ class Provider:
     _places: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_MOST_WAITING))
 
     def authorization_endpoint(self) -> str:
-        """Where browsers sign in.
+        """Return where browsers sign in.
 
         Raises:
             Unavailable: the provider has never said it.
