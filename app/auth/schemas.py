@@ -102,8 +102,8 @@ class KeyBody(Schema):
     )
     revoked_at: datetime | None
     issuer: str | None = Field(
-        description="The provider that vouches for it, where it is an account; null for a key. An account has no token, "
-        "and its rights are those that the server's configuration gives its groups."
+        description="The provider that vouches for it, where it is an account; null for a key. An account has no "
+        "token, and its rights are those that the server's configuration gives its groups."
     )
     subject: str | None = Field(description="The provider's name for the account, which is nobody else's.")
 
