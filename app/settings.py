@@ -72,6 +72,11 @@ class Settings(BaseSettings):
         "characters at least (`docs/operating/secrets.md`). All servers of a database have the same. Empty: made once "
         "and kept in the data folder.",
     )
+    oidc_file: Path | None = Field(
+        None,
+        description="File that names an OpenID Connect provider, and what its people and machines may do here "
+        "(`docs/operating/sign_in.md`). It needs EPSILOND_PUBLIC_URL. Empty: everybody shows a key.",
+    )
     data_key: SecretStr | None = Field(
         None,
         description="Key that files of data sets and checkpoints of runs are encrypted with: 32 bytes, as 64 "
@@ -410,11 +415,11 @@ class Settings(BaseSettings):
                 raise PydanticCustomError("networks", detail) from None
         return given
 
-    @field_validator("data_dir")
+    @field_validator("data_dir", "oidc_file")
     @classmethod
-    def _absolute(cls, path: Path) -> Path:
+    def _absolute(cls, path: Path | None) -> Path | None:
         # Once and here: a worker's process is started in another folder.
-        return path.absolute()
+        return None if path is None else path.absolute()
 
     @field_validator("database_url")
     @classmethod

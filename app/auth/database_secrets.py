@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.auth import repository as keys
+from app.auth import service
 from app.context import Context
 from app.secrets import versions
 from app.secrets.material import Purpose, SecretMaterial
@@ -126,7 +127,10 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
         now = context.clock()
         if purpose is Purpose.KEYS:
             keys.lock_all(session)
-            left = [key for key in keys.unended(session, now) if key.is_under_secret(version, now)]
+            under = [key for key in keys.unended(session, now) if key.is_under_secret(version, now)]
+            for account in [key for key in under if key.is_account]:
+                service.end_sessions(session, context, account)
+            left = [key for key in under if not key.is_account]
             if left and not revokes_keys:
                 raise SecretRefused(
                     f"{len(left)} API key(s) are still under version {version}, such as {left[0].id}. A key changes "

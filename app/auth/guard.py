@@ -156,7 +156,10 @@ class Guard:
     def _holder_of_key(self, headers: Headers) -> Principal:
         token = _token(headers)
         if token is None:
-            detail = "This server needs a key: send one header `Authorization: Bearer epsilond_...`."
+            detail = (
+                "This server needs a key: send one header `Authorization: Bearer epsilond_...`, or a token of its "
+                "provider of accounts where it has one."
+            )
             raise Problem(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="epsilond"'})
         principal = self.memory.principal(token, ask=True)
         if principal is None and token.startswith(local_token.PREFIX):

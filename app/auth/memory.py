@@ -88,6 +88,10 @@ class KeyMemory:
         return True
 
     def _look_up(self, token: str) -> Principal | None:
+        if self.context.settings.oidc_file is not None and token.count(".") == 2:
+            from app.auth.oidc import accounts  # noqa: PLC0415  # only where there is a provider: it loads cryptography
+
+            return accounts.authenticate(self.context, token)
         return service.authenticate(self.context, token)
 
     def _is_over(self, principal: Principal) -> bool:

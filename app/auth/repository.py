@@ -24,6 +24,11 @@ def find(session: Session, key_id: str) -> ApiKey | None:
     return session.get(ApiKey, key_id)
 
 
+def find_account(session: Session, issuer: str, subject: str) -> ApiKey | None:
+    """The account of a provider, barred or not."""
+    return session.scalar(select(ApiKey).where(ApiKey.issuer == issuer, ApiKey.subject == subject))
+
+
 def list_all(session: Session) -> Sequence[ApiKey]:
     """Every key, oldest first."""
     return session.scalars(select(ApiKey).order_by(ApiKey.created_at, ApiKey.id)).all()

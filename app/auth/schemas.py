@@ -101,6 +101,11 @@ class KeyBody(Schema):
         description="A whole minute, written every ten minutes or so: it tells keys that nobody uses from others."
     )
     revoked_at: datetime | None
+    issuer: str | None = Field(
+        description="The provider that vouches for it, where it is an account; null for a key. An account has no "
+        "token, and its rights are those that the server's configuration gives its groups."
+    )
+    subject: str | None = Field(description="The provider's name for the account, which is nobody else's.")
 
     @classmethod
     def of(cls, key: ApiKey, now: datetime) -> KeyBody:
@@ -122,6 +127,8 @@ class KeyBody(Schema):
                 "previous_token_until": until if until is not None and until > now else None,
                 "last_used_at": key.last_used_at,
                 "revoked_at": key.revoked_at,
+                "issuer": key.issuer,
+                "subject": key.subject,
             }
         )
 

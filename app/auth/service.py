@@ -141,12 +141,12 @@ def add_key(session: Session, context: Context, terms: Terms, principal_id: str)
         expires_at=terms.expires_at,
     )
     repository.add(session, row)
-    _enter(session, context, EntryKind.REGISTER, key_id, principal_id)
+    enter(session, context, EntryKind.REGISTER, key_id, principal_id)
     return row, token
 
 
-def _enter(session: Session, context: Context, kind: EntryKind, key_id: str, principal_id: str) -> None:
-    """Enter what has become of a key in the register."""
+def enter(session: Session, context: Context, kind: EntryKind, key_id: str, principal_id: str) -> None:
+    """Enter what has become of a key or an account in the register."""
     registering.enter(session, context.clock(), [Registration(kind, Subject.KEY, key_id, principal_id)])
 
 
@@ -197,7 +197,7 @@ def _hash_anew(context: Context, key_id: str, token: str, before: str) -> None:
         with context.database.write() as session:
             version = versions.newest_kept(session, Purpose.KEYS)
             if repository.hash_anew(session, key_id, before, token_hash(context, token, version), version):
-                _enter(session, context, EntryKind.CHANGE, key_id, SERVICE.id)
+                enter(session, context, EntryKind.CHANGE, key_id, SERVICE.id)
     except (*DATABASE_FAILURES, SecretUnavailable):
         return
 
@@ -230,12 +230,16 @@ def rotate_key(
         The key, and its new token.
 
     Raises:
-        Problem: 404; 409 ``key_has_ended``; 409 ``rotation_in_progress`` while an older token's time is not over: two
-            that rotate at once must not end the token that the first of them has just handed out.
+        Problem: 404; 409 ``account_has_no_token``; 409 ``key_has_ended``; 409 ``rotation_in_progress`` while an older
+            token's time is not over: two that rotate at once must not end the token that the first of them has just
+            handed out.
     """
     version = versions.newest_kept(session, Purpose.KEYS)
     repository.lock_all(session)
     key, now = get_key(session, key_id), context.clock()
+    if key.is_account:
+        detail = "An account of a provider has no token that this service has made. To bar the account, revoke it."
+        raise Problem(409, "account_has_no_token", detail)
     if key.has_ended(now):
         raise _has_ended(key)
     until = key.previous_token_until
@@ -250,8 +254,15 @@ def rotate_key(
     key.previous_token_until = now + overlap if overlap else None
     key.previous_secret_version = key.secret_version
     key.token_hash, key.secret_version, key.rotated_at = token_hash(context, token, version), version, now
-    _enter(session, context, EntryKind.CHANGE, key_id, principal_id)
+    enter(session, context, EntryKind.CHANGE, key_id, principal_id)
     return key, token
+
+
+def end_sessions(session: Session, context: Context, account: ApiKey) -> None:
+    """End all sessions of an account in the caller's transaction; whoever commits it calls `tell_of_change`."""
+    account.token_hash, account.secret_version = secrets.token_hex(32), versions.newest_kept(session, Purpose.KEYS)
+    session.flush()
+    enter(session, context, EntryKind.CHANGE, account.id, SERVICE.id)
 
 
 def revoke_unless_last(session: Session, context: Context, key_id: str, principal_id: str) -> ApiKey:
@@ -271,7 +282,7 @@ def revoke_unless_last(session: Session, context: Context, key_id: str, principa
             )
             raise Problem(409, "last_admin_key", detail)
     if repository.revoke(session, key_id, now):
-        _enter(session, context, EntryKind.END, key_id, principal_id)
+        enter(session, context, EntryKind.END, key_id, principal_id)
     session.refresh(key)
     return key
 
@@ -289,7 +300,9 @@ def get_key(session: Session, key_id: str) -> ApiKey:
 
 
 def keys_exist(context: Context) -> bool:
-    """Whether the server has, or ever had, a key."""
+    """Whether the server has, or ever had, a key, or takes accounts of a provider in place of one."""
+    if context.settings.oidc_file is not None:
+        return True
     with context.database.read() as session:
         return repository.any_key(session)
 
@@ -318,7 +331,7 @@ def revoke_key(context: Context, key_id: str) -> bool:
         repository.lock_all(session)
         revoked = repository.revoke(session, key_id, context.clock())
         if revoked:
-            _enter(session, context, EntryKind.END, key_id, SERVICE.id)
+            enter(session, context, EntryKind.END, key_id, SERVICE.id)
     tell_of_change(context)
     return revoked
 

@@ -4,7 +4,8 @@ A cookie names a key and an end, and proves both with a code that also covers th
 nothing is stored, and what ends the token ends the session. The token itself stays out of the browser. A session opens
 pages alone, never `/v1`, so that no other site can make a browser that is signed in ask the service for anything.
 
-On a server without keys the local token takes the place of the key, and its session ends with the first key.
+Whoever signs in by a provider (`app.auth.oidc`) has a session of the account; its rights are looked up with every
+request. On a server without keys the local token takes the place of the key, and its session ends with the first key.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import SplitResult, quote, urlsplit
@@ -21,6 +24,7 @@ from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from app.auth import local_token, repository, service
+from app.auth.oidc import principals
 from app.auth.principal import LOOPBACK, Principal
 from app.context import Context
 from app.problems import Problem
@@ -38,7 +42,11 @@ START = "/"
 PAGES = "/dashboard"
 SIGN_IN = "/dashboard/sign-in"
 
-_COOKIE = re.compile(rf"(key_[a-z2-7]{{24}}|{LOOPBACK.id})\.([0-9]{{1,11}})\.([0-9a-f]{{64}})")
+# A session of an account has the group in it by which the provider let it in, base64.
+_COOKIE = re.compile(
+    rf"(?P<id>key_[a-z2-7]{{24}}|{LOOPBACK.id})(~(?P<group>[A-Za-z0-9_-]{{0,1100}}))?"
+    r"\.(?P<end>[0-9]{1,11})\.(?P<code>[0-9a-f]{64})"
+)
 _NO_HASH = "0" * 64
 # A path of ours with its query: browsers read `//x`, and a backslash in its place, as another site.
 _OWN_ADDRESS = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
@@ -61,8 +69,32 @@ def begin(context: Context, key_id: str, valid_until: datetime | None) -> Sessio
         key = repository.find(session, key_id)
     if key is None or key.has_ended(now):
         return None
-    moment = int(end.timestamp())
-    return Session(f"{key.id}.{moment}.{_code(context, key, moment)}", int((end - now).total_seconds()))
+    return _session(context, key.id, end, lambda named: _code(context, key, named))
+
+
+def begin_of_account(context: Context, account_id: str, group: str | None, lifetime: timedelta) -> Session | None:
+    """A session of an account that the provider has just vouched for; None where it is barred.
+
+    Args:
+        context: The process's context.
+        account_id: Of its row.
+        group: The group that gives it its rights; None where they are its own.
+        lifetime: At most `LONGEST`.
+    """
+    now = context.clock()
+    with context.database.read() as session:
+        account = repository.find(session, account_id)
+    if account is None or account.has_ended(now):
+        return None
+    named = "" if group is None else urlsafe_b64encode(group.encode()).rstrip(b"=").decode()
+    return _session(
+        context, f"{account.id}~{named}", now + min(lifetime, LONGEST), lambda text: _code(context, account, text)
+    )
+
+
+def _session(context: Context, holder: str, end: datetime, code: Callable[[str], str]) -> Session:
+    named = f"{holder}.{int(end.timestamp())}"
+    return Session(f"{named}.{code(named)}", int((end - context.clock()).total_seconds()))
 
 
 def begin_with_local_token(context: Context) -> Session | None:
@@ -70,38 +102,44 @@ def begin_with_local_token(context: Context) -> Session | None:
     token = local_token.read(context.settings)
     if token is None:
         return None
-    moment = int((context.clock() + LONGEST).timestamp())
-    return Session(f"{LOOPBACK.id}.{moment}.{_code_of_local(token, moment)}", int(LONGEST.total_seconds()))
+    end = context.clock() + LONGEST
+    return _session(context, LOOPBACK.id, end, lambda named: _code_of_local(token, named))
 
 
 def is_of_local_token(context: Context, cookie: str) -> bool:
     """Whether it is a session that the local token of now began; asked only on a server without keys."""
     parts, token = _COOKIE.fullmatch(cookie), local_token.read(context.settings)
-    if parts is None or parts[1] != LOOPBACK.id or token is None or is_over(context, cookie):
+    if parts is None or parts["id"] != LOOPBACK.id or token is None or is_over(context, cookie):
         return False
-    return hmac.compare_digest(_code_of_local(token, int(parts[2])), parts[3])
+    return hmac.compare_digest(_code_of_local(token, _named(cookie)), parts["code"])
 
 
 def authenticate(context: Context, cookie: str) -> Principal | None:
-    """The principal of a key's session, or None where it has ended or was never one."""
+    """The principal of a key's or an account's session, or None where it has ended or was never one."""
     parts = _COOKIE.fullmatch(cookie)
-    if parts is None or parts[1] == LOOPBACK.id or is_over(context, cookie):
+    if parts is None or parts["id"] == LOOPBACK.id or is_over(context, cookie):
         return None
     with context.database.read() as session:
-        key = repository.find(session, parts[1])
-    moment, now = int(parts[2]), context.clock()
-    # Compared whatever is found, and to the last character.
-    is_right = hmac.compare_digest(_NO_HASH if key is None else _code(context, key, moment), parts[3])
-    if key is None or key.has_ended(now) or not is_right:
-        return None
-    end = datetime.fromtimestamp(moment, UTC)
+        key = repository.find(session, parts["id"])
+        # Compared whatever is found, and to the last character.
+        is_right = hmac.compare_digest(_NO_HASH if key is None else _code(context, key, _named(cookie)), parts["code"])
+        if key is None or key.has_ended(context.clock()) or not is_right:
+            return None
+        end = datetime.fromtimestamp(int(parts["end"]), UTC)
+        if parts["group"] is not None:
+            return principals.principal_of(session, context, key, _groups(parts["group"]), end)
     return service.principal_of(key, end if key.expires_at is None else min(end, key.expires_at))
+
+
+def _groups(text: str) -> list[str]:
+    """The group in a cookie whose code is right, as a list; empty where the account's rights are its own."""
+    return [urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()] if text else []
 
 
 def is_over(context: Context, cookie: str) -> bool:
     """Whether a cookie of the right form says of itself that its time is over: nobody tries anything with it."""
     parts = _COOKIE.fullmatch(cookie)
-    return parts is not None and int(parts[2]) <= context.clock().timestamp()
+    return parts is not None and int(parts["end"]) <= context.clock().timestamp()
 
 
 def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
@@ -179,10 +217,15 @@ def _parts(address: str) -> SplitResult:
         return urlsplit("")
 
 
-def _code(context: Context, key: ApiKey, moment: int) -> str:
-    return context.keyed_hash("session", f"{key.id}.{moment}.{key.token_hash}".encode(), key.secret_version)
+def _named(cookie: str) -> str:
+    """What a cookie's code covers: all that is before it."""
+    return cookie.rpartition(".")[0]
 
 
-def _code_of_local(token: str, moment: int) -> str:
+def _code(context: Context, key: ApiKey, named: str) -> str:
+    return context.keyed_hash("session", f"{named}.{key.token_hash}".encode(), key.secret_version)
+
+
+def _code_of_local(token: str, named: str) -> str:
     """Keyed by the token itself, of 256 random bits: another token ends the sessions of the one before."""
-    return hmac.new(token.encode(), f"session {moment}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(token.encode(), f"session {named}".encode(), hashlib.sha256).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -134,13 +135,20 @@ def list_keys(as_json: AsJson = False) -> None:
                 f"{key.created_at:%Y-%m-%d}",
                 "never used" if key.last_used_at is None else f"{key.last_used_at:%Y-%m-%d %H:%M}",
                 "" if key.expires_at is None else format_moment(key.expires_at),
-                "all" if key.budgets is None else ",".join(key.budgets),
-                ",".join(key.scopes),
+                _shown(key.budgets, key, "all"),
+                _shown(key.scopes, key, ""),
                 key.name,
             )
             for key in found
         ],
     )
+
+
+def _shown(names: Sequence[str] | None, key: KeyBody, everything: str) -> str:
+    """What a key may do or reach; an account of a provider has no rights of its own."""
+    if key.issuer is not None:
+        return "by its groups"
+    return everything if names is None else ",".join(names)
 
 
 @commands.command("revoke", epilog=example("epsilond keys revoke KEY"))

@@ -20,6 +20,7 @@ from app.cli.setting_up import (
     require_data_folder,
     require_data_key,
     require_local_token,
+    require_provider_file,
     require_schema,
     require_secrets,
     warn_of_open_database,
@@ -48,6 +49,7 @@ def serve(
         configure_logging(context.settings.log_level, context.settings.log_format)
         require_data_folder(context.settings)
         require_data_key(context.settings)
+        require_provider_file(context.settings)
         if migrate:
             _migrate(context.settings)
         require_schema(context)

@@ -82,6 +82,16 @@ def require_secrets(context: Context) -> None:
         fail(f"A secret cannot be written: {_reason(error)}.")
 
 
+def require_provider_file(settings: Settings) -> None:
+    """Find out now that the file of the provider of accounts cannot be used, and not when somebody signs in."""
+    from app.auth.oidc.configuration import Wrong, configuration_of
+
+    try:
+        configuration_of(settings)
+    except Wrong as error:
+        fail(str(error))
+
+
 def require_local_token(context: Context) -> bool:
     """Have the token of a server without keys in the data folder; whether it lets somebody in."""
     try:

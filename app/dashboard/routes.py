@@ -22,6 +22,7 @@ from app.dashboard import (
     new_dataset,
     new_run,
     new_version,
+    provider_sign_in,
     run_sweeps,
     runs,
     sign_in,
@@ -49,6 +50,7 @@ PAGES = (
     run_sweeps,
     audits,
     keys,
+    provider_sign_in,
     sign_in,
 )
 

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.auth import service as keys
 from app.auth import sessions, sign_in_codes
+from app.auth.oidc.configuration import configuration_of
 from app.auth.principal import LOOPBACK
 from app.auth.sessions import PAGES, SIGN_IN, START, Session
 from app.context import Context, CurrentContext
@@ -73,23 +74,38 @@ async def _form(
     request: Request, context: Context, address: str, *, code: str = "", fault: str | None = None, status: int = 200
 ) -> Response:
     has_keys = await run_in_threadpool(keys.keys_exist, context)
-    return page(request, "sign_in.html", status=status, next=address, code=code, fault=fault, has_keys=has_keys)
+    configuration = configuration_of(context.settings)
+    return page(
+        request,
+        "sign_in.html",
+        status=status,
+        next=address,
+        code=code,
+        fault=fault,
+        has_keys=has_keys,
+        provider=None if configuration is None else configuration.name,
+    )
 
 
 def _signed_in(request: Request, address: str, session: Session) -> Response:
     response = RedirectResponse(address, 303)
-    settings, is_https = request.app.state.context.settings, _is_https(request)
-    name, path = sessions.cookie_place(settings, is_https=is_https)
+    keep_session(request, response, session)
+    return response
+
+
+def keep_session(request: Request, response: Response, session: Session) -> None:
+    """Have the browser keep the session that the answer begins."""
+    settings, https = request.app.state.context.settings, is_https(request)
+    name, path = sessions.cookie_place(settings, is_https=https)
     response.set_cookie(
         name,
         session.cookie,
         max_age=session.seconds,
         path=path,
-        secure=is_https,
+        secure=https,
         httponly=True,
         samesite="strict",
     )
-    return response
 
 
 @router.get(PAGES)
@@ -108,8 +124,11 @@ async def sign_out(context: CurrentContext) -> Response:
     return response
 
 
-def _is_https(request: Request) -> bool:
-    """Whether the browser speaks https, to us or a proxy before us; the guard has held its Origin against the Host."""
+def is_https(request: Request) -> bool:
+    """Return whether the browser speaks https, to us or to a proxy before us.
+
+    The guard has held the Origin of a command against the Host.
+    """
     known = request.app.state.context.settings.public_address
     if known is not None:
         return bool(known.scheme == "https")

@@ -16,8 +16,9 @@ from app.problems import MEDIA_TYPE
 
 _EVERYWHERE = "malformed_url malformed_request internal_error"
 _BEHIND_KEYS = (
-    "unauthenticated invalid_key loopback_only forbidden too_many_requests invalid_request database_busy "
-    "database_unavailable database_behind_fence fence_unavailable secret_unavailable"
+    "unauthenticated invalid_key invalid_token no_rights provider_unavailable loopback_only forbidden "
+    "too_many_requests invalid_request database_busy database_unavailable database_behind_fence fence_unavailable "
+    "secret_unavailable"
 )
 _WITH_ID = "not_found"
 _WITH_BODY = (
@@ -126,7 +127,7 @@ _OWN: Mapping[str, str] = {
     "list_audits": "invalid_cursor",
     "create_key": "quota_exceeded contradiction overdetermined out_of_range unknown_budget",
     "list_keys": "invalid_cursor",
-    "rotate_key": "key_has_ended rotation_in_progress",
+    "rotate_key": "account_has_no_token key_has_ended rotation_in_progress",
     "revoke_key": "last_admin_key",
     "health_ready": "not_ready database_unavailable database_behind_fence",
 }

@@ -1,10 +1,13 @@
-"""Tables of API keys and of the versions of secrets. Neither a token nor a secret is among the columns."""
+"""Tables of API keys, with accounts of a provider among them, and of the versions of secrets.
+
+Neither a token nor a secret is among the columns.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import JSON, Double, Integer, String
+from sqlalchemy import JSON, Double, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.tables.base import Base, UtcDateTime
@@ -36,6 +39,16 @@ class ApiKey(Base):
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
+    #: Of an account of a provider (`app.auth.oidc.accounts`), which has neither token nor rights; None for a key.
+    issuer: Mapped[str | None] = mapped_column(String(500))
+    subject: Mapped[str | None] = mapped_column(String(255))
+
+    __table_args__ = (UniqueConstraint("issuer", "subject"),)
+
+    @property
+    def is_account(self) -> bool:
+        """Return whether it is an account of a provider, and no key."""
+        return self.issuer is not None
 
     def has_ended(self, now: datetime) -> bool:
         """Whether it authenticates nobody any more."""

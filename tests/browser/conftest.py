@@ -33,7 +33,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     # Whatever a page or the browser itself asks of another machine has no address.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
 
 OpenPage = Callable[..., WatchedPage]

@@ -1,0 +1,133 @@
+"""Signing a browser in: to the provider and back (OpenID Connect Core 1.0, authorization code flow with PKCE).
+
+What an attempt needs when it comes back stays in a cookie of the browser: the state, the nonce, the verifier of PKCE,
+and where to go afterwards. A code under the service's secret covers all of it. The cookie is good for ten minutes and
+for this way back alone, and the answer that signs in removes it. Without it, an address with a code and a state that
+somebody else has made signs nobody in.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import urlencode
+
+from app.auth import sessions
+from app.auth.oidc.accounts import admit
+from app.auth.oidc.provider import Provider
+from app.auth.oidc.tokens import Refused, id_claims
+from app.auth.sessions import Session
+from app.context import Context
+from app.settings import Settings
+
+LIFETIME = timedelta(minutes=10)
+START = f"{sessions.SIGN_IN}/provider"
+#: Where the provider sends the browser back to; it is registered there.
+BACK = f"{START}/back"
+_LABEL = "sign_in_attempt"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt to sign in.
+
+    Attributes:
+        address: Of the provider, where the browser goes.
+        cookie: What the browser keeps until it is back.
+    """
+
+    address: str
+    cookie: str
+
+
+def begin(context: Context, provider: Provider, own_address: str) -> Attempt:
+    """Send a browser to the provider.
+
+    Args:
+        context: The process's context.
+        provider: The provider.
+        own_address: The page to show afterwards (`sessions.own_address`).
+
+    Raises:
+        Unavailable: the provider's address is not known.
+    """
+    state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    query = {
+        "response_type": "code",
+        "client_id": provider.configuration.client_id,
+        "redirect_uri": redirect_uri(context.settings),
+        "scope": " ".join(["openid", *provider.configuration.request_scopes]),
+        "state": state,
+        "nonce": nonce,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+    }
+    end = int((context.clock() + LIFETIME).timestamp())
+    kept = {"state": state, "nonce": nonce, "verifier": verifier, "next": own_address, "end": end}
+    text = base64.urlsafe_b64encode(json.dumps(kept).encode()).rstrip(b"=").decode()
+    endpoint = provider.authorization_endpoint()
+    joint = "&" if "?" in endpoint else "?"
+    return Attempt(f"{endpoint}{joint}{urlencode(query)}", f"{text}.{context.keyed_hash(_LABEL, text.encode())}")
+
+
+def finish(
+    context: Context, provider: Provider, cookie: str | None, query: Mapping[str, str]
+) -> tuple[Session | None, str]:
+    """Sign in whoever comes back from the provider.
+
+    Args:
+        context: The process's context.
+        provider: The provider.
+        cookie: Of the attempt, as the browser sent it.
+        query: Of the address that the provider sent the browser to.
+
+    Returns:
+        The session, and the page to show. No session where the account is barred.
+
+    Raises:
+        Refused: the attempt is over or another browser's, or the provider refused, or its token is not believed.
+        Unavailable: the provider does not answer, or takes the code for a wrong one.
+        Problem: 403, where nothing is allowed to the account.
+    """
+    kept = _kept(context, cookie)
+    if kept is None or not hmac.compare_digest(kept["state"].encode(), query.get("state", "").encode()):
+        raise Refused("this attempt to sign in is over, or began in another browser")
+    if "iss" in query and query["iss"] != provider.configuration.issuer:
+        raise Refused("another provider has sent you here")
+    if "error" in query or not query.get("code"):
+        raise Refused("the provider did not sign you in")
+    token = provider.id_token(query["code"], kept["verifier"], redirect_uri(context.settings))
+    claims = id_claims(provider, token, kept["nonce"])
+    configuration = provider.configuration
+    account = admit(context, configuration, claims)
+    right = configuration.right_of(claims.subject, claims.groups)
+    group = None if right is None else right.group
+    lifetime = timedelta(minutes=configuration.session_minutes)
+    return sessions.begin_of_account(context, account.id, group, lifetime), sessions.own_address(kept["next"])
+
+
+def redirect_uri(settings: Settings) -> str:
+    """The address to register at the provider."""
+    return f"{settings.public_url}{BACK}"
+
+
+def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
+    """The name and the path of the attempt's cookie."""
+    name, path = sessions.cookie_place(settings, is_https=is_https)
+    return f"{name}_attempt", path
+
+
+def _kept(context: Context, cookie: str | None) -> dict[str, str] | None:
+    """What the cookie of an attempt holds; None where it is over, or was never one."""
+    text, _, code = (cookie or "").rpartition(".")
+    if not hmac.compare_digest(context.keyed_hash(_LABEL, text.encode()).encode(), code.encode()):
+        return None
+    kept: dict[str, str] = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    return kept if int(kept["end"]) > context.clock().timestamp() else None

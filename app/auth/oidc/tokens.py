@@ -1,0 +1,150 @@
+"""Tokens of the provider: what must hold of one before anything in it is believed."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import jwt
+
+from app.auth.oidc.provider import ALGORITHMS, Provider
+
+#: Clocks differ: so long before its beginning a token is taken. Past its end none is.
+_EARLY_S = 60
+_LONGEST = 32 * 1024
+_LONGEST_SUBJECT = 255
+_MOST_GROUPS = 2000
+#: The last second that a `datetime` has.
+_LAST_END = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
+#: The form of a signed token; a key of ours has no dots.
+_FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_REASONS: Mapping[type[jwt.PyJWTError], str] = {
+    jwt.ExpiredSignatureError: "it is past its time",
+    jwt.ImmatureSignatureError: "its time has not begun",
+    jwt.InvalidIssuerError: "another issuer made it",
+    jwt.InvalidAudienceError: "it is made out to another audience",
+    jwt.InvalidAlgorithmError: "it is not signed with a private key of the provider",
+    jwt.InvalidSignatureError: "its signature is wrong",
+    jwt.MissingRequiredClaimError: "a claim is missing: iss, sub, aud, exp and iat are needed",
+}
+
+
+class Refused(Exception):
+    """A token is not believed; the message says why, without anything from it."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a token says that was believed.
+
+    Attributes:
+        subject: Who it is about, within the issuer: the only name that stays the same and is nobody else's.
+        groups: Those that the provider counts them in.
+        shown_name: For people to read; nothing is decided by it.
+        ends: When the token ends.
+    """
+
+    subject: str
+    groups: frozenset[str]
+    shown_name: str
+    ends: datetime
+
+
+def looks_like_token(text: str) -> bool:
+    """Whether a bearer token may be one of a provider."""
+    return len(text) <= _LONGEST and _FORM.fullmatch(text) is not None
+
+
+def id_claims(provider: Provider, token: str, nonce: str) -> Claims:
+    """What an ID token says of whoever has just signed in.
+
+    Args:
+        provider: Who must have made it.
+        token: As the provider gave it in exchange for a code.
+        nonce: Of this very attempt to sign in.
+
+    Raises:
+        Refused: it is not believed.
+        Unavailable: the provider's keys are not known.
+    """
+    client_id = provider.configuration.client_id
+    found = _verified(provider, token, client_id)
+    if not hmac.compare_digest(str(found.get("nonce", "")).encode(), nonce.encode()):
+        raise Refused("its nonce is not that of this attempt to sign in")
+    # Made out to several, it names the one that it was given to (OpenID Connect Core, 3.1.3.7).
+    audiences, party = found["aud"], found.get("azp")
+    if party != client_id and (party is not None or (isinstance(audiences, list) and len(audiences) > 1)):
+        raise Refused("it was given to another client")
+    return _claims(provider, found)
+
+
+def bearer_claims(provider: Provider, token: str) -> Claims:
+    """What an access token says of whoever sends it.
+
+    Raises:
+        Refused: it is not believed.
+        Unavailable: the provider's keys are not known.
+    """
+    audience = provider.configuration.audience
+    if audience is None:
+        raise Refused("this server takes tokens of the provider for signing in only")
+    return _claims(provider, _verified(provider, token, audience))
+
+
+def _verified(provider: Provider, token: str, audience: str) -> dict[str, Any]:
+    if not looks_like_token(token):
+        raise Refused("it is not a signed token")
+    try:
+        header = jwt.get_unverified_header(token)
+        if header.get("alg") not in ALGORITHMS:
+            raise jwt.InvalidAlgorithmError
+        key = provider.key(header.get("kid"))
+        if key is None:
+            raise Refused("it is not signed with a key that the provider has now")
+        required = {"require": ["iss", "sub", "aud", "exp", "iat"]}
+        found = jwt.decode(
+            token,
+            key,
+            algorithms=list(ALGORITHMS),
+            audience=audience,
+            issuer=provider.configuration.issuer,
+            options=required,  # type: ignore[arg-type]
+            leeway=_EARLY_S,
+        )
+        if int(found["exp"]) <= time.time():
+            raise jwt.ExpiredSignatureError
+    except jwt.PyJWTError as error:
+        reasons = (reason for kind, reason in _REASONS.items() if isinstance(error, kind))
+        raise Refused(next(reasons, "it is not a token that can be read")) from None
+    return dict(found)
+
+
+def _claims(provider: Provider, found: Mapping[str, Any]) -> Claims:
+    subject = found["sub"]
+    if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
+        raise Refused("its subject is not 1 to 255 printable characters")
+    shown = next((found[each] for each in ("preferred_username", "name") if _is_shown(found.get(each))), subject)
+    return Claims(
+        subject=subject,
+        groups=_groups(found, provider.configuration.groups_claim),
+        shown_name=str(shown)[:200],
+        ends=datetime.fromtimestamp(min(int(found["exp"]), _LAST_END), UTC),
+    )
+
+
+def _groups(found: Mapping[str, Any], names: Sequence[str]) -> frozenset[str]:
+    """The groups in a claim, which may lie in others. Anything but text or a list of texts is no group."""
+    value: Any = found
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    groups = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return frozenset(each for each in groups[:_MOST_GROUPS] if isinstance(each, str))
+
+
+def _is_shown(text: Any) -> bool:
+    return isinstance(text, str) and bool(text.strip()) and text.isprintable()
