@@ -40,6 +40,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 NAVIGATION = (
     ("/", "Calibrate"),
     ("/dashboard/calibrate/events", "Events"),
+    ("/dashboard/import", "Paste a call"),
     ("/dashboard/compare", "Compare"),
     ("/dashboard/algorithms", "Algorithms"),
     ("/dashboard/datasets", "Data sets"),
