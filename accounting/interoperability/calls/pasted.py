@@ -55,7 +55,7 @@ class PastedCall:
         """The record as events, with what the library reports for it.
 
         Raises:
-            InvalidValue, Unsupported: As `import_opacus` and `import_dp_event`; the pointer names the batches, or nothing.
+            InvalidValue, Unsupported: As `import_opacus` and `import_dp_event`; the pointer is empty, or the batches.
         """
         try:
             return self._imported()
