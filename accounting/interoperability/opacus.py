@@ -94,7 +94,7 @@ class OpacusHistory:
         return taken_in_order(steps, batches)
 
     def reported_epsilon(self, delta: float) -> float | None:
-        """Return what `get_epsilon(delta)` answers, to about six digits (``prv``: three); None where it raises."""
+        """Return what `get_epsilon(delta)` answers, to about three digits (``gdp``: six); None where it raises."""
         if self.mechanism == "prv":
             events = self.events(Batches.POISSON)
             found = epsilon_for_delta(events, NeighboringRelation.ADD_OR_REMOVE_ONE, delta * (1.0 - _PRV_DELTA))
@@ -129,7 +129,8 @@ def import_opacus(
 
     Guarantees:
         every_step_is_read: as many steps as the history has, with its noise.
-        reported_as_opacus_reports: within 1e-5, relatively, of what it answers (rdp, gdp), and within 1e-3 (prv).
+        reported_as_opacus_reports: within 2e-3, relatively, of what it answers (rdp, whose moments at fractional orders
+            are bounded here), within 1e-3 (prv) and within 1e-5 (gdp).
 
     Raises:
         InvalidValue: a number out of range, or batches that the sample rate cannot be.

@@ -29,7 +29,7 @@ def noise_that_opacus_finds(
         Unreachable: It finds none.
 
     >>> round(noise_that_opacus_finds("rdp", 3.0, 1e-5, 0.01, 1000), 4)
-    0.7678
+    0.8655
     """
 
     def epsilon_at(noise: float) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from accounting.accountant import epsilon_for_delta
 from accounting.dp_events import from_dp_event
 from accounting.errors import AccountingError
 from accounting.interoperability.batches import Batches
@@ -17,6 +18,8 @@ from accounting.interoperability.opacus import OpacusHistory, import_opacus
 from accounting.relations import NeighboringRelation
 from accounting.solve.noise import solve_noise_multiplier
 
+#: How far below the noise that was found it is rounded down, relatively, until it is too little.
+_MARGINS = (1e-5, 1e-4, 1e-3)
 #: An event of dp-accounting, as `accounting.dp_event_reader` reads it.
 DpEventJson = Mapping[str, Any]
 
@@ -127,18 +130,30 @@ def least_noise(
     delta: float,
     library: str,
 ) -> float:
-    """The least noise with which what the library charges meets its target; noted as supposed.
+    """The least noise with which what the library charges meets its target, rounded down; noted as supposed.
 
-    Guarantees: no_more_than_the_library_finds: Its accountant bounds from above, so that what it finds is no smaller,
-        and costs no more.
+    Guarantees: no_more_than_the_library_finds: what it costs is proved to be no less than the target, and the library's
+        accountant bounds from above.
+
+    Raises:
+        Incomplete: No noise is proved to be that little, so what the library found is needed.
     """
     found = solve_noise_multiplier(
         lambda noise: from_dp_event(charged(noise), relation), relation, epsilon=epsilon, delta=delta
-    )
+    ).noise_multiplier
+
+    def costs(noise: float) -> float:
+        return epsilon_for_delta(from_dp_event(charged(noise), relation), relation, delta).value.lower
+
+    noise = next((each for each in (found * (1.0 - margin) for margin in _MARGINS) if costs(each) >= epsilon), None)
+    if noise is None:
+        facts.miss("noise_multiplier")
+        facts.settle()
+        raise AssertionError("something is missing")
     facts.suppose(
         "noise_multiplier",
-        f"{found.noise_multiplier:.6g}",
-        f"{library} looks for it by itself. This is the least that meets the target as the library charges it; what "
-        "the library finds is no smaller and costs no more. Fill in what it found.",
+        f"{noise:.6g}",
+        f"{library} looks for it by itself. This is the least that meets the target as the library charges it, rounded "
+        "down: what the library finds is no smaller and costs no more. Fill in what it found.",
     )
-    return found.noise_multiplier
+    return noise

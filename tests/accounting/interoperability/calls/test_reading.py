@@ -303,8 +303,19 @@ def test_the_noise_that_opacus_looks_for_meets_its_target_as_it_charges(accounta
 def test_the_noise_that_jax_privacy_looks_for_is_bounded_from_below(text: str) -> None:
     found = read_call(text)
     epsilon = epsilon_for_delta(found.imported().events, found.relation, found.delta).value
-    assert 2.0 - 1e-4 < epsilon.upper <= 2.0
+    assert 2.0 <= epsilon.lower < 2.0 + 1e-4
     assert [each.value for each in found.assumed if each.name == "noise_multiplier"]
+
+
+def test_noise_that_is_not_bounded_from_below_is_asked_for() -> None:
+    text = (
+        "calibrate_noise_multiplier(target_epsilon=2.0, accountant=a, batch_sizes=60, num_updates=100,\n"
+        "    num_samples=600, target_delta=1e-5, truncated_batch_size=70)"
+    )
+    with pytest.raises(Incomplete, match="does not say the noise multiplier"):
+        read_call(text)
+    [event] = read_call(text, Known(noise_multiplier=3.0)).imported().events
+    assert event.mechanism == Gaussian(3.0)
 
 
 @pytest.mark.parametrize(
