@@ -44,7 +44,7 @@ def import_call(
         typer.Option(help="What the loader really does: poisson or shuffled.", show_default="what the call says"),
     ] = None,
     relation: choices.Relation = None,
-    delta: Annotated[float | None, typer.Option(help="Where the call does not say it.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Give it where the call does not say it.")] = None,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:

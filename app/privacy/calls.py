@@ -109,7 +109,7 @@ def refused_in_call() -> Iterator[None]:
 
 
 def _place(field: str) -> tuple[str, ...]:
-    """Where a field of `Known` is in the request; the text, for what is inside it."""
+    """Return where a field of `Known` is in the request; the text, for what is inside it."""
     if field == "delta":
         return ("delta",)
     return ("source", field if field in CallSource.model_fields else "code")

@@ -121,7 +121,7 @@ class ImportAnswer(Schema):
     error_budget: dict[str, float]
     reported: ReportedBody
     differences: list[DifferenceBody]
-    call: CallBody | None = Field(description="Of a pasted call.")
+    call: CallBody | None = Field(description="What was understood of a pasted call; null for a record.")
     convention: ConventionBody
     warnings: list[str]
 

@@ -169,7 +169,7 @@ def truncated(noise: float, probability: float, records: int, most: int) -> DpEv
 
 
 def repeated(event: DpEventJson, steps: int) -> DpEventJson:
-    """So many of one event."""
+    """Return an event that is so many of one."""
     return {"class_name": "SelfComposedDpEvent", "event": event, "count": steps}
 
 

@@ -116,7 +116,7 @@ class Surroundings:
 
 
 def sampled_gaussian(noise: float, rate: float, steps: int) -> DpEventJson:
-    """So many steps of a Gaussian mechanism on Poisson samples, as an event of dp-accounting."""
+    """Return steps of a Gaussian mechanism on Poisson samples, as an event of dp-accounting."""
     gaussian = {"class_name": "GaussianDpEvent", "noise_multiplier": float(noise)}
     sampled = {"class_name": "PoissonSampledDpEvent", "sampling_probability": float(rate), "event": gaussian}
     return {"class_name": "SelfComposedDpEvent", "event": sampled, "count": steps}

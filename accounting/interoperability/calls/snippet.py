@@ -71,7 +71,7 @@ class Call:
 
     @property
     def place(self) -> str:
-        """Where it is, for a sentence."""
+        """The line and the column, for a sentence."""
         return f"line {self.line}, column {self.column}"
 
     def inner(self) -> Iterator[Call]:

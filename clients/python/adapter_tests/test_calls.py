@@ -70,7 +70,7 @@ def test_a_function_takes_the_arguments_that_are_read(function: Any, signature: 
 
 
 def test_the_configuration_for_keras_has_the_fields_that_are_read() -> None:
-    """From its source: Keras is not installed here."""
+    """The source is read, because Keras is not installed here."""
     [package] = jax_privacy.__path__
     tree = ast.parse((Path(package) / "keras_api.py").read_text())
     [config] = [each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "DPKerasConfig"]
