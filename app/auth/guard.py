@@ -49,7 +49,7 @@ _OPEN_WITH_KEYS = ("/docs", "/openapi.json", "/dashboard/assets", sessions.SIGN_
 #: data set, which `app.auth.reach` refuses. `/v1/algorithms` with all below it.
 CALCULATIONS = KNOWN_ANSWERS | {"/v1/assumptions"}
 _DESCRIPTIONS = "/v1/algorithms"
-_CALCULATORS = ("/dashboard/calibrate", "/dashboard/compare", "/dashboard/algorithms")
+_CALCULATORS = ("/dashboard/calibrate", "/dashboard/import", "/dashboard/compare", "/dashboard/algorithms")
 #: Threads that look up keys from addresses from which too many were wrong.
 _THREADS_FOR_SUSPECTS = 2
 

@@ -26,6 +26,7 @@ from app.kit import collector
 #: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "account": ("privacy", "Certified epsilon at a delta, or delta at an epsilon."),
+    "import": ("imports", "Say what a call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting truly costs."),
     "convert": ("privacy", "Say what one privacy guarantee implies about another."),
     "calibrate": ("calibration", "The noise, steps, batch size or privacy for a target."),
     "sweep": ("calibration", "One calibration for each value of one field."),
@@ -136,8 +137,8 @@ def epsilond(
 ) -> None:
     """epsilond, the privacy-accounting daemon: noise calibration, private training, and a ledger of what was spent.
 
-    account, convert, calibrate, sweep and advise are computed here. run and budget ask a server: EPSILOND_URL names it,
-    EPSILOND_API_KEY is the key; without one, a server of this machine that has no keys is shown the token in
+    account, import, convert, calibrate, sweep and advise are computed here. run and budget ask a server: EPSILOND_URL
+    names it, EPSILOND_API_KEY is the key; without one, a server of this machine that has no keys is shown the token in
     EPSILOND_DATA_DIR. The others work on the database and the data folder that the service's settings name.
     """
 

@@ -5,7 +5,7 @@ The fields of a mechanism and of a sampling are those of their records, so that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -82,6 +82,28 @@ class Form(FilledForm):
                 field: _sent(value, cls.ranges[field]) for field, value in amounts.items() if value
             }
         return event | ({"count": number(given[f"{part}.count"])} if f"{part}.count" in given else {})
+
+
+def query_for(events: Sequence[Mapping[str, Any]], relation: str, epsilon: str, delta: float) -> str | None:
+    """The address's parameters for the least noise of these steps at a target; None where the form cannot ask for it.
+
+    Args:
+        events: One list of equal steps, as an answer has them.
+        relation, epsilon, delta: What is to be met.
+    """
+    if len(events) != 1 or "noise_multiplier" not in events[0]["mechanism"]:
+        return None
+    values = {
+        "solve_for": "noise_multiplier",
+        "neighboring_relation": relation,
+        "epsilon": epsilon,
+        "delta": f"{delta:g}",
+    }
+    for name in ("mechanism", "sampling"):
+        for field, value in events[0][name].items():
+            values[f"1.{name}" if field == "kind" else f"1.{name}.{field}"] = f"{value}"
+    values |= {"1.count": f"{events[0]['count']}", "1.mechanism.noise_multiplier": ""}
+    return urlencode(values)
 
 
 def _sent(value: str, within: Range) -> Any:

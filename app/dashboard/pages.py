@@ -15,6 +15,7 @@ from app import VERSION
 from app.auth.principal import Scope
 from app.dashboard import amounts, wording
 from app.dashboard.asking import Answer, ask
+from app.dashboard.formulas import formula
 from app.web.forwarding import with_path
 
 _HERE = Path(__file__).parent
@@ -40,6 +41,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 NAVIGATION = (
     ("/", "Calibrate"),
     ("/dashboard/calibrate/events", "Events"),
+    ("/dashboard/import", "Paste a call"),
     ("/dashboard/compare", "Compare"),
     ("/dashboard/algorithms", "Algorithms"),
     ("/dashboard/datasets", "Data sets"),
@@ -145,5 +147,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(wording.FILTERS | amounts.FILTERS)
+    environment.filters.update(wording.FILTERS | amounts.FILTERS | {"formula": formula})
     return environment

@@ -1,4 +1,4 @@
-"""What a page has just asked, as a user would ask it: in a shell, and in Python."""
+"""What a page has just asked, as a user would ask it in a shell and in Python; and what follows from its answer."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ def as_python(request: Request, call: str, body: Mapping[str, Any]) -> str:
         "from epsilond_client import Client\n\n"
         f"client = Client({json.dumps(_server(request))})\n"
         f"answer = client.{call}(\n{arguments})\n"
+    )
+
+
+def as_reservation(request: Request, events: list[dict[str, Any]]) -> str:
+    """Lines of Python that reserve these events while a training runs."""
+    return (
+        "from epsilond_client import Client\n\n"
+        f"client = Client({json.dumps(_server(request))})\n"
+        f"events = {pformat(events, width=90, sort_dicts=False)}\n"
+        'with client.reserve("my project", events, purpose="training"):\n'
+        "    ...  # the training as it is\n"
     )
 
 

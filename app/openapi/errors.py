@@ -65,7 +65,7 @@ _OWN: Mapping[str, str] = {
     "account": f"{_ACCOUNTING} missing overdetermined",
     "convert": f"no_such_conversion missing overdetermined unreachable_target {_ACCOUNTING}",
     "tuning_cost": f"{_ACCOUNTING} missing overdetermined contradiction unreachable_target no_renyi_divergence",
-    "import_history": _ACCOUNTING,
+    "import_history": f"{_ACCOUNTING} missing unreachable_target",
     "calibrate": _CALIBRATION,
     "calibrate_events": f"{_ACCOUNTING} missing overdetermined unreachable_target no_cost_in_filter",
     "sweep": _CALIBRATION,

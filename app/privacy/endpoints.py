@@ -90,8 +90,9 @@ async def import_history(
     answers: CurrentAnswers,
     request: Annotated[ImportRequest, Body(openapi_examples=IMPORT_EXAMPLES)],
 ) -> Response:
-    """A history of Opacus, or an event of dp-accounting (JAX Privacy, TF Privacy), as events of this service.
+    """A history of Opacus, an event of dp-accounting (JAX Privacy, TF Privacy), or a pasted call of any of them.
 
-    The answer has the certified interval, the library's own number, and each reason why the two differ.
+    A call is read as text, and never run; what it does not say is asked for, field by field (`missing`). The answer has
+    the certified interval, the library's own number, and each reason why the two differ.
     """
     return await answers.respond(request, lambda: answer_import(context, request), is_final=has_their_number)

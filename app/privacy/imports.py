@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi.openapi.models import Example
@@ -12,7 +14,8 @@ from accounting.convention import convention
 from accounting.dp_accounting_adapter import library_epsilon
 from accounting.dp_events import NoiseOver
 from accounting.errors import inside
-from accounting.interoperability import Batches, Imported, OpacusHistory, import_dp_event, import_opacus
+from accounting.interoperability import Batches, Imported, OpacusHistory, Reported, import_dp_event, import_opacus
+from accounting.interoperability.calls import PastedCall
 from accounting.intervals import Answer
 from accounting.numbers import MAX_COUNT, MAX_EVENTS
 from accounting.relations import NeighboringRelation
@@ -20,6 +23,7 @@ from accounting.schedule_warnings import schedule_warnings
 from app.context import Context
 from app.kit.fields import INTEGRAL, Schema
 from app.kit.process_pool import JobFailed, too_much_work
+from app.privacy.calls import CallBody, CallSource, refused_in_call
 from app.problems import Problem, refused_at, unprocessable
 from app.wire.answers import ConventionBody, IntervalBody, error_budget
 from app.wire.events import EventSchema
@@ -72,15 +76,17 @@ class DpEventSource(Schema):
     )
 
 
-Source = Annotated[OpacusSource | DpEventSource, Field(discriminator="kind", title="Source")]
+Source = Annotated[OpacusSource | DpEventSource | CallSource, Field(discriminator="kind", title="Source")]
 
 
 class ImportRequest(Schema):
     """What another library recorded, and where its number is compared."""
 
     source: Source
-    neighboring_relation: NeighboringRelation = Field(NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False)
-    delta: float = Field(ge=1e-30, le=0.5)
+    neighboring_relation: NeighboringRelation | None = Field(
+        None, strict=False, description="null: the one that the library means; `add_or_remove_one` for a history."
+    )
+    delta: float | None = Field(None, ge=1e-30, le=0.5, description="A pasted call may say it; else it is needed.")
 
 
 class ReportedBody(Schema):
@@ -89,7 +95,7 @@ class ReportedBody(Schema):
     library: str
     accountant: str
     neighboring_relation: str = Field(description="The one that its number means.")
-    epsilon: float | None = Field(description="Null where it has none, or it is not computed here.")
+    epsilon: float | None = Field(description="Null where it has none.")
     position: Literal["below", "within", "above"] | None = Field(
         description="Its number, seen from our interval. `below`: It reports less privacy loss than there is. "
         "`within`: Between lower and upper. `above`: It reports more than is proved to be needed. null: it has none."
@@ -115,8 +121,13 @@ class ImportAnswer(Schema):
     error_budget: dict[str, float]
     reported: ReportedBody
     differences: list[DifferenceBody]
+    call: CallBody | None = Field(description="What was understood of a pasted call; null for a record.")
     convention: ConventionBody
     warnings: list[str]
+
+
+#: Where the text of a source is.
+_TEXT = {"opacus": (), "dp_event": ("event",), "call": ("code",)}
 
 
 def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
@@ -125,22 +136,26 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
     Raises:
         Problem: 422 at what cannot be read, or has no account here.
     """
-    relation, delta, source = request.neighboring_relation, request.delta, request.source
+    source = request.source
+    if request.delta is None and not isinstance(source, CallSource):
+        raise unprocessable("missing", "delta is needed: what was recorded does not say it", "delta")
     remedy = "import a history of fewer different steps"
-    with refused_at("source"), too_much_work("this", remedy, "source"):
-        imported, answer, warnings = context.processes.run(_account, source, relation, delta)
+    refusing = refused_in_call() if isinstance(source, CallSource) else refused_at("source")
+    with refusing, too_much_work("this", remedy, "source"):
+        found = context.processes.run(_account, source, request.neighboring_relation, request.delta)
+    imported, answer = found.imported, found.answer
     if answer is None:
-        raise unprocessable("invalid_value", "it releases nothing", "source", "event")
-    if isinstance(source, OpacusSource):
-        theirs = imported.reported.epsilon
-        note = "Its number is not computed here." if theirs is None else "Its formula, computed here."
-    else:
-        theirs, note = _library(context, source, relation, delta)
+        raise unprocessable("invalid_value", "it releases nothing", "source", *_TEXT[source.kind])
+    theirs, note = imported.reported.epsilon, "Its formula, computed here."
+    if found.charged is not None:
+        theirs, note = _library(context, found.charged, imported.reported, found.delta)
+    elif theirs is None:
+        note = "It has no number for this history."
     interval = answer.value
     return ImportAnswer(
         events=[EventSchema.of(event) for event in imported.events],
         epsilon=IntervalBody.of(interval),
-        delta=delta,
+        delta=found.delta,
         method=answer.method,
         error_budget=error_budget(answer),
         reported=ReportedBody(
@@ -154,23 +169,47 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
         differences=[
             DifferenceBody(code=each.code, detail=each.detail, unsound=each.unsound) for each in imported.differences
         ],
-        convention=ConventionBody.model_validate(convention(relation, imported.events)),
-        warnings=list(dict.fromkeys([*warnings, *answer.warnings])),
+        call=None if found.call is None else CallBody.of(found.call),
+        convention=ConventionBody.model_validate(convention(found.relation, imported.events)),
+        warnings=list(dict.fromkeys([*found.warnings, *answer.warnings])),
     )
 
 
-def _account(
-    source: OpacusSource | DpEventSource, relation: NeighboringRelation, delta: float
-) -> tuple[Imported, Answer | None, tuple[str, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Found:
     """What was recorded, its epsilon and its warnings; no epsilon where nothing was released.
 
-    It runs in another process, so what it takes and gives can be pickled.
+    It comes from another process, so it can be pickled.
     """
-    imported = _opacus(source, relation, delta) if isinstance(source, OpacusSource) else _dp_event(source, relation)
+
+    imported: Imported
+    relation: NeighboringRelation
+    delta: float
+    answer: Answer | None
+    warnings: tuple[str, ...]
+    call: PastedCall | None = None
+    charged: Mapping[str, Any] | None = None
+
+
+def _account(
+    source: OpacusSource | DpEventSource | CallSource, relation: NeighboringRelation | None, delta: float | None
+) -> _Found:
+    call, charged = None, None
+    if isinstance(source, CallSource):
+        call = source.read(delta, relation)
+        imported, relation, delta, charged = call.imported(), call.relation, call.delta, call.charged
+    else:
+        relation = relation or NeighboringRelation.ADD_OR_REMOVE_ONE
+        assert delta is not None, "the request has it"
+        if isinstance(source, OpacusSource):
+            imported = _opacus(source, relation, delta)
+        else:
+            imported, charged = _dp_event(source, relation), source.event
     if not imported.events:
-        return imported, None, ()
+        return _Found(imported, relation, delta, None, (), call, charged)
     warnings = schedule_warnings(imported.events, relation, delta=delta)
-    return imported, epsilon_for_delta(imported.events, relation, delta), warnings
+    answer = epsilon_for_delta(imported.events, relation, delta)
+    return _Found(imported, relation, delta, answer, warnings, call, charged)
 
 
 def has_their_number(answer: ImportAnswer) -> bool:
@@ -190,12 +229,11 @@ def _dp_event(source: DpEventSource, relation: NeighboringRelation) -> Imported:
         )
 
 
-def _library(
-    context: Context, source: DpEventSource, relation: NeighboringRelation, delta: float
-) -> tuple[float | None, str]:
+def _library(context: Context, event: Mapping[str, Any], reported: Reported, delta: float) -> tuple[float | None, str]:
     """Return dp-accounting's own number, found in a limited process; its failure does not fail the import."""
+    relation = reported.relation
     try:
-        found = context.processes.run(library_epsilon, source.event, relation, delta, source.accountant)
+        found = context.processes.run(library_epsilon, event, relation, delta, reported.accountant)
     except (JobFailed, Problem) as failure:
         return None, f"No number of the library: {failure}."
     except Exception as error:  # a library's failure, of whatever kind, is no failure of the answer
@@ -245,6 +283,18 @@ IMPORT_EXAMPLES: dict[str, Example] = {
                 },
             },
             "delta": 1e-5,
+        },
+    },
+    "pasted_call": {
+        "summary": "A call of Opacus as it stands in a script, with what it does not say",
+        "value": {
+            "source": {
+                "kind": "call",
+                "code": "privacy_engine.make_private_with_epsilon(module=model, optimizer=optimizer, "
+                "data_loader=loader, epochs=10, target_epsilon=3.0, target_delta=1e-5, max_grad_norm=1.0)",
+                "dataset_size": 60000,
+                "batch_size": 600,
+            },
         },
     },
 }

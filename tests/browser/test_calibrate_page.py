@@ -35,7 +35,8 @@ def await_charts(watched: WatchedPage, count: int = 3) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize(
-    "path", ["/", "/dashboard/calibrate/events", "/dashboard/compare", "/dashboard/algorithms/dp_svrg_pp"]
+    "path",
+    ["/", "/dashboard/calibrate/events", "/dashboard/import", "/dashboard/compare", "/dashboard/algorithms/dp_svrg_pp"],
 )
 def test_a_page_is_for_every_reader_and_every_width(open_page: OpenPage, server: str, path: str, width: int) -> None:
     watched = open_page(server + path, viewport={"width": width, "height": 900})
@@ -185,3 +186,36 @@ def test_a_session_that_has_ended_leads_to_the_sign_in(open_page: OpenPage, serv
     watched.page.get_by_role("heading", name="Sign in").wait_for()
     watched.expect_fault("401")
     assert "next=" in watched.page.url
+
+
+@pytest.mark.thorough
+def test_a_pasted_call_is_answered_as_it_is_typed(open_page: OpenPage, server: str) -> None:
+    watched = open_page(f"{server}/dashboard/import")
+    page = watched.page
+    page.locator("#summary", has_text="which is too little").wait_for()
+    call = page.get_by_label("Your call", exact=True)
+    call.fill("engine.make_private(\n    noise_multiplier=4.0)")
+    page.locator("#summary", has_text="which is more than is needed").wait_for()
+    page.get_by_label("Records", exact=True).fill("")
+    page.locator("#field-dataset_size-fault", has_text="does not say how many records there are").wait_for()
+    assert page.evaluate("document.activeElement.name") == "dataset_size", "whoever types is not interrupted"
+    assert "make_private(\n" in parse_qs(urlsplit(page.url).query)["code"][0]
+    page.get_by_label("Records", exact=True).fill("60000")
+    page.get_by_role("link", name=re.compile("Calibrate: the noise")).click()
+    page.locator("#summary", has_text="Noise multiplier").wait_for()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("width", [1280, 390])
+def test_formulas_are_drawn_by_the_browser_itself(open_page: OpenPage, server: str, width: int) -> None:
+    watched = open_page(f"{server}/dashboard/algorithms/dp_sgd", viewport={"width": width, "height": 900})
+    fractions = watched.page.locator("math mfrac")
+    for fraction in fractions.all():
+        above, below = (fraction.locator("xpath=*").nth(place).bounding_box() for place in (0, 1))
+        assert above is not None
+        assert below is not None
+        assert above["y"] + above["height"] <= below["y"] + 1, "the one stands above the other"
+    assert fractions.count() > 0
+    names = [each.get_attribute("aria-label") for each in watched.page.locator("math").all()]
+    assert "x ← x − (η/B)(∑_i min(1,c/‖g_i‖) g_i + c σZ)" in names
+    assert watched.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -135,6 +135,10 @@ def stateless(client: Client) -> None:
     tuning = example("/v1/tuning-cost")
     assert client.tuning_cost(tuning.pop("events"), **tuning).charge
     assert client.import_history(**example("/v1/import")).differences is not None
+    pasted = client.import_call(
+        "make_private(noise_multiplier=4.0)", dataset_size=60, batch_size=6, steps=9, delta=1e-5
+    )
+    assert pasted.call.function == "make_private"
     assert client.calibrate(**example("/v1/calibrate")).plan_hash
     assert client.calibrate_events(**example("/v1/calibrate/events")).value > 0.0
     assert client.calibrate(**example("/v1/calibrate"), dtype="float64").dtype == "float64"

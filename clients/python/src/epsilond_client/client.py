@@ -157,6 +157,25 @@ class Client:
         request = {"source": source, "delta": delta, "neighboring_relation": neighboring_relation}
         return self._http.ask("/v1/import", request, Answer)
 
+    def import_call(
+        self, code: str, *, delta: float | None = None, neighboring_relation: str | None = None, **known: Any
+    ) -> Answer:
+        """Return what a call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting truly costs.
+
+        ``client.import_call("make_private(noise_multiplier=1.1)", dataset_size=60_000, batch_size=600, epochs=10,
+        delta=1e-5)``. The answer has the certified interval, what the library would claim, and what it rests on.
+
+        Args:
+            code: Python with the call, which is read and never run.
+            delta: Where the call does not say it.
+            neighboring_relation: Left out, the one that the library means.
+            known: What the call does not say: `dataset_size`, `batch_size`, `epochs`, `steps`, `noise_multiplier`,
+                `batches` ("poisson" or "shuffled").
+        """
+        source = {"kind": "call", "code": code} | known
+        request = {"source": source, "delta": delta, "neighboring_relation": neighboring_relation}
+        return self._http.ask("/v1/import", request, Answer)
+
     def reserve(
         self,
         budget: BudgetId,

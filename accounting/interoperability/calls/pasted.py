@@ -1,0 +1,159 @@
+"""A pasted call, read: what it releases, what its library charges for that, and what both rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from accounting.accountant import epsilon_for_delta
+from accounting.dp_events import from_dp_event
+from accounting.errors import AccountingError
+from accounting.interoperability.batches import Batches
+from accounting.interoperability.calls.facts import Assumed, Facts, Known
+from accounting.interoperability.calls.snippet import Call
+from accounting.interoperability.difference import Imported
+from accounting.interoperability.dp_event_import import import_dp_event
+from accounting.interoperability.opacus import OpacusHistory, import_opacus
+from accounting.relations import NeighboringRelation
+from accounting.solve.noise import solve_noise_multiplier
+
+#: How far below the noise that was found it is rounded down, relatively, until it is too little.
+_MARGINS = (1e-5, 1e-4, 1e-3)
+#: An event of dp-accounting, as `accounting.dp_event_reader` reads it.
+DpEventJson = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastedCall:
+    """What a call does to the privacy of the records.
+
+    Attributes:
+        library, function: What was called.
+        said: Its arguments that are numbers or words, by name.
+        assumed: What the numbers rest on beside them.
+        record: What is released, as the library would record it.
+        charged: What dp-accounting is told, under `charged_relation`; None for Opacus, which has its own accountants.
+        accountant: Whose number is compared: of Opacus' or dp-accounting's.
+        batches: What the loader does where the record says Poisson samples.
+        relation: Under which the record is accounted.
+        delta: At which.
+        target_epsilon: What the call asks for, where it looks for the noise by itself.
+    """
+
+    library: str
+    function: str
+    said: Mapping[str, str]
+    assumed: tuple[Assumed, ...]
+    record: OpacusHistory | DpEventJson
+    charged: DpEventJson | None
+    charged_relation: NeighboringRelation
+    accountant: str
+    batches: Batches
+    relation: NeighboringRelation
+    delta: float
+    target_epsilon: float | None
+
+    def imported(self) -> Imported:
+        """The record as events, with what the library reports for it.
+
+        Raises:
+            InvalidValue, Unsupported: As `import_opacus` and `import_dp_event`; the pointer is empty, or the batches.
+        """
+        try:
+            return self._imported()
+        except AccountingError as error:
+            # What is inside the record is nothing that somebody has filled in.
+            error.pointer = error.pointer if error.pointer == ("batches",) else ()
+            raise
+
+    def _imported(self) -> Imported:
+        if isinstance(self.record, OpacusHistory):
+            return import_opacus(self.record, self.relation, self.delta, self.batches)
+        found = import_dp_event(self.record, self.relation, self.accountant, batches=self.batches)
+        reported = replace(found.reported, library=self.library, relation=self.charged_relation)
+        return replace(found, reported=reported)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What was pasted beside a call, and filled in.
+
+    Attributes:
+        calls: All of them, in their order, those inside others behind the ones that hold them.
+        known: What is filled in.
+    """
+
+    calls: Sequence[Call]
+    known: Known
+
+    def last(self, *names: str) -> Call | None:
+        """The last call of one of these names."""
+        return next((each for each in reversed(self.calls) if each.name in names), None)
+
+    def batches(self, facts: Facts, said: Batches, reason: str) -> Batches:
+        """What the loader does: what is filled in, else what the call says or means."""
+        chosen = self.known.batches
+        if chosen is not None and chosen is not said:
+            facts.suppose("batches", chosen, "Filled in beside the call.")
+            return chosen
+        facts.suppose("batches", said, reason)
+        return said
+
+    def relation(self, facts: Facts, batches: Batches, theirs: NeighboringRelation) -> NeighboringRelation:
+        """The relation that is asked for, else the library's own; one that has an account for shuffled batches."""
+        if self.known.relation is not None:
+            return self.known.relation
+        if batches is Batches.SHUFFLED and theirs is NeighboringRelation.ADD_OR_REMOVE_ONE:
+            facts.suppose(
+                "neighboring_relation",
+                NeighboringRelation.REPLACE_SPECIAL,
+                "Adding or removing a record moves the others across the batches of a shuffled pass, which has no "
+                "account; so a record is replaced by a null record.",
+            )
+            return NeighboringRelation.REPLACE_SPECIAL
+        return theirs
+
+
+def sampled_gaussian(noise: float, rate: float, steps: int) -> DpEventJson:
+    """Return steps of a Gaussian mechanism on Poisson samples, as an event of dp-accounting."""
+    gaussian = {"class_name": "GaussianDpEvent", "noise_multiplier": float(noise)}
+    sampled = {"class_name": "PoissonSampledDpEvent", "sampling_probability": float(rate), "event": gaussian}
+    return {"class_name": "SelfComposedDpEvent", "event": sampled, "count": steps}
+
+
+def least_noise(
+    facts: Facts,
+    charged: Callable[[float], DpEventJson],
+    relation: NeighboringRelation,
+    epsilon: float,
+    delta: float,
+    library: str,
+) -> float:
+    """The least noise with which what the library charges meets its target, rounded down; noted as supposed.
+
+    Guarantees: no_more_than_the_library_finds: what it costs is proved to be no less than the target, and the library's
+        accountant bounds from above.
+
+    Raises:
+        Incomplete: No noise is proved to be that little, so what the library found is needed.
+    """
+    found = solve_noise_multiplier(
+        lambda noise: from_dp_event(charged(noise), relation), relation, epsilon=epsilon, delta=delta
+    ).noise_multiplier
+
+    def costs(noise: float) -> float:
+        return epsilon_for_delta(from_dp_event(charged(noise), relation), relation, delta).value.lower
+
+    noise = next((each for each in (found * (1.0 - margin) for margin in _MARGINS) if costs(each) >= epsilon), None)
+    if noise is None:
+        facts.miss("noise_multiplier")
+        facts.settle()
+        raise AssertionError("something is missing")
+    facts.suppose(
+        "noise_multiplier",
+        f"{noise:.6g}",
+        f"{library} looks for it by itself. This is the least that meets the target as the library charges it, rounded "
+        "down: what the library finds is no smaller and costs no more. Fill in what it found.",
+    )
+    return noise

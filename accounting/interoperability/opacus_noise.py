@@ -1,0 +1,56 @@
+"""The noise that Opacus finds for a target, found as its own search finds it."""
+
+from __future__ import annotations
+
+from accounting.errors import Unreachable
+from accounting.interoperability.opacus import OpacusHistory
+from accounting.numbers import MAX_NOISE_MULTIPLIER
+
+#: Where its search stops halving, whatever the tolerance.
+_MOST_HALVINGS = 100
+
+
+def noise_that_opacus_finds(
+    mechanism: str, target_epsilon: float, delta: float, sample_rate: float, steps: int, tolerance: float = 0.01
+) -> float:
+    """What `get_noise_multiplier` returns.
+
+    Its search doubles from 20 until epsilon is at most the target, and halves the interval until epsilon is less than
+    the tolerance below it. Where its epsilon is not reproduced to the last digit, a decision at the edge may differ.
+
+    Args:
+        mechanism: Its accountant: ``rdp``, ``prv`` or ``gdp``.
+        target_epsilon, delta: What is to be met.
+        sample_rate, steps: Of the training, as Poisson samples.
+        tolerance: In epsilon.
+
+    Raises:
+        InvalidValue: A number out of range.
+        Unreachable: It finds none.
+
+    >>> round(noise_that_opacus_finds("rdp", 3.0, 1e-5, 0.01, 1000), 4)
+    0.8655
+    """
+
+    def epsilon_at(noise: float) -> float:
+        state = {"mechanism": mechanism, "history": [[noise, sample_rate, steps]]}
+        found = OpacusHistory.from_state(state).reported_epsilon(delta)
+        return float("inf") if found is None else found
+
+    low, high = 0.0, 10.0
+    reached = float("inf")
+    while reached > target_epsilon:
+        high *= 2.0
+        if high > MAX_NOISE_MULTIPLIER:
+            raise Unreachable(f"Opacus finds no noise with which epsilon is at most {target_epsilon:g}")
+        reached = epsilon_at(high)
+    for _ in range(_MOST_HALVINGS):
+        if target_epsilon - reached <= tolerance:
+            break
+        middle = 0.5 * (low + high)
+        found = epsilon_at(middle)
+        if found < target_epsilon:
+            high, reached = middle, found
+        else:
+            low = middle
+    return high

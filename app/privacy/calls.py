@@ -1,0 +1,115 @@
+"""A call of another library that somebody pasted, as a source of `/v1/import`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from pydantic import Field
+
+from accounting.errors import AccountingError
+from accounting.interoperability import Batches
+from accounting.interoperability.calls import MAX_LENGTH, Incomplete, Known, PastedCall, read_call
+from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE
+from accounting.relations import NeighboringRelation
+from app.kit.fields import OptionalInteger, Schema
+from app.problems import Problem, ProblemItem, from_accounting, json_pointer
+
+
+class CallSource(Schema):
+    """Python with a call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting. It is read, and never run.
+
+    What the call does not say is filled in beside it. A number that is missing is refused with its name.
+    """
+
+    kind: Literal["call"]
+    code: str = Field(
+        min_length=1,
+        max_length=MAX_LENGTH,
+        description="The call, with the assignments of its numbers if they stand elsewhere.",
+    )
+    dataset_size: OptionalInteger = Field(None, ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
+    batch_size: OptionalInteger = Field(None, ge=1, le=MAX_DATASET_SIZE)
+    epochs: float | None = Field(None, gt=0, le=MAX_COUNT)
+    steps: OptionalInteger = Field(None, ge=1, le=MAX_COUNT)
+    noise_multiplier: float | None = Field(
+        None, ge=1e-3, le=1e6, description="What the library found, where the call lets it look for the noise."
+    )
+    batches: Batches | None = Field(
+        None, strict=False, description="What the loader really does; what the call says where it is null."
+    )
+
+    def read(self, delta: float | None, relation: NeighboringRelation | None) -> PastedCall:
+        """What the call releases and charges.
+
+        Raises:
+            AccountingError: As `read_call`.
+        """
+        return read_call(
+            self.code,
+            Known(
+                dataset_size=self.dataset_size,
+                batch_size=self.batch_size,
+                epochs=self.epochs,
+                steps=self.steps,
+                noise_multiplier=self.noise_multiplier,
+                delta=delta,
+                batches=self.batches,
+                relation=relation,
+            ),
+        )
+
+
+class AssumedBody(Schema):
+    """Something that the call does not say, and that the numbers rest on."""
+
+    name: str
+    value: str
+    reason: str = Field(description="Why it is supposed, and what would say otherwise.")
+
+
+class CallBody(Schema):
+    """What was understood of a pasted call."""
+
+    library: str
+    function: str
+    said: dict[str, str] = Field(description="Its arguments that are numbers or words.")
+    assumed: list[AssumedBody]
+    target_epsilon: float | None = Field(description="What it asks for, where it looks for the noise by itself.")
+
+    @classmethod
+    def of(cls, call: PastedCall) -> CallBody:
+        return cls(
+            library=call.library,
+            function=call.function,
+            said=dict(call.said),
+            assumed=[AssumedBody(name=each.name, value=each.value, reason=each.reason) for each in call.assumed],
+            target_epsilon=call.target_epsilon,
+        )
+
+
+@contextmanager
+def refused_in_call() -> Iterator[None]:
+    """Answer refusals of the block: each missing number at its field, all else at the field or at the text."""
+    try:
+        yield
+    except Incomplete as error:
+        items = [
+            ProblemItem(pointer=json_pointer(_place(name)), code=error.code, detail=detail)
+            for name, detail in error.missing.items()
+        ]
+        raise Problem(422, error.code, error.detail, errors=items) from None
+    except AccountingError as error:
+        place = _place(str(error.pointer[0])) if error.pointer else ("source", "code")
+        if error.code == "unsupported_relation":
+            place = ("neighboring_relation",)
+        error.pointer = ()
+        raise from_accounting(error, *place) from None
+
+
+def _place(field: str) -> tuple[str, ...]:
+    """Return where a field of `Known` is in the request; the text, for what is inside it."""
+    if field == "delta":
+        return ("delta",)
+    return ("source", field if field in CallSource.model_fields else "code")
