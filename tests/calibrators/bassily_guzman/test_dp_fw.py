@@ -25,6 +25,7 @@ from calibrators.phases.vertex_steps import VertexSteps
 from calibrators.plan import Clip, plan_from_canonical
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
+from calibrators.work import affordable_steps
 from tests.transcriptions.dp_fw import Vector, trajectory
 
 RHO = 0.0243559703595
@@ -71,7 +72,7 @@ def test_the_worked_scales_and_bounds() -> None:
 def test_no_other_number_of_steps_has_a_smaller_bound(power: float, smoothness: float) -> None:
     problem = Problem(2.0, smoothness, 2.0)
     for scale in (1e-4, 1e-2, 1.0, 50.0):
-        found = best_iterations(problem, 100, scale, power)
+        found = best_iterations(problem, 100, scale, power, 10**6)
         bounds = [empirical_risk_bound(problem, t, scale * t**power, 100) for t in range(1, 20_000)]
         assert found == 1 + int(np.argmin(bounds))
 
@@ -83,6 +84,16 @@ def test_the_default_number_of_steps_is_the_best_under_every_kind_of_target() ->
             other = calibrated(target=target, iterations=steps)
             assert number(own, "excess_risk_bound") <= number(other, "excess_risk_bound") * (1.0 + 1e-3)
     assert calibrated(assumptions={"lipschitz": 2.0, "smoothness": 0.0, "radius": 1.0}).plan.iterations == 1
+
+
+def test_no_default_has_more_steps_than_a_minute_of_work() -> None:
+    large = calibrated(dataset_size=10**7, dimension=50)
+    [steps] = [each for each in large.hyperparameters if each.name == "iterations"]
+    assert large.plan.iterations == affordable_steps(10**7, 50) == 100
+    assert any("about a minute" in words for words in steps.assumptions)
+    assert calibrated(dataset_size=10**7, iterations=5_000).plan.iterations == 5_000, "who asks for more has them"
+    [own] = [each for each in calibrated().hyperparameters if each.name == "iterations"]
+    assert not own.assumptions
 
 
 def test_the_bound_holds_for_the_worst_noise_of_its_kind_in_simulation() -> None:

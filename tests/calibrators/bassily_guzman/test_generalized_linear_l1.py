@@ -75,7 +75,7 @@ def test_no_other_smoothing_or_number_of_steps_has_a_smaller_bound() -> None:
     for power in (0.5, 1.0):
         for regret in (1e-3, 1e-2, 1.0, 50.0):
             sums = 2.0 * 2.0 * 3.0 / np.sqrt(tried + 2.0) + regret * tried**power
-            assert best_iterations_smoothed(2.0, 3.0, regret, power) == 1 + int(np.argmin(sums))
+            assert best_iterations_smoothed(2.0, 3.0, regret, power, 10**6) == 1 + int(np.argmin(sums))
     for target in (PureDpTarget(2.0), GaussianDpTarget(0.5), ApproximateDpTarget(1.0, 1e-6)):
         for given in (LENGTHS, LENGTHS | {"smoothing": 3.0}):
             best = calibrated(target=target, assumptions=given)
