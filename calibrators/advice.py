@@ -296,7 +296,7 @@ def _why_no_bound(calibration: Calibration, bound: Provenance | None) -> list[Re
 
 def _spec(algorithm: Algorithm, scope: Scope, problem: Problem, facts: Facts) -> Spec:
     known = {assumption.name for assumption in algorithm.assumptions}
-    constants = _with_moments(problem, problem.constants(facts.assumptions))
+    constants = _converted(problem, problem.constants(facts.assumptions))
     given = {name: value for name, value in constants.items() if name in known}
     if "norm_order" in known and scope.norms is not None:
         given.setdefault("norm_order", problem.norm_order)
@@ -309,16 +309,25 @@ def _spec(algorithm: Algorithm, scope: Scope, problem: Problem, facts: Facts) ->
         gradient_bound=_gradient_bound(algorithm, problem, facts),
         dimension=facts.dimension,
         assumptions=given,
+        judge_published=False,
     )
 
 
-def _with_moments(problem: Problem, given: Mapping[str, float]) -> dict[str, float]:
-    """A bound of all gradients is one of all their moments: E[|g|^k]^(1/k) <= L for every k."""
-    of_gradients = problem.norm_order == 2.0 and not problem.is_heavy_tailed and problem.shape is not Shape.MEAN
-    if not of_gradients or "lipschitz" not in given or "moment_bound" in given:
-        return dict(given)
-    bound = given["lipschitz"]
-    return {"moment_order": _MANY_MOMENTS, "moment_bound_2k": bound, **given, "moment_bound": bound}
+def _converted(problem: Problem, given: Mapping[str, float]) -> dict[str, float]:
+    """Return constants that follow from others in l2, beside those that are given.
+
+    A bound of all gradients is one of all their moments: E[|g|^k]^(1/k) <= L for every k. A smooth loss is Hoelder
+    smooth with the exponent 1.
+    """
+    found = dict(given)
+    if problem.norm_order != 2.0 or problem.shape is Shape.MEAN:
+        return found
+    if "lipschitz" in given and "moment_bound" not in given and not problem.is_heavy_tailed:
+        bound = given["lipschitz"]
+        found = {"moment_order": _MANY_MOMENTS, "moment_bound_2k": bound, **given, "moment_bound": bound}
+    if problem.is_smooth and "smoothness" in given and not given.keys() & {"holder_exponent", "holder_constant"}:
+        found |= {"holder_exponent": 1.0, "holder_constant": given["smoothness"]}
+    return found
 
 
 def _gradient_bound(algorithm: Algorithm, problem: Problem, facts: Facts) -> GradientBound | None:

@@ -183,7 +183,9 @@ class Draft:
                 return replace(calibration, choices=self._with_theorem(), derived=derived)
 
     def calibrate_sizes(self) -> tuple[Spec, Calibration]:
-        """Calibrate, and choose the sizes that the theorem leaves open, but none of its constants.
+        """Calibrate, and choose the sizes that the theorem leaves open, and how surely its bound is to hold.
+
+        No constant of the problem is chosen.
 
         Raises:
             As `calibrators.registry.calibrate`.
@@ -192,8 +194,13 @@ class Draft:
             try:
                 return self._spec, calibrate_as_asked(self._algorithm.name, self._spec)
             except InvalidValue as error:
-                if error.code != "missing" or not self._choose_size(error.pointer):
+                if error.code != "missing" or not self._choose_form(error.pointer):
                     raise
+
+    def _choose_form(self, pointer: tuple[str | int, ...]) -> bool:
+        if pointer == ("assumptions", "failure_probability"):
+            return self._choose_constant("failure_probability")
+        return self._choose_size(pointer)
 
     def _derived(self) -> Mapping[str, float]:
         """Constants for the theorem; none where the step size needs no theorem, and the privacy no constant."""

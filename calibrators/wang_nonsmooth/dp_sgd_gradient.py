@@ -119,7 +119,6 @@ def _with_sizes(spec: Spec, problem: HolderProblem, chosen: list[Provenance]) ->
             raise InvalidValue(
                 f"Theorem 12 takes {iterations:.4g} steps for this holder_exponent, and a plan has at most "
                 f"{MAX_COUNT:.0e}: give iterations",
-                code="missing",
                 pointer=("iterations",),
             )
         spec = replace(spec, iterations=iterations)

@@ -131,7 +131,7 @@ SMALL = {
     "dimension": 6,
     "problem": {"shape": "convex"},
     "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
-    "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 2, "initial_gap": 1},
+    "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 2, "diameter": 4, "initial_gap": 1},
     "algorithms": ["dp_adam", "clipped_acsa", "dp_fw"],
 }
 

@@ -151,7 +151,7 @@ def test_a_simulation_stands_beside_the_bounds_and_is_called_one() -> None:
             "dimension": 4,
             "problem": {"shape": "convex"},
             "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
-            "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 2, "initial_gap": 1},
+            "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 2, "diameter": 4, "initial_gap": 1},
             "algorithms": ["dp_adam", "clipped_acsa", "dp_fw"],
         }
     )
