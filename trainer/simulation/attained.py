@@ -32,9 +32,7 @@ from trainer.numeric_types import carried_out
 from trainer.run import RunCancelled, rows_per_step, run, usual_capacity
 from trainer.simulation.populations import (
     FloatArray,
-    LabelledRows,
     Population,
-    RecordsAboutAMean,
     labelled_rows,
     records_about_a_mean,
 )
@@ -99,21 +97,17 @@ class Simulation:
         if heavy and not {"moment_order", "moment_bound"} <= constants.keys():
             detail = "rows with heavy tails are drawn with moment_order and moment_bound: give both"
             raise InvalidValue(detail, code="missing", pointer=("assumptions", "moment_bound"))
-        found: LabelledRows | RecordsAboutAMean
         if self.kind == MeanModel.kind:
-            found = records_about_a_mean(self.facts.dimension, constants, random=random, is_heavy_tailed=heavy)
-        else:
-            norm_order = self.problem.norm_order
-            found = labelled_rows(
-                self.kind,
-                self.facts.dimension,
-                norm_order,
-                constants,
-                random=random,
-                classes=self.classes,
-                is_heavy_tailed=heavy,
-            )
-        return found
+            return records_about_a_mean(self.facts.dimension, constants, random=random, is_heavy_tailed=heavy)
+        return labelled_rows(
+            self.kind,
+            self.facts.dimension,
+            self.problem.norm_order,
+            constants,
+            random=random,
+            classes=self.classes,
+            is_heavy_tailed=heavy,
+        )
 
     def fresh(self, population: Population) -> tuple[FloatArray, npt.NDArray[np.generic]]:
         """Draw the rows that released points are judged on."""

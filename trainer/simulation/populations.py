@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,29 +40,6 @@ _SPARSE = 5
 _HALVINGS = 100
 
 
-class Population(Protocol):
-    """A law of rows whose best point is known.
-
-    Attributes:
-        model: What is trained on its rows.
-        unit: Of `excess`, in words.
-    """
-
-    unit: str
-
-    @property
-    def model(self) -> LinearModel | MeanModel: ...
-
-    def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
-        """Draw features of shape (records, p) and labels of shape (records,)."""
-
-    def excess(self, parameters: Parameters, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
-        """Return how much worse than the best point a released one is, on fresh rows."""
-
-    def before_training(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
-        """Return the same of the point that training starts from, which is zero."""
-
-
 @dataclass(frozen=True)
 class LabelledRows:
     """Rows for a linear model without an intercept.
@@ -73,6 +50,7 @@ class LabelledRows:
         feature_bound: B: features have this norm of order q, in the k-th moment where tails are heavy.
         best: w*, shape (p, K).
         moment_order: k of heavy tails; None where all rows are equally long.
+        unit: Of `excess`, in words.
     """
 
     model: LinearModel
@@ -80,7 +58,7 @@ class LabelledRows:
     feature_bound: float
     best: FloatArray
     moment_order: float | None = None
-    unit: str = "excess population risk, in units of the loss"
+    unit: ClassVar[str] = "excess population risk, in units of the loss"
 
     def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
         """Draw features (records, p), and labels (records,): classes, or numbers in [-1, 1]."""
@@ -122,12 +100,13 @@ class RecordsAboutAMean:
         mean: nu, shape (d,).
         spread: b, the root of the k-th moment of a record's distance from the mean.
         moment_order: k of heavy tails; None where all records are equally far from the mean.
+        unit: Of `excess`, in words.
     """
 
     mean: FloatArray
     spread: float
     moment_order: float | None = None
-    unit: str = "squared distance from the mean"
+    unit: ClassVar[str] = "squared distance from the mean"
 
     @property
     def model(self) -> MeanModel:
@@ -148,6 +127,9 @@ class RecordsAboutAMean:
     def before_training(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
         """Return the squared distance of zero."""
         return float(np.sum(self.mean**2))
+
+
+Population = LabelledRows | RecordsAboutAMean
 
 
 def labelled_rows(
@@ -276,7 +258,8 @@ def _unit_point(shape: tuple[int, int], norm_order: float, random: np.random.Gen
     if norm_order == 1.0:
         places = random.permuted(np.tile(np.arange(shape[0])[:, None], (1, shape[1])), axis=0)
         point[places >= _SPARSE] = 0.0
-    return point / float(np.sum(np.abs(point) ** norm_order) ** (1.0 / norm_order))
+    scaled: FloatArray = point / float(np.sum(np.abs(point) ** norm_order) ** (1.0 / norm_order))
+    return scaled
 
 
 def _normalized(rows: FloatArray, order: float) -> FloatArray:
@@ -284,7 +267,7 @@ def _normalized(rows: FloatArray, order: float) -> FloatArray:
     sizes = np.abs(rows)
     largest = np.maximum(sizes.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     if math.isinf(order):
-        return rows / largest
+        return np.asarray(rows / largest)
     norms: FloatArray = largest * np.sum((sizes / largest) ** order, axis=1, keepdims=True) ** (1.0 / order)
     return rows / norms
 
@@ -308,7 +291,7 @@ def _labels(loss: Loss, logits: FloatArray, random: np.random.Generator) -> npt.
         return (uniform < 1.0 / (1.0 + np.exp(-odds))).astype(np.int64)
     if isinstance(loss, Softmax):
         shares = np.cumsum(loss.probabilities(logits), axis=1)
-        return np.minimum(np.sum(uniform[:, None] > shares, axis=1), loss.classes - 1)
+        return np.asarray(np.minimum(np.sum(uniform[:, None] > shares, axis=1), loss.classes - 1))
     # Uniform noise: symmetric, or with the quantile in question at zero.
     centre = loss.quantile if isinstance(loss, Quantile) else 0.5
     return np.asarray(logits[:, 0] + 2.0 * _LABEL_NOISE * (uniform - centre))

@@ -68,4 +68,4 @@ def test_shares_that_are_none_are_refused_where_they_stand(
 def test_a_regression_has_no_shares(quick: Service) -> None:
     model = {"kind": "linear_regression", "class_priors": {"a": 0.5, "b": 0.5}}
     answer = quick.run(dataset_id="ds_diabetes", model=model)
-    assert_problem(answer, 422, "invalid_request", "/model/linear_regression/class_priors")
+    assert_problem(answer, 422, "invalid_request", "/model/class_priors")
