@@ -9,7 +9,7 @@ clips in l2 clips at the longest gradient in l2, and whoever asks for moments of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accounting.errors import AccountingError, InvalidValue
@@ -21,16 +21,24 @@ from calibrators.loaders import Loader, LoaderAdvice, advice_of, scheme_of
 from calibrators.plan import Clip, GradientBound
 from calibrators.practical import UNKNOWN_OBJECTIVE, Draft, Preset
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.registry import ALGORITHMS, FIRST, calibrate
+from calibrators.registry import ALGORITHMS, FIRST, calibrate, find_algorithm
 from calibrators.scopes import Measure, Problem, Scope, Shape
 from calibrators.spec import Calibration, Spec
 
 #: Names in a calibration's utility, the first that is there and finite counts.
-_BOUNDS = ("excess_risk_bound", "gradient_norm_bound")
-_RATES = ("excess_risk_rate", "gradient_norm_rate")
+_BOUNDS = ("excess_risk_bound", "gradient_norm_bound", "mean_squared_error_bound", "error_bound")
+_RATES = ("excess_risk_rate", "gradient_norm_rate", "variance_rate")
+#: How `why` names what a bound is of.
+_OF_WHAT = {
+    "excess_risk_bound": "a mean excess risk",
+    "gradient_norm_bound": "a mean gradient norm",
+    "mean_squared_error_bound": "a mean squared error",
+    "error_bound": "an error, but for the small probability,",
+}
 #: The moment of gradients that a theorem is given where their norm has a bound, so that all moments have it. What is
 #: promised at the millionth is at most 16 % less, and at times more.
 _MANY_MOMENTS = 64.0
+_RISKS = (Measure.POPULATION_RISK, Measure.EMPIRICAL_RISK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +118,7 @@ class Advice:
         return "Its theorem promises nothing at these facts."
 
     def _why_of_bound(self, bound: Provenance) -> str:
-        what = "gradient norm" if bound.name.startswith("gradient_norm") else "excess risk"
-        promised = f"Its theorem promises a mean {what} of at most {_number(bound):.3g}"
+        promised = f"Its theorem promises {_OF_WHAT[bound.name]} of at most {_number(bound):.3g}"
         if bound.vacuous and self.known is not None and _number(bound) >= self.known:
             return f"{promised}, which says nothing: it is at most {self.known:.3g} before training."
         if bound.vacuous:
@@ -128,18 +135,24 @@ class Advice:
         return (2, _number(self.rate)) if self.rate is not None else (3, 0.0)
 
 
-def advise(problem: Problem, facts: Facts) -> tuple[Advice, ...]:
+def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -> tuple[Advice, ...]:
     """Advice on every algorithm: those that calibrate, best first within each measure, then the others.
+
+    Args:
+        problem: The objective.
+        facts: What is known of it.
+        names: The algorithms that are looked at; None looks at all.
 
     Guarantees:
         - bounds_come_first: within a measure, no rate is above a bound, no vacuous bound above another.
         - nothing_is_left_out: every algorithm of the registry is there once.
 
     Raises:
-        InvalidValue: a constant that no algorithm knows: a misspelt one would be missing without a word.
+        InvalidValue: a constant that no algorithm knows: a misspelt one would be missing without a word; an unknown
+            algorithm.
     """
     _check_names(facts.assumptions)
-    found = [_advice(ALGORITHMS[name], problem, facts) for name in ALGORITHMS]
+    found = [_advice(each, problem, facts) for each in _algorithms(names)]
     order = list(Measure)
     answered = [item for item in found if item.calibration is not None]
     answered.sort(key=lambda item: (len(order) if item.measure is None else order.index(item.measure), item.rank))
@@ -200,6 +213,19 @@ def longest_in_l2(lipschitz: float, norm_order: float, dimension: int) -> float:
     return float(lipschitz * dimension ** (1.0 / norm_order - 0.5))
 
 
+def _algorithms(names: Sequence[str] | None) -> list[Algorithm]:
+    if names is None:
+        return list(ALGORITHMS.values())
+    found: dict[str, Algorithm] = {}
+    for place, name in enumerate(names):
+        try:
+            found[name] = find_algorithm(name)
+        except InvalidValue as error:
+            error.pointer = ("algorithms", place)
+            raise
+    return list(found.values())
+
+
 def _check_names(given: Mapping[str, float]) -> None:
     known = {assumption.name for algorithm in ALGORITHMS.values() for assumption in algorithm.assumptions}
     for name in given:
@@ -226,7 +252,7 @@ def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:
     bound, rate = _first(calibration, _BOUNDS, is_order=False), _first(calibration, _RATES, is_order=True)
     named = bound or rate
     measure = scope.measure if named is None else _measure_of(named, scope)
-    known = None if measure in (None, Measure.STATIONARITY) else risk_before_training(facts.assumptions)
+    known = risk_before_training(facts.assumptions) if measure in _RISKS else None
     if bound is not None and known is not None and _number(bound) >= known:
         bound = replace(bound, vacuous=True)
     return Advice(
@@ -239,18 +265,19 @@ def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, C
     try:
         return spec, calibrate(algorithm.name, spec)
     except InvalidValue as error:
-        nothing_given = facts.batch_size is None and facts.iterations is None
-        if error.code != "missing" or (nothing_given and algorithm.step_rule is None):
+        if error.code != "missing":
             raise
     full = (spec.sampling or algorithm.samplings[0].kind) == FullBatch.kind
     spec = replace(spec, iterations=facts.iterations, batch_size=None if full else facts.batch_size)
-    if algorithm.step_rule is not None and (facts.batch_size is None or facts.iterations is None):
-        spec = Draft(algorithm.name, spec, Preset.THEOREM, UNKNOWN_OBJECTIVE).spec
-    return spec, calibrate(algorithm.name, spec)
+    if algorithm.step_rule is not None and facts.batch_size is not None and facts.iterations is not None:
+        return spec, calibrate(algorithm.name, spec)
+    return Draft(algorithm.name, spec, Preset.THEOREM, UNKNOWN_OBJECTIVE).calibrate_sizes()
 
 
 def _measure_of(item: Provenance, scope: Scope) -> Measure | None:
     """Some theorems bound the risk of some objectives and the gradient of others."""
+    if scope.shape is Shape.MEAN:
+        return scope.measure
     if item.name.startswith("gradient_norm"):
         return Measure.STATIONARITY
     return Measure.EMPIRICAL_RISK if scope.measure is Measure.STATIONARITY else scope.measure
@@ -269,7 +296,7 @@ def _why_no_bound(calibration: Calibration, bound: Provenance | None) -> list[Re
 
 def _spec(algorithm: Algorithm, scope: Scope, problem: Problem, facts: Facts) -> Spec:
     known = {assumption.name for assumption in algorithm.assumptions}
-    constants = _with_moments(problem, problem.constants(facts.assumptions))
+    constants = _converted(problem, problem.constants(facts.assumptions))
     given = {name: value for name, value in constants.items() if name in known}
     if "norm_order" in known and scope.norms is not None:
         given.setdefault("norm_order", problem.norm_order)
@@ -282,15 +309,25 @@ def _spec(algorithm: Algorithm, scope: Scope, problem: Problem, facts: Facts) ->
         gradient_bound=_gradient_bound(algorithm, problem, facts),
         dimension=facts.dimension,
         assumptions=given,
+        judge_published=False,
     )
 
 
-def _with_moments(problem: Problem, given: Mapping[str, float]) -> dict[str, float]:
-    """A bound of all gradients is one of all their moments: E[|g|^k]^(1/k) <= L for every k."""
-    if problem.norm_order != 2.0 or problem.is_heavy_tailed or "lipschitz" not in given or "moment_bound" in given:
-        return dict(given)
-    bound = given["lipschitz"]
-    return {"moment_order": _MANY_MOMENTS, "moment_bound_2k": bound, **given, "moment_bound": bound}
+def _converted(problem: Problem, given: Mapping[str, float]) -> dict[str, float]:
+    """Return constants that follow from others in l2, beside those that are given.
+
+    A bound of all gradients is one of all their moments: E[|g|^k]^(1/k) <= L for every k. A smooth loss is Hoelder
+    smooth with the exponent 1.
+    """
+    found = dict(given)
+    if problem.norm_order != 2.0 or problem.shape is Shape.MEAN:
+        return found
+    if "lipschitz" in given and "moment_bound" not in given and not problem.is_heavy_tailed:
+        bound = given["lipschitz"]
+        found = {"moment_order": _MANY_MOMENTS, "moment_bound_2k": bound, **given, "moment_bound": bound}
+    if problem.is_smooth and "smoothness" in given and not given.keys() & {"holder_exponent", "holder_constant"}:
+        found |= {"holder_exponent": 1.0, "holder_constant": given["smoothness"]}
+    return found
 
 
 def _gradient_bound(algorithm: Algorithm, problem: Problem, facts: Facts) -> GradientBound | None:

@@ -26,6 +26,7 @@ from calibrators.plan import MAX_SCHEDULE, BoundedSteps, Clip, GradientBound, No
 from calibrators.registry import ALGORITHMS, default_sampling, find_algorithm
 from calibrators.registry import calibrate as calibrate_as_asked
 from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.work import FEWEST_STEPS, WORK, affordable_steps
 
 
 class Preset(StrEnum):
@@ -38,9 +39,7 @@ class Preset(StrEnum):
 
 
 (USUAL,) = (name for name, each in ALGORITHMS.items() if each.is_usual)
-#: Numbers that all steps together may multiply: about a minute of one core. It decides the steps and the batch size.
-WORK = 5e10
-FEWEST_STEPS, MOST_STEPS = 100, 400
+MOST_STEPS = 400
 #: Epochs of variance-reduced steps.
 USUAL_EPOCHS = 5
 #: A batch that is sampled is no smaller than this share of the records.
@@ -183,6 +182,26 @@ class Draft:
             if calibration.plan.is_executable or not any(self._choose_missing(each) for each in missing):
                 return replace(calibration, choices=self._with_theorem(), derived=derived)
 
+    def calibrate_sizes(self) -> tuple[Spec, Calibration]:
+        """Calibrate, and choose the sizes that the theorem leaves open, and how surely its bound is to hold.
+
+        No constant of the problem is chosen.
+
+        Raises:
+            As `calibrators.registry.calibrate`.
+        """
+        while True:
+            try:
+                return self._spec, calibrate_as_asked(self._algorithm.name, self._spec)
+            except InvalidValue as error:
+                if error.code != "missing" or not self._choose_form(error.pointer):
+                    raise
+
+    def _choose_form(self, pointer: tuple[str | int, ...]) -> bool:
+        if pointer == ("assumptions", "failure_probability"):
+            return self._choose_constant("failure_probability")
+        return self._choose_size(pointer)
+
     def _derived(self) -> Mapping[str, float]:
         """Constants for the theorem; none where the step size needs no theorem, and the privacy no constant."""
         if self._spec.step_size is not None and self._algorithm.gradient_bound_required:
@@ -243,7 +262,7 @@ class Draft:
         spec = self._spec
         steps = FEWEST_STEPS
         if spec.sampling == FullBatch.kind:
-            steps = min(max(int(WORK / self._work_of_a_pass), FEWEST_STEPS), MOST_STEPS)
+            steps = min(affordable_steps(spec.dataset_size, spec.dimension or 1), MOST_STEPS)
         reason = (
             f"Between {FEWEST_STEPS} and {MOST_STEPS}, as many as fit a worker. Under full batches the noise of the "
             "sum of all steps does not depend on their number, so that more of them cost work alone."
@@ -301,6 +320,10 @@ class Draft:
             return True
         if pointer == ("gradient_bound",) and self._spec.gradient_bound is None:
             return self._choose_longest_gradient()
+        return self._choose_size(pointer)
+
+    def _choose_size(self, pointer: tuple[str | int, ...]) -> bool:
+        """Choose the size that an algorithm finds missing; False where it is none, or has been chosen before."""
         if pointer == ("iterations",) and self._spec.iterations is None:
             self._choose_length()
             return True

@@ -22,15 +22,18 @@ class Shape(StrEnum):
     """It becomes convex when a quadratic is added."""
     NONCONVEX = "nonconvex"
     """Nothing is known of its shape."""
+    MEAN = "mean"
+    """No loss is minimised: the mean of the records is estimated."""
 
 
 #: Of what an objective of each shape is an instance, too.
 _INSTANCES: dict[Shape, frozenset[Shape]] = {
-    Shape.STRONGLY_CONVEX: frozenset(Shape),
+    Shape.STRONGLY_CONVEX: frozenset(Shape) - {Shape.MEAN},
     Shape.CONVEX: frozenset({Shape.CONVEX, Shape.WEAKLY_CONVEX, Shape.NONCONVEX}),
     Shape.POLYAK_LOJASIEWICZ: frozenset({Shape.POLYAK_LOJASIEWICZ, Shape.NONCONVEX}),
     Shape.WEAKLY_CONVEX: frozenset({Shape.WEAKLY_CONVEX, Shape.NONCONVEX}),
     Shape.NONCONVEX: frozenset({Shape.NONCONVEX}),
+    Shape.MEAN: frozenset({Shape.MEAN}),
 }
 
 
@@ -43,6 +46,10 @@ class Measure(StrEnum):
     """How far the mean loss of the given records is above the least in the domain."""
     STATIONARITY = "stationarity"
     """How far a point is from a stationary one, in the algorithm's own measure."""
+    MEAN_SQUARED_ERROR = "mean_squared_error"
+    """The expected squared distance of the released mean from that of the population."""
+    MEAN_ERROR = "mean_error"
+    """The distance of the released mean from that of the population, which is exceeded with a small probability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,6 @@ class Scope:
         norm_names: The same in words.
         needs_smoothness: Whether the gradient must be Lipschitz.
         allows_heavy_tails: Whether gradients may have moments and no bound.
-        only_for: A task other than minimising a loss, in words.
     """
 
     shape: Shape | None
@@ -117,12 +123,12 @@ class Scope:
     norm_names: str = "the l2 norm"
     needs_smoothness: bool = True
     allows_heavy_tails: bool = False
-    only_for: str = ""
 
     def conflicts(self, problem: Problem) -> list[str]:
         """Why the theorem does not speak of the problem, in sentences; none if it does."""
-        if self.only_for:
-            return [f"it is for {self.only_for}"]
+        if (self.shape is Shape.MEAN) is not (problem.shape is Shape.MEAN):
+            is_for = "the mean of records" if self.shape is Shape.MEAN else "minimising a loss"
+            return [f"it is for {is_for}, and this problem is {problem.shape}"]
         found = []
         if self.shape is not None and self.shape not in _INSTANCES[problem.shape]:
             found.append(f"its theorem needs a {self.shape} objective, and this one is {problem.shape}")
@@ -152,5 +158,8 @@ def heavy_tailed(shape: Shape, *, needs_smoothness: bool = True) -> Scope:
 
 #: No theorem speaks of what the algorithm attains.
 NO_THEOREM = Scope(None, None)
-#: The algorithm estimates a mean.
-MEAN_ESTIMATION = Scope(None, None, only_for="the mean of records, not for minimising a loss")
+
+
+def of_the_mean(measure: Measure) -> Scope:
+    """Return the scope of a theorem about the mean of records that have moments."""
+    return Scope(Shape.MEAN, measure, needs_smoothness=False, allows_heavy_tails=True)

@@ -57,6 +57,8 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
 class BoundedSum:
     """Sums of gradients that are clipped or normalised in the l2 norm.
 
+    A record of weight w in (0, 1] contributes w times its bounded gradient, which is no longer than the bound either.
+
     Attributes:
         model: Whose gradients are taken.
         records: All slots.
@@ -80,7 +82,10 @@ class BoundedSum:
 
         def contributions(block: Block) -> tuple[Gradients, Array]:
             gradients, xp = self.model.gradients(narrow, block), block.xp
-            norms = gradients.norms()
+            norms, weights = gradients.norms(), self.model.record_weights(block)
+            if weights is not None:
+                # Of the gradients without their weights: a bound on the weighted ones would take the weights back.
+                norms = norms / weights
             usable = xp.isfinite(norms)
             factors = contribution_factors(bound, xp.where(usable, norms, xp.ones_like(norms)), grid.margin)
             return gradients.keep(usable), cleared(xp, factors, xp.logical_not(usable & block.valid))

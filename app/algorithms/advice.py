@@ -13,7 +13,10 @@ from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, MAX_DIMENSION
 from accounting.relations import NeighboringRelation
 from app.algorithms.geometry import GradientBoundBody, to_gradient_bound
 from app.algorithms.plans import NoiseBody, noise_body
+from app.algorithms.reasons import ReasonBody, RefusalBody, reason_body
 from app.algorithms.service import in_dtype
+from app.algorithms.simulation import Reached, SimulationAnswer, SimulationRequest, simulated
+from app.algorithms.simulation import read as read_simulation
 from app.algorithms.targets import RunTargetBody, to_target
 from app.context import Context
 from app.kit.fields import Integer, OptionalInteger, Schema
@@ -33,7 +36,7 @@ class ProblemAtHand(Schema):
     shape: Shape = Field(
         strict=False,
         description="The best that is known: `strongly_convex`, `convex`, `polyak_lojasiewicz`, `weakly_convex` or "
-        "`nonconvex`.",
+        "`nonconvex`; `mean` where the mean of the records is wanted.",
     )
     norm_order: float = Field(
         2.0, ge=1, le=2, description="p of the l_p norm in which parameters are measured; gradients in its dual."
@@ -79,11 +82,14 @@ class AdviseRequest(Schema):
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
         default={}, max_length=64, description="Constants of the problem in its norm; each algorithm takes its own."
     )
-
-
-class ReasonBody(Schema):
-    detail: str
-    pointer: str = Field(description="JSON pointer into this request; empty for the problem as a whole.")
+    algorithms: list[Annotated[str, Field(max_length=64)]] | None = Field(
+        None, min_length=1, max_length=64, description="Of these alone; left out, of all."
+    )
+    simulation: SimulationRequest | None = Field(
+        None,
+        description="Given, even as `{}`: every algorithm that applies is also run on synthetic rows of this shape, "
+        "with the calibrated noise. That takes seconds for each; no data set is looked at, and nothing is charged.",
+    )
 
 
 class AdviceBody(Schema):
@@ -112,13 +118,6 @@ class MeasureBody(Schema):
 
     measure: Measure | None = Field(strict=False, description="Null where no theorem speaks of the algorithms.")
     ranked: list[AdviceBody]
-
-
-class RefusalBody(Schema):
-    """An algorithm that does not apply."""
-
-    algorithm: str
-    reasons: list[ReasonBody]
 
 
 class BatchesBody(Schema):
@@ -155,6 +154,11 @@ class AdviseAnswer(Schema):
         description="The loader's batches beside others, where the request names it with a batch size and a number of "
         "steps.",
     )
+    simulation: SimulationAnswer | None = Field(
+        default=None,
+        exclude_if=lambda found: found is None,
+        description="What the algorithms attained on synthetic rows, where the request asks for it.",
+    )
     warnings: list[str]
 
 
@@ -185,6 +189,23 @@ ADVISE_EXAMPLES: dict[str, Example] = {
             "problem": {"shape": "convex", "norm_order": 1},
             "target": {"kind": "zcdp", "rho": 0.1},
             "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 1, "initial_gap": 1},
+        },
+    },
+    "mean": {
+        "summary": "The mean of records with moments, and what the algorithms attain on synthetic ones",
+        "value": {
+            "dataset_size": 10000,
+            "dimension": 10,
+            "problem": {"shape": "mean", "heavy_tailed": True},
+            "target": {"kind": "approximate_dp", "epsilon": 1, "delta": 1e-6},
+            "assumptions": {
+                "moment_order": 4,
+                "moment_bound": 2,
+                "coordinate_moment_bound": 1,
+                "mean_bound": 1,
+                "failure_probability": 0.05,
+            },
+            "simulation": {"repetitions": 2},
         },
     },
     "network": {
@@ -221,16 +242,22 @@ _WARNING = (
 )
 
 
-def answer(context: Context, request: AdviseRequest) -> AdviseAnswer:
-    """Calibrate every algorithm that applies, in a process with limits of time and memory.
+def answer(context: Context, request: AdviseRequest, on_progress: Reached | None = None) -> AdviseAnswer:
+    """Calibrate every algorithm that applies, in a process with limits of time and memory; simulate them, if asked.
+
+    Args:
+        context: The process's context.
+        request: The problem.
+        on_progress: Told how many algorithms have been simulated.
 
     Raises:
         Problem: 422 that points at what is malformed, or ``too_much_work``.
     """
     problem, facts = _read(request)
+    asked = None if request.simulation is None else read_simulation(request.simulation, problem, facts)
     remedy = "smaller sizes or fewer iterations are quicker"
     with refused_at(), too_much_work("the advice", remedy, "dataset_size"):
-        found = context.processes.run(advise, problem, facts)
+        found = context.processes.run(advise, problem, facts, request.algorithms)
         batches = context.processes.run(_batches, facts)
     groups: dict[Measure | None, list[AdviceBody]] = {}
     for item in found:
@@ -242,8 +269,14 @@ def answer(context: Context, request: AdviseRequest) -> AdviseAnswer:
             RefusalBody(algorithm=item.algorithm, reasons=_reasons(item)) for item in found if item.calibration is None
         ],
         batches=None if batches is None else _loader_advice(batches),
+        simulation=None if asked is None else simulated(context, asked, found, on_progress),
         warnings=[_WARNING],
     )
+
+
+def is_complete(found: AdviseAnswer) -> bool:
+    """Return whether nothing was given up: another time, with less to do, more may be simulated."""
+    return found.simulation is None or found.simulation.is_complete
 
 
 def _loader_advice(found: LoaderAdvice) -> LoaderAdviceBody:
@@ -300,7 +333,7 @@ def _advice(item: Advice, request: AdviseRequest) -> AdviceBody:
 
 
 def _reasons(item: Advice) -> list[ReasonBody]:
-    return [ReasonBody(detail=it.detail, pointer="".join(f"/{part}" for part in it.pointer)) for it in item.reasons]
+    return [reason_body(reason) for reason in item.reasons]
 
 
 def _calibration(item: Advice, request: AdviseRequest) -> dict[str, Any]:

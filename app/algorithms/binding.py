@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -114,8 +114,19 @@ def build_model(choice: ModelChoice, data: DataDescription) -> Model:
     """
     _check_label(choice, data)
     width = scaling.num_features(data.scaled_columns)
+    options = choice.model_dump()
+    if options.get("class_priors") is not None:
+        options["class_priors"] = _priors_by_code(options["class_priors"], data)
     with refused_at("model"):
-        return models.build(width, num_classes=len(data.classes), **choice.model_dump())
+        return models.build(width, num_classes=len(data.classes), **options)
+
+
+def _priors_by_code(priors: Mapping[str, float], data: DataDescription) -> tuple[float, ...]:
+    """The share of each class, in the order of their codes."""
+    if priors.keys() != set(data.classes):
+        detail = f"give one share for each category of the label {data.label.name!r}: {', '.join(data.classes)}"
+        raise unprocessable("invalid_value", detail, "model", "class_priors")
+    return tuple(priors[name] for name in data.classes)
 
 
 def _check_label(choice: ModelChoice, data: DataDescription) -> None:

@@ -104,8 +104,10 @@ async def advise(
     request: Annotated[AdviseRequest, Body(openapi_examples=ADVISE_EXAMPLES)],
 ) -> Response:
     """Every algorithm that applies is calibrated with the facts at hand and ranked by what its theorem promises; for
-    the others it says what stands against them. A number that is known up to a constant never ranks above a bound."""
-    return await answers.respond(request, lambda: advice.answer(context, request))
+    the others it says what stands against them. A number that is known up to a constant never ranks above a bound.
+
+    With `simulation`, those that apply are run on synthetic rows as well, and ranked by what they attain there."""
+    return await answers.respond(request, lambda: advice.answer(context, request), is_final=advice.is_complete)
 
 
 @router.post(

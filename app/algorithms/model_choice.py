@@ -12,19 +12,30 @@ MAX_HIDDEN_LAYERS = 4
 MAX_WIDTH = 4096
 
 
+class _OfClasses(Schema):
+    class_priors: dict[Annotated[str, Field(max_length=200)], Annotated[float, Field(gt=0, lt=1)]] | None = Field(
+        None,
+        max_length=1000,
+        exclude_if=lambda priors: priors is None,
+        description="The public share of each category of the label, which sum to 1. Each record's loss is weighted by "
+        "the least share over that of its class, so that all classes together weigh the same. A fact that is declared, "
+        "and never counted in the rows.",
+    )
+
+
 class _Linear(Schema):
     """Features are scaled by their declared bounds to [-1, 1]."""
 
     fit_intercept: bool = Field(True, description="Whether a constant feature 1 is added.")
 
 
-class LogisticRegressionChoice(_Linear):
+class LogisticRegressionChoice(_Linear, _OfClasses):
     """A label of two categories."""
 
     kind: Literal["logistic_regression"]
 
 
-class SoftmaxRegressionChoice(_Linear):
+class SoftmaxRegressionChoice(_Linear, _OfClasses):
     """A label of any number of categories."""
 
     kind: Literal["softmax_regression"]
@@ -59,14 +70,14 @@ class QNormRegressionChoice(_Linear):
     q: float = Field(1.5, ge=1, le=2)
 
 
-class QNormHingeChoice(_Linear):
+class QNormHingeChoice(_Linear, _OfClasses):
     """A support vector machine with the hinge's q-th power; a label of two categories."""
 
     kind: Literal["q_norm_hinge"]
     q: float = Field(1.5, ge=1, le=2)
 
 
-class MultilayerPerceptronChoice(Schema):
+class MultilayerPerceptronChoice(_OfClasses):
     """A neural network on the scaled features; a label of any number of categories. Its loss is not convex."""
 
     kind: Literal["mlp"]

@@ -412,7 +412,8 @@ def _refusals(spec: Spec) -> Iterator[None]:
 def _refusal(error: AccountingError, spec: Spec) -> Problem:
     """Point an engine's refusal at a field of the request. The engine itself speaks of events, which nobody wrote."""
     if isinstance(error, Unreachable):
-        return unprocessable(error.code, error.detail, "target")
+        # An evaluation says which of its numbers leaves nothing to the training.
+        return unprocessable(error.code, error.detail, *(error.pointer or ("target",)))
     if isinstance(error, NoCostInFilter):
         if isinstance(spec.target, BudgetTarget):
             return unprocessable(error.code, error.detail, "target", "budget_id")

@@ -150,17 +150,33 @@ def sweep(request: NeededFile, as_json: AsJson = False) -> None:
     print_answer(answer(SweepRequest, question, respond), as_json, _print_sweep)
 
 
-@commands.command(epilog=example("epsilond advise --request problem.json"))
-def advise(request: NeededFile, as_json: AsJson = False) -> None:
+@commands.command(epilog=example("epsilond advise --request problem.json --simulate"))
+def advise(
+    request: NeededFile,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Also run those that apply on synthetic rows, and rank what they attain.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Say which algorithms apply to a problem, and why not the others.
 
-    They are ranked by what their theorems promise.
+    They are ranked by what their theorems promise, and with --simulate by what they attain on synthetic rows, too.
     """
     question = asked(request, [])
+    if simulate and isinstance(question.body, dict):
+        question.body.setdefault("simulation", {})
     from app.algorithms import advice
     from app.cli.in_process import answer
+    from app.cli.progress import progress_bar
+    from app.context import Context
 
-    print_answer(answer(advice.AdviseRequest, question, advice.answer), as_json, _print_advice)
+    with progress_bar("advice") as reached:
+
+        def respond(context: Context, asked_for: advice.AdviseRequest) -> advice.AdviseAnswer:
+            return advice.answer(context, asked_for, reached)
+
+        found = answer(advice.AdviseRequest, question, respond)
+    print_answer(found, as_json, _print_advice)
 
 
 def _refuse_budgets(named: bool, path: str) -> None:
@@ -260,12 +276,32 @@ def _print_advice(found: Mapping[str, Any]) -> None:
     print_table(
         ("does not apply", "because"), [(each["algorithm"], each["reasons"][0]["detail"]) for each in found["others"]]
     )
+    if simulation := found.get("simulation"):
+        _print_simulation(simulation)
     if batches := found.get("batches"):
         print_text("")
         print_text(batches["detail"])
         columns = ("algorithm", "sampling", "bands", "noise_multiplier", "error", "ratio", "is_possible")
         print_table(columns, [tuple(each[name] for name in columns) for each in batches["ranked"]])
     print_warnings(found["warnings"])
+
+
+def _print_simulation(found: Mapping[str, Any]) -> None:
+    print_text("")
+    print_text(found["label"])
+    for detail in found["details"]:
+        print_text(detail)
+    print_text(
+        f"{found['dataset_size']} rows, {found['repetitions']} runs each, seed {found['seed']}; {found['unit']}:"
+    )
+    columns = ("algorithm", "excess", "standard_error", "iterations", "why")
+    rows = enumerate(found["ranked"], 1)
+    print_table(("rank", *columns), [(place, *(each[name] for name in columns)) for place, each in rows])
+    if found["others"]:
+        print_table(
+            ("not simulated", "because"),
+            [(each["algorithm"], each["reasons"][0]["detail"]) for each in found["others"]],
+        )
 
 
 def _brief(value: object) -> object:

@@ -67,6 +67,14 @@ Assumption = Annotated[
     list[str] | None,
     typer.Option("--assumption", metavar="NAME=VALUE", help="A constant of the problem; may be repeated."),
 ]
+ClassPrior = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--class-prior",
+        metavar="CLASS=SHARE",
+        help="The public share of a class; one for each class weights them alike.",
+    ),
+]
 
 
 def fields_of(
@@ -140,11 +148,23 @@ def _only_one(kinds: dict[str, float | None], options: str) -> str | None:
     return given[0] if given else None
 
 
+def priors_of(given: list[str] | None) -> dict[str, float] | None:
+    """The share of each class, as options give them; None where none is given.
+
+    Raises:
+        typer.BadParameter: an option is no name and number.
+    """
+    return dict(_named_number(text, "--class-prior", "benign=0.63") for text in given) if given else None
+
+
 def _assumption(text: str) -> tuple[str, float]:
-    name, _, value = text.partition("=")
+    name, value = _named_number(text, "--assumption", "smoothness=2")
+    return words(name) or "", value
+
+
+def _named_number(text: str, option: str, example: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
     try:
-        return words(name) or "", float(value)
+        return name, float(value)
     except ValueError:
-        raise typer.BadParameter(
-            "it takes a name and a number, such as smoothness=2", param_hint="--assumption"
-        ) from None
+        raise typer.BadParameter(f"it takes a name and a number, such as {example}", param_hint=option) from None

@@ -62,6 +62,7 @@ def create(
         int | None, typer.Option(help="A version of private data; by default the newest one.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Its kind, such as softmax-regression.")] = None,
+    class_priors: choices.ClassPrior = None,
     budget: Annotated[
         str | None, typer.Option(help="Id or name of the budget that pays; private data need one.")
     ] = None,
@@ -138,6 +139,7 @@ def create(
         ("--dataset-version", "/dataset_version", dataset_version),
         ("--model", "/model", None),
         ("--model", "/model/kind", words(model)),
+        ("--class-prior", "/model/class_priors", choices.priors_of(class_priors)),
         ("--budget", "/budget_id", budget and server.budget_id(budget)),
         ("--test-dataset", "/test_dataset_id", test_dataset),
         ("--evaluate", "/evaluation", {} if evaluate else None),

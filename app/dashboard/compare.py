@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -22,6 +23,7 @@ from app.dashboard.wording import number
 router = APIRouter(include_in_schema=False)
 
 _PATH = "/dashboard/compare"
+_SIMULATION = "/dashboard/compare/simulation"
 _TABLES = "/v1/algorithms/compare"
 #: The chart's data sizes, as multiples of the problem's.
 _SIZES = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -29,6 +31,8 @@ _MEASURES = {
     "excess_population_risk": "excess population risk",
     "excess_empirical_risk": "excess empirical risk",
     "stationarity": "distance from a stationary point",
+    "mean_squared_error": "squared error of the mean",
+    "mean_error": "error of the mean",
 }
 _TEMPLATES = {
     "page": "compare.html",
@@ -57,12 +61,64 @@ async def show(request: Request) -> Response:
         chart=await _rates(request, form) if table.is_good else None,
         summary=_summary(form, advice),
         addresses=_addresses(advice),
+        simulation=_beginning(form, advice),
         curl=as_curl(request, "/v1/advise", form.problem()),
         python=as_python(request, "advise", form.problem()),
     )
     if part != "page":
         response.headers["HX-Replace-Url"] = f"{_PATH}?{form.address}"
     return response
+
+
+@router.get(_SIMULATION)
+async def simulate(request: Request) -> Response:
+    """The simulation as far as it has come, one algorithm further each time it is asked for; htmx asks until the end.
+
+    What was simulated before is remembered by the service, so that only one algorithm is run for an answer.
+    """
+    query = dict(request.query_params)
+    names = [name for name in query.pop("algorithms", "").split(",") if name]
+    done = number_of(query.pop("done", "0"))
+    algorithms, titles = await need(request, "/v1/algorithms", in_part=True), await need(request, _TABLES, in_part=True)
+    form = compare_form.read(query, algorithms["items"], {each["name"]: each["title"] for each in titles["tables"]})
+    known = {item["name"] for item in algorithms["items"]}
+    names = [name for name in names if name in known]
+    through = min(done + 1 if isinstance(done, int) and done >= 0 else 1, len(names))
+    found: list[dict[str, Any]] = []
+    for name in names[:through]:
+        body = form.simulation([name])
+        if body is None:
+            break
+        answer = await ask(request, "POST", "/v1/advise", body=body)
+        if not answer.is_good:
+            return page(request, "problem_part.html", problem=answer.body)
+        found.append(answer.body["simulation"])
+    return page(
+        request,
+        "compare_simulation.html",
+        simulation=_simulation(form, names, through, found),
+    )
+
+
+def _beginning(form: Form, advice: Answer) -> dict[str, Any] | None:
+    """The simulation before its first algorithm; None where none is asked for."""
+    if not advice.is_good or not form.values["simulated"]:
+        return None
+    return _simulation(form, list(_addresses(advice)), 0, [])
+
+
+def _simulation(form: Form, names: Sequence[str], done: int, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    ranked = [item for each in found for item in each["ranked"]]
+    ranked.sort(key=lambda item: (item["excess"] is None, item["excess"] or 0.0))
+    query = {"algorithms": ",".join(names), "done": f"{done}"}
+    return {
+        "done": done,
+        "total": len(names),
+        "address": f"{_SIMULATION}?{form.address}&{urlencode(query)}",
+        "about": found[0] if found else None,
+        "ranked": ranked,
+        "others": [item for each in found for item in each["others"]],
+    }
 
 
 def _summary(form: Form, advice: Answer) -> str:

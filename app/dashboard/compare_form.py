@@ -28,6 +28,8 @@ START: Mapping[str, str] = {
     "batch_size": "",
     "iterations": "",
     "loader": "",
+    "simulated": "",
+    "classes": "2",
     "table": "convex_population",
     **{
         f"{CONSTANT}{name}": value
@@ -53,6 +55,7 @@ _CHOICES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("polyak_lojasiewicz", "Polyak-Łojasiewicz"),
         ("weakly_convex", "weakly convex"),
         ("nonconvex", "not convex"),
+        ("mean", "none: the mean is estimated"),
     ),
     "smooth": (("yes", "Lipschitz gradient"), ("no", "not smooth")),
     "heavy_tailed": (("no", "bounded"), ("yes", "heavy-tailed: moments alone")),
@@ -62,6 +65,17 @@ _CHOICES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("poisson", "drawn by Poisson"),
         ("shuffled", "another order in every epoch"),
         ("fixed_order", "the same order in every epoch"),
+    ),
+    "simulated": (
+        ("", "nothing"),
+        ("logistic_regression", "logistic regression"),
+        ("softmax_regression", "softmax regression"),
+        ("linear_regression", "linear regression"),
+        ("huber_regression", "Huber regression"),
+        ("quantile_regression", "quantile regression"),
+        ("q_norm_regression", "q-norm regression"),
+        ("q_norm_hinge", "q-norm hinge"),
+        ("mean", "the mean"),
     ),
 }
 _LABELS: Mapping[str, str] = {
@@ -76,6 +90,8 @@ _LABELS: Mapping[str, str] = {
     "batch_size": "Batch size",
     "iterations": "Steps",
     "loader": "Batches come",
+    "simulated": "Simulate on synthetic rows",
+    "classes": "Classes",
     "table": "Table",
 }
 _POINTERS: Mapping[str, tuple[str, ...]] = {
@@ -83,6 +99,8 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     **{name: (f"/target/{name}",) for names in TARGETS.values() for name in names},
     "target": ("/target", "/target/kind"),
     "loader": ("/loader",),
+    "simulated": ("/simulation/model",),
+    "classes": ("/simulation/classes",),
     "max_grad_norm": ("/gradient_bound", "/gradient_bound/max_grad_norm"),
 }
 #: Constants that speak of one shape.
@@ -145,6 +163,15 @@ class Form(FilledForm):
         }
         return body
 
+    def simulation(self, algorithms: Sequence[str]) -> dict[str, Any] | None:
+        """The body of `POST /v1/advise` that simulates these algorithms alone; None where nothing is simulated."""
+        if not self.values["simulated"]:
+            return None
+        asked: dict[str, Any] = {"model": self.values["simulated"]}
+        if self.values.get("classes"):
+            asked["classes"] = number(self.values["classes"])
+        return self.problem() | {"algorithms": list(algorithms), "simulation": asked}
+
     def setting(self) -> dict[str, str]:
         """The parameters of `GET /v1/algorithms/compare`, as far as the form has them."""
         given = {name: value for name, value in self.values.items() if value}
@@ -179,6 +206,9 @@ def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tabl
     others = [each for each in constants if each not in filled]
     objective = [shape, _number(given, "norm_order"), _choice(given, "smooth"), _choice(given, "heavy_tailed")]
     sizes = [_number(given, name) for name in ("dataset_size", "dimension")]
+    simulated = [_choice(given, "simulated")]
+    if simulated[0].value == "softmax_regression":
+        simulated.append(_number(given, "classes"))
     own = [*(_number(given, name) for name in ("max_grad_norm", "batch_size", "iterations")), _choice(given, "loader")]
     return Form(
         sections=(
@@ -187,6 +217,7 @@ def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tabl
             ("Privacy", (target, *amounts)),
             ("Constants of the problem", tuple(filled)),
             ("Where no theorem chooses", tuple(own)),
+            ("Simulation", tuple(simulated)),
             ("Further constants", tuple(others)),
             ("The papers' tables", (_choice(given, "table", tuple(tables.items())),)),
         )

@@ -70,7 +70,7 @@ _OWN: Mapping[str, str] = {
     "calibrate_events": f"{_ACCOUNTING} missing overdetermined unreachable_target no_cost_in_filter",
     "sweep": _CALIBRATION,
     "compare_algorithms": "invalid_value",
-    "advise": "invalid_value unknown_assumption contradiction too_much_work unsupported",
+    "advise": "invalid_value unknown_algorithm unknown_assumption contradiction too_much_work unsupported",
     "derive_assumptions": f"{_MODEL} not_found missing overdetermined contradiction invalid_value unknown_algorithm "
     "unknown_assumption unsupported unsupported_domain",
     "create_budget": "beyond_your_budgets unknown_budget tree_too_deep relation_mismatch privacy_unit_mismatch "

@@ -101,9 +101,6 @@ def _check_fields(run: Mapping[str, Any]) -> None:
     if run.get("dataset") is not None:
         detail = "the runs of a sweep train on a data set that is registered: make one with POST /v1/datasets"
         raise unprocessable("unsupported", detail, "dataset")
-    if run.get("evaluation") is not None:
-        detail = "a sweep cannot evaluate on held-out rows: start a run of the cell that you want, with `evaluation`"
-        raise unprocessable("unsupported", detail, "evaluation")
     if run.get("expected_plan_hash") is not None:
         detail = "a sweep has a plan for each cell, and one hash of all of them: give expected_sweep_hash"
         raise unprocessable("unsupported", detail, "expected_plan_hash")

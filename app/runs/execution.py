@@ -24,6 +24,7 @@ from app.runs.executors.interface import Executor
 from app.runs.job import Job
 from app.runs.lifecycle import DATASET_GONE, DATASET_TOO_FULL, RefusedError
 from app.runs.schemas import MetricBody
+from app.runs.score_keys import evaluation_key
 from app.runs.scoring import noisy_score
 from app.runs.timetable import Timetable
 from app.runs.versions import versions
@@ -122,7 +123,9 @@ def summarize(job: Job, result: RunResult, score_key: int | None, device: Device
     scores: dict[str, Any] = {}
     if job.plan.evaluation is not None:
         assert score_key is not None, "a run with an evaluation begins with its key"
-        scores["held_out"] = held_out_body(job, result.parameters, score_key).model_dump(mode="json")
+        # The score of a trial takes its noise from the key itself, and no two releases share any.
+        key = score_key if job.run.score_noise_multiplier is None else evaluation_key(score_key)
+        scores["held_out"] = held_out_body(job, result.parameters, key).model_dump(mode="json")
     if job.run.score_noise_multiplier is not None:
         assert score_key is not None, "a trial with a score begins with its key"
         scores["noisy_score"] = noisy_score(

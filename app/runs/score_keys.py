@@ -1,4 +1,4 @@
-"""The key of the noise of a trial's score: drawn from the operating system, on the disk before anything is drawn of it.
+"""The key of the noise of a trial's score, or of an evaluation: from the operating system, kept before it is used.
 
 It lies in the folder of checkpoints, is sealed and encrypted as they are, and goes with them when the run has ended:
 the score is stored then. It belongs to one stream of randomness, as the noise of the training does, so that a run which
@@ -7,6 +7,7 @@ begins anew has another one. What is restored from a backup begins anew: no two 
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 
 from app.runs.checkpoint_files import CheckpointFiles
@@ -23,6 +24,15 @@ def new_score_key(files: CheckpointFiles, run_id: str, stream_id: str) -> int:
     content = secrets.token_bytes(_BYTES)
     files.write_score_key(run_id, stream_id, content)
     return int.from_bytes(content)
+
+
+def evaluation_key(key: int) -> int:
+    """Return the key of the evaluation's noise, where the score has noise of the key itself.
+
+    >>> evaluation_key(1) == evaluation_key(1), evaluation_key(1) == 1
+    (True, False)
+    """
+    return int.from_bytes(hashlib.sha256(b"evaluation\n" + key.to_bytes(_BYTES)).digest()[:_BYTES])
 
 
 def kept_score_key(files: CheckpointFiles, run_id: str, stream_id: str) -> int | None:

@@ -20,8 +20,9 @@ within epsilon $\lambda = 2 T L_0 M/(n \epsilon)$.
 
 **Utility.** The step to u satisfies $F_S(x_{t+1}) \le F_S(x_t) + \eta_t \langle \nabla F_S(x_t), u - x_t \rangle +
 \tfrac12 L_1 M^2 \eta_t^2$, and the selection's expected regret is at most $\lambda \ln K$. With $\eta_t = 2/(t+2)$ the
-expected gap after T steps is at most $2 L_1 M^2/(T+2) + \lambda \ln K$. The default T is the integer of least bound.
-The bound is of the empirical risk: nothing is said of the population's.
+expected gap after T steps is at most $2 L_1 M^2/(T+2) + \lambda \ln K$. The default T is the integer of least bound, of
+those whose work is no more than about a minute of one core. The bound is of the empirical risk: nothing is said of the
+population's.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 from calibrators.refusals import refuse
 from calibrators.scopes import Measure, Shape, in_l1_ball
 from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.work import affordable_steps
 
 SOURCE = "Talwar, Thakurta & Zhang 2015 (Frank-Wolfe by noisy selection); derived: Gumbel noise and bound"
 BOUND_FORMULA = r"F_S(x_T) - \min F_S \le \frac{2 L_1 M^2}{T+2} + \lambda \ln K"
@@ -67,8 +69,7 @@ ERRATA = (
     "The talk composes selections by the square root term of advanced composition alone. Here rhos add up.",
     "COLT papers and talk use the diameter M and the radius D in the same formulas. Here M = 2 D throughout.",
 )
-#: The default number of steps is at most this.
-MOST_STEPS = 1_000_000
+CAPPED = "no more steps than those whose work is about a minute of one core; with more of them the bound is smaller"
 
 
 def calibrate(spec: Spec) -> Calibration:
@@ -124,8 +125,8 @@ def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_ve
     return curvature + expected_regret(scale, num_vertices)
 
 
-def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, power: float) -> int:
-    r"""The integer $T \ge 1$ of least bound where the noise scale is $\lambda_1 T^p$, of at most `MOST_STEPS`.
+def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, power: float, most: int) -> int:
+    r"""The integer $T$ of least bound from 1 to ``most`` where the noise scale is $\lambda_1 T^p$.
 
     Above $T^{1+p} = 2 L_1 M^2/(p \lambda_1 \ln K)$ the bound rises, so that only the integers below are tried.
 
@@ -134,10 +135,11 @@ def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, 
         num_vertices: K.
         one_step_scale: lambda for one step.
         power: p: 1/2 where rhos add up, 1 where epsilons do.
+        most: The largest T.
     """
     regret = expected_regret(one_step_scale, num_vertices)
     curvature = 2.0 * problem.smoothness * problem.diameter**2
-    last = min(float(MOST_STEPS), math.pow(curvature / (power * regret), 1.0 / (1.0 + power)) + 1.0)
+    last = min(float(most), math.pow(curvature / (power * regret), 1.0 / (1.0 + power)) + 1.0)
     tried = np.arange(1.0, max(1, math.floor(last)) + 1.0)
     return 1 + int(np.argmin(curvature / (tried + 2.0) + regret * tried**power))
 
@@ -146,7 +148,12 @@ def _best_iterations(spec: Spec, setting: Setting, pure: bool) -> int:
     """Choose T from the noise of one step: T steps need sqrt(T) times as much, or T times where epsilons add up."""
     scale, power = one_step_scale(spec, setting, pure)
     assert setting.num_vertices is not None, "as was checked"
-    return best_iterations(setting.problem, setting.num_vertices, scale, power)
+    return best_iterations(setting.problem, setting.num_vertices, scale, power, most_steps(spec))
+
+
+def most_steps(spec: Spec) -> int:
+    """Return the most steps that are chosen where a request leaves them open."""
+    return affordable_steps(spec.dataset_size, spec.need("dimension"))
 
 
 def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, float]:
@@ -199,6 +206,7 @@ def refuse_what_has_no_part(spec: Spec) -> None:
 def _hyperparameters(spec: Spec, iterations: int, scale: float, pure: bool, steps: Steps) -> tuple[Provenance, ...]:
     derived = ProvenanceKind.DERIVED
     formula = r"\lambda = \sigma L_0 M/n" if pure else r"\lambda = \tfrac{\sigma}{2} L_0 M/n"
+    capped = (CAPPED,) if spec.iterations is None and iterations == most_steps(spec) else ()
     chosen = "T" if spec.iterations else r"\arg\min_T \tfrac{2 L_1 M^2}{T+2} + \lambda_T \ln K"
     return (
         Provenance("noise_scale", scale, formula, SOURCE, derived, units=LOSS),
@@ -208,7 +216,7 @@ def _hyperparameters(spec: Spec, iterations: int, scale: float, pure: bool, step
             SOURCE,
             "of one step; s is 2 under replace_one, and 1 under replace_special and add_or_remove_one",
         ),
-        Provenance("iterations", float(iterations), chosen, SOURCE, derived),
+        Provenance("iterations", float(iterations), chosen, SOURCE, derived, capped),
         Provenance("batch_size", float(spec.dataset_size), "n", SOURCE, derived),
     )
 

@@ -50,9 +50,10 @@ from calibrators.algorithm import (
 )
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.dp_fw import (
-    MOST_STEPS,
+    CAPPED,
     best_iterations,
     empirical_risk_bound,
+    most_steps,
     noise_scale,
     one_step_scale,
     refuse_what_has_no_part,
@@ -189,8 +190,8 @@ def generalisation_gap(lipschitz: float, radius: float, num_vertices: int, datas
     return 2.0 * lipschitz * radius * math.sqrt(2.0 * math.log(num_vertices) / dataset_size)
 
 
-def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, power: float) -> int:
-    r"""The integer $T \ge 1$ of least $2 L_0 M/\sqrt{T+2} + r_1 T^p$, of at most `dp_fw.MOST_STEPS`.
+def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, power: float, most: int) -> int:
+    r"""The integer $T$ of least $2 L_0 M/\sqrt{T+2} + r_1 T^p$ from 1 to ``most``.
 
     Above $(T+2)^{p+1/2} = L_0 M/(p r_1)$ the sum rises, so that only the integers below are tried.
 
@@ -199,9 +200,10 @@ def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, p
         diameter: M.
         regret: r_1, of one step.
         power: p: 1/2 where rhos add up, 1 where epsilons do.
+        most: The largest T.
     """
     error = 2.0 * lipschitz * diameter
-    last = min(float(MOST_STEPS), math.pow(error / (2.0 * power * regret), 1.0 / (power + 0.5)) + 1.0)
+    last = min(float(most), math.pow(error / (2.0 * power * regret), 1.0 / (power + 0.5)) + 1.0)
     tried = np.arange(1.0, max(1, math.floor(last)) + 1.0)
     return 1 + int(np.argmin(error / np.sqrt(tried + 2.0) + regret * tried**power))
 
@@ -213,11 +215,11 @@ def _best_iterations(spec: Spec, setting: Setting, link: Link | None, smoothing:
     problem = setting.problem
     if smoothing is None:
         regret = expected_regret(scale, setting.num_vertices)
-        return best_iterations_smoothed(problem.lipschitz, problem.diameter, regret, power)
+        return best_iterations_smoothed(problem.lipschitz, problem.diameter, regret, power, most_steps(spec))
     if link is None:
         raise _missing_link("the number of steps of least bound")
     smooth = replace(problem, smoothness=smoothing * link.features**2)
-    return best_iterations(smooth, setting.num_vertices, scale, power)
+    return best_iterations(smooth, setting.num_vertices, scale, power, most_steps(spec))
 
 
 def _smoothing(given: Given, link: Link | None, diameter: float, iterations: int) -> float:
@@ -243,6 +245,7 @@ def _hyperparameters(
     derived = ProvenanceKind.DERIVED
     noise = r"\lambda = \sigma L_0 M/n" if pure else r"\lambda = \tfrac{\sigma}{2} L_0 M/n"
     smoothing = r"\beta" if given.get("smoothing") is not None else r"\beta = \frac{\ell_0 \sqrt{T+2}}{2 R_a M}"
+    capped = (CAPPED,) if spec.iterations is None and phase.steps == most_steps(spec) else ()
     chosen = "T" if spec.iterations else r"\arg\min_T"
     return (
         Provenance("noise_scale", phase.gumbel_scale, noise, SOURCE, derived, units=LOSS),
@@ -255,7 +258,7 @@ def _hyperparameters(
         Provenance(
             "smoothing", phase.smoothing, smoothing, SOURCE, derived, ("in losses per squared logit",), units=LOSS
         ),
-        Provenance("iterations", float(phase.steps), chosen, SOURCE, derived),
+        Provenance("iterations", float(phase.steps), chosen, SOURCE, derived, capped),
         Provenance("batch_size", float(spec.dataset_size), "n", SOURCE, derived),
     )
 

@@ -107,7 +107,7 @@ LP = Table(
             ),
             Expression("n", lambda at: float(at.dataset_size)),
             algorithm="noisy_sfw_lp",
-            remark="Trees of generalised Gaussian noise; up to logarithms.",
+            remark="Trees of generalised Gaussian noise; up to the square of ln n.",
         ),
         Row(
             "noisy stochastic Frank-Wolfe as first published",

@@ -39,7 +39,7 @@ from calibrators.lowy_razaviyayn.zcdp import paper_rho
 from calibrators.noise import calibration_of, solve_gaussian_steps
 from calibrators.plan import Clip, Phase
 from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
-from calibrators.scopes import MEAN_ESTIMATION
+from calibrators.scopes import Measure, of_the_mean
 from calibrators.spec import Calibration, Spec
 
 _NAME = "clipped_mean"
@@ -204,7 +204,7 @@ ALGORITHM = Algorithm(
         "The paper has no threshold for a mean alone; here it is that of its theorems for one round.",
     ),
     calibrate=calibrate,
-    scope=MEAN_ESTIMATION,
+    scope=of_the_mean(Measure.MEAN_SQUARED_ERROR),
     one_step=True,
     example=Example(
         Spec(100_000, EXAMPLE_TARGET, dimension=50, assumptions={"moment_order": 4.0, "moment_bound": 2.0}),

@@ -56,7 +56,7 @@ from calibrators.lowy_razaviyayn.printed_noise import judged, printed_noise_mult
 from calibrators.noise import calibration_of, solve_gaussian_steps
 from calibrators.phases.median_of_means import MedianPhase
 from calibrators.provenance import Provenance, ProvenanceKind
-from calibrators.scopes import MEAN_ESTIMATION
+from calibrators.scopes import Measure, of_the_mean
 from calibrators.spec import Calibration, Spec
 
 _NAME = "coordinatewise_mean"
@@ -167,7 +167,7 @@ ALGORITHM = Algorithm(
         "The paper has no threshold and no number of groups for a mean alone; the preset is ours.",
     ),
     calibrate=calibrate,
-    scope=MEAN_ESTIMATION,
+    scope=of_the_mean(Measure.MEAN_ERROR),
     one_step=True,
     example=Example(
         Spec(

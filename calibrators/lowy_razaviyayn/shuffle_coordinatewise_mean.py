@@ -56,7 +56,7 @@ from calibrators.lowy_razaviyayn.shuffled_sums import (
 from calibrators.noise import calibration_of
 from calibrators.phases.shuffled_medians import ShuffledMedians
 from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
-from calibrators.scopes import MEAN_ESTIMATION
+from calibrators.scopes import Measure, of_the_mean
 from calibrators.spec import Calibration, Spec
 
 _NAME = "shuffle_coordinatewise_mean"
@@ -282,7 +282,7 @@ ALGORITHM = Algorithm(
         "The paper does not say which median an even m has; here it is the lower one.",
     ),
     calibrate=calibrate,
-    scope=MEAN_ESTIMATION,
+    scope=of_the_mean(Measure.MEAN_ERROR),
     one_step=True,
     example=Example(
         Spec(

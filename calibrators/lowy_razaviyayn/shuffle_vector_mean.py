@@ -62,7 +62,7 @@ from calibrators.noise import calibration_of
 from calibrators.phases.shuffled_counts import ShuffledCounts
 from calibrators.plan import Clip
 from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
-from calibrators.scopes import MEAN_ESTIMATION
+from calibrators.scopes import Measure, of_the_mean
 from calibrators.spec import Calibration, Spec
 
 _NAME = "shuffle_vector_mean"
@@ -296,7 +296,7 @@ ALGORITHM = Algorithm(
         "coins, drawn exactly. The number of bits and the variance are those of the printed p, to within 1e-5.",
     ),
     calibrate=calibrate,
-    scope=MEAN_ESTIMATION,
+    scope=of_the_mean(Measure.MEAN_SQUARED_ERROR),
     one_step=True,
     example=Example(
         Spec(100_000, EXAMPLE_TARGET, dimension=20, assumptions={"moment_order": 4.0, "moment_bound": 2.0}),

@@ -13,11 +13,12 @@ from accounting.errors import InvalidValue
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from calibrators.plan import MAX_SCHEDULE, Clip, Normalize, Plan
-from calibrators.practical import MOST_STEPS, UNKNOWN_OBJECTIVE, WORK, Draft, Objective, Preset
+from calibrators.practical import MOST_STEPS, UNKNOWN_OBJECTIVE, Draft, Objective, Preset
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.release import LAST_ITERATE, WeightedAverage, average_of_last
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
 from calibrators.stages import Stage
+from calibrators.work import WORK
 
 SPEC = Spec(1000, ApproximateDpTarget(2.0, 1e-5), dimension=20)
 STEPPING = [name for name, each in ALGORITHMS.items() if each.step_rule is not None]

@@ -50,6 +50,8 @@ MODELS: dict[str, Model] = {
     "q-norm hinge": build(4, kind="q_norm_hinge", q=1.5),
     "perceptron": MultilayerPerceptron(4, 3, hidden=(6,)),
     "deep": MultilayerPerceptron(4, 2, hidden=(5, 3), activation="tanh"),
+    "weighted": build(4, kind="softmax_regression", num_classes=3, class_priors=(0.7, 0.29, 0.01)),
+    "weighted perceptron": build(4, kind="mlp", num_classes=2, hidden=(5,), class_priors=(0.999, 0.001)),
     "dense": PerRecordModel(4, np.zeros(4), dense_rows),
 }
 

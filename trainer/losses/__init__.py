@@ -10,5 +10,6 @@ from trainer.losses.q_norm_regression import QNormRegression
 from trainer.losses.quantile import Quantile
 from trainer.losses.softmax import Softmax
 from trainer.losses.squared import Squared
+from trainer.losses.weighted import Weighted
 
-__all__ = ["Huber", "Logistic", "Loss", "QNormHinge", "QNormRegression", "Quantile", "Softmax", "Squared"]
+__all__ = ["Huber", "Logistic", "Loss", "QNormHinge", "QNormRegression", "Quantile", "Softmax", "Squared", "Weighted"]

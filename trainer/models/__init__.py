@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from accounting.errors import InvalidValue, one_of
-from trainer.losses import Huber, Logistic, Loss, QNormHinge, QNormRegression, Quantile, Softmax, Squared
+from trainer.losses import Huber, Logistic, Loss, QNormHinge, QNormRegression, Quantile, Softmax, Squared, Weighted
+from trainer.losses.weighted import weights_of_priors
 from trainer.models.linear import Holder, LinearModel
 from trainer.models.mean import MeanModel
 from trainer.models.model import Model, Parameters
@@ -68,6 +69,7 @@ def build(
     fit_intercept: bool = True,
     hidden: Sequence[int] = (256,),
     activation: str = "relu",
+    class_priors: Sequence[float] | None = None,
     **options: Any,
 ) -> LinearModel | MeanModel | MultilayerPerceptron:
     """The model of a kind, for rows of so many features.
@@ -78,6 +80,8 @@ def build(
         fit_intercept: Of linear models.
         hidden: Widths of a multilayer perceptron's hidden layers.
         activation: Of a multilayer perceptron.
+        class_priors: The public share of each class, by its code: classes are weighted so that all weigh the same. Of
+            models that predict classes; None weighs all records alike.
         options: What the kind's loss takes: threshold, quantile or q.
 
     Raises:
@@ -88,19 +92,26 @@ def build(
     """
     if kind not in MODELS:
         raise InvalidValue(f"kind must be {one_of(MODELS)}", pointer=("kind",))
+    if class_priors is not None and TASKS[kind] not in (Task.BINARY, Task.CLASSIFICATION):
+        raise InvalidValue(f"{kind} predicts no class; leave class_priors out", pointer=("class_priors",))
+    weights = () if class_priors is None else weights_of_priors(class_priors)
     if kind == MeanModel.kind:
         _no_options(kind, options)
         return MeanModel(num_features)
     if kind == MultilayerPerceptron.kind:
         _no_options(kind, options)
-        return MultilayerPerceptron(num_features, num_classes, tuple(hidden), activation)
+        return MultilayerPerceptron(num_features, num_classes, tuple(hidden), activation, weights)
+    loss = _loss(kind, num_classes, options)
+    return LinearModel(Weighted(loss, weights) if weights else loss, num_features, fit_intercept)
+
+
+def _loss(kind: str, num_classes: int, options: Mapping[str, Any]) -> Loss:
     if kind == Softmax.kind:
         _no_options(kind, options)
-        return LinearModel(Softmax(num_classes), num_features, fit_intercept)
-    loss = _LOSSES[kind]
-    known = getattr(loss, "__match_args__", ())
+        return Softmax(num_classes)
+    known = getattr(_LOSSES[kind], "__match_args__", ())
     _no_options(kind, {name: value for name, value in options.items() if name not in known})
-    return LinearModel(loss(**options), num_features, fit_intercept)
+    return _LOSSES[kind](**options)
 
 
 def logistic_regression(num_features: int, *, fit_intercept: bool = True) -> LinearModel:

@@ -13,7 +13,7 @@ from accounting.errors import InvalidValue
 from accounting.numbers import read_integer, read_real
 from trainer.arrays import Array, silent
 from trainer.gradients import Layer, OuterProducts
-from trainer.losses import Loss
+from trainer.losses import Loss, Weighted
 from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
 from trainer.records import Block
 
@@ -93,6 +93,9 @@ class LinearModel(Model):
 
     def losses(self, point: Array, block: Block) -> Array:
         return self.loss.values(block.xp, self._logits(point, block), block.labels)
+
+    def record_weights(self, block: Block) -> Array | None:
+        return self.loss.of_records(block.xp, block.labels) if isinstance(self.loss, Weighted) else None
 
     def _logits(self, point: Array, block: Block) -> Array:
         split, shape = self.features * self.num_outputs, (self.features, self.num_outputs)

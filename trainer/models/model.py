@@ -70,6 +70,13 @@ class Model(ABC):
     def losses(self, point: Array, block: Block) -> Array:
         """The block's losses at the point, shape (B,)."""
 
+    def record_weights(self, block: Block) -> Array | None:
+        """The public weight of each record, shape (B,), float64, in (0, 1]; None where all weigh the same.
+
+        Gradients and losses have it in them already. Bounds on gradients are bounds on what they were without it.
+        """
+        return None
+
     @abstractmethod
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
         """The point under the names and in the shapes that it is released by."""

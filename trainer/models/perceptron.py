@@ -15,7 +15,7 @@ from accounting.errors import InvalidValue, one_of
 from accounting.numbers import read_integer
 from trainer.arrays import TINY, Array, Namespace, cleared, dtype_name, flushed, silent
 from trainer.gradients import Layer, OuterProducts
-from trainer.losses import Softmax
+from trainer.losses import Loss, Softmax, Weighted
 from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
 from trainer.records import Block
 
@@ -33,6 +33,7 @@ class MultilayerPerceptron(Model):
         classes: Logits of the last layer.
         hidden: Widths of the layers before it.
         activation: "relu" or "tanh".
+        class_weights: Public weights of the classes; empty where all weigh the same.
 
     >>> MultilayerPerceptron(784, 10, hidden=(256,)).num_parameters
     203530
@@ -44,6 +45,7 @@ class MultilayerPerceptron(Model):
     classes: int
     hidden: tuple[int, ...] = (256,)
     activation: str = "relu"
+    class_weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", read_integer("num_features", self.inputs, 1, MAX_FEATURES))
@@ -54,6 +56,13 @@ class MultilayerPerceptron(Model):
         object.__setattr__(self, "hidden", hidden)
         if self.activation not in ACTIVATIONS:
             raise InvalidValue(f"activation must be {one_of(ACTIVATIONS)}", pointer=("activation",))
+        _ = self.loss  # refuses weights that are none
+
+    @property
+    def loss(self) -> Loss:
+        """The cross-entropy, weighted by classes where there are weights."""
+        loss = Softmax(self.classes)
+        return Weighted(loss, self.class_weights) if self.class_weights else loss
 
     @property
     def num_features(self) -> int:
@@ -85,7 +94,7 @@ class MultilayerPerceptron(Model):
     def gradients(self, point: Array, block: Block) -> OuterProducts:
         xp, matrices = block.xp, self._matrices(block.xp, point)
         inputs = self._forward(matrices, block)
-        deltas = _kept(xp, Softmax(self.classes).residuals(xp, inputs.pop(), block.labels))
+        deltas = _kept(xp, self.loss.residuals(xp, inputs.pop(), block.labels))
         layers: list[Layer] = []
         for index in reversed(range(len(matrices))):
             squares = block.squares if index == 0 else None
@@ -97,7 +106,11 @@ class MultilayerPerceptron(Model):
 
     def losses(self, point: Array, block: Block) -> Array:
         logits = self._forward(self._matrices(block.xp, point), block)[-1]
-        return Softmax(self.classes).values(block.xp, logits, block.labels)
+        return self.loss.values(block.xp, logits, block.labels)
+
+    def record_weights(self, block: Block) -> Array | None:
+        loss = self.loss
+        return loss.of_records(block.xp, block.labels) if isinstance(loss, Weighted) else None
 
     def _matrices(self, xp: Namespace, point: Array) -> list[tuple[Array, Array]]:
         """Each layer's matrix and bias."""

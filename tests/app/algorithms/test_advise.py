@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.algorithms.advice import ADVISE_EXAMPLES
+from app.algorithms import advice, simulation
+from app.algorithms.advice import ADVISE_EXAMPLES, AdviseRequest
+from app.kit.process_pool import ProcessPool
 from calibrators.registry import ALGORITHMS
 
 
@@ -102,6 +105,11 @@ def test_the_reason_says_where_in_the_request_it_lies(reader):
         ({"surprise": 1}, "/surprise"),
         ({"loader": "backwards"}, "/loader"),
         ({"assumptions": {"lipschits": 1}}, "/assumptions/lipschits"),
+        ({"algorithms": ["dp_sgd", "dp_sdg"]}, "/algorithms/1"),
+        ({"simulation": {"model": "mlp"}}, "/simulation/model"),
+        ({"simulation": {"model": "mean"}}, "/simulation/model"),
+        ({"simulation": {"repetitions": 100}}, "/simulation/repetitions"),
+        ({"simulation": {}, "dimension": 50_000}, "/dimension"),
     ],
 )
 def test_faults_are_pointed_at(reader, changes, pointer):
@@ -116,3 +124,64 @@ def test_a_private_network_has_no_theorem_and_says_so(reader):
     [without] = [group for group in body["measures"] if group["measure"] is None]
     assert {"dp_adam"} <= {item["algorithm"] for item in without["ranked"]}
     assert all(item["bound"] is None and item["rate"] is None for item in without["ranked"])
+
+
+SMALL = {
+    "dataset_size": 2000,
+    "dimension": 6,
+    "problem": {"shape": "convex"},
+    "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
+    "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 2, "diameter": 4, "initial_gap": 1},
+    "algorithms": ["dp_adam", "clipped_acsa", "dp_fw"],
+}
+
+
+def test_a_simulation_ranks_what_was_attained_and_says_that_it_is_one(reader):
+    body = SMALL | {"simulation": {"repetitions": 2}}
+    answer = reader.post("/v1/advise", json=body).json()
+    simulation = answer["simulation"]
+    assert simulation["label"].startswith("A simulation, and no bound.")
+    assert {item["algorithm"] for item in simulation["ranked"]} == {"dp_adam", "clipped_acsa"}
+    assert [item["algorithm"] for item in answer["others"]] == ["dp_fw"], "of these alone"
+    excesses = [item["excess"] for item in simulation["ranked"]]
+    assert excesses == sorted(excesses)
+    assert simulation["dataset_size"] == 2000
+    assert simulation["is_complete"]
+    adam = next(item for item in simulation["ranked"] if item["algorithm"] == "dp_adam")
+    assert "hyperparameters.step_size" in adam["choices"], "what a run that names it alone would take"
+    assert f"{adam['excess']:.3g}" in adam["why"]
+    assert reader.post("/v1/advise", json=body | {"simulation": {"repetitions": 2, "seed": 0}}).json() == answer
+    assert "simulation" not in reader.post("/v1/advise", json=SMALL).json()
+
+
+def test_a_simulation_whose_time_is_over_says_so_and_is_not_remembered(context):
+    body = AdviseRequest.model_validate(SMALL | {"simulation": {"repetitions": 1}})
+    pool = ProcessPool(size=1, seconds=30.0, memory_bytes=2**31)
+    hasty = replace(context, audit_processes=pool)
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(simulation, "MOST_SECONDS", 0.0)
+            found = advice.answer(hasty, body)
+    finally:
+        pool.close()
+    assert found.simulation is not None
+    assert not found.simulation.is_complete
+    assert not advice.is_complete(found)
+    assert found.simulation.ranked == []
+    assert {each.algorithm for each in found.simulation.others} == {"dp_adam", "clipped_acsa"}
+
+
+def test_the_mean_has_its_own_algorithms(reader):
+    body = reader.post("/v1/advise", json=example("mean", simulation=None)).json()
+    ranked = {group["measure"]: [item["algorithm"] for item in group["ranked"]] for group in body["measures"]}
+    assert set(ranked["mean_squared_error"]) == {"clipped_mean", "shuffle_vector_mean"}
+    assert set(ranked["mean_error"]) == {"coordinatewise_mean", "shuffle_coordinatewise_mean"}
+    assert set(ranked) == {"mean_squared_error", "mean_error"}
+    assert all("minimising a loss" in item["reasons"][0]["detail"] for item in body["others"])
+
+
+def test_every_algorithm_of_the_mean_is_simulated(reader):
+    found = reader.post("/v1/advise", json=example("mean")).json()["simulation"]
+    assert found["model"] == "mean"
+    assert {item["algorithm"] for item in found["ranked"]} >= {"clipped_mean", "coordinatewise_mean"}
+    assert found["ranked"][0]["excess"] < found["before_training"]

@@ -144,6 +144,27 @@ def test_advice_is_a_ranking_and_why_the_others_do_not_apply() -> None:
     assert all(each["algorithm"] in table for each in found["others"])
 
 
+def test_a_simulation_stands_beside_the_bounds_and_is_called_one() -> None:
+    body = json.dumps(
+        {
+            "dataset_size": 1000,
+            "dimension": 4,
+            "problem": {"shape": "convex"},
+            "target": {"kind": "approximate_dp", "epsilon": 2, "delta": 1e-5},
+            "assumptions": {"lipschitz": 1, "smoothness": 0.5, "radius": 2, "diameter": 4, "initial_gap": 1},
+            "algorithms": ["dp_adam", "clipped_acsa", "dp_fw"],
+        }
+    )
+    found = json.loads(done("advise", "--simulate", "--json", "--request", "-", given=body))["simulation"]
+    table = done("advise", "--simulate", "--request", "-", given=body)
+    assert found["label"] in table
+    _, _, ranking = table.partition(found["label"])
+    names = [line.split()[1] for line in ranking.splitlines() if line[:1] in "12" and "runs each" not in line]
+    assert names == [each["algorithm"] for each in found["ranked"]]
+    assert len(names) == 2
+    assert "simulation" not in json.loads(done("advise", "--json", "--request", "-", given=body))
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [

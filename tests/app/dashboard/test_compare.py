@@ -176,3 +176,38 @@ def test_what_a_loader_loses_stands_beside_what_would_lose_less(reader: TestClie
     assert table.text.count("not with this loader") == 2
     assert any("Your loader cannot sample by Poisson" in each.text for each in document.all("p"))
     assert "Batches" not in [each.text for each in show(reader, shape="nonconvex", **sizes).all("h2")]
+
+
+def test_a_simulation_goes_on_from_algorithm_to_algorithm_and_ends_as_the_service_says(
+    reader: TestClient, algorithms: list[dict[str, Any]]
+) -> None:
+    values = {"shape": "mean", "simulated": "mean", "dataset_size": "1000", "dimension": "4"}
+    values |= {"assumptions.coordinate_moment_bound": "1", "assumptions.mean_bound": "1"}
+    document = Document(reader.get(PATH, params=values).text)
+    assert document.faults == []
+    [section] = [each for each in document.all("section") if each.attributes.get("id") == "simulation"]
+    assert "0 of " in section.text
+    seen = []
+    while "hx-get" in section.attributes:
+        assert len(seen) < 10
+        part = Document(reader.get(section.attributes["hx-get"], headers=LIVE).text)
+        [section] = part.all("section")
+        seen.append(section.text)
+    form = read(values, algorithms, {})
+    advised = reader.post("/v1/advise", json=form.problem()).json()
+    names = [item["algorithm"] for group in advised["measures"] for item in group["ranked"]]
+    body = form.simulation(names)
+    assert body is not None
+    assert body["simulation"] == {"model": "mean"}
+    said = reader.post("/v1/advise", json=body).json()["simulation"]
+    assert len(seen) == len(names) == 4
+    assert said["label"] in seen[-1]
+    headings = [each.text for each in part.all("th", scope="row")]
+    assert headings == [item["algorithm"] for item in said["ranked"]]
+    assert all(item["why"] in seen[-1] for item in said["ranked"])
+    assert form.simulation([]) != form.problem()
+
+
+def test_nothing_is_simulated_unless_it_is_asked_for(reader: TestClient) -> None:
+    document = show(reader)
+    assert all(each.attributes.get("id") != "simulation" for each in document.all("section"))

@@ -14,7 +14,7 @@ from scipy import integrate
 
 from accounting.errors import AccountingError, InvalidValue, Unsupported
 from accounting.relations import NeighboringRelation
-from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
+from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, Target, ZcdpTarget
 from calibrators.as_published import Verdict
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.dp_fw import best_iterations, empirical_risk_bound, noise_scale
@@ -25,6 +25,7 @@ from calibrators.phases.vertex_steps import VertexSteps
 from calibrators.plan import Clip, plan_from_canonical
 from calibrators.registry import calibrate
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
+from calibrators.work import affordable_steps
 from tests.transcriptions.dp_fw import Vector, trajectory
 
 RHO = 0.0243559703595
@@ -71,7 +72,7 @@ def test_the_worked_scales_and_bounds() -> None:
 def test_no_other_number_of_steps_has_a_smaller_bound(power: float, smoothness: float) -> None:
     problem = Problem(2.0, smoothness, 2.0)
     for scale in (1e-4, 1e-2, 1.0, 50.0):
-        found = best_iterations(problem, 100, scale, power)
+        found = best_iterations(problem, 100, scale, power, 10**6)
         bounds = [empirical_risk_bound(problem, t, scale * t**power, 100) for t in range(1, 20_000)]
         assert found == 1 + int(np.argmin(bounds))
 
@@ -83,6 +84,16 @@ def test_the_default_number_of_steps_is_the_best_under_every_kind_of_target() ->
             other = calibrated(target=target, iterations=steps)
             assert number(own, "excess_risk_bound") <= number(other, "excess_risk_bound") * (1.0 + 1e-3)
     assert calibrated(assumptions={"lipschitz": 2.0, "smoothness": 0.0, "radius": 1.0}).plan.iterations == 1
+
+
+def test_no_default_has_more_steps_than_a_minute_of_work() -> None:
+    large = calibrated(dataset_size=10**7, dimension=50)
+    [steps] = [each for each in large.hyperparameters if each.name == "iterations"]
+    assert large.plan.iterations == affordable_steps(10**7, 50) == 100
+    assert any("about a minute" in words for words in steps.assumptions)
+    assert calibrated(dataset_size=10**7, iterations=5_000).plan.iterations == 5_000, "who asks for more has them"
+    [own] = [each for each in calibrated().hyperparameters if each.name == "iterations"]
+    assert not own.assumptions
 
 
 def test_the_bound_holds_for_the_worst_noise_of_its_kind_in_simulation() -> None:
@@ -200,13 +211,20 @@ def test_the_talks_selection_loses_twice_its_epsilon() -> None:
     assert printed_calibration(Spec(100, ApproximateDpTarget(1.0, 1.0)), 1) is None, "no noise at all"
 
 
+def at_best(n: int, target: Target, power: float) -> Calibration:
+    """The number of steps of least bound, however much work they are."""
+    scale = number(calibrated(dataset_size=n, target=target, iterations=1), "noise_scale")
+    steps = best_iterations(W7, 100, scale, power, 10**6)
+    return calibrated(dataset_size=n, target=target, iterations=steps)
+
+
 def test_rates_follow_the_bound_at_its_best_number_of_steps() -> None:
     """Within a constant, over sizes: balanced, with the best number of steps not rounded."""
     shares = []
     for n in (10**4, 10**6, 10**8):
-        own = calibrated(dataset_size=n)
+        own = at_best(n, ZcdpTarget(RHO), 0.5)
         shares.append(number(own, "excess_risk_bound") / rates.frank_wolfe_rate(W7, 100, n, RHO))
-        pure = calibrated(dataset_size=n, target=PureDpTarget(1.0))
+        pure = at_best(n, PureDpTarget(1.0), 1.0)
         shares.append(number(pure, "excess_risk_bound") / rates.pure_frank_wolfe_rate(W7, 100, n, 1.0))
     assert 0.5 < min(shares) <= max(shares) < 6.0
 

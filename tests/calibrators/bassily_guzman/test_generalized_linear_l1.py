@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import linprog
 
 from accounting.errors import AccountingError, InvalidValue, Unsupported
-from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
+from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, Target, ZcdpTarget
 from calibrators.bassily_guzman.dp_fw import noise_scale
 from calibrators.bassily_guzman.generalized_linear_l1 import (
     Link,
@@ -21,6 +21,7 @@ from calibrators.bassily_guzman.generalized_linear_l1 import (
     smoothed_risk_bound,
 )
 from calibrators.bassily_guzman.rates import generalized_linear_rate, pure_generalized_linear_rate
+from calibrators.bassily_guzman.selection import expected_regret
 from calibrators.bassily_guzman.tree import Problem
 from calibrators.geometry import L2Penalty
 from calibrators.phases.smoothed_vertex_steps import SmoothedVertexSteps
@@ -75,7 +76,7 @@ def test_no_other_smoothing_or_number_of_steps_has_a_smaller_bound() -> None:
     for power in (0.5, 1.0):
         for regret in (1e-3, 1e-2, 1.0, 50.0):
             sums = 2.0 * 2.0 * 3.0 / np.sqrt(tried + 2.0) + regret * tried**power
-            assert best_iterations_smoothed(2.0, 3.0, regret, power) == 1 + int(np.argmin(sums))
+            assert best_iterations_smoothed(2.0, 3.0, regret, power, 10**6) == 1 + int(np.argmin(sums))
     for target in (PureDpTarget(2.0), GaussianDpTarget(0.5), ApproximateDpTarget(1.0, 1e-6)):
         for given in (LENGTHS, LENGTHS | {"smoothing": 3.0}):
             best = calibrated(target=target, assumptions=given)
@@ -118,13 +119,19 @@ def test_a_run_with_noise_is_under_the_bound_in_simulation() -> None:
     assert bound[0].vacuous is False
 
 
+def at_best(n: int, target: Target, power: float) -> Calibration:
+    """The number of steps of least bound, however much work they are."""
+    one = number(calibrated(dataset_size=n, target=target, iterations=1), "noise_scale")
+    steps = best_iterations_smoothed(1.0, 2.0, expected_regret(one, 100), power, 10**6)
+    return calibrated(dataset_size=n, target=target, iterations=steps)
+
+
 def test_rates_follow_the_bound_at_its_best_choices() -> None:
     problem, shares = Problem(1.0, 0.0, 2.0), []
     for n in (10**4, 10**6, 10**8):
-        shares.append(
-            number(calibrated(dataset_size=n), "excess_risk_bound") / generalized_linear_rate(problem, 100, n, RHO)
-        )
-        pure = calibrated(dataset_size=n, target=PureDpTarget(1.0))
+        own = at_best(n, ZcdpTarget(RHO), 0.5)
+        shares.append(number(own, "excess_risk_bound") / generalized_linear_rate(problem, 100, n, RHO))
+        pure = at_best(n, PureDpTarget(1.0), 1.0)
         shares.append(number(pure, "excess_risk_bound") / pure_generalized_linear_rate(problem, 100, n, 1.0))
     assert 1.0 < min(shares) <= max(shares) < 6.0
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from accounting.errors import InvalidValue
-from trainer.losses import Huber, Logistic, Loss, QNormHinge, QNormRegression, Quantile, Softmax, Squared
+from trainer.losses import Huber, Logistic, Loss, QNormHinge, QNormRegression, Quantile, Softmax, Squared, Weighted
 
 LOSSES: list[Loss] = [
     Logistic(),
@@ -26,6 +26,9 @@ LOSSES: list[Loss] = [
     QNormHinge(1.0),
     QNormHinge(1.7),
     QNormHinge(2.0),
+    Weighted(Logistic(), (0.25, 1.0)),
+    Weighted(Softmax(3), (1.0, 0.5, 0.01)),
+    Weighted(QNormHinge(1.7), (1.0, 0.2)),
 ]
 
 

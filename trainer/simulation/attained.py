@@ -1,0 +1,251 @@
+"""What the runs of algorithms attain on synthetic rows of a problem's declared shape, and who comes nearest.
+
+A run is the one that a request has which names the algorithm alone: its steps are those of the preset `practical` where
+it takes a step size, and else the theorem's. It is calibrated for the target, and its noise is drawn. All algorithms
+train on the same rows, drawn anew for each repetition, and are judged on the same fresh ones.
+
+Nothing is proved of the figures, and no private row has a part in them: they follow from declared numbers and a public
+seed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.errors import AccountingError, InvalidValue, one_of
+from calibrators.advice import Facts, Reason
+from calibrators.plan import Plan
+from calibrators.practical import Draft, Objective, Preset, nothing_derived
+from calibrators.registry import find_algorithm
+from calibrators.scopes import Problem, Shape
+from calibrators.spec import Calibration, Spec
+from trainer.algorithms import EXECUTIONS
+from trainer.execution import Proposal
+from trainer.models import LinearModel, MeanModel
+from trainer.numeric_types import carried_out
+from trainer.run import RunCancelled, rows_per_step, run, usual_capacity
+from trainer.simulation.populations import (
+    FloatArray,
+    Population,
+    labelled_rows,
+    records_about_a_mean,
+)
+from trainer.simulation.sizes import MOST_PARAMETERS, simulated_records, target_for_fewer
+
+MAX_REPETITIONS = 20
+#: Numbers that all steps of one run may multiply, and its steps: seconds of one core.
+MOST_WORK, MOST_STEPS = 4e9, 20_000
+#: Fresh rows times parameters, and rows at most.
+_FRESH_NUMBERS, _MOST_FRESH = 4_000_000, 20_000
+#: The losses of linear models are convex, and so is that of a mean.
+_CONVEX = Objective(nothing_derived, is_convex=True)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What is simulated.
+
+    Attributes:
+        problem, facts: As advice takes them.
+        kind: Of the model, a linear one; "mean" for the mean of records.
+        classes: Of a softmax regression.
+        repetitions: Runs of each algorithm.
+        seed: Public; it decides rows, coins and noise.
+
+    Raises:
+        InvalidValue: numbers that do not fit each other, or are out of range.
+        Unsupported: no law of such rows is known whose best point is.
+    """
+
+    problem: Problem
+    facts: Facts
+    kind: str
+    classes: int = 0
+    repetitions: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.facts.dimension > MOST_PARAMETERS:
+            detail = f"a simulation has at most {MOST_PARAMETERS} parameters, not {self.facts.dimension}"
+            raise InvalidValue(f"{detail}; leave it out, or ask for fewer", pointer=("dimension",))
+        if (self.kind == MeanModel.kind) is not (self.problem.shape is Shape.MEAN):
+            detail = "mean is the model of a problem whose shape is mean, and of no other"
+            raise InvalidValue(detail, pointer=("simulation", "model"))
+        target_for_fewer(self.facts.target, self.factor)
+        self.population()
+
+    @property
+    def records(self) -> int:
+        """Return how many rows a run trains on."""
+        return simulated_records(self.facts.dataset_size, self.facts.dimension)
+
+    @property
+    def factor(self) -> float:
+        """Return how many times fewer rows than declared that are."""
+        return self.facts.dataset_size / self.records
+
+    def population(self) -> Population:
+        """Return the law of the rows: the same whenever it is asked for."""
+        random, heavy = self._random(0), self.problem.is_heavy_tailed
+        constants = self.facts.assumptions
+        if heavy and not {"moment_order", "moment_bound"} <= constants.keys():
+            detail = "rows with heavy tails are drawn with moment_order and moment_bound: give both"
+            raise InvalidValue(detail, code="missing", pointer=("assumptions", "moment_bound"))
+        if self.kind == MeanModel.kind:
+            return records_about_a_mean(self.facts.dimension, constants, random=random, is_heavy_tailed=heavy)
+        return labelled_rows(
+            self.kind,
+            self.facts.dimension,
+            self.problem.norm_order,
+            constants,
+            random=random,
+            classes=self.classes,
+            is_heavy_tailed=heavy,
+        )
+
+    def fresh(self, population: Population) -> tuple[FloatArray, npt.NDArray[np.generic]]:
+        """Draw the rows that released points are judged on."""
+        return population.draw(min(_MOST_FRESH, max(1000, _FRESH_NUMBERS // self.facts.dimension)), self._random(1))
+
+    def rows(self, population: Population, repetition: int) -> tuple[FloatArray, npt.NDArray[np.generic]]:
+        """Draw the rows that every algorithm trains on in this repetition."""
+        return population.draw(self.records, self._random(2 + repetition))
+
+    def _random(self, stream: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, stream])))
+
+
+@dataclass(frozen=True)
+class Attained:
+    """What one algorithm attained, or why it was not simulated.
+
+    Attributes:
+        algorithm: Its name.
+        excess: Mean over the repetitions of how much worse than the best point the released one is; infinite where a
+            run diverged. None where it was not simulated.
+        standard_error: Of that mean; None for a single repetition.
+        steps: Of its plan.
+        choices: What the preset chose, by member of a request.
+        reason: Why it was not simulated.
+        is_final: Whether the same question has the same answer on every machine: false where time ran out.
+    """
+
+    algorithm: str
+    excess: float | None = None
+    standard_error: float | None = None
+    steps: int | None = None
+    choices: Mapping[str, object] = field(default_factory=dict)
+    reason: Reason | None = None
+    is_final: bool = True
+
+
+def before_training(asked: Simulation) -> tuple[float, str]:
+    """Return the excess of the point that training starts from, and its unit in words."""
+    population = asked.population()
+    return population.before_training(*asked.fresh(population)), population.unit
+
+
+def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.inf) -> Attained:
+    """Run one algorithm on the synthetic rows, as often as is asked for.
+
+    It also runs in another process, so what it takes and gives can be pickled.
+
+    Args:
+        asked: What is simulated.
+        name: The algorithm's.
+        advised: What advice calibrated at the declared size.
+        seconds: After so long it is given up.
+
+    Guarantees:
+        - the_seed_decides: equal questions have equal answers, unless time ran out.
+    """
+    deadline = time.monotonic() + seconds
+    try:
+        population = asked.population()
+        calibration = calibrated(asked, name, advised)
+        plan = carried_out(calibration.plan, None)[0]
+        _check(plan, population.model, calibration, asked)
+        fresh = asked.fresh(population)
+        found = []
+        for repetition in range(asked.repetitions):
+            rows, labels = asked.rows(population, repetition)
+            released = run(
+                plan,
+                population.model,
+                rows,
+                labels,
+                seed=asked.seed + repetition,
+                is_cancelled=lambda: time.monotonic() > deadline,
+            )
+            excess = population.excess(released.parameters, *fresh)
+            found.append(excess if math.isfinite(excess) else math.inf)
+    except AccountingError as error:
+        return Attained(name, reason=Reason(error.detail, tuple(error.pointer)))
+    except RunCancelled as error:
+        detail = f"it was given up after {seconds:.0f} s, at step {error.steps} of {plan.iterations}"
+        return Attained(name, reason=Reason(detail), is_final=False)
+    mean = float(np.mean(found))
+    error_of_mean = (
+        float(np.std(found, ddof=1) / math.sqrt(len(found))) if math.isfinite(mean) and len(found) > 1 else None
+    )
+    chosen = {choice.name: choice.value for choice in calibration.choices}
+    return Attained(name, mean, error_of_mean, plan.iterations, chosen)
+
+
+def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
+    """Calibrate a run that names the algorithm alone, for the rows that there are.
+
+    Args:
+        asked: What is simulated.
+        name: The algorithm's.
+        advised: What advice calibrated at the declared size.
+
+    Raises:
+        AccountingError: the target cannot be met, or something is missing that no preset chooses.
+    """
+    algorithm, given = find_algorithm(name), asked.facts.gradient_bound
+    spec = replace(
+        advised,
+        dataset_size=asked.records,
+        target=target_for_fewer(asked.facts.target, asked.factor),
+        batch_size=None if advised.batch_size is None else max(1, round(advised.batch_size / asked.factor)),
+        judge_published=False,
+    )
+    if algorithm.step_rule is not None:
+        # A theorem's threshold is that of its own step size, and no theorem chooses these.
+        spec = replace(spec, gradient_bound=given if isinstance(given, algorithm.gradient_bounds) else None)
+    return Draft(name, spec, Preset.PRACTICAL, _CONVEX).calibrate()
+
+
+def ranked(found: list[Attained]) -> list[Attained]:
+    """Return those that were simulated, the least excess first."""
+    return sorted((each for each in found if each.excess is not None), key=lambda each: each.excess or 0.0)
+
+
+def _check(plan: Plan, model: LinearModel | MeanModel, calibration: Calibration, asked: Simulation) -> None:
+    execution = EXECUTIONS[plan.algorithm]
+    if model.kind not in execution.models:
+        raise InvalidValue(f"{plan.algorithm} trains {one_of(execution.models)}, not {model.kind}")
+    if not plan.is_executable:
+        names = ", ".join(calibration.missing_assumptions)
+        raise InvalidValue(f"its theorem has no step size without {names}", pointer=("assumptions",))
+    execution.check(Proposal(plan, model, usual_capacity(plan)))
+    work = _gradients(plan, calibration) * asked.facts.dimension
+    if work > MOST_WORK or plan.iterations > MOST_STEPS:
+        raise InvalidValue(
+            f"its {plan.iterations} steps on {asked.records} rows would multiply about {work:.2g} numbers, and a "
+            f"simulated run has at most {MOST_STEPS} steps and {MOST_WORK:.2g} numbers"
+        )
+
+
+def _gradients(plan: Plan, calibration: Calibration) -> float:
+    """Return how many gradients of records a run takes: as the algorithm says, or else of the largest step in all."""
+    stated = [each.value for each in calibration.utility if each.name == "gradient_evaluations"]
+    [value] = stated or [None]
+    return value if isinstance(value, float) else rows_per_step(plan) * plan.iterations

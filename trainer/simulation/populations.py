@@ -1,0 +1,297 @@
+r"""Synthetic rows within declared constants, of a law whose best point is known.
+
+**Labelled rows.** Features are $x = B \ell\, v/\|v\|_q$ with $v = g/\|g\|_q \pm u$: $g$ is uniform, $u$ is the
+direction of unit dual norm in which the best point's logits are largest, and its sign, or the class whose direction it
+is, is a fair draw. So records are as long as the constants allow, and half of their direction matters. A label is
+drawn, given the logit $z$ of the best point $w_*$, by a law whose mean loss is least at $z$. Then $w_*$ has the least
+risk of all points, and what a run loses to it is an excess population risk.
+
+**Records about a mean.** A record is $\nu + b \ell\, s/\sqrt d$ with random signs $s$: symmetric about the mean.
+
+The length $\ell$ is 1, or where tails are heavy that of a Pareto law with moments up to the order $k$ and few beyond,
+$\mathbb{E} \ell^k = 1$.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.errors import InvalidValue, Unsupported
+from trainer.losses import Logistic, QNormHinge, Quantile, Softmax
+from trainer.losses.loss import Loss
+from trainer.models import LinearModel, MeanModel, Parameters, build
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Logits of the best point are no larger than this where labels must lie in [-1, 1], or be a probability's odds.
+_LARGEST_LOGIT = 0.5
+#: The same of classes, where no constant says how large the best point is.
+_USUAL_LOGIT = 3.0
+#: Labels of regressions lie so far about the logit, at most.
+_LABEL_NOISE = 0.25
+#: Entries of the best point that are not zero, for each logit, in the l1 norm.
+_SPARSE = 5
+_HALVINGS = 100
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows for a linear model without an intercept.
+
+    Attributes:
+        model: What is trained.
+        norm_order: p of the norm of parameters; q is of its dual.
+        feature_bound: B: features have this norm of order q, in the k-th moment where tails are heavy.
+        best: w*, shape (p, K).
+        moment_order: k of heavy tails; None where all rows are equally long.
+        unit: Of `excess`, in words.
+    """
+
+    model: LinearModel
+    norm_order: float
+    feature_bound: float
+    best: FloatArray
+    moment_order: float | None = None
+    unit: ClassVar[str] = "excess population risk, in units of the loss"
+
+    def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
+        """Draw features (records, p), and labels (records,): classes, or numbers in [-1, 1]."""
+        rows = _normalized(2.0 * random.random((records, self.model.features)) - 1.0, self._dual)
+        rows += self._directions()[random.integers(0, max(2, self.best.shape[1]), records)]
+        rows = self.feature_bound * _normalized(rows, self._dual)
+        rows *= _lengths(records, self.moment_order, random)[:, None]
+        return rows, _labels(self.model.loss, rows @ self.best, random)
+
+    def excess(self, parameters: Parameters, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
+        """Return the mean loss of fresh rows at the point, less that at the best point."""
+        point = np.reshape(parameters["weights"], self.best.shape)
+        return float(np.mean(self._losses(point, features, labels) - self._losses(self.best, features, labels)))
+
+    def before_training(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
+        """Return the excess of zero parameters."""
+        return self.excess({"weights": np.zeros_like(self.best)}, features, labels)
+
+    def _losses(self, point: FloatArray, features: FloatArray, labels: npt.NDArray[np.generic]) -> FloatArray:
+        return np.asarray(self.model.loss.values(np, features @ point, labels))
+
+    @property
+    def _dual(self) -> float:
+        return dual_order(self.norm_order)
+
+    def _directions(self) -> FloatArray:
+        """Shape (max(2, K), p): for each logit the direction of unit dual norm in which it grows most; of one, both."""
+        columns = self.best.T
+        steepest = np.sign(columns) * np.abs(columns) ** (self.norm_order - 1.0)
+        steepest = _normalized(np.where(columns == 0.0, 0.0, steepest), self._dual)
+        return np.concatenate([steepest, -steepest]) if len(steepest) == 1 else steepest
+
+
+@dataclass(frozen=True)
+class RecordsAboutAMean:
+    """Records whose mean is wanted.
+
+    Attributes:
+        mean: nu, shape (d,).
+        spread: b, the root of the k-th moment of a record's distance from the mean.
+        moment_order: k of heavy tails; None where all records are equally far from the mean.
+        unit: Of `excess`, in words.
+    """
+
+    mean: FloatArray
+    spread: float
+    moment_order: float | None = None
+    unit: ClassVar[str] = "squared distance from the mean"
+
+    @property
+    def model(self) -> MeanModel:
+        """Return the mean of so many features."""
+        return MeanModel(len(self.mean))
+
+    def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
+        """Draw records (records, d), and labels that nobody reads."""
+        d = len(self.mean)
+        signs = 2.0 * random.integers(0, 2, (records, d)) - 1.0
+        lengths = self.spread / math.sqrt(d) * _lengths(records, self.moment_order, random)
+        return self.mean + lengths[:, None] * signs, np.zeros(records)
+
+    def excess(self, parameters: Parameters, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
+        """Return the squared distance from the true mean; no fresh rows are needed."""
+        return float(np.sum((parameters["mean"] - self.mean) ** 2))
+
+    def before_training(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
+        """Return the squared distance of zero."""
+        return float(np.sum(self.mean**2))
+
+
+Population = LabelledRows | RecordsAboutAMean
+
+
+def labelled_rows(
+    kind: str,
+    dimension: int,
+    norm_order: float,
+    constants: Mapping[str, float],
+    *,
+    random: np.random.Generator,
+    classes: int = 0,
+    is_heavy_tailed: bool = False,
+) -> LabelledRows:
+    """Return the law of rows for a linear model that has so many parameters.
+
+    Args:
+        kind: Of the model.
+        dimension: Number of parameters.
+        norm_order: p in [1, 2].
+        constants: `lipschitz`, `smoothness` and `moment_bound` bound the features, `radius` or `diameter` the best
+            point; without any, features lie in [-1, 1].
+        random: Draws the best point.
+        classes: Of a softmax regression.
+        is_heavy_tailed: Whether `moment_bound` is all that bounds the features, at `moment_order`.
+
+    Guarantees:
+        - constants_hold: gradients and their changes are within the given constants at every point of the domain, in
+          their moments where tails are heavy.
+
+    Raises:
+        InvalidValue: the number of parameters is no multiple of that of the classes.
+        Unsupported: heavy tails with labels that have bounds.
+    """
+    outputs = classes if kind == Softmax.kind else 1
+    if dimension % max(outputs, 1):
+        raise InvalidValue(
+            f"a softmax regression of {classes} classes has a multiple of {classes} parameters, not {dimension}",
+            pointer=("dimension",),
+        )
+    model = build(dimension // max(outputs, 1), kind=kind, num_classes=classes, fit_intercept=False)
+    assert isinstance(model, LinearModel), "the other kinds have no loss of logits, or no labels"
+    loss = model.loss
+    has_bounds = not isinstance(loss, Logistic | Softmax)
+    if is_heavy_tailed and has_bounds:
+        detail = "rows with heavy tails have logits of any size, and these labels have bounds: take a class's loss"
+        raise Unsupported(detail)
+    radius = _radius(constants)
+    bound = _feature_bound(loss, model.features, norm_order, constants, radius, is_heavy_tailed=is_heavy_tailed)
+    largest = _LARGEST_LOGIT if has_bounds else _USUAL_LOGIT if radius is None else math.inf
+    size = min(largest / bound, math.inf if radius is None else radius)
+    best = size * _unit_point((model.features, model.num_outputs), norm_order, random)
+    return LabelledRows(model, norm_order, bound, best, constants["moment_order"] if is_heavy_tailed else None)
+
+
+def records_about_a_mean(
+    dimension: int, constants: Mapping[str, float], *, random: np.random.Generator, is_heavy_tailed: bool = False
+) -> RecordsAboutAMean:
+    """Return the law of records whose moments and mean are within the given constants; within 1 where none is given.
+
+    Args:
+        dimension: d.
+        constants: `moment_bound` (of a record's norm), `coordinate_moment_bound` (about the mean), `mean_bound`.
+        random: Draws the mean.
+        is_heavy_tailed: Whether records have moments up to `moment_order` alone.
+    """
+    longest = constants.get("moment_bound", math.inf)
+    about = math.sqrt(dimension) * constants.get("coordinate_moment_bound", math.inf)
+    if math.isinf(longest) and math.isinf(about):
+        longest = 1.0
+    size = min(constants.get("mean_bound", math.inf), 0.5 * longest, about)
+    mean = size * _unit_point((dimension, 1), 2.0, random)[:, 0]
+    order = constants.get("moment_order") if is_heavy_tailed else None
+    return RecordsAboutAMean(mean, min(longest - size, about), order)
+
+
+def dual_order(norm_order: float) -> float:
+    """Return q with 1/p + 1/q = 1.
+
+    >>> dual_order(1.0), dual_order(2.0), dual_order(1.5)
+    (inf, 2.0, 3.0)
+    """
+    return math.inf if norm_order == 1.0 else norm_order / (norm_order - 1.0)
+
+
+def _radius(constants: Mapping[str, float]) -> float | None:
+    given = [constants[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in constants]
+    return min(given, default=None)
+
+
+def _feature_bound(
+    loss: Loss,
+    features: int,
+    norm_order: float,
+    constants: Mapping[str, float],
+    radius: float | None,
+    *,
+    is_heavy_tailed: bool,
+) -> float:
+    """Return the largest B that the constants allow: B slope(B) is within gradients' bound, B^2 c within smoothness."""
+    names = ("moment_bound",) if is_heavy_tailed else ("lipschitz", "moment_bound")
+    limits = [constants[name] for name in names if name in constants]
+    longest, smoothness = min(limits, default=math.inf), constants.get("smoothness", math.inf)
+    if math.isinf(longest) and math.isinf(smoothness):
+        return float(features ** (0.0 if norm_order == 1.0 else 1.0 / dual_order(norm_order)))
+
+    def is_within(bound: float) -> bool:
+        slope = math.inf if loss.lipschitz is None else loss.lipschitz
+        if radius is not None:
+            grown = loss.holder_constant * math.pow(bound * radius, loss.holder_exponent)
+            slope = min(slope, loss.slope_at_zero + grown)
+        elif loss.lipschitz is None:
+            slope = loss.slope_at_zero + loss.holder_constant
+        return bound * slope <= longest and bound**2 * (loss.curvature or 0.0) <= smoothness
+
+    low, high = 0.0, 1.0
+    while is_within(high) and high < 1e12:
+        high *= 2.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if is_within(middle) else (low, middle)
+    return low
+
+
+def _unit_point(shape: tuple[int, int], norm_order: float, random: np.random.Generator) -> FloatArray:
+    """Draw a point of norm 1: entries of either sign and about equal size; in the l1 norm few that are not zero."""
+    point = (0.5 + random.random(shape)) * (2.0 * random.integers(0, 2, shape) - 1.0)
+    if norm_order == 1.0:
+        places = random.permuted(np.tile(np.arange(shape[0])[:, None], (1, shape[1])), axis=0)
+        point[places >= _SPARSE] = 0.0
+    scaled: FloatArray = point / float(np.sum(np.abs(point) ** norm_order) ** (1.0 / norm_order))
+    return scaled
+
+
+def _normalized(rows: FloatArray, order: float) -> FloatArray:
+    """Return the rows with norm 1, each of the given order."""
+    sizes = np.abs(rows)
+    largest = np.maximum(sizes.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    if math.isinf(order):
+        return np.asarray(rows / largest)
+    norms: FloatArray = largest * np.sum((sizes / largest) ** order, axis=1, keepdims=True) ** (1.0 / order)
+    return rows / norms
+
+
+def _lengths(records: int, moment_order: float | None, random: np.random.Generator) -> FloatArray:
+    """Draw lengths whose k-th moment is 1: all 1, or Pareto with the exponent k + 1."""
+    if moment_order is None:
+        return np.ones(records)
+    least = (1.0 / (moment_order + 1.0)) ** (1.0 / moment_order)
+    lengths: FloatArray = least * (1.0 - random.random(records)) ** (-1.0 / (moment_order + 1.0))
+    return lengths
+
+
+def _labels(loss: Loss, logits: FloatArray, random: np.random.Generator) -> npt.NDArray[np.generic]:
+    """Draw labels, given the logits (n, K) at which their mean loss is to be least."""
+    uniform = random.random(len(logits))
+    if isinstance(loss, Logistic | QNormHinge):
+        odds = logits[:, 0]
+        if isinstance(loss, QNormHinge):
+            odds = (loss.q - 1.0) * np.log((1.0 + odds) / (1.0 - odds))
+        return (uniform < 1.0 / (1.0 + np.exp(-odds))).astype(np.int64)
+    if isinstance(loss, Softmax):
+        shares = np.cumsum(loss.probabilities(logits), axis=1)
+        return np.asarray(np.minimum(np.sum(uniform[:, None] > shares, axis=1), loss.classes - 1))
+    # Uniform noise: symmetric, or with the quantile in question at zero.
+    centre = loss.quantile if isinstance(loss, Quantile) else 0.5
+    return np.asarray(logits[:, 0] + 2.0 * _LABEL_NOISE * (uniform - centre))

@@ -1,0 +1,61 @@
+r"""How many synthetic rows a simulation has, and the target under which fewer of them have the noise of all.
+
+Where there are fewer rows than the declared $n$, say $n' = n/f$, the target's Gaussian $\mu$ is multiplied by $f$. The
+noise that a calibration adds to a mean of $n'$ records, in proportion to $1/(\mu n')$, is then what it adds to a mean
+of $n$ under the target itself. For full batches of Gaussian noise that is exact. It is a rule of thumb for sampled
+batches, whose amplification depends on $\mu$, and for selections. What does differ is the sampling error of the rows,
+which is larger by $\sqrt f$ for every algorithm alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accounting.composition.gaussian_dp import epsilon_of_gaussian, mu_of_gaussian
+from accounting.errors import Unsupported
+from accounting.group_targets import GroupDpTarget
+from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, Target, ZcdpTarget
+
+#: Rows times parameters, at most, and rows at least.
+NUMBERS, FEWEST_RECORDS = 400_000, 1_000
+#: More parameters would leave rows in which nothing but their sampling error shows.
+MOST_PARAMETERS = 10_000
+
+
+def simulated_records(dataset_size: int, dimension: int) -> int:
+    """Return how many rows are simulated: all, or as many as are quickly trained on.
+
+    >>> simulated_records(50_000, 20), simulated_records(500, 20), simulated_records(50_000, 1_000)
+    (20000, 500, 1000)
+    """
+    return min(dataset_size, max(NUMBERS // dimension, FEWEST_RECORDS))
+
+
+def target_for_fewer(target: Target, factor: float) -> Target:
+    """Return the target whose Gaussian mu is so many times as large; the target itself for a factor of 1.
+
+    Raises:
+        Unsupported: the target is of another kind than a run's.
+        InvalidValue: the target would be beyond what it may be.
+
+    >>> target_for_fewer(ZcdpTarget(0.5), 2.0), target_for_fewer(GaussianDpTarget(0.5), 2.0)
+    (ZcdpTarget(rho=2.0), GaussianDpTarget(mu=1.0))
+    """
+    if factor == 1.0:
+        return target
+    match target:
+        case ZcdpTarget():
+            return ZcdpTarget(target.rho * factor**2)
+        case GaussianDpTarget():
+            return GaussianDpTarget(target.mu * factor)
+        case PureDpTarget():
+            return PureDpTarget(target.epsilon * factor)
+        case ApproximateDpTarget() | GroupDpTarget():
+            return replace(target, epsilon=_epsilon(target.epsilon, target.delta, factor))
+    raise Unsupported(f"a simulation is of a run's target, not of {target.kind}", pointer=("target", "kind"))
+
+
+def _epsilon(epsilon: float, delta: float, factor: float) -> float:
+    if not 0.0 < delta < 1.0:
+        return epsilon * factor
+    return epsilon_of_gaussian(mu_of_gaussian(epsilon, delta) * factor, delta, upward=False)
