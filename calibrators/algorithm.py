@@ -12,6 +12,7 @@ from accounting.events import Sampling
 from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
+from calibrators.geometry import Domain, LpBall
 from calibrators.plan import GradientBound
 from calibrators.provenance import Units
 from calibrators.scopes import Scope
@@ -156,6 +157,18 @@ class Algorithm:
     gradient_bound_required: bool = True
     norm_order: float = 2.0
     variants: tuple[str, ...] = ()
+
+    def order_of_norm(self, given: Mapping[str, float], domain: Domain | None) -> float:
+        """Return p of the norm that a request measures parameters in: its own where the algorithm takes any.
+
+        Args:
+            given: The request's assumptions.
+            domain: Its domain.
+        """
+        if all(assumption.name != "norm_order" for assumption in self.assumptions):
+            return self.norm_order
+        order = domain.norm_order if isinstance(domain, LpBall) else given.get("norm_order", self.norm_order)
+        return order if 1.0 <= order <= 2.0 else self.norm_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,20 +103,20 @@ def penalty_from_json(value: Mapping[str, object]) -> Penalty:
     return from_json(value, PENALTIES)
 
 
-def l2_radius(domain: Domain, dimension: int) -> float:
-    """The l2 norm of the longest point of the domain.
+def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
+    """The l_p norm, p = ``norm_order``, of the domain's longest point.
 
-    >>> l2_radius(L1Ball(2.0), dimension=9), l2_radius(Box(-1.0, 0.5), dimension=9)
+    >>> largest_norm(L1Ball(2.0), dimension=9), largest_norm(Box(-1.0, 0.5), dimension=9)
     (2.0, 3.0)
+    >>> largest_norm(L2Ball(2.0), dimension=9, norm_order=1.0)
+    6.0
     """
     match domain:
         case Box():
-            return math.sqrt(dimension) * max(abs(domain.lower), abs(domain.upper))
-        case LpBall():
-            return domain.radius * math.pow(dimension, max(0.0, 0.5 - 1.0 / domain.norm_order))
+            return math.pow(dimension, 1.0 / norm_order) * max(abs(domain.lower), abs(domain.upper))
         case Simplex():
             return domain.scale
-    return domain.radius
+    return 0.5 * diameter(domain, dimension, norm_order)
 
 
 def diameter(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:

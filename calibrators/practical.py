@@ -212,7 +212,7 @@ class Draft:
         """Return the constants that the algorithm takes and that follow from the declared bounds."""
         names = {assumption.name for assumption in self._algorithm.assumptions}
         given = self._spec.assumptions
-        known = self._objective.derive(self._algorithm.norm_order, given)
+        known = self._objective.derive(self._algorithm.order_of_norm(given, self._spec.domain), given)
         return {name: value for name, value in known.items() if name in names and name not in given}
 
     def _take(self, member: str, value: Json, reason: str, source: str, **fields: Any) -> None:

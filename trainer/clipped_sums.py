@@ -102,7 +102,8 @@ class ClippedSums:
         if not used:
             return self._records.xp.zeros(self._model.num_parameters, dtype=self._records.xp.float64)
 
-        def contributions(block: Block) -> tuple[Gradients, Array]:
+        def contributions(slots: Selection) -> tuple[Gradients, Array]:
+            block = self._records.block(slots)
             xp, deltas, layer = block.xp, None, None
             for term, here, there in used:
                 layer = self._layer(here, block)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from trainer.arrays import TINY, Array, Namespace, as_float64, cleared, dtype_name, flushed, on_host, squared_norms
+from trainer.records import Block
 
 #: Rows that are summed by one product before the sum is rounded to the grid, by dtype: `trainer.grid` says why so few.
 PIECE_ROWS = {"float64": 2048, "float32": 320}
@@ -47,6 +48,14 @@ class Gradients(Protocol):
 
     def keep(self, rows: Array) -> Gradients:
         """The same with zeros for the records where ``rows``, booleans of shape (B,), is false."""
+        ...
+
+    def parts(self) -> tuple[Array, ...]:
+        """Arrays with a row for each record, which with the records' features make their gradients anew."""
+        ...
+
+    def of_parts(self, block: Block, parts: tuple[Array, ...]) -> Gradients:
+        """Gradients of a block's records from their rows of `parts`: the same as they were, bit by bit."""
         ...
 
     def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
@@ -159,6 +168,20 @@ class OuterProducts:
             ),
         )
 
+    def parts(self) -> tuple[Array, ...]:
+        kept = [(layer.deltas,) if layer.are_features else (layer.deltas, layer.inputs) for layer in self.layers]
+        return tuple(part for parts in kept for part in parts)
+
+    def of_parts(self, block: Block, parts: tuple[Array, ...]) -> OuterProducts:
+        rest = iter(parts)
+        layers = tuple(
+            replace(layer, deltas=next(rest), inputs=block.features, input_squares=block.squares)
+            if layer.are_features
+            else replace(layer, deltas=next(rest), inputs=next(rest))
+            for layer in self.layers
+        )
+        return OuterProducts(self.xp, layers)
+
     def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
         xp, start = self.xp, 0
         for layer in self.layers:
@@ -195,6 +218,12 @@ class DenseGradients:
 
     def keep(self, rows: Array) -> DenseGradients:
         return DenseGradients(self.xp, cleared(self.xp, self.rows, self.xp.logical_not(rows)[:, None]))
+
+    def parts(self) -> tuple[Array, ...]:
+        return (self.rows,)
+
+    def of_parts(self, block: Block, parts: tuple[Array, ...]) -> DenseGradients:
+        return DenseGradients(self.xp, *parts)
 
     def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
         xp, tiny = self.xp, TINY[dtype_name(self.rows)]

@@ -195,7 +195,8 @@ class WithoutReplacementSampler:
         stream: Where the draws come from.
 
     Guarantees:
-        - batches_of_slots_are_equally_likely: drawn by rejection, without the bias of a modulus.
+        - batches_of_slots_are_equally_likely: drawn by rejection, without the bias of a modulus; in each order, too, so
+          that who stands at a place of the batch tells nothing of the others.
     """
 
     def __init__(self, positions: Indices, batch_size: int, dataset_size: int, stream: AESCounter) -> None:
@@ -203,9 +204,7 @@ class WithoutReplacementSampler:
         self._generator = np.random.Generator(stream)
 
     def draw(self) -> Indices:
-        return self._positions[
-            self._generator.choice(self._dataset_size, self._batch_size, replace=False, shuffle=False)
-        ]
+        return self._positions[self._generator.choice(self._dataset_size, self._batch_size, replace=False)]
 
     def state(self) -> State:
         return {}

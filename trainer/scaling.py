@@ -83,8 +83,12 @@ def num_features(columns: Sequence[Column]) -> int:
     return sum(column.width for column in columns)
 
 
-def feature_norm_bound(columns: Sequence[Column]) -> float:
-    """Largest l2 norm of a scaled row: each declared column contributes at most 1 to its square.
+def feature_norm_bound(columns: Sequence[Column], order: float = 2.0) -> float:
+    """Largest l_q norm of a scaled row: each declared column contributes at most 1 to its q-th power.
+
+    Args:
+        columns: The declarations.
+        order: q, at least 1.
 
     Guarantees:
         - scaled_rows_are_within_the_norm_bound: for every value of every column.
@@ -92,7 +96,7 @@ def feature_norm_bound(columns: Sequence[Column]) -> float:
     >>> feature_norm_bound([NumberColumn(0, 1), CategoryColumn(3), NumberColumn(0, 5), NumberColumn(-1, 1)])
     2.0
     """
-    return math.sqrt(len(columns))
+    return math.sqrt(len(columns)) if order == 2.0 else math.pow(len(columns), 1.0 / order)
 
 
 def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:

@@ -18,13 +18,13 @@ from trainer.clipping import contribution_factors
 from trainer.gradients import Gradients
 from trainer.grid import Grid
 from trainer.models import Model
-from trainer.records import Block, Records, Selection
+from trainer.records import Records, Selection
 
 #: The blocks whose work a device begins at once, because starting a call takes it as long as the work of a block.
 _DEVICE_BLOCKS = 8
 
-#: From a block to its gradients and to factors that make each of them a contribution no longer than 1.
-Contributions = Callable[[Block], tuple[Gradients, Array]]
+#: From slots to their gradients and to factors that make each of them a contribution no longer than 1.
+Contributions = Callable[[Selection], tuple[Gradients, Array]]
 
 
 def summed(records: Records, slots: Selection, dimension: int, block_rows: int, grid: Grid, of: Contributions) -> Array:
@@ -36,7 +36,7 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
         dimension: d.
         block_rows: Slots that the host reads at a time.
         grid: Where the sum lies.
-        of: What a block contributes, in units of the contribution bound.
+        of: What slots contribute, in units of the contribution bound.
 
     Guarantees:
         - non_finite_gradients_become_zero, unusable_rows_contribute_nothing: as ``of`` gives them the factor 0.
@@ -48,7 +48,7 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
     first, last = (slots.start, slots.stop) if isinstance(slots, slice) else (0, slots.size)
     for start in range(first, last, block_rows):
         chosen = slice(start, min(start + block_rows, last))
-        gradients, factors = of(records.block(chosen if isinstance(slots, slice) else slots[chosen]))
+        gradients, factors = of(chosen if isinstance(slots, slice) else slots[chosen])
         gradients.add_to(total, factors, grid.steps_per_unit)
     return total
 
@@ -78,19 +78,31 @@ class BoundedSum:
             bound: How gradients are bounded; contributions are in units of its ``contribution_bound``.
             grid: Where the sum lies.
         """
+        contributions = self.contributions(point, bound, grid.margin)
+        return summed(self.records, slots, point.shape[0], self.model.block_rows, grid, contributions)
+
+    def contributions(self, point: Array, bound: GradientBound, margin: float) -> Contributions:
+        """Return what slots contribute at a point.
+
+        Args:
+            point: shape (d,), float64.
+            bound: How gradients are bounded; contributions are in units of its ``contribution_bound``.
+            margin: How far they stay below it, relative.
+        """
         narrow = narrowed(self.records, point, self.dtype)
 
-        def contributions(block: Block) -> tuple[Gradients, Array]:
+        def contributions(slots: Selection) -> tuple[Gradients, Array]:
+            block = self.records.block(slots)
             gradients, xp = self.model.gradients(narrow, block), block.xp
             norms, weights = gradients.norms(), self.model.record_weights(block)
             if weights is not None:
                 # Of the gradients without their weights: a bound on the weighted ones would take the weights back.
                 norms = norms / weights
             usable = xp.isfinite(norms)
-            factors = contribution_factors(bound, xp.where(usable, norms, xp.ones_like(norms)), grid.margin)
+            factors = contribution_factors(bound, xp.where(usable, norms, xp.ones_like(norms)), margin)
             return gradients.keep(usable), cleared(xp, factors, xp.logical_not(usable & block.valid))
 
-        return summed(self.records, slots, point.shape[0], self.model.block_rows, grid, contributions)
+        return contributions
 
 
 def narrowed(records: Records, point: Array, dtype: str) -> Array:

@@ -141,10 +141,10 @@ def answer(context: Context, request: AssumptionsRequest, principal: Principal) 
     _check_names(given, algorithm)
     with refused_at():
         domain, penalty = to_domain(request.domain), to_penalty(request.penalty)
-    order, dual = _norm_orders(request.norm_order, domain, algorithm)
+    order = _norm_order(request, domain, algorithm)
     found = {
         constant.name: constant
-        for constant in derive(model, data.scaled_columns, given, dual, domain=domain, penalty=penalty)
+        for constant in derive(model, data.scaled_columns, given, order, domain=domain, penalty=penalty)
     }
     found |= _of_domain(domain, model.num_parameters, order, algorithm)
     found |= _of_coordinates(given, found, model.num_parameters)
@@ -154,7 +154,7 @@ def answer(context: Context, request: AssumptionsRequest, principal: Principal) 
     return AssumptionsAnswer(
         dimension=model.num_parameters,
         norm_order=order,
-        feature_bound=input_bound(model, data.scaled_columns, dual),
+        feature_bound=input_bound(model, data.scaled_columns, order),
         assumptions={constant.name: constant.value for constant in kept},
         constants=[_body(constant) for constant in kept],
         missing=[
@@ -198,21 +198,16 @@ def _algorithm(request: AssumptionsRequest) -> Algorithm | None:
     return algorithm
 
 
-def _norm_orders(asked: float | None, domain: Domain | None, algorithm: Algorithm | None) -> tuple[float, float]:
-    """p of the norm in which the domain is measured, and that whose dual measures gradients, as in a run.
-
-    A run measures gradients in the dual of the algorithm's own norm, the l2 norm for those that take any p up to 2: no
-    gradient is longer in the dual norm of such a p.
-    """
+def _norm_order(request: AssumptionsRequest, domain: Domain | None, algorithm: Algorithm | None) -> float:
+    """p of the norm of parameters, whose dual measures gradients: as in a run of the algorithm."""
+    asked, given = request.norm_order, request.assumptions
     if algorithm is None:
-        order = 2.0 if asked is None else asked
-        return order, order
+        return 2.0 if asked is None else asked
     takes_any = any(assumption.name == "norm_order" for assumption in algorithm.assumptions)
     if asked not in (None, algorithm.norm_order) and not takes_any:
         detail = f"{algorithm.name} measures parameters in the l_{algorithm.norm_order:g} norm: leave norm_order out"
         raise unprocessable("overdetermined", detail, "norm_order")
-    own = domain.norm_order if takes_any and isinstance(domain, LpBall) else algorithm.norm_order
-    return own if asked is None else asked, algorithm.norm_order
+    return algorithm.order_of_norm(given, domain) if asked is None else asked
 
 
 def _check_names(given: dict[str, float], algorithm: Algorithm | None) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from calibrators.geometry import Box, Domain, L1Ball, L2Penalty, Penalty, Simplex, l2_radius
+from calibrators.geometry import Box, Domain, L2Penalty, Penalty, Simplex, largest_norm
 from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS, Units
 from trainer import scaling
 from trainer.losses.loss import Loss
@@ -99,8 +99,7 @@ def derive(
         model: What is trained, from zero parameters.
         columns: How values become features.
         given: The request's own constants: a radius or a diameter bounds logits, hence residuals.
-        norm_order: p of the norm of parameters, 1 or 2; features are measured in its dual. Between the two, where the
-            dual norm is no longer than the l2 norm, it may be given as it is.
+        norm_order: p of the norm of parameters, in [1, 2]; features and gradients are measured in its dual.
         domain: Where the request keeps parameters; bounds logits, too.
         penalty: What the request adds to the loss.
 
@@ -113,21 +112,22 @@ def derive(
     if not isinstance(model, LinearModel):
         return ()
     loss, bound = model.loss, input_bound(model, columns, norm_order)
-    found = [*_at_zero(loss, bound, domain), *_of_changes(loss, bound, given)]
+    found = [*_at_zero(loss, bound, norm_order, domain), *_of_changes(loss, bound, norm_order, given)]
     strength = penalty.strength if isinstance(penalty, L2Penalty) else 0.0
-    if loss.curvature is not None:
-        found += _smoothness(loss.curvature * bound**2 + strength)
+    if loss.holder_exponent == 1.0:
+        found += _smoothness(loss.largest_change(norm_order) * bound**2 + strength)
     if strength > 0.0:
         found.append(
             Constant(
                 "strong_convexity",
-                strength,
+                strength * math.pow(model.num_parameters, 1.0 - 2.0 / norm_order),
                 SMOOTHNESS,
-                r"\mu = s",
-                "The loss is convex in the parameters, and the l2 penalty is strongly convex with its strength.",
+                r"\mu = s\, d^{1 - 2/p}",
+                "The loss is convex in the parameters, and the l2 penalty is strongly convex with its strength in the "
+                "l2 norm; the l_p norm is at most d^(1/p - 1/2) times that.",
             )
         )
-    slope = _steepest(loss, bound * _radius(model, given, norm_order, domain))
+    slope = loss.steepest(bound * _radius(model, given, norm_order, domain), norm_order)
     return (*found, *_of_bounded_gradients(slope, bound, given)) if math.isfinite(bound * slope) else tuple(found)
 
 
@@ -135,8 +135,11 @@ def input_bound(model: Model, columns: Sequence[scaling.Column], norm_order: flo
     """Return B, a bound on an input of values in [-1, 1], with its constant, in the dual of the parameters' norm."""
     if norm_order == 1.0:
         return 1.0
-    bound = scaling.feature_norm_bound(columns)
-    return math.hypot(bound, 1.0) if isinstance(model, LinearModel) and model.fit_intercept else bound
+    dual = norm_order / (norm_order - 1.0)
+    bound = scaling.feature_norm_bound(columns, dual)
+    if not (isinstance(model, LinearModel) and model.fit_intercept):
+        return bound
+    return math.hypot(bound, 1.0) if dual == 2.0 else math.pow(math.pow(bound, dual) + 1.0, 1.0 / dual)
 
 
 def _of_a_mean(longest: float, given: Mapping[str, float]) -> tuple[Constant, ...]:
@@ -159,7 +162,7 @@ def _of_a_mean(longest: float, given: Mapping[str, float]) -> tuple[Constant, ..
     return tuple(found)
 
 
-def _at_zero(loss: Loss, bound: float, domain: Domain | None) -> list[Constant]:
+def _at_zero(loss: Loss, bound: float, norm_order: float, domain: Domain | None) -> list[Constant]:
     found = [
         Constant(
             "loss_at_zero",
@@ -170,7 +173,7 @@ def _at_zero(loss: Loss, bound: float, domain: Domain | None) -> list[Constant]:
         ),
         Constant(
             "gradient_at_zero",
-            loss.slope_at_zero * bound,
+            loss.steepest(0.0, norm_order) * bound,
             GRADIENT,
             r"B \max_y \|r(0, y)\|",
             "A record's gradient is its input times the loss's derivative by the logits, and they are 0 there.",
@@ -189,7 +192,7 @@ def _at_zero(loss: Loss, bound: float, domain: Domain | None) -> list[Constant]:
     return found
 
 
-def _of_changes(loss: Loss, bound: float, given: Mapping[str, float]) -> list[Constant]:
+def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str, float]) -> list[Constant]:
     if given.keys() & {"holder_exponent", "holder_constant"}:
         return []
     exponent = loss.holder_exponent
@@ -203,7 +206,7 @@ def _of_changes(loss: Loss, bound: float, given: Mapping[str, float]) -> list[Co
         ),
         Constant(
             "holder_constant",
-            loss.holder_constant * bound ** (1.0 + exponent),
+            loss.largest_change(norm_order) * bound ** (1.0 + exponent),
             _HOLDER,
             r"B^{1 + \alpha} H,\; \|r(z) - r(z')\| \le H \|z - z'\|^\alpha",
             "A logit changes by at most B times the change of the parameters, and the gradient by at most B times the "
@@ -298,17 +301,7 @@ def _holds_zero(domain: Domain | None) -> bool:
 def _radius(model: LinearModel, given: Mapping[str, float], norm_order: float, domain: Domain | None) -> float:
     """Return a bound on every point's distance from zero, in the norm of parameters; infinite if nothing gives one."""
     stated = [given[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in given]
-    if isinstance(domain, L1Ball):
-        stated.append(domain.radius)
-    elif domain is not None and norm_order == 2.0:
-        stated.append(l2_radius(domain, model.num_parameters))
+    if domain is not None:
+        stated.append(largest_norm(domain, model.num_parameters, norm_order))
     # What is no length is refused by whoever reads it.
     return min((length for length in stated if length > 0.0), default=math.inf)
-
-
-def _steepest(loss: Loss, largest_logit: float) -> float:
-    """Return the largest residual, everywhere or at logits of at most this norm; infinite where it has no bound."""
-    everywhere = math.inf if loss.lipschitz is None else loss.lipschitz
-    if not math.isfinite(largest_logit):
-        return everywhere
-    return min(everywhere, loss.slope_at_zero + loss.holder_constant * math.pow(largest_logit, loss.holder_exponent))

@@ -150,8 +150,8 @@ def _beside(rows: Sequence[Row]) -> list[str]:
     work = [_number(one["gradients"]) / _number(other["gradients"]) for one, other in pairs]
     return [
         f"At the same privacy DP-SVRG's excess risk is {min(risk):.2g} to {max(risk):.2g} times DP-GD's, for "
-        f"{min(work):.2g} to {max(work):.2g} times as many gradients: the noise that keeps its unreleased full "
-        "gradient private is on every inner step, of which the theorem takes some 96 times the condition number.",
+        f"{min(work):.2g} to {max(work):.2g} times as many gradients: the theorem takes some 96 times the "
+        "condition number of inner steps in an epoch, each with noise of its own.",
     ]
 
 

@@ -39,7 +39,7 @@ ORDER_CONSTANT = Assumption(
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 GUARANTEE = (
     "(epsilon, delta)-differential privacy of all iterates of all epochs together, hence of the released one, by Renyi "
-    "divergences at 64 orders. Under replace_special it is charged what replace_one costs. Not under "
+    "divergences at 64 orders. A null record costs less than another one. Not under "
     "add_or_remove_one: batches of a fixed size make the number of records public, and a record that comes or goes "
     "takes another one's place in them."
 )
@@ -49,7 +49,7 @@ ERRATA = (
     "The remark that advanced composition removes this constraint at a logarithm's cost does not repair it: it needs "
     "every step to be private before amplification, which the printed noise is not.",
     "The full gradient at the snapshot has no noise of its own. It enters every inner step, so that it is hidden by "
-    "each step's noise, and paid for in each: the second term of the divergence here.",
+    "each step's noise, and must be charged in each: here together with the batch, with which it shares a record.",
     "An analyst who sees the iterates of the printed algorithm (1e4 records, 1000 parameters, c = 8, epsilon 1) and "
     "projects each direction on one record's change of gradient finds that record in half of the runs, at a false "
     "positive rate of 1e-9.",
@@ -63,7 +63,7 @@ HOLDS = (
     "every record's loss is convex and L-smooth wherever the iterates go",
     "F^r(x_0) - min F^r <= D_0",
 )
-_STEP_SOURCE = f"{PAPER}, section 4; the two terms of a step's divergence derived"
+_STEP_SOURCE = f"{PAPER}, section 4; a step's divergence derived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,21 +203,22 @@ def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> 
     size = spec.batch_size
     if size is None and spec.unknown is not Unknown.BATCH_SIZE:
         size = own_batch_size(spec.dataset_size, count)
-    steps = solve_steps(spec, InnerSteps(spec.dataset_size, count), iterations=len(inner_iterations), batch_size=size)
+    event = InnerSteps(spec.dataset_size, count, spec.relation)
+    steps = solve_steps(spec, event, iterations=len(inner_iterations), batch_size=size)
     return Solved(steps, 2.0 * bound.max_grad_norm * steps.noise_multiplier / steps.batch_size, inner_iterations)
 
 
 def own_batch_size(dataset_size: int, count: int) -> int:
-    """b = 2 n / sqrt(N), rounded up, at most n.
+    """b = 4 n / sqrt(N), rounded up, at most n.
 
     A batch has to hide a difference of up to 4 G behind sigma b. The noise sigma that large batches need grows like
     G sqrt(N)/n, so that with this b the noise on the sum over G depends on the target alone, not on n and N; larger
     batches then save a few per cent of noise and cost gradients in proportion.
 
     >>> own_batch_size(10_000, 32_657)
-    111
+    222
     """
-    return min(dataset_size, math.ceil(2.0 * dataset_size / math.sqrt(count)))
+    return min(dataset_size, math.ceil(4.0 * dataset_size / math.sqrt(count)))
 
 
 def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
@@ -234,7 +235,7 @@ def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
         Provenance(
             "batch_size",
             float(solved.steps.batch_size),
-            r"b = \lceil 2 n / \sqrt{N} \rceil" if own else "b",
+            r"b = \lceil 4 n / \sqrt{N} \rceil" if own else "b",
             _STEP_SOURCE,
             derived,
             ("N inner steps; the noise then hides the batch whatever n and N are, and larger ones save little",)
@@ -250,8 +251,8 @@ def _warnings_of(spec: Spec, solved: Solved) -> list[str]:
     found = []
     if solved.steps.batch_size == spec.dataset_size:
         found.append(
-            "Batches of all records are gradient descent at three times its noise, since the snapshot's gradient is "
-            "charged beside them: use dp_gd."
+            "Batches of all records are gradient descent, in which the snapshot's gradient has no part: use dp_gd, "
+            "which takes it without, and is charged exactly."
         )
     return found
 
@@ -283,7 +284,7 @@ def printed_noise(
 def _certified(spec: Spec, target: ApproximateDpTarget, count: int, noise_multiplier: float) -> str:
     """What is known of the printed noise with the paper's one record a step."""
     try:
-        event = InnerSteps(spec.dataset_size, count)(noise_multiplier, 1, 1)
+        event = InnerSteps(spec.dataset_size, count, NeighboringRelation.REPLACE_ONE)(noise_multiplier, 1, 1)
         upper = target.assess([event], NeighboringRelation.REPLACE_ONE).value.upper
     except AccountingError as error:
         return f"With one record a step, as printed, the engine has no certificate for that noise: {error.detail}."

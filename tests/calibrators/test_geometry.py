@@ -25,7 +25,7 @@ from calibrators.geometry import (
     Simplex,
     diameter,
     domain_from_json,
-    l2_radius,
+    largest_norm,
     penalty_from_json,
 )
 
@@ -93,7 +93,10 @@ def test_a_kind_that_there_is_not_is_refused_with_those_there_are(value: dict[st
 
 @pytest.mark.parametrize("domain", EVERY_DOMAIN, ids=str)
 @pytest.mark.parametrize("dimension", [1, 2, 7])
-def test_no_point_of_a_domain_is_longer_than_its_l2_radius_and_one_is_as_long(domain: Domain, dimension: int) -> None:
+@pytest.mark.parametrize("order", [1.0, 1.5, 2.0])
+def test_no_point_of_a_domain_is_longer_than_its_largest_norm_and_one_is_as_long(
+    domain: Domain, dimension: int, order: float
+) -> None:
     """Directions with every number of equal entries, which hold the longest point of each of these bodies."""
     longest = 0.0
     for entries in range(1, dimension + 1):
@@ -112,8 +115,8 @@ def test_no_point_of_a_domain_is_longer_than_its_l2_radius_and_one_is_as_long(do
                 candidates = [domain.radius * point / np.linalg.norm(point)]
             case LpBall():
                 candidates = [domain.radius * point / np.linalg.norm(point, domain.norm_order)]
-        longest = max(longest, *(float(np.linalg.norm(candidate)) for candidate in candidates))
-    assert l2_radius(domain, dimension) == pytest.approx(longest, rel=1e-12)
+        longest = max(longest, *(float(np.linalg.norm(candidate, order)) for candidate in candidates))
+    assert largest_norm(domain, dimension, order) == pytest.approx(longest, rel=1e-12)
 
 
 @pytest.mark.parametrize("order", [1.0, 1.5, 2.0])

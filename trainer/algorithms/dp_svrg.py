@@ -1,15 +1,19 @@
 """DP-SVRG: a full gradient at a snapshot, then noisy proximal steps on small batches beside it.
 
-One step is one inner step; the first of an epoch also takes the snapshot's gradient. That gradient has no noise: it is
-in nothing that is released, and every direction that it enters is noised. A checkpoint holds it, and is as secret as
-the data for that and other reasons.
+One step is one inner step; the first of an epoch also takes the snapshot's gradients. They have no noise, and are in
+nothing that is released: every direction that they enter is noised. They are kept for the epoch's batches
+(`trainer.kept_contributions`), and taken anew where a run goes on from a checkpoint.
 
-Three sums lie on a grid as `trainer.grid` says: those of the batch at x and at x~, and the full one, whose steps are
-the same. Their combination v = (q_x - q_x~)/b + q/n, in units of G, is formed in float64 and rounded to a grid of its
-own, and the noise is added there: without that, the un-noised q would show in the last digits. A record that is not
-drawn moves v by its part of q/n alone, so v's grid is fine against 2/n, not against 4/b. Between neighbours float64
-adds at most 6 u (2 + c/n), with c the capacity and u = 2^-53, on either side: plans are refused where that is more than
-a tenth of the margin on 2/n.
+A step is charged for what a record moves in the mean, where its gradient at x~ cancels: it enters the full gradient
+with weight 1/n and, if the record is drawn, the batch with -1/b. So both sums are made of the same contribution, bit by
+bit, and what is charged rests on three sums: the batch's at x and at x~, and the full one. They lie on a grid as
+`trainer.grid` says. Their combination v = (q_x - q_x~)/b + q/n, in units of G, is formed in float64 and rounded to a
+grid of its own, and the noise is added there: without that, the un-noised q would show in the last digits.
+
+In the inequality of `trainer.grid`, a record's part in the mean is that of one sum, and the errors are those of three
+sums and of v's rounding. So contributions stay below G by four margins, one for each. v's grid is fine against 2/n.
+Float64 adds at most 6 u (2 + c/n) between neighbours, with c the capacity and u = 2^-53: plans are refused where that
+is more than a tenth of a margin on 2/n.
 
 Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 1, with the clip that makes its Lipschitz constant a fact.
 """
@@ -27,7 +31,8 @@ from trainer.arrays import Array, silent
 from trainer.domains import project
 from trainer.execution import PREDICTORS, Execution, check_max_grad_norm
 from trainer.grid import grid_for
-from trainer.loop import Step, StreamPlace, Task
+from trainer.kept_contributions import KeptContributions
+from trainer.loop import State, Step, StreamPlace, Task
 from trainer.records import Selection
 from trainer.structured_steps import StructuredSteps, check_kept, check_positions, initial_point, only_phase
 from trainer.sums import BoundedSum
@@ -42,6 +47,7 @@ class Svrg(StructuredSteps):
     Guarantees:
         - every_gradient_is_clipped: at x, at x~ and in the full gradient, so that between neighbours a batch's sum of
           changes moves by at most 4 G, and not at all where the record is not in it; the full gradient by 2 G/n.
+        - a_record_moves_the_mean_direction_by_its_gradient: weighted by the chance of being drawn, by at most 2 G/n.
         - every_direction_is_noised: what is released is made of noisy directions and public numbers.
         - nothing_is_drawn_from_the_number_of_rows: batches are of declared slots; divisors are b and n as declared.
 
@@ -55,7 +61,6 @@ class Svrg(StructuredSteps):
         "_within",
         "_snapshot",
         "_sum",
-        "_full_gradient",
         "_sampler",
         "_sampling",
     )
@@ -68,13 +73,15 @@ class Svrg(StructuredSteps):
         )
         self._snapshot: Array = self._point
         self._sum: Array = 0.0 * self._snapshot
-        self._full_gradient: Array = 0.0 * self._snapshot
+        self._kept: KeptContributions | None = None
+        self._full_gradient: Array = self._sum
         self._sums = BoundedSum(task.model, records, task.plan.dtype)
         self._bound, self._divisor = Clip(phase.max_grad_norm), phase.records_per_step
         # In units of G the full gradient moves by 1/n where a record comes or goes.
         self._unit = phase.max_grad_norm / n
         self._grid = grid_for(phase.noise_stddev_on_mean / self._unit, self._point.shape[0], task.plan.dtype, 4 * n)
-        self._sum_grid = replace(task.grid(0.0), margin=self._grid.margin)
+        sums = task.grid(0.0)
+        self._sum_grid = replace(sums, margin=3.0 * sums.margin + self._grid.margin)
         sampling = WithoutReplacement(phase.records_per_step, n)
         self._sampler = task.streams.sampler(sampling, phase.steps, phase.records_per_step, n, records)
         self._everybody = records.positions[:n]
@@ -84,8 +91,7 @@ class Svrg(StructuredSteps):
     def step(self) -> None:
         with silent():
             if self._within == 0:
-                self._point = self._start_of_epoch()
-                self._full_gradient = self._total(self._snapshot, self._everybody) / self._task.plan.dataset_size
+                self._point, self._kept = self._start_of_epoch(), None
             step = self._step(self._noisy_direction(self._sampler.draw()))
             self._point = step.project(step.prox(self._point - step.step_size * step.noisy_mean))
             self._sum = self._sum + self._point
@@ -106,19 +112,21 @@ class Svrg(StructuredSteps):
         """Algorithm 1 goes back to the snapshot."""
         return self._snapshot
 
+    def restore(self, state: State) -> None:
+        super().restore(state)
+        self._kept = None
+
     def _noisy_direction(self, slots: Selection) -> Array:
         """Return v + sigma Z in gradient units, rounded to its grid; the noise is rounded with it."""
-        grid, xp = self._grid, self._task.records.xp
-        change = self._total(self._point, slots) - self._total(self._snapshot, slots)
-        direction = change / self._divisor + self._full_gradient
-        in_steps = xp.round(direction * (self._task.plan.dataset_size * grid.steps_per_unit))
+        grid, sums, n, xp = self._grid, self._sum_grid, self._task.plan.dataset_size, self._task.records.xp
+        if self._kept is None:
+            self._kept = KeptContributions(self._sums, self._snapshot, self._everybody, self._bound, sums)
+            self._full_gradient = sums.decoded(self._kept.over(self._everybody), 1.0) / n
+        change = self._sums.at(self._point, slots, self._bound, sums) - self._kept.over(slots)
+        direction = sums.decoded(change, 1.0) / self._divisor + self._full_gradient
+        in_steps = xp.round(direction * (n * grid.steps_per_unit))
         noise = xp.asarray(self._noise.rounded(direction.shape[0], grid.scale))
         return grid.noised(in_steps, noise, self._unit)
-
-    def _total(self, point: Array, slots: Selection) -> Array:
-        """Return the sum of these slots' clipped gradients at the point, in units of G."""
-        grid = self._sum_grid
-        return grid.decoded(self._sums.at(point, slots, self._bound, grid), 1.0)
 
     def _step(self, direction: Array) -> Step:
         phase, task = self._phase, self._task

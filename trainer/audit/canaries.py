@@ -48,11 +48,15 @@ class Linear(Loss):
 
     kind = "canaries"
     num_classes = 0
-    lipschitz = 1.0
-    curvature = 0.0
-    holder_constant = 0.0
-    slope_at_zero = 1.0
     value_at_zero = 0.0
+
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """1."""
+        return 1.0
+
+    def largest_change(self, norm_order: float) -> float:
+        """0."""
+        return 0.0
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         """1."""

@@ -60,23 +60,13 @@ class Envelope(Loss):
     def num_classes(self) -> int:
         return self.loss.num_classes
 
-    @property
-    def lipschitz(self) -> float | None:
-        return self.loss.lipschitz
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return the loss's own, which is no less."""
+        return self.loss.steepest(largest_logit, norm_order)
 
-    @property
-    def curvature(self) -> float:
+    def largest_change(self, norm_order: float) -> float:
         own = self.loss.curvature
         return self.smoothing if own is None else own * self.smoothing / (own + self.smoothing)
-
-    @property
-    def holder_constant(self) -> float:
-        return self.curvature
-
-    @property
-    def slope_at_zero(self) -> float:
-        """The loss's own, which is no less."""
-        return self.loss.slope_at_zero
 
     @property
     def value_at_zero(self) -> float:

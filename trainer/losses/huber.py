@@ -20,21 +20,19 @@ class Huber(Loss):
 
     kind = "huber_regression"
     num_classes = 0
-    curvature = 1.0
-    holder_constant = 1.0
     threshold: float = 1.0
 
     def __post_init__(self) -> None:
         threshold = read_real("threshold", self.threshold, 0.0, 1e6, open_lower=True)
         object.__setattr__(self, "threshold", threshold)
 
-    @property
-    def lipschitz(self) -> float:
-        return self.threshold
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return min(t, 1 + Z)."""
+        return min(self.threshold, 1.0 + largest_logit)
 
-    @property
-    def slope_at_zero(self) -> float:
-        return min(self.threshold, 1.0)
+    def largest_change(self, norm_order: float) -> float:
+        """Return 1, the second derivative near the label."""
+        return 1.0
 
     @property
     def value_at_zero(self) -> float:

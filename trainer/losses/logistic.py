@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.arrays import Array, Namespace, exponential
-from trainer.losses.loss import Loss, column
+from trainer.losses.loss import Loss, column, rounded_up
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,15 @@ class Logistic(Loss):
 
     kind = "logistic_regression"
     num_classes = 2
-    lipschitz = 1.0
-    curvature = 0.25
-    holder_constant = 0.25
-    slope_at_zero = 0.5
     value_at_zero = math.log(2.0)
+
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return sigmoid(Z): |sigmoid(z) - y| grows away from the label's side."""
+        return min(1.0, rounded_up(1.0 / (1.0 + math.exp(-largest_logit)))) if largest_logit else 0.5
+
+    def largest_change(self, norm_order: float) -> float:
+        """Return 1/4, the second derivative at 0."""
+        return 0.25
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Each class by an exponential of its own, so that no small probability is rounded away."""

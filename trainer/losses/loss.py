@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -24,6 +25,10 @@ class Loss(ABC):
         holder_constant: See there.
         slope_at_zero: Largest l2 norm of the derivative at logits of zero, over all labels.
         value_at_zero: Largest loss at logits of zero, over all labels.
+
+    Guarantees:
+        - constants_are_the_least: some logits and labels reach or approach them, softmax's in a ball but for a few per
+          cent. Rounded up.
     """
 
     kind: ClassVar[str]
@@ -36,25 +41,42 @@ class Loss(ABC):
     def num_outputs(self) -> int:
         return 1
 
+    @abstractmethod
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return the largest norm of the derivative, over all labels and all logits of at most this norm.
+
+        Args:
+            largest_logit: Of the l_p norm of the logits, at least 0; infinity for all logits.
+            norm_order: p in [1, 2]; the derivative is measured in the dual norm.
+
+        Returns:
+            Infinity where there is no bound.
+        """
+
     @property
     def lipschitz(self) -> float | None:
-        return None
+        steepest = self.steepest(math.inf)
+        return steepest if math.isfinite(steepest) else None
 
     @property
     def curvature(self) -> float | None:
-        return None
+        return self.holder_constant if self.holder_exponent == 1.0 else None
 
     @property
     def holder_exponent(self) -> float:
         return 1.0
 
     @property
+    def holder_constant(self) -> float:
+        return self.largest_change(2.0)
+
     @abstractmethod
-    def holder_constant(self) -> float: ...
+    def largest_change(self, norm_order: float) -> float:
+        """Return `holder_constant` with logits in the l_p norm, p in [1, 2], and derivatives in its dual."""
 
     @property
-    @abstractmethod
-    def slope_at_zero(self) -> float: ...
+    def slope_at_zero(self) -> float:
+        return self.steepest(0.0)
 
     @property
     @abstractmethod
@@ -74,6 +96,15 @@ class Loss(ABC):
     @abstractmethod
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         """The losses: (B, K) and labels (B,) to (B,), in the logits' dtype."""
+
+
+def rounded_up(value: float) -> float:
+    """Return a number that is no less than what ``value`` was computed for in a few operations.
+
+    >>> rounded_up(1.5) - 1.5
+    1.7763568394002505e-15
+    """
+    return value * (1.0 + 2.0**-49) if value else value
 
 
 def column(xp: Namespace, labels: Array, logits: Array) -> Array:

@@ -6,11 +6,12 @@ Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from accounting.numbers import read_real
 from trainer.arrays import Array, Namespace, cleared
-from trainer.losses.loss import Loss, column
+from trainer.losses.loss import Loss, column, rounded_up
 
 
 @dataclass(frozen=True)
@@ -30,24 +31,18 @@ class QNormHinge(Loss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "q", read_real("q", self.q, 1.0, 2.0))
 
-    @property
-    def lipschitz(self) -> float | None:
-        return 1.0 if self.q == 1.0 else None
-
-    @property
-    def curvature(self) -> float | None:
-        return 2.0 if self.q == 2.0 else None
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return q (1 + Z)^(q - 1), reached at the logit that is farthest on the wrong side."""
+        if self.q == 1.0 or largest_logit == 0.0:
+            return self.q
+        return rounded_up(self.q * math.pow(1.0 + largest_logit, self.q - 1.0))
 
     @property
     def holder_exponent(self) -> float:
         return self.q - 1.0
 
-    @property
-    def holder_constant(self) -> float:
-        return self.q
-
-    @property
-    def slope_at_zero(self) -> float:
+    def largest_change(self, norm_order: float) -> float:
+        """Return q, reached from the kink on: (a + h)^(q - 1) - a^(q - 1) is at most h^(q - 1)."""
         return self.q
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:

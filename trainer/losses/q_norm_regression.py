@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from accounting.numbers import read_real
 from trainer.arrays import Array, Namespace
-from trainer.losses.loss import Loss, column
+from trainer.losses.loss import Loss, column, rounded_up
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,19 @@ class QNormRegression(Loss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "q", read_real("q", self.q, 1.0, 2.0))
 
-    @property
-    def lipschitz(self) -> float | None:
-        return 1.0 if self.q == 1.0 else None
-
-    @property
-    def curvature(self) -> float | None:
-        return 2.0 if self.q == 2.0 else None
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return q (1 + Z)^(q - 1), reached at the logit that is farthest on the wrong side."""
+        if self.q == 1.0 or largest_logit == 0.0:
+            return self.q
+        return rounded_up(self.q * math.pow(1.0 + largest_logit, self.q - 1.0))
 
     @property
     def holder_exponent(self) -> float:
         return self.q - 1.0
 
-    @property
-    def holder_constant(self) -> float:
+    def largest_change(self, norm_order: float) -> float:
+        """Return 2^(2 - q) q, reached at residuals of opposite sign."""
         return self.q * math.pow(2.0, 2.0 - self.q)
-
-    @property
-    def slope_at_zero(self) -> float:
-        return self.q
 
     @property
     def value_at_zero(self) -> float:

@@ -24,24 +24,23 @@ class Quantile(Loss):
     kind = "quantile_regression"
     num_classes = 0
     holder_exponent = 0.0
-    holder_constant = 1.0  # from -t to 1 - t
     quantile: float = 0.5
 
     def __post_init__(self) -> None:
         quantile = read_real("quantile", self.quantile, 0.0, 1.0 - 1e-9, open_lower=True)
         object.__setattr__(self, "quantile", quantile)
 
-    @property
-    def lipschitz(self) -> float:
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return the steeper of the two slopes."""
         return max(self.quantile, 1.0 - self.quantile)
 
-    @property
-    def slope_at_zero(self) -> float:
-        return self.lipschitz
+    def largest_change(self, norm_order: float) -> float:
+        """Return 1, the jump from -t to 1 - t."""
+        return 1.0
 
     @property
     def value_at_zero(self) -> float:
-        return self.lipschitz
+        return self.slope_at_zero
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         """1 - t above the label, -t below it."""

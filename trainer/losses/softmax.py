@@ -1,7 +1,18 @@
 """Cross-entropy of the softmax: log(sum_k exp(z_k)) - z_y for logits z and a class y.
 
-Its derivative by z is p - e_y with p the softmax of z: of l2 norm at most sqrt(2). The second derivative is
-diag(p) - p p^T, whose eigenvalues are at most 1/2: by Gershgorin each is at most 2 p_k (1 - p_k) for some k.
+Its derivative by z is r = p - e_y, with p the softmax of z. Let logits be measured in the l_p norm, and derivatives in
+its dual, of order q. The shares of the m = K - 1 other classes add up to s = 1 - p_y, so |r|_q <= 2^(1/q) s, reached
+where one of them has it all. The second derivative is the variance under p, which is at most the square of half the
+range of z (Popoviciu): z' H z <= 2^(2/q) |z|_p^2 / 4, reached where two classes have one half each. It is positive
+semidefinite, so that this is its norm from l_p to its dual, too.
+
+Logits of norm at most Z. No two differ by more than 2^(1/q) Z, so s <= sigmoid(log m + 2^(1/q) Z). And let the other
+classes' logits have norm rho, so that -z_y is at most (Z^p - rho^p)^(1/p). Then:
+
+- their exponentials add up to at most m + m^(1/q) rho + e^rho - 1 - rho, since (e^x - 1 - x) / x^2 grows with x;
+- by Hoelder's inequality the largest of them is at most e^(c rho) times the mean of the rest, where c^q =
+  1 + (m - 1)^(1 - q), so that no class has more than U = 1 / (1 + (m - 1) e^(-c rho)) of s;
+- of shares of at most U that add up to 1, j U^q + (1 - j U)^q is the largest sum of q-th powers, j = floor(1 / U).
 """
 
 from __future__ import annotations
@@ -14,9 +25,11 @@ import numpy.typing as npt
 
 from accounting.numbers import read_integer
 from trainer.arrays import Array, Namespace, exponential
-from trainer.losses.loss import Loss
+from trainer.losses.loss import Loss, rounded_up
 
 MAX_CLASSES = 10**5
+#: Of the bound by rho: how many cells rho has, and the largest norm of the logits for which it is of use.
+_CELLS, _LARGEST = 256, 30.0
 
 
 @dataclass(frozen=True)
@@ -29,9 +42,6 @@ class Softmax(Loss):
     """
 
     kind = "softmax_regression"
-    lipschitz = math.sqrt(2.0)
-    curvature = 0.5
-    holder_constant = 0.5
     classes: int
 
     def __post_init__(self) -> None:
@@ -45,9 +55,38 @@ class Softmax(Loss):
     def num_outputs(self) -> int:
         return self.classes
 
-    @property
-    def slope_at_zero(self) -> float:
-        return math.sqrt(1.0 - 1.0 / self.classes)
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return the least of four bounds: everywhere, by the share of the others, by the change from 0, and by rho."""
+        dual = _dual(norm_order)
+        two, others = math.pow(2.0, 1.0 / dual), self.classes - 1
+        if largest_logit == math.inf:
+            return two
+        share = 1.0 / (1.0 + math.exp(-two * largest_logit) / others)
+        at_zero = others / self.classes
+        if math.isfinite(dual):
+            at_zero *= math.pow(1.0 + math.pow(others, 1.0 - dual), 1.0 / dual)
+        changed = at_zero + self.largest_change(norm_order) * largest_logit
+        return min(two, rounded_up(min(two * share, changed, self._steepest_of_many(largest_logit, norm_order))))
+
+    def _steepest_of_many(self, largest_logit: float, norm_order: float) -> float:
+        """Return the module's last bound, for the worst rho: of each cell's ends the one that makes a term larger."""
+        dual, others = _dual(norm_order), self.classes - 1
+        if others == 1 or not math.isfinite(dual) or not 0.0 < largest_logit <= _LARGEST:
+            return math.inf
+        edges = np.linspace(0.0, largest_logit, _CELLS + 1)
+        least, most = edges[:-1], edges[1:]
+        apart = math.pow(1.0 + math.pow(others - 1, 1.0 - dual), 1.0 / dual)
+        largest = 1.0 / (1.0 + (others - 1) * np.exp(-apart * most))
+        full = np.floor(1.0 / largest)
+        powers = full * largest**dual + np.maximum(0.0, 1.0 - full * largest) ** dual
+        away = np.maximum(0.0, largest_logit**norm_order - least**norm_order) ** (1.0 / norm_order)
+        added = others + others ** (1.0 / dual) * most + np.expm1(most) - most
+        shares = 1.0 / (1.0 + np.exp(-away) / added)
+        return float(np.max(shares * (1.0 + powers) ** (1.0 / dual))) * (1.0 + 2.0**-40)
+
+    def largest_change(self, norm_order: float) -> float:
+        """Return 2^(2/q) / 4, q the dual order."""
+        return math.pow(2.0, 2.0 / _dual(norm_order)) / 4.0
 
     @property
     def value_at_zero(self) -> float:
@@ -73,3 +112,8 @@ class Softmax(Loss):
 
     def _chosen(self, xp: Namespace, labels: Array) -> Array:
         return labels[:, None] == xp.arange(self.classes, dtype=labels.dtype)[None, :]
+
+
+def _dual(norm_order: float) -> float:
+    """Return q of the dual of l_p."""
+    return math.inf if norm_order == 1.0 else norm_order / (norm_order - 1.0)

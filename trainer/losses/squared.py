@@ -19,10 +19,15 @@ class Squared(Loss):
 
     kind = "linear_regression"
     num_classes = 0
-    curvature = 1.0
-    holder_constant = 1.0
-    slope_at_zero = 1.0
     value_at_zero = 0.5
+
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        """Return 1 + Z."""
+        return 1.0 + largest_logit
+
+    def largest_change(self, norm_order: float) -> float:
+        """Return 1, the second derivative."""
+        return 1.0
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         """Z - y."""

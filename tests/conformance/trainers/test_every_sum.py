@@ -24,6 +24,7 @@ from tests.conformance.trainers.test_sensitivity import Data, neighbours, traine
 from trainer.algorithms import EXECUTIONS
 from trainer.clipped_sums import ClippedSums
 from trainer.grid import Grid
+from trainer.kept_contributions import KeptContributions
 from trainer.median_of_means import ClampedGroups
 from trainer.numeric_types import carried_out
 from trainer.sums import BoundedSum
@@ -39,6 +40,7 @@ SUMMED = [case for case in plans() if not is_gradient_steps(case.values[1]) and 
 def watched_sums(seen: list[Watched]) -> Iterator[None]:
     """Keep every sum of contributions, and give one that depends on its number alone."""
     bounded, clipped, clamped = BoundedSum.at, ClippedSums.of, ClampedGroups.next_sum
+    kept_over = KeptContributions.over
 
     def given(total: Any, grid: Grid, order: float) -> np.ndarray:
         seen.append((np.array(total), grid, order))
@@ -46,6 +48,9 @@ def watched_sums(seen: list[Watched]) -> Iterator[None]:
 
     def at(sums: BoundedSum, point: Any, slots: Any, bound: Any, grid: Grid) -> np.ndarray:
         return given(bounded(sums, point, slots, bound, grid), grid, 2.0)
+
+    def over(kept: KeptContributions, slots: Any) -> np.ndarray:
+        return given(kept_over(kept, slots), vars(kept)["_grid"], 2.0)
 
     def of(sums: ClippedSums, slots: Any, grid: Grid, unit: float, *terms: Any) -> np.ndarray:
         return given(clipped(sums, slots, grid, unit, *terms), grid, sums._dual_order)
@@ -55,6 +60,7 @@ def watched_sums(seen: list[Watched]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BoundedSum, "at", at)
+        patch.setattr(KeptContributions, "over", over)
         patch.setattr(ClippedSums, "of", of)
         patch.setattr(ClampedGroups, "next_sum", next_sum)
         yield

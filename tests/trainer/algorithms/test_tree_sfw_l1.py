@@ -44,8 +44,14 @@ class Steep(Loss):
 
     kind = "steep"
     num_classes = 0
-    holder_constant = slope_at_zero = value_at_zero = 1.0
+    value_at_zero = 1.0
     wavy: bool = False
+
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        raise NotImplementedError
+
+    def largest_change(self, norm_order: float) -> float:
+        raise NotImplementedError
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
         y = column(xp, labels, logits)

@@ -78,6 +78,72 @@ def test_lipschitz_constants_hold_and_are_nearly_reached(loss: Loss) -> None:
         assert 0.99 * loss.lipschitz <= longest <= loss.lipschitz * (1.0 + 1e-12)
 
 
+def climbed(loss: Loss, norm_order: float, largest: float, rng: np.random.Generator) -> float:
+    """The longest derivative at logits of this norm that a climb from many starts finds, in the dual norm."""
+    dual = math.inf if norm_order == 1.0 else norm_order / (norm_order - 1.0)
+    labels = np.arange(2) if loss.num_classes else np.array([-1.0, 1.0])
+
+    def scaled(logits: np.ndarray) -> np.ndarray:
+        norms = np.linalg.norm(logits, norm_order, axis=1, keepdims=True)
+        found: np.ndarray = logits * (largest / np.maximum(norms, 1e-300))
+        return found
+
+    def lengths(logits: np.ndarray, label: float) -> np.ndarray:
+        found: np.ndarray = np.linalg.norm(loss.residuals(np, logits, np.full(len(logits), label)), dual, axis=1)
+        return found
+
+    best = 0.0
+    for label in labels:
+        width = loss.num_outputs
+        starts = [rng.normal(size=(200, width)), np.array([np.ones(width), -np.ones(width)])]
+        if width > 1:
+            # Away from the label, toward one to all of the others, by several shares.
+            ladder = [np.where(np.arange(width) <= many, 1.0, 0.0) for many in range(1, width)]
+            starts += [np.array([np.where(np.arange(width) == label, -w, (1.0 - w) * step) for step in ladder])
+                       for w in (0.3, 0.5, 0.7, 0.9, 1.0)]  # fmt: skip
+        points = scaled(np.vstack(starts))
+        found, pace = lengths(points, label), 0.3 * largest
+        for _ in range(150 if width > 1 else 1):
+            tried = scaled(points + pace * rng.normal(size=points.shape) / math.sqrt(width))
+            longer = lengths(tried, label)
+            better = longer > found
+            points[better], found[better] = tried[better], longer[better]
+            pace *= 0.97
+        best = max(best, float(found.max()))
+    return best
+
+
+@pytest.mark.parametrize("norm_order", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("loss", [*LOSSES, Softmax(10), Softmax(100), QNormHinge(1.1), QNormRegression(1.1)])
+def test_derivatives_are_within_their_bound_in_a_ball_and_nearly_as_long(loss: Loss, norm_order: float) -> None:
+    rng = np.random.default_rng(12)
+    for largest in (0.1, 1.0, 2.5, 12.0):
+        bound, longest = loss.steepest(largest, norm_order), climbed(loss, norm_order, largest, rng)
+        assert longest <= bound * (1.0 + 1e-12)
+        exact = not isinstance(loss, Softmax) or loss.classes == 2 or norm_order == 1.0
+        assert longest >= (0.99 if exact else 0.9) * bound, (largest, longest, bound)
+        assert bound <= loss.steepest(math.inf, norm_order)
+        assert loss.slope_at_zero <= loss.steepest(largest)
+
+
+@pytest.mark.parametrize("norm_order", [1.0, 1.25, 1.5, 2.0])
+@pytest.mark.parametrize("classes", [2, 7])
+def test_softmax_changes_within_its_constant_of_every_norm_and_nearly_as_much(classes: int, norm_order: float) -> None:
+    rng, loss = np.random.default_rng(13), Softmax(classes)
+    dual = math.inf if norm_order == 1.0 else norm_order / (norm_order - 1.0)
+    middle = rng.normal(size=(4000, classes)) * rng.choice([0.01, 1.0, 5.0], size=(4000, 1))
+    middle[:2000, 2:] -= 30.0
+    apart = rng.normal(size=(4000, classes))
+    apart[:1000, 2:] = 0.0
+    apart[:1000, 1] = -apart[:1000, 0]
+    apart[1000:2000, 1:] = 0.0
+    apart *= 10.0 ** rng.uniform(-4.0, 0.5, size=(4000, 1))
+    labels = np.zeros(4000, dtype=int)
+    change = loss.residuals(np, middle + apart / 2.0, labels) - loss.residuals(np, middle - apart / 2.0, labels)
+    shares = np.linalg.norm(change, dual, axis=1) / np.linalg.norm(apart, norm_order, axis=1)
+    assert 0.99 * loss.largest_change(norm_order) <= shares.max() <= loss.largest_change(norm_order) * (1.0 + 1e-9)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_derivatives_change_within_holder_and_nearly_as_much(loss: Loss) -> None:
     """Pairs near and far, on both sides of kinks; for a softmax where two classes share the weight."""
