@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from accounting.composition.allocations import AllocationConvolution
+from accounting.composition.allocations import AllocationConvolution, is_convolved, like_poisson
 from accounting.composition.basic import BasicComposition, one_step_delta, one_step_epsilon, pure_epsilon
 from accounting.composition.bounded_range import equal_steps
 from accounting.composition.composition import Composition, compose
@@ -189,9 +189,7 @@ def _epsilon_of_rest(composition: Composition, delta: float, evaluators: Sequenc
     enclosed = enclosure(composition)
     if enclosed is not None:
         inverted = _inverted(composition, evaluators, lambda each: each.epsilon(composition, delta), pure, goal)
-        if inverted is not None and inverted.value.width <= max(
-            goal(inverted.value.upper), _NARROWER_THAN_LAWS * inverted.value.upper
-        ):
+        if inverted is not None and _is_narrow(inverted.value, goal):
             return inverted
         steps = equal_steps(composition)
         if steps is not None and steps.parts is not None:
@@ -247,9 +245,7 @@ def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequenc
     enclosed = enclosure(composition)
     if enclosed is not None:
         inverted = _inverted(composition, evaluators, lambda each: each.delta(composition, epsilon), 1.0, _delta_goal)
-        if inverted is not None and inverted.value.width <= max(
-            _delta_goal(inverted.value.upper), _NARROWER_THAN_LAWS * inverted.value.upper
-        ):
+        if inverted is not None and _is_narrow(inverted.value, _delta_goal):
             return inverted
         steps = equal_steps(composition)
         if steps is not None and steps.parts is not None:
@@ -276,7 +272,17 @@ def _inverted(
     if not is_inverted(composition):
         return None
     known = [evaluator for evaluator in evaluators if isinstance(evaluator, AskedBefore)]
-    return intersect(composition, (*known, AllocationConvolution(), FourierInversion()), ask, largest, narrow)
+    convolved: tuple[Evaluator, ...] = (*known, AllocationConvolution())
+    answer = intersect(composition, convolved, ask, largest, narrow)
+    # Contours are wider where a list is convolved.
+    if _is_narrow(answer.value, narrow):
+        return answer
+    return intersect(composition, (*convolved, FourierInversion()), ask, largest, narrow)
+
+
+def _is_narrow(value: Interval, narrow: Callable[[float], float]) -> bool:
+    """Whether laws around a loss can hardly say more than this."""
+    return value.width <= max(narrow(value.upper), _NARROWER_THAN_LAWS * value.upper) and math.isfinite(value.upper)
 
 
 def epsilons_for_deltas(
@@ -356,7 +362,7 @@ def _on_shared_lines(
 
 def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> float:
     """A number near the certified epsilon, for a search that certifies where it ends; it bounds nothing."""
-    composition = _without_rare_branches(compose(events, NeighboringRelation(relation)), delta)
+    composition = like_poisson(_without_rare_branches(compose(events, NeighboringRelation(relation)), delta))
     if composition.gaussian_only is None and composition.count > 1:
         with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError):
             estimate = FourierInversion().estimate_epsilon(dominating(composition), delta)
@@ -370,7 +376,7 @@ def closely_estimate_epsilon(events: Sequence[Event], relation: NeighboringRelat
     composition = _without_rare_branches(compose(events, NeighboringRelation(relation)), delta)
     if composition.gaussian_only is not None or composition.count == 1:
         return None
-    if composition.failure.upper or composition.discrepancy:
+    if composition.failure.upper or composition.discrepancy or is_convolved(composition):
         return None
     with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError), question():
         return FourierInversion().epsilon_of_removal(dominating(composition), delta)

@@ -7,16 +7,26 @@ allocations; `accounting.fourier.allocation_profile` has what is computed here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import scipy
 
 from accounting.composition.composition import Composition
-from accounting.composition.fourier import FourierInversion, certified, larger, root_of
+from accounting.composition.fourier import certified, larger, root_of
 from accounting.fourier.allocation_profile import AllocationProfile, allocation_profile
 from accounting.fourier.effort import renew
+from accounting.fourier.log_sums import LOG_LEAST, log_sum
 from accounting.intervals import Bounds
-from accounting.losses.privacy_loss import Direction
+from accounting.losses.poisson import PoissonGaussianLoss
+from accounting.losses.privacy_loss import Direction, PrivacyLoss
 from accounting.losses.random_allocation import AllocationLoss
+
+#: What is left out is at most e^-this of delta. That takes densities whose mass above their ends is e^-3 of it; e^-13
+#: where they are convolved: what is above the ends is somewhere in the sum's density, which is then known less well.
+_LOG_NEGLIGIBLE, _ONE, _SEVERAL = 16.0, 3.0, 13.0
+#: Tried one after the other where delta is not known.
+_LOGS_ABOVE = (-40.0, -60.0, -80.0, LOG_LEAST)
+_DIRECTIONS = (Direction.REMOVE, Direction.ADD)
 
 
 class AllocationConvolution:
@@ -26,40 +36,70 @@ class AllocationConvolution:
     methods: tuple[str, ...] = ()
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
-        profiles = _profiles(composition)
-        if profiles is None:
+        allocation = _allocation(composition)
+        if allocation is None:
             return None
-        first, second = (profile.delta_bounds(epsilon) for profile in profiles)
-        return larger(first, second)
+        # How far up a density must be known depends on delta.
+        for log_above in _LOGS_ABOVE:
+            profiles = _profiles(*allocation, log_above)
+            if profiles is None:
+                return None
+            bounds = larger(*(profile.delta_bounds(epsilon) for profile in profiles))
+            if bounds.error_budget["left_out"] <= math.exp(-_LOG_NEGLIGIBLE) * bounds.lower:
+                break
+        return bounds
 
     def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
-        profiles = _profiles(composition)
-        if profiles is None:
+        allocation = _allocation(composition)
+        if allocation is None:
             return None
-        guess = FourierInversion().estimate_epsilon(composition, delta) or 1.0
-        first, second = (_epsilon(profile, guess, delta) for profile in profiles)
-        return larger(first, second)
+        log_above = math.log(delta) - _LOG_NEGLIGIBLE - (_ONE if allocation[1] == 1 else _SEVERAL)
+        profiles = _profiles(*allocation, log_above)
+        return None if profiles is None else larger(*(_epsilon(profile, delta) for profile in profiles))
 
 
-def _profiles(composition: Composition) -> tuple[AllocationProfile, AllocationProfile] | None:
-    """Both directions; None where the list has anything else than whole allocations of one kind."""
+def is_convolved(composition: Composition) -> bool:
+    """Whether `AllocationConvolution` answers, as far as the number of steps lets it."""
+    return _allocation(composition) is not None
+
+
+def like_poisson(composition: Composition) -> Composition:
+    """Return a composition that costs about as much and takes no time: each allocation's steps by Poisson sampling."""
+    steps: list[tuple[PrivacyLoss, int]] = [
+        (PoissonGaussianLoss(loss.noise_multiplier, 1.0 / loss.bins), count * loss.seen)
+        if isinstance(loss, AllocationLoss) and loss.is_inverted
+        else (loss, count)
+        for loss, count in composition.steps
+    ]
+    return replace(composition, steps=tuple(steps))
+
+
+def _allocation(composition: Composition) -> tuple[AllocationLoss, int] | None:
+    """The allocation and how often it is met; None where the list has anything else than whole ones of one kind."""
     if len(composition.steps) != 1:
         return None
     ((loss, count),) = composition.steps
     if not isinstance(loss, AllocationLoss) or not loss.is_inverted or loss.seen < loss.bins:
         return None
+    return loss, count
+
+
+def _profiles(loss: AllocationLoss, count: int, log_above: float) -> tuple[AllocationProfile, AllocationProfile] | None:
+    """Both directions; None where they would take too many points.
+
+    Args:
+        log_above: Logarithm of the mass that all densities together may leave out.
+    """
     renew()
-    remove, add = (
-        allocation_profile(loss.noise_multiplier, loss.bins, count, remove=direction is Direction.REMOVE)
-        for direction in (Direction.REMOVE, Direction.ADD)
-    )
+    law = log_sum(1.0 / loss.noise_multiplier, loss.bins, log_above - math.log(count))
+    remove, add = (allocation_profile(law, count, remove=direction is Direction.REMOVE) for direction in _DIRECTIONS)
     return None if remove is None or add is None else (remove, add)
 
 
-def _epsilon(profile: AllocationProfile, guess: float, delta: float) -> Bounds:
+def _epsilon(profile: AllocationProfile, delta: float) -> Bounds:
     if profile.delta_bounds(0.0).upper <= delta:
         return Bounds(0.0, 0.0, 0.0)
-    high = guess
+    high = 1.0
     while profile.estimate(high)[0] > delta:
         high *= 2.0
     near = scipy.optimize.brentq(lambda epsilon: _excess(profile, epsilon, delta), 0.0, high, xtol=1e-4 * high)

@@ -23,20 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.fourier.effort import spend
-from accounting.fourier.log_sums import (
-    DIGITS,
-    HALF,
-    KNOWN,
-    LOG_ABOVE,
-    LogSum,
-    Table,
-    interpolated,
-    log_rise,
-    log_sum,
-    moved_by,
-    shift_of,
-    table_of,
-)
+from accounting.fourier.log_interpolation import HALF, interpolated
+from accounting.fourier.log_sums import DIGITS, KNOWN, LOG_LEAST, LogSum, log_rise, moved_by, shift_of
 from accounting.fourier.steps import UNIT
 from accounting.intervals import Bounds
 
@@ -80,10 +68,6 @@ class AllocationProfile:
     rest: float
 
     @cached_property
-    def _table(self) -> Table:
-        return table_of(self.law)
-
-    @cached_property
     def _rule(self) -> tuple[float, float]:
         """The spacing of the trapezoid rule, and how far it errs relatively."""
         shift = shift_of(self.law.sigma)
@@ -97,11 +81,11 @@ class AllocationProfile:
         end = float(self.law.logs[-1 - HALF]) - epsilon
         start = float(self.law.logs[HALF]) - epsilon
         last = end if end > 30.0 else math.log(math.expm1(end)) if end > 0.0 else -math.inf
-        first = -0.5 * (DIGITS - LOG_ABOVE) if start <= 0.0 else math.log(math.expm1(min(start, 600.0)))
+        first = -0.5 * (DIGITS - LOG_LEAST) if start <= 0.0 else math.log(math.expm1(min(start, 600.0)))
         places = np.arange(math.ceil(first / spacing), math.floor(last / spacing) + 1) if last > first else np.empty(0)
         v = spacing * places
         spend(60 * v.size)
-        values, errors = interpolated(self.law, self._table, epsilon + np.logaddexp(0.0, v))
+        values, errors = interpolated(self.law, self.law.table, epsilon + np.logaddexp(0.0, v))
         return -np.logaddexp(0.0, -v), spacing * values, errors + UNIT * (64.0 + 8.0 * np.abs(v))
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
@@ -116,26 +100,30 @@ class AllocationProfile:
         terms = values * np.exp(2.0 * logs)
         delta, wrong = float(terms.sum()), float(terms @ np.minimum(errors, 1.0))
         unknown = errors > KNOWN
-        wrong += delta * (self._rule[1] + UNIT * terms.size) + 10.0 * float(terms[unknown] @ errors[unknown])
+        wrong += delta * (self._rule[1] + UNIT * terms.size)
+        unsure = 10.0 * float(terms[unknown] @ errors[unknown])
         # Below the first v the integrand is at most the largest density times e^(2v).
-        left_out = 10.0 * self.rest + self.law.largest * math.exp(-DIGITS + LOG_ABOVE)
+        left_out = 10.0 * self.rest + self.law.largest * math.exp(-DIGITS + LOG_LEAST)
         # Nodes at the ends are not interpolated. There the sum of (e^v / (1 + e^v))^2 is at most its integral over v,
         # which is at most the length in l, and one term.
         heights = self.law.density * (1.0 + self.law.errors)
         highest = float(heights[: HALF + 1].max() + heights[-1 - HALF :].max())
         left_out += _CELLS * highest * (HALF * self.law.step + self._rule[0])
-        lower, upper = max(delta - wrong, 0.0), delta + wrong + left_out
-        return Bounds(lower, min(upper, 1.0), min(delta, 1.0), {"density": 2.0 * wrong, "left_out": left_out})
+        lower, upper = max(delta - wrong - unsure, 0.0), delta + wrong + unsure + left_out
+        budget = {"density": 2.0 * wrong, "left_out": 2.0 * unsure + left_out}
+        return Bounds(lower, min(upper, 1.0), min(delta, 1.0), budget)
 
 
 @lru_cache(maxsize=32)
-def allocation_profile(noise_multiplier: float, bins: int, count: int, *, remove: bool) -> AllocationProfile | None:
+def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationProfile | None:
     """Return the profile of ``count`` allocations; None where it would take too many points.
 
-    Raises:
-        OverflowError: the density of one would take too long.
+    Args:
+        law: Of the sum of the ratios of one.
+        count: n.
+        remove: The direction.
     """
-    law = log_sum(1.0 / noise_multiplier, bins, bins)
+    bins = law.count
     finest = law.sigma * min(1.0 / _PER_SIGMA, math.sqrt(count) / _PER_LAST)
     stride = max(1, math.floor(finest / law.step))
     step = stride * law.step
@@ -155,7 +143,7 @@ def allocation_profile(noise_multiplier: float, bins: int, count: int, *, remove
     if not remove:
         first, high, low = -(first + high.size - 1), high[::-1], low[::-1]
     sign = 1.0 if remove else -1.0
-    one = _Density(first, low, high, 2.0 * math.exp(LOG_ABOVE) + unknown, 0.0)
+    one = _Density(first, low, high, 2.0 * math.exp(law.log_above) + unknown, 0.0)
     largest = law.largest * 1.0001
     power: _Density | None = None
     remaining = count
@@ -174,7 +162,7 @@ def allocation_profile(noise_multiplier: float, bins: int, count: int, *, remove
     wrong += count * 2.02 * math.exp(-((math.pi * law.sigma / step) ** 2)) + 8.0 * UNIT
     sigma = law.sigma * math.sqrt(count)
     offset = sign * count * math.log(bins)
-    whole = _Shifted(sigma, 1, power.first, step, middle, wrong, 0.0, 0.0, offset)
+    whole = _Shifted(sigma, 1, power.first, step, middle, wrong, 0.0, 0.0, law.log_above, offset=offset)
     return AllocationProfile(whole, power.rest)
 
 

@@ -25,7 +25,8 @@ import scipy
 from numpy.typing import NDArray
 
 from accounting.fourier.effort import LINE, TILT, spend
-from accounting.fourier.log_sums import LOG_ABOVE, LOG_BELOW, LogSum, log_below, log_sum
+from accounting.fourier.log_sum_ends import log_below
+from accounting.fourier.log_sums import LogSum, log_sum
 from accounting.fourier.moments import moments_at
 from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, Complex, StepLine, TiltTable
 
@@ -134,7 +135,7 @@ class AllocationStep:
         """Return a bound of the P-mass that a cut at ``top`` leaves out, in the remove direction."""
         kept = scipy.special.ndtr((self.means - top) / self.width)
         inside = float((np.exp(self._whole_masses) * (1.0 + self.errors)) @ kept)
-        return (inside + 2.0 * math.exp(LOG_ABOVE)) * (1.0 + 1e-9)
+        return (inside + 2.0 * math.exp(self.law.log_above)) * (1.0 + 1e-9)
 
     def cut_for(self, log_mass: float) -> AllocationStep:
         """Return the step with the lowest top that leaves out e^log_mass at most, or nearly the highest."""
@@ -235,21 +236,21 @@ class AllocationStep:
         low, high = self.means[0] + self.step, self.means[-1] - self.step
         bottom, ceiling = (float(self._ratio(np.array([end]))[0]) for end in (low, high))
         if self.remove:
-            below = (tilt + 1.0) * bottom + LOG_BELOW
+            below = (tilt + 1.0) * bottom + self.law.log_below
             if (high - self.top) / self.width >= tilt * self.width:
                 largest = tilt * high + float(scipy.special.log_ndtr((self.top - high) / self.width))
             else:
                 largest = tilt * self.top + 0.5 * (tilt * self.width) ** 2
-            above = largest + LOG_ABOVE
+            above = largest + self.law.log_above
         else:
             below = self._log_negative_power_below(tilt, low)
-            above = -tilt * ceiling + LOG_ABOVE
+            above = -tilt * ceiling + self.law.log_above
         return 2.0 * _CELLS * math.exp(min(max(below, above) - log_moment, 700.0))
 
     def _log_negative_power_below(self, tilt: float, low: float) -> float:
         """log of a bound of E f^-tilt where m < low."""
         if self.share < 1.0:
-            return -tilt * math.log1p(-self.share) + LOG_BELOW
+            return -tilt * math.log1p(-self.share) + self.law.log_below
         mu, count = self.law.mu, self.law.count
         # Below the last place by the geometric mean, whose exponent is below minus a quarter of this.
         exponent = max(1000.0, 8.0 * tilt * tilt * mu * mu / count, 2.0 * tilt * mu * mu)
@@ -334,7 +335,7 @@ def allocation_step(
         OverflowError: its density would take too long.
     """
     # The cut of a part is as narrow as that of the whole, and its lattice as fine.
-    law = log_sum(1.0 / noise_multiplier, seen, bins)
+    law = log_sum(1.0 / noise_multiplier, seen, as_fine_as=bins)
     step = AllocationStep(law, 1.0 if seen == bins else seen / bins, remove, math.inf, 44.0 + log_count)
     if not remove:
         return step, 0.0

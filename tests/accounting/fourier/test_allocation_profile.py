@@ -13,11 +13,18 @@ from accounting.composition.allocations import AllocationConvolution
 from accounting.composition.composition import compose
 from accounting.composition.fourier import FourierInversion
 from accounting.events import Blocks, Event, Gaussian, RandomAllocation
-from accounting.fourier.allocation_profile import allocation_profile
-from accounting.fourier.log_sums import HALF
+from accounting.fourier.allocation_profile import AllocationProfile, allocation_profile
+from accounting.fourier.log_interpolation import HALF
+from accounting.fourier.log_sums import log_sum
 from accounting.relations import NeighboringRelation
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
+
+
+def profile_of(noise: float, bins: int, count: int, *, remove: bool) -> AllocationProfile:
+    profile = allocation_profile(log_sum(1.0 / noise, bins), count, remove=remove)
+    assert profile is not None
+    return profile
 
 
 def exact_delta(noise: float, epsilon: float, *, remove: bool) -> float:
@@ -44,8 +51,7 @@ def exact_delta(noise: float, epsilon: float, *, remove: bool) -> float:
 @pytest.mark.parametrize("remove", [True, False])
 @pytest.mark.parametrize(("noise", "epsilon"), [(1.0, 0.5), (2.0, 1.2), (0.8, 3.0)])
 def test_delta_within_its_bounds(noise: float, epsilon: float, remove: bool) -> None:
-    profile = allocation_profile(noise, 2, 1, remove=remove)
-    assert profile is not None
+    profile = profile_of(noise, 2, 1, remove=remove)
     bounds, exact = profile.delta_bounds(epsilon), exact_delta(noise, epsilon, remove=remove)
     assert bounds.lower <= exact * (1.0 + 1e-15)
     assert exact * (1.0 - 1e-15) <= bounds.upper
@@ -64,8 +70,7 @@ def test_one_allocation_against_laplace_inversion(
     noise: float, bins: int, delta: float, removed: float, added: float
 ) -> None:
     for remove, epsilon in ((True, removed), (False, added)):
-        profile = allocation_profile(noise, bins, 1, remove=remove)
-        assert profile is not None
+        profile = profile_of(noise, bins, 1, remove=remove)
         assert profile.delta_bounds(epsilon - 1e-8).lower > delta > profile.delta_bounds(epsilon + 1e-8).upper
 
 
@@ -88,9 +93,7 @@ def test_compositions_agree_with_contours(count: int) -> None:
 def test_two_allocations_are_the_convolution_of_one() -> None:
     """By the profile alone: delta_2(eps) is the mean of delta_1(eps - L) over L."""
     noise, bins, epsilon = 1.5, 5, 0.8
-    one, two = (allocation_profile(noise, bins, count, remove=True) for count in (1, 2))
-    assert one is not None
-    assert two is not None
+    one, two = (profile_of(noise, bins, count, remove=True) for count in (1, 2))
     law = one.law
     step = law.step
     masses = law.density * step
@@ -100,11 +103,10 @@ def test_two_allocations_are_the_convolution_of_one() -> None:
     assert summed == pytest.approx(bounds.estimate, rel=1e-6)
 
 
-def _delta_of_any_sign(profile: object, noise: float, bins: int, epsilon: float) -> float:
+def _delta_of_any_sign(profile: AllocationProfile, noise: float, bins: int, epsilon: float) -> float:
     if epsilon >= 0.0:
-        return profile.estimate(epsilon)[0]  # type: ignore[attr-defined,no-any-return]
-    other = allocation_profile(noise, bins, 1, remove=False)
-    assert other is not None
+        return profile.estimate(epsilon)[0]
+    other = profile_of(noise, bins, 1, remove=False)
     return 1.0 - math.exp(epsilon) * (1.0 - other.estimate(-epsilon)[0])
 
 
@@ -123,8 +125,7 @@ def test_little_noise_and_many_bins_are_narrow(noise: float, bins: int, epochs: 
 @pytest.mark.parametrize(("noise", "bins", "count"), [(1.0, 100, 2), (2.0, 6, 12)])
 def test_no_mass_at_the_end_of_a_lattice_is_left_out(noise: float, bins: int, count: int, remove: bool) -> None:
     """Of deltas that are as small as what is cut: the law's own lattice, summed up to its end, is below the bound."""
-    profile = allocation_profile(noise, bins, count, remove=remove)
-    assert profile is not None
+    profile = profile_of(noise, bins, count, remove=remove)
     law = profile.law
     epsilon = float(law.logs[-HALF - 2])
     beyond = law.logs > epsilon

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath as mp
 import numpy as np
 import pytest
 
 from accounting.fourier import log_sums
-from accounting.fourier.log_sums import LOG_ABOVE, LOG_BELOW, LogSum, log_below, log_sum
+from accounting.fourier.log_interpolation import interpolated
+from accounting.fourier.log_sum_ends import log_below, lower_end, upper_end
+from accounting.fourier.log_sums import LogSum, log_sum
 
 soak = pytest.mark.soak
 
@@ -84,36 +87,94 @@ def test_mass_and_moments(mu: float, count: int) -> None:
     assert float(weights @ (1.0 / means)) <= math.exp(0.5 * mu * mu * (1.0 + 1.0 / count))
 
 
-@pytest.mark.parametrize(("mu", "count"), [(1.0, 30), (0.1, 500), (2.0, 8)])
+@pytest.mark.parametrize(("mu", "count"), [(1.0, 30), (0.1, 500), (2.0, 8), (1.25, 400)])
 def test_ends_leave_out_what_they_say(mu: float, count: int) -> None:
     """By the density itself where it is known, and not by far: the lattice is not twice as long as it must be."""
     law = log_sum(mu, count)
     means, weights = np.exp(law.logs) / count, law.step * law.density * (1.0 + law.errors)
-    assert float(weights[law.logs < law.lower].sum()) <= 10.0 * math.exp(LOG_BELOW) + 1e-60
-    end = log_sums._upper_end(mu, count, LOG_ABOVE)
-    assert float((weights * means)[law.logs > end].sum()) <= math.exp(LOG_ABOVE)
+    assert float(weights[law.logs < law.lower].sum()) <= 10.0 * math.exp(law.log_below) + 1e-60
+    end = upper_end(mu, count, law.log_above)
+    assert float((weights * means)[law.logs > end].sum()) <= math.exp(law.log_above)
     for exponent in (-5.0, -40.0):
-        low, high = log_sums._lower_end(mu, count, exponent), log_sums._upper_end(mu, count, exponent)
+        low, high = lower_end(mu, count, exponent), upper_end(mu, count, exponent)
         assert 1e-12 * math.exp(exponent) < float(weights[law.logs < low].sum()) <= math.exp(exponent)
-        assert float((weights * means)[law.logs > high].sum()) <= math.exp(exponent)
+        assert 1e-5 * math.exp(exponent) < float((weights * means)[law.logs > high].sum()) <= math.exp(exponent)
         assert float(log_below(mu, count, np.array([low]))[0]) <= exponent + 1e-6
 
 
+@pytest.mark.parametrize(("mu", "count"), [(1.0, 50), (0.3, 37), (1.25, 700)])
+def test_shorter_lattices_have_the_same_density(mu: float, count: int) -> None:
+    """Up to their errors; and they end where no more than a share of e^-40 is left out."""
+    long, short = log_sum(mu, count), log_sum(mu, count, -40.0)
+    start = short.first - long.first
+    assert long.step == short.step
+    assert short.density.size < 0.8 * long.density.size
+    assert start >= 0
+    inside = (short.logs > short.lower) & (short.logs < short.upper)
+    there = slice(start, start + short.density.size)
+    density, errors = long.density[there][inside], (long.errors[there] + short.errors)[inside]
+    assert (np.abs(short.density[inside] - density) <= 1.0000001 * errors * density).all()
+    means = np.exp(long.logs) / count
+    beyond = long.logs > short.upper
+    assert float((long.step * long.density * means)[beyond].sum()) <= math.exp(-40.0)
+
+
+def test_a_depth_is_rounded_so_that_others_share_it() -> None:
+    assert log_sum(1.0, 20, -37.0) is log_sum(1.0, 20, -40.0)
+    assert log_sum(1.0, 20, -500.0) is log_sum(1.0, 20)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.7, 1.25])
+def test_errors_hold_between_lattice_points_whose_nodes_are_apart(mu: float) -> None:
+    """A density of two, from whose table that of more is made, against 30 digits at places that are nowhere special."""
+    two = log_sum(mu, 2)
+    random = np.random.default_rng(7)
+    with mp.workdps(30):
+        for stride in (1, 2, 4):
+            law = LogSum(mu, 2, two.first, two.step, two.density, two.errors, two.lower, two.upper, -100.0, stride)
+            places = random.uniform(law.lower + 40.0 * law.step, law.upper - 40.0 * law.step, 12)
+            values, errors = interpolated(law, law.table, places)
+            assert (errors < 1e-10).any()
+            for place, value, error in zip(places.tolist(), values.tolist(), errors.tolist(), strict=True):
+                truth = density_of_two(mp.mpf(mu), mp.mpf(place))
+                assert abs(float(value - truth)) <= error * float(truth)
+
+
+def test_nodes_that_are_apart_magnify_errors_less() -> None:
+    """On a fine lattice: with 16 points from node to node every place is close to a node."""
+    fine = log_sum(0.5, 2, as_fine_as=512)
+    smallest = []
+    for stride in (1, 4, 16):
+        law = LogSum(
+            0.5, 2, fine.first, fine.step, fine.density, fine.errors + 1e-9, fine.lower, fine.upper, -100.0, stride
+        )
+        wrong = law.table[3]
+        smallest.append(float(wrong.max(axis=0).min()) / 1e-9)
+    assert smallest[0] > 1.7
+    assert all(1.0 <= each < 2.1 for each in smallest)
+
+
 def test_a_wrong_density_of_a_half_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors are carried on: those of a half that are a millionth are about two millionths in the whole."""
+    """Errors are carried on: those of one variable that are a billionth are sixteen billionths, or more, of the sum."""
     plain, made = log_sum(0.7, 16), log_sums._one
 
-    def worse(mu: float, step: float, upper: float) -> LogSum:
-        one = made(mu, step, upper)
-        return LogSum(mu, 1, one.first, step, one.density, one.errors + 1e-9, one.lower, one.upper)
+    def worse(mu: float, node_step: float, stride: int, upper: float, log_above: float) -> LogSum:
+        one = made(mu, node_step, stride, upper, log_above)
+        return replace(one, errors=one.errors + 1e-9)
 
     monkeypatch.setattr(log_sums, "_one", worse)
-    inexact = log_sum.__wrapped__(0.7, 16)
+    inexact = log_sums._log_sum.__wrapped__(0.7, 16, -100.0, 16)
     middle = int(np.argmax(plain.density))
     assert 16e-9 < inexact.errors[middle] < 1e-6
     assert plain.errors[middle] < 1e-11
 
 
+@pytest.mark.parametrize(("count", "error"), [(1000, 5e-10), pytest.param(10_000, 5e-9, marks=pytest.mark.thorough)])
+def test_errors_grow_little_more_than_the_number(count: int, error: float) -> None:
+    law = log_sum(1.0, count, -40.0)
+    assert float(law.errors[int(np.argmax(law.density))]) < error
+
+
 def test_what_takes_too_long_is_not_begun() -> None:
     with pytest.raises(OverflowError, match="too many terms"):
-        log_sum(1.0, 10**6)
+        log_sum(1.0, 10**7)
