@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from accounting.canonical import Json
@@ -192,6 +193,21 @@ class SampledStep:
             panels, order, depth, steep = (int(str(nodes[key])) for key in ("panels", "order", "depth", "steep"))
             return 2 * (panels * order + depth * steep // 2)
         return int(str(nodes["high"])) - int(str(nodes["low"])) + 1
+
+
+def log_above(u: Array, theta: float, place: float, width: float) -> Array:
+    """Return log |1 - psi| at u + i theta, psi(x) = P(N(x, width^2) <= place)."""
+    z = (place - u - 1j * theta) / (width * math.sqrt(2.0))
+    flipped = np.where(z.real < 0.0, -z, z)
+    small = np.log(np.abs(scipy.special.wofz(1j * flipped)) + 1e-300) - (flipped * flipped).real
+    large = np.log(np.abs(2.0 - scipy.special.wofz(1j * flipped) * np.exp(-flipped * flipped)))
+    log: Array = np.where(z.real < 0.0, large, small) - math.log(2.0)
+    return log
+
+
+def log_growth_above(step: SampledStep, angle: float, width: float) -> float:
+    """Return the log of how much the share above a cut grows from the axis to twice the angle, at most."""
+    return 2.0 * (angle * step.noise**2 / width) ** 2
 
 
 def panels_of(edges: Array) -> tuple[Array, Array]:

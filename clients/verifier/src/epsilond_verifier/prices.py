@@ -50,6 +50,14 @@ class Price:
         mu = self.m.sqrt()
         return self.d + (1 - self.d) * (normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
 
+    def require(self, steps: Sequence[Step], nodes: Sequence[Node]) -> None:
+        """Check what makes a price of the bounds at its nodes, or of the steps' own mu where there are none."""
+        self.require_pure(steps)
+        if nodes:
+            self.require_chords(nodes)
+        else:
+            self.require_own(steps)
+
     def require_pure(self, steps: Sequence[Step]) -> None:
         """Check that the losses add up to at most the pure epsilon, in both directions."""
         if self.pure is not None:

@@ -12,13 +12,12 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import flint
 from flint import arb, ctx
 
 from epsilond_verifier.bounds import CannotCheck, Enclosure, Node, refuse_unless
-from epsilond_verifier.forms import Asked, Proof, read_form
+from epsilond_verifier.forms import Asked, Proof, Work, read_form
 from epsilond_verifier.laws import COMPOSED, RELATIONS, Step, is_symmetric, read_step
 from epsilond_verifier.prices import FILTER, MOST_NODES, OWN, Price
 from epsilond_verifier.reading import Reader, parse
@@ -69,7 +68,8 @@ class _Read:
     assumed: tuple[str, ...]
     complete: bool
     nodes: list[Node]
-    enough: Callable[[], None]
+    steps: list[Step]
+    price: Price | None
 
 
 def _read(certificate: Reader) -> _Read:
@@ -91,46 +91,37 @@ def _read(certificate: Reader) -> _Read:
         assumed += [FILTER] if groups else [FILTER, OWN]
     else:
         epsilon, delta = stated.real("epsilon", 0.0, 1e15), stated.real("delta", 0.0, 1.0)
-        proofs, given = _read_proofs(witness.inside("directions"), steps, needed, arb(epsilon), {})
+        proofs, given = _read_proofs(witness.inside("directions"), needed, partial(Asked, steps))
         nodes = [Node(arb(epsilon), arb(delta), arb(delta), proofs)]
         spelled = f"epsilon {bound} {epsilon!r} at delta {delta!r}"
     for reader in (certificate, stated, witness):
         reader.close()
     spelled += f" for the dominating pairs of these events under {relation}"
-    return _Read(claim, spelled, tuple(assumed), given, nodes, partial(_require_price, price, steps, nodes))
+    return _Read(claim, spelled, tuple(assumed), given, nodes, steps, price)
 
 
-def _read_proofs(
-    directions: Reader, steps: list[Step], needed: list[str], e: arb, known: dict[Any, Any]
-) -> tuple[list[Proof], bool]:
-    """Read the proofs at e, and whether there is one for every direction."""
+def _read_proofs(directions: Reader, needed: list[str], ask: Callable[..., Asked]) -> tuple[list[Proof], bool]:
+    """Read the proofs, and whether there is one for every direction."""
     given = sorted(directions.keys())
     among = given and set(given) <= set(needed)
     refuse_unless(among, f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
-    return [read_form(directions.inside(name), Asked(steps, name, e, known)) for name in given], given == needed
+    return [read_form(directions.inside(name), ask(name)) for name in given], given == needed
 
 
 def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: list[str]) -> tuple[list[Node], bool]:
     """Read the nodes of a price; those of one group have the same forms."""
-    nodes, complete = list[Node](), True
+    nodes, complete, work = list[Node](), True, Work()
     for group in groups:
         deltas, epsilons = group.reals("deltas", MOST_NODES, 0.0, 1.0), group.reals("epsilons", MOST_NODES, 0.0, 1e15)
-        directions, known = group.inside("directions"), dict[tuple[str, str], Any]()
-        group.close()
         few = len(deltas) == len(epsilons) and len(nodes) + len(deltas) <= MOST_NODES
         refuse_unless(few, f"{group.where}: as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
-        for epsilon, delta in zip(epsilons, deltas, strict=True):
-            e = arb(epsilon)
-            proofs, given = _read_proofs(directions.again(), steps, needed, e, known)
-            nodes.append(Node(e, arb(delta), price.delta(e), proofs))
-            complete = complete and given
+        ask = partial(Asked, steps, work=work, times=len(deltas))
+        proofs, given = _read_proofs(group.inside("directions"), needed, ask)
+        group.close()
+        places = zip(map(arb, epsilons), map(arb, deltas), strict=True)
+        nodes += [Node(e, delta, price.delta(e), proofs) for e, delta in places]
+        complete = complete and given
     return nodes, complete
-
-
-def _require_price(price: Price | None, steps: list[Step], nodes: list[Node]) -> None:
-    if price is not None:
-        price.require_pure(steps)
-        price.require_chords(nodes) if nodes else price.require_own(steps)
 
 
 def _decide(read: _Read) -> tuple[str, str]:
@@ -138,15 +129,15 @@ def _decide(read: _Read) -> tuple[str, str]:
     for node in read.nodes:
         for proof in node.proofs:
             try:
-                found.append((node, proof()))
+                found.append((node, proof(node.e)))
             except CannotCheck as error:
                 found.append((node, Enclosure()))
                 reasons.append(str(error))
     at_most = read.complete and all(each.above is not None and each.above.is_at_most(node.most) for node, each in found)
     more_than = any(each.below is not None and each.below.is_more_than(node.least) for node, each in found)
-    if at_most:
+    if at_most and read.price is not None:
         try:
-            read.enough()
+            read.price.require(read.steps, read.nodes)
         except CannotCheck as error:
             at_most, reasons = False, [str(error)]
     if at_most and more_than:
