@@ -119,8 +119,9 @@ class Cut:
         growth = log_growth_above(self.step, angle, self.width)
         moment = self.direction.own_moment(0, tilt)
         try:
-            above = self.step.nodes(angle, tilt, digits, moment, growth)
-            nodes = self.whole.nodes(self.whole.steepest(tilt, 18.0), tilt, digits, moment)
+            above = self.step.nodes(angle, tilt, digits, moment, more_growth=growth)
+            latest = 2.0 * math.pi * points / period
+            nodes = self.whole.nodes(self.whole.steepest(tilt, 18.0), tilt, digits, moment, latest=latest)
         except NoCertificate:
             return None
         number = self.step.number_of(above) + self.whole.number_of(nodes)

@@ -128,19 +128,27 @@ class SampledStep:
         return logs + np.log(lengths), arguments
 
     def nodes(
-        self, angle: float, tilt: float, digits: float, log_moment: float, more_growth: float = 0.0
+        self,
+        angle: float,
+        tilt: float,
+        digits: float,
+        log_moment: float,
+        *,
+        more_growth: float = 0.0,
+        latest: float = math.inf,
     ) -> dict[str, Json]:
         """Return the nodes of a rule on the line of ``angle``.
 
         Args:
             more_growth: The log of how much a share of the law grows from the axis to twice the angle.
+            latest: The largest t that the rule is for: fewer nodes do for a fixed size where it is finite.
         """
         growth = self.log_growth(angle, tilt) + more_growth
         # Tails grow with the line, and by what their geometric series are.
         left, right = self.reach(tilt, digits + growth / 4.0 + 3.0, log_moment)
         angle = rounded(angle)
         if self.kind == "fixed_size":
-            return self._panels(angle, tilt, right, digits + 2.0 - min(log_moment, 0.0))
+            return self._panels(angle, tilt, right, digits + 2.0 - min(log_moment, 0.0), latest)
         spacing = rounded(2.0 * math.pi * angle * self.noise**2 / (digits + growth + math.log(2.0)), down=True)
         if not spacing > 0.0 or (left + right) / spacing > MOST_NODES:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")
@@ -151,7 +159,7 @@ class SampledStep:
             "high": math.ceil(right / spacing),
         }
 
-    def _panels(self, angle: float, tilt: float, end: float, digits: float) -> dict[str, Json]:
+    def _panels(self, angle: float, tilt: float, end: float, digits: float, latest: float) -> dict[str, Json]:
         """Return the panels of Theorem C with the fewest nodes; the error is to be below e^-digits in all."""
         theta, end = angle * self.noise**2, rounded(1.006 * end + 0.1 * self.noise)
         best: dict[str, Json] = {}
@@ -172,9 +180,25 @@ class SampledStep:
         wanted = digits + most + math.log(theta) + 3.0
         depth = math.ceil(max(wanted, 1.0) / math.log(4.0))
         steep = max(4, math.ceil(wanted / (2.0 * math.log(3.0))))
+        last = self._last_panel(theta, wanted, steep, latest)
+        if last is not None:
+            return {**best, "steep": steep, "depth": last[0], "last": last[1]}
         if depth > 120 or steep > _MOST_ORDER:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")
         return {**best, "depth": depth, "steep": steep}
+
+    def _last_panel(self, theta: float, wanted: float, steep: int, latest: float) -> tuple[int, int] | None:
+        """Return the steep panels before a last one, and its nodes, where together they are fewest."""
+        found: list[tuple[int, int, int]] = []
+        before = 0
+        for depth in range(60):
+            rest = theta / 4.0**depth
+            turned = float(self.log_ratio(np.array([0.5 + rest]), 0.5625 * rest / self.noise**2)[1][0])
+            last = max(2, math.ceil((wanted + latest * turned) / (2.0 * math.log(4.0)))) if latest < math.inf else 0
+            if 0 < last <= _MOST_ORDER:
+                found.append((before + last, depth, last))
+            before += max(2, steep - 5 * depth // 8)
+        return min(found)[1:] if found else None
 
     def _log_largest(self, middles: Array, reach: float, height: float, angle: float, tilt: float) -> Array:
         """Return about the log of the bound of Theorem C's moduli around each place."""
@@ -191,7 +215,8 @@ class SampledStep:
         """Return how many nodes there are."""
         if self.kind == "fixed_size":
             panels, order, depth, steep = (int(str(nodes[key])) for key in ("panels", "order", "depth", "steep"))
-            return 2 * (panels * order + depth * steep // 2)
+            rising = sum(max(2, steep - 5 * k // 8) for k in range(depth)) + int(str(nodes.get("last", 0)))
+            return 2 * (panels * order + rising)
         return int(str(nodes["high"])) - int(str(nodes["low"])) + 1
 
 

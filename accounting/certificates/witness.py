@@ -121,7 +121,7 @@ class Direction:
             {}
             if event.sampled is None
             else event.sampled.nodes(
-                event.sampled.steepest(tilt, min(18.0, digits)), tilt, digits, self.own_moment(index, tilt)
+                event.sampled.steepest(tilt, min(18.0, digits)), tilt, digits, self.own_moment(index, tilt), latest=0.0
             )
             for index, event in enumerate(self.events)
         ]
@@ -272,7 +272,8 @@ class LineSearch:
                 steps.append({})
                 continue
             own, moment = digits + math.log(event.count), direction.own_moment(index, line.tilt)
-            nodes = event.sampled.nodes(line.main[index], line.tilt, own, moment)
+            latest = 2.0 * math.pi * line.points / line.period
+            nodes = event.sampled.nodes(line.main[index], line.tilt, own, moment, latest=latest)
             growth = event.sampled.log_growth(line.main[index], line.tilt)
             most = max(most, own + growth / 4.0 - math.log(event.sampled.probability))
             coarse = line.coarse[index]
@@ -316,7 +317,7 @@ class Bound:
             return self.step.nodes(self.angle, tilt, digits, log_moment)
         place, width = self.cut
         growth = log_growth_above(self.step, self.angle, width)
-        found = self.step.nodes(self.angle, tilt, digits, log_moment, growth)
+        found = self.step.nodes(self.angle, tilt, digits, log_moment, more_growth=growth)
         return {**found, "place": place, "width": width}
 
 
@@ -394,7 +395,7 @@ class Envelope:
         """Return about how many nodes the main rule has at an angle."""
         theta, digits = angle * self.step.noise**2, 50.0 + self.digits
         if self.step.kind == "fixed_size":
-            return 2.0 * (0.3 * self.width / theta * digits + 0.16 * digits**2)
+            return 2.0 * (0.3 * self.width / theta * digits + 0.5 * digits)
         return self.width * (digits + self.step.log_growth(angle, self.tilt)) / (2.0 * math.pi * theta)
 
     def log_at(self, t: float) -> float:
@@ -402,10 +403,10 @@ class Envelope:
         return min(math.log(min(bound.at(t) for bound in self.bounds)), 0.0)
 
     def chosen_at(self, t: float, count: int) -> tuple[float, Bound | None]:
-        """Return the main rule's angle, and a better bound of the envelope where the main rule's own does not do."""
+        """Return the main rule's angle, and a bound of the envelope where the main rule has none or a poor one."""
         best = min(self.bounds, key=lambda bound: bound.at(t))
         gained = min(math.log(self.own.at(t)), 0.0) - min(math.log(best.at(t)), 0.0)
-        return self.own.angle, best if count * gained > 0.7 else None
+        return self.own.angle, best if self.step.kind == "fixed_size" or count * gained > 0.7 else None
 
 
 def lines_with_windows(search: LineSearch) -> Iterator[ChosenLine]:

@@ -79,8 +79,10 @@ def test_the_last_bound_is_at_most_the_failure() -> None:
 
 def test_nodes_begin_at_0_and_are_in_order() -> None:
     refused(PRICE, nodes(EPSILONS[1:], BELOW[1:]), "the first node is at epsilon 0")
-    refused(PRICE, nodes([0.0, 1.0, 0.5, *EPSILONS[3:]], BELOW), "epsilons of nodes increase")
-    refused(PRICE, nodes(EPSILONS, [BELOW[0], BELOW[2], BELOW[1], *BELOW[3:]]), "their bounds fall")
+    refused(PRICE, nodes([0.0, 1.0, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
+    refused(PRICE, nodes([0.0, 0.5, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
+    # A bound that rises has no tangent of its slope.
+    refused(PRICE, nodes(EPSILONS, [BELOW[0], BELOW[2], BELOW[1], *BELOW[3:]]), "is covered")
     refused(PRICE, nodes(EPSILONS, [math.nan, *BELOW[1:]]), "not certain")
 
 

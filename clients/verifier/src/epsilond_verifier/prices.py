@@ -81,7 +81,7 @@ class Price:
         require(nodes[-1].most <= self.d, "the last node's bound is at most the failure")
         mu = self.m.sqrt()
         for left, right in pairwise(nodes):
-            require(left.e < right.e and right.most <= left.most, "epsilons of nodes increase and their bounds fall")
+            require(left.e < right.e, "the nodes' epsilons increase")
             x, y = left.e.exp(), right.e.exp()
             # The tangent at any place will do; it is best where its slope is the chord's.
             share = ((left.most - right.most) / (y - x) / (1 - self.d)).min(arb(1) / 2)

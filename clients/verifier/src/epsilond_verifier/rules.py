@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from flint import acb, acb_mat, arb
 
-from epsilond_verifier.bounds import normal_cdf, normal_density, require
+from epsilond_verifier.bounds import normal_cdf, normal_density, refuse_unless, require
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Sampled
 from epsilond_verifier.reading import Reader
 
@@ -79,7 +79,7 @@ class AboveCut:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The panels of Theorem C: ``panels`` level ones of ``order`` nodes, ``depth`` steep ones."""
+    """The panels of Theorem C: ``panels`` level ones of ``order`` nodes, ``depth`` steep ones, maybe a last one."""
 
     angle: float
     end: float
@@ -87,6 +87,7 @@ class Panels:
     order: int
     depth: int
     steep: int
+    last: int = 0
 
     @classmethod
     def read(cls, reader: Reader) -> Panels:
@@ -97,12 +98,13 @@ class Panels:
             reader.whole("panels", 1, MOST_NODES),
         )
         order, steep = (reader.whole(key, 2, _MOST_ORDER) for key in ("order", "steep"))
-        return cls(angle, end, panels, order, reader.whole("depth", 1, 120), steep)
+        last = reader.whole("last", 2, _MOST_ORDER) if reader.has("last") else 0
+        return cls(angle, end, panels, order, reader.whole("depth", 0, 120), steep, last)
 
     @property
     def nodes(self) -> int:
         """Return how many there are at most, both halves counted."""
-        return 2 * (self.panels * self.order + self.depth * self.steep)
+        return 2 * (self.panels * self.order + self.depth * self.steep + self.last)
 
     def steep_order(self, k: int) -> int:
         """Return the nodes of the k-th steep panel: one of a quarter of the length needs log 4 / (2 log 3) fewer."""
@@ -138,6 +140,7 @@ class Rule:
     """A transform as in the module's docstring.
 
     ``coarse``: a rule that bounds the envelope in this one's place, and the moment of what it leaves out of the law.
+    ``late``: an error that is late(t) more at t. A rule with one bounds no envelope.
     """
 
     constant: arb
@@ -145,6 +148,11 @@ class Rule:
     losses: list[acb]
     error: arb
     coarse: tuple[Rule, arb] | None = None
+    late: Callable[[arb], arb] | None = None
+
+    def error_at(self, t: arb) -> arb:
+        """Return what bounds the error from 0 to t."""
+        return self.error if self.late is None else self.error + self.late(t)
 
     def at_zero(self) -> acb:
         """Return the rule at t = 0."""
@@ -152,13 +160,14 @@ class Rule:
 
     def moment(self) -> arb:
         """Return |constant + sum of w_j| + E."""
-        return abs(self.at_zero()) + self.error
+        return abs(self.at_zero()) + self.error_at(arb(0))
 
     def envelope(self, t: arb) -> arb:
         """Return Theorem B's bound: min(|constant| + sum |w_j| e^(-t Im l_j) + E, |constant + sum w_j| + E)."""
         if self.coarse is not None:
             rule, left_out = self.coarse
             return (left_out + rule.envelope(t)).min(self.moment())
+        refuse_unless(self.late is None, "a rule with a last panel bounds no envelope: another one has to")
         total = abs(self.constant) + self.error
         for weight, loss in zip(self.weights, self.losses, strict=True):
             total += abs(weight) * (-t * loss.imag.lower().max(arb(0))).exp()
@@ -175,8 +184,9 @@ class Rule:
             coarse.append(powers((width * step).exp(), rows))
         left = acb_mat(rows, nodes, [coarse[j][a] for a in range(rows) for j in range(nodes)])
         right = acb_mat(nodes, width, [power for row in fine for power in row])
-        error = self.constant + acb(arb(0, self.error), arb(0, self.error))
-        return [value + error for value in (left * right).entries()[:points]]
+        error = self.error_at(spacing * points)
+        around = self.constant + acb(arb(0, error), arb(0, error))
+        return [value + around for value in (left * right).entries()[:points]]
 
 
 def powers(base: acb, number: int) -> list[acb]:
@@ -229,7 +239,7 @@ def transform(law: Law, direction: str, tilt: float, place: Place) -> Transform:
         return whole
     left_out = arb(0)
     if isinstance(place[1], AboveCut):
-        both = whole.error + coarse[0].error + 2 * place[1].outside(law)
+        both = whole.error_at(arb(0)) + coarse[0].error + 2 * place[1].outside(law)
         left_out = abs(whole.at_zero() - coarse[0].at_zero()) + both
     return replace(whole, coarse=(coarse[0], left_out))
 
@@ -308,13 +318,20 @@ def fixed_size(law: Sampled, c: arb, place: Panels) -> Rule:
         u, steep = theta / 4 ** (k + 1), _gauss_legendre(place.steep_order(k))
         error += panel(acb(half, 5 * u / 2), acb(0, 3 * u / 2), arb(3), steep, 2 * u, 5 * u)
     rest = theta / 4**place.depth
-    error += rest * largest(half, half, rest)
+    late = None
+    if place.last:
+        middle, reach, below = rest / 2, 15 * rest / 16, 9 * rest / 16
+        missed = panel(acb(half, middle), acb(0, middle), arb(4), _gauss_legendre(place.last), reach, 25 * rest / 16)
+        turned = law.f(acb(half + reach, below)).log().imag
+        late = lambda t: missed * (t * turned).exp()  # noqa: E731
+    else:
+        error += rest * largest(half, half, rest)
     require(end > c + 1, "the panels reach beyond the peak of the integrand")
     f_end = law.f(acb(end)).real
     beyond = f_end ** (c + 1) / (end - c - 1) + (f_end * (angle / 2).cos()) ** -c / end
     error += normal_density(acb(end), s).real * s * s * beyond * (angle * angle * s * s / 2).exp()
     never = 1 - (2 - law.q) * normal_cdf(-1 / (2 * s)) - law.q * normal_cdf(1 / (2 * s))
-    return Rule(never, weights, losses, error)
+    return Rule(never, weights, losses, error, late=late)
 
 
 def _gauss_legendre(order: int) -> list[tuple[arb, arb]]:

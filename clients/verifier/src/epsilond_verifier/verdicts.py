@@ -36,6 +36,7 @@ class Verdict:
         assumed: The theorems by which the pairs dominate the mechanisms. They are not checked here.
         reason: Why it cannot be checked.
         sha256: Of the certificate's bytes.
+        undecided: The nodes of a price, from 0 on, at which a bound is not proved.
         checked_with: The versions of this program and of its arithmetic.
     """
 
@@ -44,21 +45,22 @@ class Verdict:
     assumed: tuple[str, ...]
     reason: str
     sha256: str
+    undecided: tuple[int, ...] = ()
     checked_with: str = f"epsilond-verifier 1 (FLINT {flint.__FLINT_VERSION__})"
 
 
 def check(data: bytes) -> Verdict:
     """Check one certificate. It raises nothing: where anything is in doubt the verdict is "cannot check"."""
     digest, before = hashlib.sha256(data).hexdigest(), ctx.prec
-    read = None
+    read, undecided = None, tuple[int, ...]()
     try:
         read = _read(parse(data))
-        verdict, reason = _decide(read)
+        verdict, reason, undecided = _decide(read)
     except (CannotCheck, ZeroDivisionError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         verdict, reason = "cannot check", str(error) or type(error).__name__
     finally:
         ctx.prec = before
-    return Verdict(verdict, read.statement if read else "", read.assumed if read else (), reason, digest)
+    return Verdict(verdict, read.statement if read else "", read.assumed if read else (), reason, digest, undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +126,20 @@ def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: l
     return nodes, complete
 
 
-def _decide(read: _Read) -> tuple[str, str]:
-    found, reasons = [], [] if read.complete else ["a direction is missing"]
-    for node in read.nodes:
+def _decide(read: _Read) -> tuple[str, str, tuple[int, ...]]:
+    undecided, more_than, reasons = list[int](), False, [] if read.complete else ["a direction is missing"]
+    for number, node in enumerate(read.nodes):
+        at_most = read.complete
         for proof in node.proofs:
             try:
-                found.append((node, proof(node.e)))
+                found = proof(node.e)
             except CannotCheck as error:
-                found.append((node, Enclosure()))
+                found = Enclosure()
                 reasons.append(str(error))
-    at_most = read.complete and all(each.above is not None and each.above.is_at_most(node.most) for node, each in found)
-    more_than = any(each.below is not None and each.below.is_more_than(node.least) for node, each in found)
+            at_most = at_most and found.above is not None and found.above.is_at_most(node.most)
+            more_than = more_than or (found.below is not None and found.below.is_more_than(node.least))
+        undecided += [] if at_most else [number]
+    at_most = not undecided
     if at_most and read.price is not None:
         try:
             read.price.require(read.steps, read.nodes)
@@ -143,5 +148,5 @@ def _decide(read: _Read) -> tuple[str, str]:
     if at_most and more_than:
         raise CannotCheck("both the statement and its opposite are proved: please report this certificate")
     if at_most or more_than:
-        return ("verified" if at_most == (read.claim == "at_most") else "refuted"), ""
-    return "cannot check", "; ".join([*reasons, "the bounds of delta do not decide"])
+        return ("verified" if at_most == (read.claim == "at_most") else "refuted"), "", ()
+    return "cannot check", "; ".join([*dict.fromkeys(reasons), "the bounds of delta do not decide"]), tuple(undecided)
