@@ -101,6 +101,13 @@ def test_pure_epsilons_add_up_in_both_directions() -> None:
         replace(PRICE, pure=arb(4)).require_pure([Step(Normal(arb(1)), 1, "")])
 
 
+def test_the_curve_is_that_of_a_gaussian_that_fails() -> None:
+    """delta_G is 2 Phi(mu/2) - 1 at 0; at mu = 2 and e = 1 it is Phi(1/2) - e Phi(-3/2)."""
+    price = Price(fmpq(4), arb("0.25"), None, "")
+    for e, gaussian in ((0, 2 * normal_cdf(1) - 1), (1, normal_cdf(0.5) - math.e * normal_cdf(-1.5))):
+        assert abs(float(price.delta(arb(e))) - (0.25 + 0.75 * gaussian)) < 1e-14
+
+
 PURE = ((arb("0.9"), arb(1)), (arb("0.1"), arb(-1)))
 
 
@@ -141,7 +148,9 @@ def test_a_price_is_read_in_its_units() -> None:
     assert price.pure is not None
     assert price.pure == arb(fmpq(3, 4))
     assert price.spelled.endswith(" and pure epsilon 750000000e-9")
-    for key in ("nano_mu_squared", "atto_failure", "nano_pure_epsilon"):
+    for key, least in (("nano_mu_squared", 1), ("atto_failure", 0), ("nano_pure_epsilon", 0)):
+        for value in (str(least), str(10**18)):
+            Price.read(Reader({**stated, "nano_pure_epsilon": "1", key: value}, "statement"))
         for value in ("-1", str(10**18 + 1)):
             with pytest.raises(CannotCheck, match=key):
                 Price.read(Reader({**stated, "nano_pure_epsilon": "1", key: value}, "statement"))

@@ -140,7 +140,7 @@ class Rule:
     """A transform as in the module's docstring.
 
     ``coarse``: a rule that bounds the envelope in this one's place, and the moment of what it leaves out of the law.
-    ``late``: an error that is late(t) more at t. A rule with one bounds no envelope.
+    ``late``: a and b, where the error is a e^(b t) more at t. A rule with such an error bounds no envelope.
     """
 
     constant: arb
@@ -148,11 +148,11 @@ class Rule:
     losses: list[acb]
     error: arb
     coarse: tuple[Rule, arb] | None = None
-    late: Callable[[arb], arb] | None = None
+    late: tuple[arb, arb] | None = None
 
     def error_at(self, t: arb) -> arb:
         """Return what bounds the error from 0 to t."""
-        return self.error if self.late is None else self.error + self.late(t)
+        return self.error if self.late is None else self.error + self.late[0] * (t * self.late[1]).exp()
 
     def at_zero(self) -> acb:
         """Return the rule at t = 0."""
@@ -322,8 +322,7 @@ def fixed_size(law: Sampled, c: arb, place: Panels) -> Rule:
     if place.last:
         middle, reach, below = rest / 2, 15 * rest / 16, 9 * rest / 16
         missed = panel(acb(half, middle), acb(0, middle), arb(4), _gauss_legendre(place.last), reach, 25 * rest / 16)
-        turned = law.f(acb(half + reach, below)).log().imag
-        late = lambda t: missed * (t * turned).exp()  # noqa: E731
+        late = missed, law.f(acb(half + reach, below)).log().imag
     else:
         error += rest * largest(half, half, rest)
     require(end > c + 1, "the panels reach beyond the peak of the integrand")

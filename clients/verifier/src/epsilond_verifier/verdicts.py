@@ -68,7 +68,6 @@ class _Read:
     claim: str
     statement: str
     assumed: tuple[str, ...]
-    complete: bool
     nodes: list[Node]
     steps: list[Step]
     price: Price | None
@@ -88,48 +87,52 @@ def _read(certificate: Reader) -> _Read:
     if stated.has("nano_mu_squared"):
         price = Price.read(stated)
         groups = witness.objects("nodes", MOST_NODES) if witness.has("nodes") else []
-        nodes, given = _read_nodes(groups, price, steps, needed)
+        nodes = _read_nodes(groups, price, steps, needed)
         spelled = f"price {bound} {price.spelled}"
         assumed += [FILTER] if groups else [FILTER, OWN]
     else:
         epsilon, delta = stated.real("epsilon", 0.0, 1e15), stated.real("delta", 0.0, 1.0)
-        proofs, given = _read_proofs(witness.inside("directions"), needed, partial(Asked, steps))
+        proofs = _read_proofs(witness.inside("directions"), needed, partial(Asked, steps, work=Work()))
         nodes = [Node(arb(epsilon), arb(delta), arb(delta), proofs)]
         spelled = f"epsilon {bound} {epsilon!r} at delta {delta!r}"
     for reader in (certificate, stated, witness):
         reader.close()
     spelled += f" for the dominating pairs of these events under {relation}"
-    return _Read(claim, spelled, tuple(assumed), given, nodes, steps, price)
+    return _Read(claim, spelled, tuple(assumed), nodes, steps, price)
 
 
-def _read_proofs(directions: Reader, needed: list[str], ask: Callable[..., Asked]) -> tuple[list[Proof], bool]:
-    """Read the proofs, and whether there is one for every direction."""
+def _read_proofs(directions: Reader, needed: list[str], ask: Callable[..., Asked]) -> list[Proof]:
+    """Read the proofs of some directions. Where one is missing, nothing is known of it."""
     given = sorted(directions.keys())
     among = given and set(given) <= set(needed)
     refuse_unless(among, f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
-    return [read_form(directions.inside(name), ask(name)) for name in given], given == needed
+    proofs = [read_form(directions.inside(name), ask(name)) for name in given]
+    return proofs if given == needed else [*proofs, _missing]
 
 
-def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: list[str]) -> tuple[list[Node], bool]:
+def _missing(_e: arb) -> Enclosure:
+    raise CannotCheck("a direction is missing")
+
+
+def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: list[str]) -> list[Node]:
     """Read the nodes of a price; those of one group have the same forms."""
-    nodes, complete, work = list[Node](), True, Work()
+    nodes, work = list[Node](), Work()
     for group in groups:
         deltas, epsilons = group.reals("deltas", MOST_NODES, 0.0, 1.0), group.reals("epsilons", MOST_NODES, 0.0, 1e15)
         few = len(deltas) == len(epsilons) and len(nodes) + len(deltas) <= MOST_NODES
         refuse_unless(few, f"{group.where}: as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
         ask = partial(Asked, steps, work=work, times=len(deltas))
-        proofs, given = _read_proofs(group.inside("directions"), needed, ask)
+        proofs = _read_proofs(group.inside("directions"), needed, ask)
         group.close()
         places = zip(map(arb, epsilons), map(arb, deltas), strict=True)
         nodes += [Node(e, delta, price.delta(e), proofs) for e, delta in places]
-        complete = complete and given
-    return nodes, complete
+    return nodes
 
 
 def _decide(read: _Read) -> tuple[str, str, tuple[int, ...]]:
-    undecided, more_than, reasons = list[int](), False, [] if read.complete else ["a direction is missing"]
+    undecided, more_than, reasons = list[int](), False, list[str]()
     for number, node in enumerate(read.nodes):
-        at_most = read.complete
+        at_most = True
         for proof in node.proofs:
             try:
                 found = proof(node.e)
