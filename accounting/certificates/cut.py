@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accounting.canonical import Json
 from accounting.certificates.certificate import NoCertificate
-from accounting.certificates.nodes import SampledStep, rounded
+from accounting.certificates.nodes import SampledStep, log_above, log_growth_above, rounded
 from accounting.certificates.witness import MOST_POINTS, Direction
 
 Array = NDArray[np.float64]
@@ -116,11 +116,12 @@ class Cut:
         points = math.ceil(reach * period / (2.0 * math.pi) * self.direction.slack) + 2
         digits = -math.log(_TOLERANCE) + amplification + 0.5 * math.log(points) + math.log(self.count) + 8.0
         digits += self.direction.extra
-        growth = 2.0 * (angle * self.step.noise**2 / self.width) ** 2
+        growth = log_growth_above(self.step, angle, self.width)
         moment = self.direction.own_moment(0, tilt)
         try:
-            above = self.step.nodes(angle, tilt, digits, moment, growth)
-            nodes = self.whole.nodes(self.whole.steepest(tilt, 18.0), tilt, digits, moment)
+            above = self.step.nodes(angle, tilt, digits, moment, more_growth=growth)
+            latest = 2.0 * math.pi * points / period
+            nodes = self.whole.nodes(self.whole.steepest(tilt, 18.0), tilt, digits, moment, latest=latest)
         except NoCertificate:
             return None
         number = self.step.number_of(above) + self.whole.number_of(nodes)
@@ -154,7 +155,7 @@ class Cut:
         period = max(float(np.min(np.logaddexp(needed[above], 0.0) / (rows[0][above] - tilt))), -tolerance / tilt)
         places, spacings = self.step.places(tilt, 40.0, own, finest=self.width / 3.0)
         logs, rates = self.step.tilted(places, angle, tilt)
-        logs = logs + self._log_above(places, angle) - own
+        logs = logs + log_above(places, angle * self.step.noise**2, self.place, self.width) - own
         kept = logs > -60.0
         weights, rates = spacings[kept] * np.exp(logs[kept]), np.maximum(rates[kept], 0.0)
         t, most = 1.0 / direction.epsilon, MOST_POINTS * 2.0 * math.pi / period
@@ -165,15 +166,6 @@ class Cut:
                 return period, t, max(log - self.log_delta - math.log(tilt) - math.log1p(tilt), 0.0)
             t *= 1.08
         return None
-
-    def _log_above(self, u: Array, angle: float) -> Array:
-        """Return log |1 - psi| on the line."""
-        z = (self.place - u - 1j * angle * self.step.noise**2) / (self.width * math.sqrt(2.0))
-        flipped = np.where(z.real < 0.0, -z, z)
-        small = np.log(np.abs(scipy.special.wofz(1j * flipped)) + 1e-300) - (flipped * flipped).real
-        large = np.log(np.abs(2.0 - scipy.special.wofz(1j * flipped) * np.exp(-flipped * flipped)))
-        log: Array = np.where(z.real < 0.0, large, small) - math.log(2.0)
-        return log
 
 
 def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Json], float]]:

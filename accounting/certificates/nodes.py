@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from accounting.canonical import Json
@@ -127,19 +128,27 @@ class SampledStep:
         return logs + np.log(lengths), arguments
 
     def nodes(
-        self, angle: float, tilt: float, digits: float, log_moment: float, more_growth: float = 0.0
+        self,
+        angle: float,
+        tilt: float,
+        digits: float,
+        log_moment: float,
+        *,
+        more_growth: float = 0.0,
+        latest: float = math.inf,
     ) -> dict[str, Json]:
         """Return the nodes of a rule on the line of ``angle``.
 
         Args:
             more_growth: The log of how much a share of the law grows from the axis to twice the angle.
+            latest: The largest t that the rule is for: fewer nodes do for a fixed size where it is finite.
         """
         growth = self.log_growth(angle, tilt) + more_growth
         # Tails grow with the line, and by what their geometric series are.
         left, right = self.reach(tilt, digits + growth / 4.0 + 3.0, log_moment)
         angle = rounded(angle)
         if self.kind == "fixed_size":
-            return self._panels(angle, tilt, right, digits + 2.0 - min(log_moment, 0.0))
+            return self._panels(angle, tilt, right, digits + 2.0 - min(log_moment, 0.0), latest)
         spacing = rounded(2.0 * math.pi * angle * self.noise**2 / (digits + growth + math.log(2.0)), down=True)
         if not spacing > 0.0 or (left + right) / spacing > MOST_NODES:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")
@@ -150,7 +159,7 @@ class SampledStep:
             "high": math.ceil(right / spacing),
         }
 
-    def _panels(self, angle: float, tilt: float, end: float, digits: float) -> dict[str, Json]:
+    def _panels(self, angle: float, tilt: float, end: float, digits: float, latest: float) -> dict[str, Json]:
         """Return the panels of Theorem C with the fewest nodes; the error is to be below e^-digits in all."""
         theta, end = angle * self.noise**2, rounded(1.006 * end + 0.1 * self.noise)
         best: dict[str, Json] = {}
@@ -171,9 +180,25 @@ class SampledStep:
         wanted = digits + most + math.log(theta) + 3.0
         depth = math.ceil(max(wanted, 1.0) / math.log(4.0))
         steep = max(4, math.ceil(wanted / (2.0 * math.log(3.0))))
+        last = self._last_panel(theta, wanted, steep, latest)
+        if last is not None:
+            return {**best, "steep": steep, "depth": last[0], "last": last[1]}
         if depth > 120 or steep > _MOST_ORDER:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")
         return {**best, "depth": depth, "steep": steep}
+
+    def _last_panel(self, theta: float, wanted: float, steep: int, latest: float) -> tuple[int, int] | None:
+        """Return the steep panels before a last one, and its nodes, where together they are fewest."""
+        found: list[tuple[int, int, int]] = []
+        before = 0
+        for depth in range(60):
+            rest = theta / 4.0**depth
+            turned = float(self.log_ratio(np.array([0.5 + rest]), 0.5625 * rest / self.noise**2)[1][0])
+            last = max(2, math.ceil((wanted + latest * turned) / (2.0 * math.log(4.0)))) if latest < math.inf else 0
+            if 0 < last <= _MOST_ORDER:
+                found.append((before + last, depth, last))
+            before += max(2, steep - 5 * depth // 8)
+        return min(found)[1:] if found else None
 
     def _log_largest(self, middles: Array, reach: float, height: float, angle: float, tilt: float) -> Array:
         """Return about the log of the bound of Theorem C's moduli around each place."""
@@ -190,8 +215,24 @@ class SampledStep:
         """Return how many nodes there are."""
         if self.kind == "fixed_size":
             panels, order, depth, steep = (int(str(nodes[key])) for key in ("panels", "order", "depth", "steep"))
-            return 2 * (panels * order + depth * steep // 2)
+            rising = sum(max(2, steep - 5 * k // 8) for k in range(depth)) + int(str(nodes.get("last", 0)))
+            return 2 * (panels * order + rising)
         return int(str(nodes["high"])) - int(str(nodes["low"])) + 1
+
+
+def log_above(u: Array, theta: float, place: float, width: float) -> Array:
+    """Return log |1 - psi| at u + i theta, psi(x) = P(N(x, width^2) <= place)."""
+    z = (place - u - 1j * theta) / (width * math.sqrt(2.0))
+    flipped = np.where(z.real < 0.0, -z, z)
+    small = np.log(np.abs(scipy.special.wofz(1j * flipped)) + 1e-300) - (flipped * flipped).real
+    large = np.log(np.abs(2.0 - scipy.special.wofz(1j * flipped) * np.exp(-flipped * flipped)))
+    log: Array = np.where(z.real < 0.0, large, small) - math.log(2.0)
+    return log
+
+
+def log_growth_above(step: SampledStep, angle: float, width: float) -> float:
+    """Return the log of how much the share above a cut grows from the axis to twice the angle, at most."""
+    return 2.0 * (angle * step.noise**2 / width) ** 2
 
 
 def panels_of(edges: Array) -> tuple[Array, Array]:

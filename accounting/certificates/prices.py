@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
@@ -15,7 +16,7 @@ from typing import Any
 
 from accounting.canonical import Json, canonical_text, sha256_hex
 from accounting.certificates.answers import WIDENED, CertifiedEnd
-from accounting.certificates.certificate import AT_MOST, FORMAT, Certificate, NoCertificate, Statement, bytes_of
+from accounting.certificates.certificate import AT_MOST, FORMAT, Certificate, NoCertificate, Statement
 from accounting.certificates.prover import verifier, witnesses
 from accounting.events import Event
 from accounting.filters.gaussian_cover import failure_of, nodes_of_cover
@@ -114,37 +115,55 @@ def certified_price(
 def _groups(stated: PriceStatement, rate: Fraction) -> tuple[int, list[dict[str, Json]]]:
     """Return the bits and the groups of nodes that prove a cover.
 
-    Forms are chosen for the smallest delta of a group: they resolve the larger ones before it.
+    Forms that resolve a group's last delta already at an epsilon before serve many nodes between; the last node's own
+    forms are tried where they do not serve the last one.
     """
     nodes = nodes_of_cover(stated.events, stated.relation, rate, stated.mu_squared)
     if not nodes:
         raise NoCertificate("the nodes do not prove the cover")
-    precision = 0
-    groups: list[tuple[Any, list[float], list[float]]] = []
-    forms: tuple[int, Any] = (0, None)
-    for epsilon, delta in reversed(nodes):
-        at = epsilon
-        node = Statement(AT_MOST, stated.events, stated.relation, epsilon, delta)
-        if forms[1] is None or verifier()(bytes_of(node, *forms)).verdict != "verified":
-            at, forms = _forms(node)
-            precision = max(precision, forms[0])
-            groups.append((forms[1], [], []))
-        groups[-1][1].insert(0, at)
-        groups[-1][2].insert(0, delta)
-    return precision, [
-        {"epsilons": epsilons, "deltas": deltas, "directions": directions}
-        for directions, epsilons, deltas in reversed(groups)
-    ]
+    precision, groups = 0, list[dict[str, Json]]()
+    while nodes:
+        last = len(nodes) - 1
+        for at in dict.fromkeys((max(1, last // 3) if last else 0, last)):
+            node = Statement(AT_MOST, stated.events, stated.relation, nodes[at][0], nodes[last][1])
+            with suppress(NoCertificate) if at < last else nullcontext():
+                epsilon, bits, directions = _forms(node, unchecked=at < last)
+                asked = [*nodes[:last], (epsilon if at == last else nodes[last][0], nodes[last][1])]
+                served = _first_served(price_bytes(stated, bits, [_group(asked, directions)]))
+                if served <= last:
+                    break
+        else:
+            raise NoCertificate("the last node of a group is not proved beside the others")
+        groups.insert(0, _group(asked[served:], directions))
+        nodes, precision = nodes[:served], max(precision, bits)
+    return precision, groups
 
 
-def _forms(node: Statement) -> tuple[float, tuple[int, Any]]:
-    """Return the epsilon of a node, at most a millionth wider than asked, with the bits and the forms that prove it."""
+def _first_served(data: bytes) -> int:
+    """Return the first node from which on all are proved."""
+    found = verifier()(data)
+    if not found.statement:
+        raise NoCertificate(f"the verifier says {found.verdict}: {found.reason}")
+    return max((number + 1 for number in found.undecided), default=0)
+
+
+def _group(nodes: Sequence[tuple[float, float]], directions: Json) -> dict[str, Json]:
+    epsilons, deltas = zip(*nodes, strict=True)
+    return {"epsilons": list(epsilons), "deltas": list(deltas), "directions": directions}
+
+
+def _forms(node: Statement, unchecked: bool) -> tuple[float, int, Any]:
+    """Return forms of a node with their bits, and its epsilon, at most a millionth wider than asked.
+
+    Args:
+        unchecked: Whether the likeliest forms are taken as they are: others decide what they prove.
+    """
     reason = "no form of proof fits these events"
     for each in (node, replace(node, epsilon=node.epsilon * (1.0 + WIDENED))):
         for data in islice(witnesses(each), _MOST_TRIED):
-            verdict = verifier()(data)
-            if verdict.verdict == "verified":
+            verdict = verifier()(data) if not unchecked else None
+            if verdict is None or verdict.verdict == "verified":
                 found = json.loads(data)["witness"]
-                return each.epsilon, (int(found["precision"]), found["directions"])
+                return each.epsilon, int(found["precision"]), found["directions"]
             reason = verdict.reason
     raise NoCertificate(f"at epsilon {node.epsilon!r}: {reason}")

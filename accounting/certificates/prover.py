@@ -60,11 +60,15 @@ class Verdict(Protocol):
     @property
     def verdict(self) -> str: ...
     @property
+    def statement(self) -> str: ...
+    @property
     def reason(self) -> str: ...
     @property
     def assumed(self) -> tuple[str, ...]: ...
     @property
     def sha256(self) -> str: ...
+    @property
+    def undecided(self) -> tuple[int, ...]: ...
     @property
     def checked_with(self) -> str: ...
 
@@ -89,7 +93,7 @@ def certify(
         raise NoCertificate(_WIDER_PAIR)
     statement = Statement(claim, tuple(events), NeighboringRelation(relation), float(epsilon), float(delta))
     reason = "no form of proof fits these events"
-    for data in _until_too_much(witnesses(statement)):
+    for data in witnesses(statement):
         verdict = check(data)
         if verdict.verdict == "verified":
             return Certificate(
@@ -99,18 +103,6 @@ def certify(
         if verdict.verdict == "refuted":
             break
     raise NoCertificate(reason)
-
-
-def _until_too_much(found: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield what is found.
-
-    Raises:
-        NoCertificate: The quadratures that steer the search would take too many nodes.
-    """
-    try:
-        yield from found
-    except OverflowError as error:
-        raise NoCertificate(str(error)) from None
 
 
 def verifier() -> Callable[[bytes], Verdict]:
@@ -140,8 +132,15 @@ def witnesses(statement: Statement) -> Iterator[bytes]:
     """Yield certificates that nobody has checked yet, the likeliest first.
 
     Raises:
-        NoCertificate: An event is not covered.
+        NoCertificate: An event is not covered, or the quadratures that steer the search would take too many nodes.
     """
+    try:
+        yield from _witnesses(statement)
+    except OverflowError as error:
+        raise NoCertificate(str(error)) from None
+
+
+def _witnesses(statement: Statement) -> Iterator[bytes]:
     names = ["both"] if _is_symmetric(statement) else ["remove", "add"]
     for extra, slack in ((0.0, 1.0), (20.0, 1.5)):
         directions = {name: _directed(statement, name, extra, slack) for name in names}

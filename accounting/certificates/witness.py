@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accounting.canonical import Json
 from accounting.certificates.certificate import NoCertificate
-from accounting.certificates.nodes import MOST_FOR_ENVELOPE, SampledStep, rounded
+from accounting.certificates.nodes import MOST_FOR_ENVELOPE, SampledStep, log_above, log_growth_above, rounded
 from accounting.fourier.choice import DirectedComposition
 from accounting.fourier.steps import MOMENTS, TILTS, VARIANCES, Step, TiltTable, log_chernoff, log_kernel
 
@@ -28,6 +28,9 @@ _TOLERANCE = 1e-12
 #: Points, and nodes times points, beyond which another form is tried.
 MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7
 _LINES_TRIED = 5
+#: Widths of cuts above which an envelope is found, over s or s^2; how many widths they are beyond 1/2, so that hardly
+#: anything of the law is cut; and the angle, at which the share above grows by e^3.4.
+_WIDTHS_OF_CUTS, _BEFORE_A_CUT, _ANGLE_OF_CUTS = (0.04, 0.08, 0.16, 0.3), 8.3, 1.3
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class Direction:
             {}
             if event.sampled is None
             else event.sampled.nodes(
-                event.sampled.steepest(tilt, min(18.0, digits)), tilt, digits, self.own_moment(index, tilt)
+                event.sampled.steepest(tilt, min(18.0, digits)), tilt, digits, self.own_moment(index, tilt), latest=0.0
             )
             for index, event in enumerate(self.events)
         ]
@@ -161,7 +164,7 @@ class ChosenLine:
     window: float
     log_moment: float
     main: list[float]
-    coarse: list[tuple[float, float]]
+    coarse: list[tuple[Bound, float] | None]
     work: float
 
 
@@ -227,7 +230,7 @@ class LineSearch:
             total = start - 0.5 * gaussian * t * t - math.log(math.pi * t)
             for envelope, event in zip(envelopes, direction.events, strict=True):
                 if envelope is not None:
-                    total += event.count * envelope.log_at(t)[0]
+                    total += event.count * envelope.log_at(t)
             for line, count in lasting:
                 total += count * float(line.log_envelope(np.array([t]))[0])
             return total
@@ -242,17 +245,17 @@ class LineSearch:
             low, high = (low, middle) if left(middle) <= 0.0 else (middle, high)
         points = max(4, math.ceil(high * period / (2.0 * math.pi) * direction.slack) + 1)
         main: list[float] = []
-        coarse: list[tuple[float, float]] = []
+        coarse: list[tuple[Bound, float] | None] = []
         nodes = 0.0
         for envelope, event in zip(envelopes, direction.events, strict=True):
             if envelope is None:
                 main.append(0.0)
-                coarse.append((0.0, 0.0))
+                coarse.append(None)
                 continue
-            steep, narrow = envelope.angles_at(high, event.count)
+            steep, bound = envelope.chosen_at(high, event.count)
             main.append(steep)
             # The error of a rule for the envelope is to stay below the envelope.
-            coarse.append((narrow, envelope.digits - envelope.log_at(high)[0]))
+            coarse.append(None if bound is None else (bound, envelope.digits - envelope.log_at(high)))
             nodes += envelope.expected(steep)
         return ChosenLine(tilt, period, points, window, log_moment, main, coarse, (nodes + 4.0) * points)
 
@@ -269,12 +272,13 @@ class LineSearch:
                 steps.append({})
                 continue
             own, moment = digits + math.log(event.count), direction.own_moment(index, line.tilt)
-            nodes = event.sampled.nodes(line.main[index], line.tilt, own, moment)
+            latest = 2.0 * math.pi * line.points / line.period
+            nodes = event.sampled.nodes(line.main[index], line.tilt, own, moment, latest=latest)
             growth = event.sampled.log_growth(line.main[index], line.tilt)
             most = max(most, own + growth / 4.0 - math.log(event.sampled.probability))
-            angle, coarse = line.coarse[index]
-            if angle > 0.0:
-                nodes["envelope"] = event.sampled.nodes(angle, line.tilt, coarse, moment)
+            coarse = line.coarse[index]
+            if coarse is not None:
+                nodes["envelope"] = coarse[0].nodes(line.tilt, coarse[1], moment)
             steps.append(nodes)
         form: dict[str, Json] = {
             "form": "contour",
@@ -287,8 +291,38 @@ class LineSearch:
         return form, max(most, digits)
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Theorem B's bound of |M(c + it)/M(c)| on one line: a constant, and weights whose share falls at rates.
+
+    Attributes:
+        step: The law that is integrated there: that of remove above a cut of a fixed size.
+        cut: Where it is cut, with its width; None where it is whole.
+    """
+
+    step: SampledStep
+    angle: float
+    constant: float
+    weights: Array
+    rates: Array
+    cut: tuple[float, float] | None = None
+
+    def at(self, t: float) -> float:
+        """Return the bound at t."""
+        return self.constant + float(np.sum(self.weights * np.exp(-t * self.rates)))
+
+    def nodes(self, tilt: float, digits: float, log_moment: float) -> dict[str, Json]:
+        """Return the nodes of its rule."""
+        if self.cut is None:
+            return self.step.nodes(self.angle, tilt, digits, log_moment)
+        place, width = self.cut
+        growth = log_growth_above(self.step, self.angle, width)
+        found = self.step.nodes(self.angle, tilt, digits, log_moment, more_growth=growth)
+        return {**found, "place": place, "width": width}
+
+
 class Envelope:
-    """Theorem B's bound of |M(c + it)/M(c)| of one step, on lines at several angles.
+    """The bounds of one step's transform on lines at several angles, and for a fixed size above several cuts.
 
     Args:
         log_moment: log M(c).
@@ -297,27 +331,58 @@ class Envelope:
 
     def __init__(self, step: SampledStep, tilt: float, log_moment: float, digits: float) -> None:
         self.step, self.tilt, self.log_moment, self.digits = step, tilt, log_moment, digits
-        steepest = step.steepest(tilt, 18.0)
-        self.angles = [steepest * 0.6**k for k in range(14)]
         places, spacings = step.places(tilt, 20.0, log_moment)
-        self.lines = []
+        constant, logs, rates = 0.0, np.zeros(0), np.zeros(0)
+        if step.kind == "fixed_size":
+            s, q = step.noise, step.probability
+            constant = (1.0 - q) * math.erf(0.5 / s * math.sqrt(0.5)) * math.exp(-log_moment)
+        self.bounds: list[Bound] = []
         left, right = step.reach(tilt, digits, log_moment)
         self.width = left + right
-        for k, angle in enumerate(self.angles):
-            if k and self._coarse_nodes(angle) > MOST_FOR_ENVELOPE:
+        for angle in step.steepest(tilt, 18.0) * 0.6 ** np.arange(14):
+            if self.bounds and self._coarse_nodes(angle) > MOST_FOR_ENVELOPE:
                 break
             logs, rates = step.tilted(places, angle, tilt)
             logs = logs + np.log(spacings)
             if step.kind == "fixed_size":
                 more, arguments = step.rise(angle, tilt)
                 logs, rates = np.concatenate([logs, more]), np.concatenate([rates, arguments])
-            weights, rates = np.exp(logs - log_moment), np.maximum(rates, 0.0)
-            kept = weights > 1e-20
-            self.lines.append((weights[kept], rates[kept]))
-        self.constant = 0.0
+            self.bounds.append(self._bound(step, float(angle), constant, logs, rates))
+        #: Those of the main rule.
+        self.own = self.bounds[min(1, len(self.bounds) - 1)]
         if step.kind == "fixed_size":
-            s, q = step.noise, step.probability
-            self.constant = (1.0 - q) * math.erf(0.5 / s * math.sqrt(0.5)) * math.exp(-log_moment)
+            self.bounds += self._above_cuts()
+
+    def _bound(
+        self,
+        step: SampledStep,
+        angle: float,
+        constant: float,
+        logs: Array,
+        rates: Array,
+        cut: tuple[float, float] | None = None,
+    ) -> Bound:
+        weights, rates = np.exp(logs - self.log_moment), np.maximum(rates, 0.0)
+        kept = weights > 1e-20
+        return Bound(step, angle, constant, weights[kept], rates[kept], cut)
+
+    def _above_cuts(self) -> Iterator[Bound]:
+        """Yield bounds above cuts of a fixed size, where remove's law on the whole line hardly reaches below 1/2."""
+        step = SampledStep("remove", self.step.noise, self.step.probability)
+        for share in _WIDTHS_OF_CUTS:
+            width = rounded(share * min(step.noise, step.noise**2))
+            cut = rounded(0.5 + _BEFORE_A_CUT * width), width
+            places, spacings = step.places(self.tilt, 20.0, self.log_moment, finest=width / 3.0)
+            logs, _ = step.tilted(places, 0.0, self.tilt)
+            above = logs + log_above(places, 0.0, *cut) + np.log(spacings) - self.log_moment
+            left_out = max(1.0 - float(np.sum(np.exp(above))), 0.0) + 1e-15
+            steepest = min(step.steepest(self.tilt, 18.0), _ANGLE_OF_CUTS * width / step.noise**2)
+            for angle in steepest * 0.4 ** np.arange(6):
+                if self.width * self.digits / (2.0 * math.pi * angle * step.noise**2) > MOST_FOR_ENVELOPE:
+                    break
+                logs, rates = step.tilted(places, angle, self.tilt)
+                logs = logs + log_above(places, angle * step.noise**2, *cut) + np.log(spacings)
+                yield self._bound(step, float(angle), left_out, logs, rates, cut)
 
     def _coarse_nodes(self, angle: float) -> float:
         theta = angle * self.step.noise**2
@@ -330,22 +395,18 @@ class Envelope:
         """Return about how many nodes the main rule has at an angle."""
         theta, digits = angle * self.step.noise**2, 50.0 + self.digits
         if self.step.kind == "fixed_size":
-            return 2.0 * (0.3 * self.width / theta * digits + 0.16 * digits**2)
+            return 2.0 * (0.3 * self.width / theta * digits + 0.5 * digits)
         return self.width * (digits + self.step.log_growth(angle, self.tilt)) / (2.0 * math.pi * theta)
 
-    def log_at(self, t: float) -> tuple[float, int]:
-        """Return the log of the smallest bound at t, at most 0, and which angle gives it."""
-        found = [self.constant + float(np.sum(weights * np.exp(-t * rates))) for weights, rates in self.lines]
-        best = int(np.argmin(found))
-        return min(math.log(found[best]), 0.0), best
+    def log_at(self, t: float) -> float:
+        """Return the log of the smallest bound at t, at most 0."""
+        return min(math.log(min(bound.at(t) for bound in self.bounds)), 0.0)
 
-    def angles_at(self, t: float, count: int) -> tuple[float, float]:
-        """Return the main rule's angle, and that of a rule for the envelope where it needs another one; else 0."""
-        least, best = self.log_at(t)
-        main = self.angles[1] if len(self.lines) > 1 else self.angles[0]
-        weights, rates = self.lines[min(1, len(self.lines) - 1)]
-        own = min(math.log(self.constant + float(np.sum(weights * np.exp(-t * rates)))), 0.0)
-        return main, self.angles[best] if count * (own - least) > 0.7 else 0.0
+    def chosen_at(self, t: float, count: int) -> tuple[float, Bound | None]:
+        """Return the main rule's angle, and a bound of the envelope where the main rule has none or a poor one."""
+        best = min(self.bounds, key=lambda bound: bound.at(t))
+        gained = min(math.log(self.own.at(t)), 0.0) - min(math.log(best.at(t)), 0.0)
+        return self.own.angle, best if self.step.kind == "fixed_size" or count * gained > 0.7 else None
 
 
 def lines_with_windows(search: LineSearch) -> Iterator[ChosenLine]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from sqlalchemy.orm import Session
 
 from app import VERSION
 from app.cli.files import Output, whole_file
@@ -87,9 +88,10 @@ def verify_ledger(
             with open_context() as context:
                 require_schema(context)
                 with progress_bar("verifying", lambda: _entries_in(context)) as reached:
-                    verdict = transparency.verified(context, past=Watched(past, reached), kept=kept, charges=charges)
-                if proofs and verdict.valid:
-                    verdict = verdict.with_certificates(_certificates_in(context))
+                    prove = (lambda session: _certificates_in(session, reached)) if proofs else None
+                    verdict = transparency.verified(
+                        context, past=Watched(past, reached), kept=kept, charges=charges, prove=prove
+                    )
         if search is not None and charges is not None:
             with progress_bar("pricing") as search.reached:
                 verdict = verdict.with_prices(charges)
@@ -380,19 +382,17 @@ def _verdict_body(verdict: Verdict) -> dict[str, Any]:
     return VerdictBody.of(verdict).model_dump(mode="json")
 
 
-def _certificates_in(context: Context) -> CertificateReport:
+def _certificates_in(session: Session, reached: Reached) -> CertificateReport:
     """Verify the certificates in the database."""
     # Imported here: only who asks for proofs waits for what finds them.
     from accounting.certificates import NoCertificate
     from app.ledger.certificate_verification import verify_certificates
 
-    with context.database.read() as session:
-        count = books_repository.count_certified(session)
-        with progress_bar("verifying certificates", lambda: count) as reached:
-            try:
-                return verify_certificates(session, reached=lambda seen: reached(seen, None))
-            except NoCertificate as reason:
-                fail(f"Certificates cannot be verified here: {reason}.")
+    count = books_repository.count_certified(session)
+    try:
+        return verify_certificates(session, reached=lambda seen: reached(seen, count))
+    except NoCertificate as reason:
+        fail(f"Certificates cannot be verified here: {reason}.")
 
 
 def _certificates_body(report: CertificateReport) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -31,7 +32,7 @@ from app.ledger.merkle import Frontier, Read, leaf_hash
 from app.ledger.price_search import MOST_OVER_HTTP, SECONDS_OVER_HTTP, PriceSearch
 from app.ledger.price_verification import PriceVerification
 from app.ledger.stored_values import not_consistent, wrong_kinds_are_a_conflict
-from app.ledger.verdicts import NotAsKept, Past, Verdict
+from app.ledger.verdicts import CertificateReport, NotAsKept, Past, Verdict
 from app.observability.metrics import VerificationResult
 from app.problems import Problem, ProblemItem, not_found, unprocessable
 from app.secrets import versions
@@ -206,6 +207,7 @@ def verified(
     past: Past | None = None,
     kept: Checkpoint | None = None,
     charges: Charges | None = None,
+    prove: Callable[[Session], CertificateReport] | None = None,
 ) -> Verdict:
     """The verdict on the books as they are now; what is committed is given its place in the tree before.
 
@@ -213,6 +215,7 @@ def verified(
         context: The process's context.
         root_id, past, kept: As in `app.ledger.verification.verify`.
         charges: As there.
+        prove: Verifies certificates where the books are valid, in the session in which they were read.
     """
     is_stuck = False
     try:
@@ -221,6 +224,8 @@ def verified(
         is_stuck = True  # and verification finds what is wrong
     with context.database.read() as session:
         verdict = verification.verify(session, root_id, past, kept, charges)
+        if prove is not None and verdict.valid:
+            verdict = verdict.with_certificates(prove(session))
     if is_stuck and verdict.valid and not root_id:
         return replace(verdict, head=None, tree=None, first_bad=BadPlace(None, None, None, STUCK))
     return verdict

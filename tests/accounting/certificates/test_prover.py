@@ -12,19 +12,37 @@ from accounting.canonical import sha256_hex
 from accounting.certificates import AT_MOST, MORE_THAN, NoCertificate, certify
 from accounting.certificates.prover import NOT_INSTALLED
 from accounting.events import (
+    MECHANISMS,
+    SAMPLINGS,
+    ApproximateDp,
     Blocks,
+    BufferedGaussian,
     CorrelatedGaussian,
     CyclicPoisson,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    DisjointBatches,
     Event,
+    Exponential,
     FixedOrderEpochs,
     Gaussian,
+    GaussianMixture,
+    GeneralizedGaussian,
+    InverseSquareRootGaussian,
     Laplace,
     Poisson,
     PureDp,
+    RandomAllocation,
     RandomizedResponse,
+    RenyiDp,
+    ReportNoisyMax,
     ShuffledEpochs,
+    ShuffleModel,
     SquareRootGaussian,
+    TreeAggregation,
+    TruncatedPoisson,
     WithoutReplacement,
+    WithReplacement,
     ZcDp,
 )
 from accounting.relations import NeighboringRelation
@@ -57,6 +75,7 @@ ANSWERS = {
     "three outcomes": ((Event(RandomizedResponse(10, 0.6), count=9),), REPLACE),
     "pure": ((Event(PureDp(0.1), count=100),), ADD),
     "laplace beside a full batch": ((Event(Laplace(20.0), count=10), Event(Gaussian(10.0), count=4)), ADD),
+    "disjoint batches": ((Event(Gaussian(3.0), DisjointBatches("independent"), 10),), ADD),
     "correlated": ((Event(CorrelatedGaussian(3.0, (1.0, 0.5, 0.25)), count=20),), ADD),
     "correlated, cycles": (
         (Event(CorrelatedGaussian(1.5, (1.0, 0.5)), CyclicPoisson(0.1, 10, "independent"), 3000),),
@@ -87,20 +106,53 @@ def test_both_ends_of_an_answer_are_proved(name: str) -> None:
         certify(AT_MOST, events, relation, answer.lower * (1 - 1e-4), delta)
 
 
-@pytest.mark.parametrize(
-    ("events", "relation", "reason"),
-    [
-        ((Event(ZcDp(0.1)),), ADD, "no certificate covers zcdp with full_batch"),
-        ((Event(Gaussian(1.0), Blocks(10, 2), 20),), ADD, "no certificate covers gaussian with blocks"),
-        ((Event(Laplace(1.0), Poisson(0.1), 20),), ADD, "no certificate covers laplace with poisson"),
-        ((Event(Gaussian(0.001), Poisson(0.5)), Event(Gaussian(1.0))), ADD, "would need too many nodes"),
-    ],
-)
-def test_what_has_no_theorem_has_no_certificate(
-    events: tuple[Event, ...], relation: NeighboringRelation, reason: str
-) -> None:
-    with pytest.raises(NoCertificate, match=reason):
-        certify(AT_MOST, events, relation, 5.0, 1e-5)
+#: Events, with what the reason says of them. Everything that the engine accounts is here, or in `ANSWERS`.
+WITHOUT = {
+    "stated zCDP": (Event(ZcDp(0.1)), "zcdp with full_batch"),
+    "stated Renyi DP": (Event(RenyiDp((2.0, 4.0), (0.1, 0.2))), "renyi_dp with full_batch"),
+    "stated delta": (Event(ApproximateDp(0.1, 1e-6)), "approximate_dp with full_batch"),
+    "discrete Gaussian": (Event(DiscreteGaussian(2.0, 0.5), count=3), "discrete_gaussian with full_batch"),
+    "discrete Laplace": (Event(DiscreteLaplace(2.0, 0.5), count=3), "discrete_laplace with full_batch"),
+    "mixture": (Event(GaussianMixture((0.5, 0.5), (3.0, 5.0)), count=4), "gaussian_mixture with full_batch"),
+    "generalised Gaussian": (Event(GeneralizedGaussian(1.5, 10, 3.0, 5.0)), "generalized_gaussian with full_batch"),
+    "exponential": (Event(Exponential(0.1), count=5), "exponential with full_batch"),
+    "noisy max": (Event(ReportNoisyMax(0.1, "laplace"), count=5), "report_noisy_max with full_batch"),
+    "tree": (Event(TreeAggregation(3.0, 16, 0), count=16), "tree_aggregation with full_batch"),
+    "shuffle model": (Event(PureDp(1.0), ShuffleModel(1000, 1.0)), "pure_dp with shuffle_model"),
+    "random allocation": (Event(Gaussian(1.0), RandomAllocation(10, 2), 20), "gaussian with random_allocation"),
+    "blocks": (Event(Gaussian(1.0), Blocks(10, 2), 20), "gaussian with blocks"),
+    "cut batches": (
+        Event(Gaussian(1.0), TruncatedPoisson(0.01, 30, 1000), 20),
+        "gaussian with truncated_poisson",
+    ),
+    "draws with replacement": (Event(Gaussian(2.0), WithReplacement(5, 1000), 9), "gaussian with with_replacement"),
+    "noise of buffers": (Event(BufferedGaussian(3.0, (0.5,), (0.9,)), count=10), "got 'buffered_gaussian'"),
+    "noise of an inverse": (Event(InverseSquareRootGaussian(3.0, 5), count=10), "got 'inverse_square_root_gaussian'"),
+    "Laplace on Poisson batches": (Event(Laplace(1.0), Poisson(0.1), 20), "laplace with poisson"),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_what_has_no_theorem_has_no_certificate(name: str) -> None:
+    """Alone or beside what has one, from above or from below, the reason names it."""
+    event, reason = WITHOUT[name]
+    allowed = set(event.sampling.relations) & set(event.mechanism.relations)
+    relation = next(each for each in NeighboringRelation if each in allowed)
+    for claim, events in ((AT_MOST, (event,)), (MORE_THAN, (Event(Gaussian(5.0)), event))):
+        with pytest.raises(NoCertificate) as refused:
+            certify(claim, events, relation, 5.0, 1e-5)
+        assert reason in str(refused.value)
+
+
+def test_every_mechanism_and_every_sampling_has_one_or_a_reason() -> None:
+    known = [event for events, _ in ANSWERS.values() for event in events] + [event for event, _ in WITHOUT.values()]
+    assert {event.mechanism.kind for event in known} >= set(MECHANISMS)
+    assert {event.sampling.kind for event in known} >= set(SAMPLINGS)
+
+
+def test_a_search_that_takes_too_many_nodes_is_given_up() -> None:
+    with pytest.raises(NoCertificate, match="would need too many nodes"):
+        certify(AT_MOST, (Event(Gaussian(0.001), Poisson(0.5)), Event(Gaussian(1.0))), ADD, 5.0, 1e-5)
 
 
 def test_more_of_a_wider_pair_is_not_certified() -> None:

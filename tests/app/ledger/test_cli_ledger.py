@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 from starlette.testclient import TestClient
 from typer.testing import CliRunner, Result
 
@@ -21,9 +22,10 @@ from app.cli.main import cli
 from app.context import Context
 from app.kit.ids import new_id
 from app.ledger import transparency
+from app.ledger.certificate_verification import verify_certificates
 from app.ledger.commands import Commit, Quote, Reserve, Start
 from app.ledger.journal import Instruction, carry_out
-from app.ledger.verdicts import Past
+from app.ledger.verdicts import CertificateReport, Past
 from app.reservations import repricing
 from app.settings import Settings, environment_of
 from app.tables.states import Amounts
@@ -68,6 +70,23 @@ def test_certificates_are_verified_with_the_books(api: Api, context: Context, tm
     assert said == f"not valid: budget {budget['id']}, entry 2: the certificate {held['certificate']} is missing\n"
     said = refused(context.settings, "verify", "--proofs", "--export", str(tmp_path / "none"))
     assert "Certificates are in the database, and in no export" in said
+
+
+def test_certificates_are_those_of_the_books_that_were_verified(api: Api, context: Context) -> None:
+    """A charge of the meantime is in neither."""
+    budget = api.budget({"kind": "approximate_dp", "epsilon": 1, "delta": "1e-4"})
+    gaussian = {"mechanism": {"kind": "gaussian", "noise_multiplier": 9.0}}
+    fields = {"charge": {"delta": 1e-5}, "certificate": True}
+    api.hold(budget["id"], [gaussian], **fields)
+
+    def prove(session: Session) -> CertificateReport:
+        api.hold(budget["id"], [gaussian], **fields)
+        return verify_certificates(session)
+
+    verdict = transparency.verified(context, prove=prove)
+    assert (verdict.entries, verdict.certificates) == (2, CertificateReport(1, 1, None))
+    after = transparency.verified(context, prove=verify_certificates)
+    assert (after.entries, after.certificates) == (3, CertificateReport(2, 1, None))
 
 
 def test_an_export_is_its_owners_alone_and_verified_without_a_database(

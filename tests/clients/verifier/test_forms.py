@@ -26,7 +26,7 @@ from accounting.relations import NeighboringRelation
 def _enclosure(form: dict[str, object], steps: list[Step], direction: str, epsilon: float) -> Enclosure:
     text = _strings(form)
     assert isinstance(text, dict)
-    return read_form(Reader(text, "form"), Asked(steps, direction, arb(epsilon)))()
+    return read_form(Reader(text, "form"), Asked(steps, direction))(arb(epsilon))
 
 
 def _strings(value: object) -> object:
@@ -59,8 +59,8 @@ def test_two_outcomes_are_an_exact_sum(first: Fraction, count: int, k: int) -> N
     loss = arb(ratio.numerator).log() - arb(ratio.denominator).log()
     masses = [arb(p.numerator) / p.denominator for p in (first, 1 - first)]
     outcomes = ((masses[0], loss), (masses[1], -loss))
-    asked = Asked([Step(Atoms(outcomes, outcomes), count, "")], "both", k * loss)
-    found = read_form(Reader({"form": "outcomes"}, "form"), asked)()
+    asked = Asked([Step(Atoms(outcomes, outcomes), count, "")], "both")
+    found = read_form(Reader({"form": "outcomes"}, "form"), asked)(k * loss)
     assert found.above is not None
     assert found.above.ball.overlaps(arb(exact.numerator) / exact.denominator)
     assert float(found.above.ball.rad()) < 1e-40
@@ -76,7 +76,7 @@ def test_three_outcomes_are_an_exact_sum() -> None:
                 exact += p * r * s * max(0, 1 - Fraction(2) / Fraction(2) ** (a + b + c))
     log2 = arb(2).log()
     both = ((arb(1) / 2, log2), (arb(1) / 4, -log2), (arb(1) / 4, arb(0)))
-    found = read_form(Reader({"form": "outcomes"}, "form"), Asked([Step(Atoms(both, both), 3, "")], "both", log2))()
+    found = read_form(Reader({"form": "outcomes"}, "form"), Asked([Step(Atoms(both, both), 3, "")], "both"))(log2)
     assert found.below is not None
     assert found.below.ball.overlaps(arb(exact.numerator) / exact.denominator)
 

@@ -8,9 +8,12 @@ from dataclasses import replace
 
 import pytest
 from epsilond_verifier.bounds import CannotCheck, Node
-from epsilond_verifier.laws import Atoms, Laplace, Normal, Step
+from epsilond_verifier.laws import Atoms, Laplace, Law, Normal, Poisson, Step
 from epsilond_verifier.prices import Price
+from epsilond_verifier.reading import Reader
 from flint import arb, fmpq
+
+from accounting.losses.gaussian_mu import mu_of_laplace, mu_of_pure_dp
 
 #: mu = 1 that fails with 1e-3.
 PRICE = Price(fmpq(1), arb("0.001"), None, "")
@@ -79,8 +82,10 @@ def test_the_last_bound_is_at_most_the_failure() -> None:
 
 def test_nodes_begin_at_0_and_are_in_order() -> None:
     refused(PRICE, nodes(EPSILONS[1:], BELOW[1:]), "the first node is at epsilon 0")
-    refused(PRICE, nodes([0.0, 1.0, 0.5, *EPSILONS[3:]], BELOW), "epsilons of nodes increase")
-    refused(PRICE, nodes(EPSILONS, [BELOW[0], BELOW[2], BELOW[1], *BELOW[3:]]), "their bounds fall")
+    refused(PRICE, nodes([0.0, 1.0, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
+    refused(PRICE, nodes([0.0, 0.5, 0.5, *EPSILONS[3:]], BELOW), "the nodes' epsilons increase")
+    # A bound that rises has no tangent of its slope.
+    refused(PRICE, nodes(EPSILONS, [BELOW[0], BELOW[2], BELOW[1], *BELOW[3:]]), "is covered")
     refused(PRICE, nodes(EPSILONS, [math.nan, *BELOW[1:]]), "not certain")
 
 
@@ -94,6 +99,77 @@ def test_pure_epsilons_add_up_in_both_directions() -> None:
             replace(PRICE, pure=below).require_pure(steps)
     with pytest.raises(CannotCheck, match="no bound"):
         replace(PRICE, pure=arb(4)).require_pure([Step(Normal(arb(1)), 1, "")])
+
+
+def test_the_curve_is_that_of_a_gaussian_that_fails() -> None:
+    """delta_G is 2 Phi(mu/2) - 1 at 0; at mu = 2 and e = 1 it is Phi(1/2) - e Phi(-3/2)."""
+    price = Price(fmpq(4), arb("0.25"), None, "")
+    for e, gaussian in ((0, 2 * normal_cdf(1) - 1), (1, normal_cdf(0.5) - math.e * normal_cdf(-1.5))):
+        assert abs(float(price.delta(arb(e))) - (0.25 + 0.75 * gaussian)) < 1e-14
+
+
+PURE = ((arb("0.9"), arb(1)), (arb("0.1"), arb(-1)))
+
+
+@pytest.mark.parametrize(
+    ("law", "mu"),
+    [
+        (Laplace(arb(1)), mu_of_laplace(1.0)),
+        (Laplace(arb(5)), mu_of_laplace(5.0)),
+        (Atoms(PURE, PURE), mu_of_pure_dp(1.0)),
+        (Normal(arb("2.25")), 1.5),
+    ],
+)
+def test_a_step_has_the_mu_of_its_total_variation(law: Law, mu: float) -> None:
+    """The engine finds it from the trade-off function's corner. Two such steps have twice its square."""
+    steps = [Step(law, 1, ""), Step(law, 1, "")]
+    m = round(2 * mu * mu * 10**12)
+    replace(PRICE, exact=fmpq(m + 20, 10**12)).require_own(steps)
+    for less in (fmpq(m - 20, 10**12), fmpq(m, 2 * 10**12)):
+        with pytest.raises(CannotCheck, match="the squares of mu add up to m"):
+            replace(PRICE, exact=less).require_own(steps)
+
+
+@pytest.mark.parametrize(
+    "law", [Atoms(PURE, ((arb("0.5"), arb(-1)), (arb("0.5"), arb(1)))), Poisson(arb(5), arb("0.1"))]
+)
+def test_of_sampled_steps_and_of_answers_against_a_null_record_no_mu_is_known(law: Law) -> None:
+    with pytest.raises(CannotCheck, match="knows no mu"):
+        replace(PRICE, exact=fmpq(10**6)).require_own([Step(law, 1, "")])
+
+
+def test_a_price_is_read_in_its_units() -> None:
+    stated = {"nano_mu_squared": "2500000000", "atto_failure": "5000000000000000"}
+    price = Price.read(Reader(stated, "statement"))
+    assert (price.exact, price.pure) == (fmpq(5, 2), None)
+    assert price.d.overlaps(arb(fmpq(5, 1000)))
+    assert price.spelled == "mu squared 2500000000e-9 with failure 5000000000000000e-18"
+    price = Price.read(Reader({**stated, "nano_pure_epsilon": "750000000"}, "statement"))
+    assert price.pure is not None
+    assert price.pure == arb(fmpq(3, 4))
+    assert price.spelled.endswith(" and pure epsilon 750000000e-9")
+    for key, least in (("nano_mu_squared", 1), ("atto_failure", 0), ("nano_pure_epsilon", 0)):
+        for value in (str(least), str(10**18)):
+            Price.read(Reader({**stated, "nano_pure_epsilon": "1", key: value}, "statement"))
+        for value in ("-1", str(10**18 + 1)):
+            with pytest.raises(CannotCheck, match=key):
+                Price.read(Reader({**stated, "nano_pure_epsilon": "1", key: value}, "statement"))
+    with pytest.raises(CannotCheck, match="nano_mu_squared"):
+        Price.read(Reader({**stated, "nano_mu_squared": "0"}, "statement"))
+
+
+def test_a_price_asks_for_its_pure_epsilon_and_for_own_mu_where_there_are_no_nodes() -> None:
+    steps = [Step(Atoms(PURE, PURE), 1, "")]
+    price = replace(PRICE, exact=fmpq(2), pure=arb(1))
+    price.require(steps, [])
+    price.require(steps, nodes(EPSILONS, BELOW))
+    for given in ([], nodes(EPSILONS, BELOW)):
+        with pytest.raises(CannotCheck, match="pure epsilons"):
+            replace(price, pure=arb("0.999")).require(steps, given)
+    with pytest.raises(CannotCheck, match="squares of mu"):
+        replace(price, exact=fmpq(1, 2)).require(steps, [])
+    with pytest.raises(CannotCheck, match="the first node"):
+        price.require(steps, nodes(EPSILONS[1:], BELOW[1:]))
 
 
 def test_rational_squares_of_full_batches_add_up_exactly() -> None:

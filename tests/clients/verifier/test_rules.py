@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from epsilond_verifier.bounds import CannotCheck, normal_density
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Poisson
-from epsilond_verifier.rules import Line, Panels, Rule, transform
+from epsilond_verifier.rules import AboveCut, Line, Panels, Rule, transform
 from flint import acb, arb, ctx
 
 from accounting.certificates.nodes import SampledStep
@@ -113,14 +113,74 @@ def test_panels_that_are_too_few_are_in_the_error() -> None:
             Panels(0.8, 12.0, 3, 4, 40, 24),
             Panels(0.8, 12.0, 12, 24, 40, 3),
             Panels(0.8, 12.0, 12, 24, 1, 24),
+            Panels(0.8, 12.0, 12, 24, 0, 24, 3),
         ):
             rule = transform(law, "both", 1.0, (place,))
             assert isinstance(rule, Rule)
             bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
             for t in (0.5, 3.0):
                 distance = abs(bare.on_line(arb(t), 2)[1] - _integral(law, "both", acb(1, t), 30.0))
-                assert distance < rule.error
-                assert distance > 1e-5 * rule.error
+                assert distance < rule.error_at(arb(t))
+                assert distance > 1e-5 * rule.error_at(arb(t))
+
+
+def test_the_error_of_a_last_panel_grows_with_t_and_is_that_of_the_last_point_on_a_line() -> None:
+    """Where the rest of the way is too long for t, only the growth is above the distance."""
+    law, place = FixedSize(arb(1), arb(0.2)), Panels(0.8, 12.0, 12, 30, 0, 24, 10)
+    with precision(160):
+        rule = transform(law, "both", 1.0, (place,))
+        assert isinstance(rule, Rule)
+        bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
+        exceeded = False
+        for t in (1.0, 10.0, 60.0, 120.0):
+            truth = _integral(law, "both", acb(1, t), 30.0)
+            distance = abs(bare.on_line(arb(t), 2)[1] - truth)
+            assert distance < rule.error_at(arb(t))
+            exceeded = exceeded or distance > rule.error_at(arb(0))
+            assert rule.on_line(arb(t), 2)[1].overlaps(truth)
+            assert rule.on_line(arb(t) / 4, 8)[1].rad() >= rule.error_at(arb(2 * t)) * 0.99
+        assert exceeded
+        with pytest.raises(CannotCheck, match="bounds no envelope"):
+            rule.envelope(arb(1))
+        # Its moment is one at t = 0.
+        truth = _integral(law, "both", acb(1), 30.0)
+        assert rule.moment() > abs(truth)
+        assert rule.moment() - abs(truth) < 3 * rule.error_at(arb(0))
+
+
+PANELS = Panels(0.8, 12.0, 12, 24, 40, 24)
+
+
+@pytest.mark.parametrize(
+    ("place", "width", "line"),
+    [
+        (0.9, 0.05, Line(0.06, 0.01, -1000, 1100)),
+        (0.5, 0.3, Line(0.35, 0.05, -200, 220)),
+        # Here all of remove's law is above the cut, so that what it has at x < 1/2 is all that the bound is made of.
+        (-6.0, 0.2, Line(0.25, 0.04, -250, 275)),
+    ],
+)
+def test_an_envelope_above_a_cut_is_above_every_value_wherever_the_cut_is(
+    place: float, width: float, line: Line
+) -> None:
+    law = FixedSize(arb(1), arb(0.2))
+    with precision(120):
+        rule = transform(law, "both", 1.0, (PANELS, AboveCut(line, place, width)))
+        assert isinstance(rule, Rule)
+        for t in (0.0, 0.5, 2.0, 8.0, 30.0, 200.0):
+            for later in (1.0, 1.7):
+                truth = _integral(law, "both", acb(1, later * t), 20.0)
+                assert abs(truth) < rule.envelope(arb(t)) + arb("1e-12")
+
+
+def test_an_envelope_above_a_cut_falls_where_that_of_the_panels_is_the_moment() -> None:
+    """916370 such steps are below e^-35 from there on."""
+    law = FixedSize(arb(0.96), arb(1.9e-5))
+    panels, cut = Panels(0.836, 12.5, 8, 39, 49, 31), AboveCut(Line(0.0133, 0.00343, -1891, 2712), 1.72, 0.147)
+    with precision(144):
+        alone, rule = transform(law, "both", 8.3, (panels,)), transform(law, "both", 8.3, (panels, cut))
+        assert alone.envelope(arb(1335)).overlaps(alone.moment())
+        assert (rule.envelope(arb(1335)) / rule.moment()) ** 916_370 < arb(-35).exp()
 
 
 def test_points_of_a_line_agree_with_each_by_itself() -> None:

@@ -60,7 +60,7 @@ class Enclosure:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place e with proofs, one for each direction, that bound delta there.
+    """A place e with proofs, one for each direction, that enclose delta there.
 
     ``most``: what they are to prove from above. ``least``: the statement is false where delta is more.
     """
@@ -68,7 +68,7 @@ class Node:
     e: arb
     most: arb
     least: arb
-    proofs: Sequence[Callable[[], Enclosure]]
+    proofs: Sequence[Callable[[arb], Enclosure]]
 
 
 def normal_cdf(x: arb) -> arb:

@@ -1,4 +1,4 @@
-"""The forms of a proof for one direction. Each reads its witness, and then encloses delta(e) as far as it can.
+"""The forms of a proof for one direction: each reads its witness and encloses delta(e), at any e, as far as it can.
 
 A witness is trusted in nothing: it says where to look, and every bound is evaluated for what it says. The theorems are
 proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.md (A, B and C).
@@ -8,34 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
 
-from flint import acb, arb, arb_poly
+from flint import acb, acb_mat, arb, arb_poly
 
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Sampled, Step, is_symmetric, largest_loss
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import Line, Place, Transform, above_cut, read_nodes, read_place, transform
+from epsilond_verifier.rules import AboveCut, Place, Transform, powers, read_place, transform
 
-MOST_POINTS, _MOST_NODES, _MOST_NODE_POINTS, _MOST_TERMS, _MOST_PANELS = 400_000, 200_000, 10**8, 200_000, 10_000
+MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
+#: What it takes to find a node, and to turn a line's sum to another e, as nodes at points.
+_OF_NODE, _OF_SUM = 100, 4
 _TILTS = (1e-9, 1e9)
-Proof = Callable[[], Enclosure]
+#: It encloses delta at e. What does not depend on e is found once.
+Proof = Callable[[arb], Enclosure]
+
+
+@dataclass(slots=True)
+class Work:
+    """What a certificate may still ask to be evaluated, in nodes at points."""
+
+    left: int = _MOST_WORK
+
+    def take(self, nodes: int, points: int) -> None:
+        """Refuse what is too much."""
+        self.left -= nodes * points
+        refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points it is more than {_MOST_WORK} in all")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked: delta at e of these steps in one direction."""
+    """What is asked: delta of these steps in one direction, at so many e."""
 
     steps: Sequence[Step]
     direction: str
-    e: arb
-    known: dict[tuple[str, str], Any] = field(default_factory=dict)
-
-    def once(self, what: str, find: Callable[[], Any]) -> Any:
-        """Return what does not depend on e: it is found once for all e that are asked with the same witness."""
-        if (self.direction, what) not in self.known:
-            self.known[self.direction, what] = find()
-        return self.known[self.direction, what]
+    work: Work = field(default_factory=Work)
+    times: int = 1
 
     def variance(self) -> arb:
         """Return mu^2 of all full batches of Gaussian noise."""
@@ -46,19 +55,18 @@ class Asked:
         pairs = [pair for pair in zip(self.steps, places, strict=True) if not isinstance(pair[0].law, Normal)]
         return [(transform(step.law, self.direction, tilt, place), step.count) for step, place in pairs]
 
-    def chernoff(self, tilt: float, places: Sequence[Place], window: arb) -> arb:
+    def chernoff(self, tilt: float, places: Sequence[Place], window: arb) -> Callable[[arb], arb]:
         """Return V(x) = M(x) B(x) e^(-x e) >= delta(e) at x > 0, M(x) bounded from above, with a window's variance."""
         x = arb(tilt)
 
-        def moments() -> arb:
-            found = arb(1)
+        @cache
+        def constant() -> arb:
+            found = kernel(x) * ((self.variance() + window) * x * (x + 1) / 2).exp()
             for each, count in self.transforms(tilt, places):
                 found *= each.moment() ** count
             return found
 
-        bound = kernel(x) * ((self.variance() + window) * x * (x + 1) / 2 - x * self.e).exp()
-        found: arb = self.once(f"moments at {tilt}", moments)
-        return bound * found
+        return lambda e: constant() * (-x * e).exp()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +87,22 @@ class Sum:
         """Return the distance of the points."""
         return 2 * arb.pi() / arb(self.period)
 
-    def of(self, values: Sequence[acb], gaussian: arb, e: arb) -> tuple[arb, arb]:
-        """Return S = (h/pi) (term_0 / 2 + sum of Re term_k), and the same without the factor 1/(z (z+1)).
+    def terms(self, values: Sequence[acb], gaussian: arb) -> tuple[acb_mat, acb_mat]:
+        """Return term_k e^(z e), of which S is made, and the same without the factor 1/(z (z+1)); half of the first.
 
         term_k = M(z_k) e^(g z (z+1) / 2 - z e) / (z (z+1)), M(z_k) being ``values`` and g ``gaussian``.
         """
-        total = density = arb(0)
+        total, density = [], []
         for k, value in enumerate(values):
             z = acb(arb(self.tilt), k * self.h)
-            term = value * (gaussian * z * (z + 1) / 2 - z * e).exp() / (2 if k == 0 else 1)
-            density += term.real
-            total += (term / (z * (z + 1))).real
-        return self.h / arb.pi() * total, self.h / arb.pi() * density
+            density.append(value * (gaussian * z * (z + 1) / 2).exp() / (2 if k == 0 else 1))
+            total.append(density[k] / (z * (z + 1)))
+        return acb_mat(1, self.points, total), acb_mat(1, self.points, density)
+
+    def of(self, terms: acb_mat, e: arb) -> arb:
+        """Return (h/pi) times the sum of Re terms_k e^(-z_k e)."""
+        turned = acb_mat(self.points, 1, powers(acb(0, -self.h * e).exp(), self.points))
+        return self.h / arb.pi() * (-self.tilt * e).exp() * (terms * turned)[0, 0].real
 
     def modulus(self, envelope: arb, gaussian: arb, t: arb, e: arb) -> arb:
         """Return a bound of |M e^(g z (z+1) / 2 - z e)| from t on."""
@@ -102,16 +114,18 @@ class Sum:
         modulus = self.modulus(envelope, gaussian, self.points * self.h, e)
         return modulus / (arb.pi() * self.h * (self.points - arb(1) / 2))
 
-    def aliases(self, asked: Asked, window: arb) -> arb:
+    def aliases(self, asked: Asked, window: arb) -> Callable[[arb], arb] | None:
         """Bound the aliases, two geometric series: delta <= 1 on the left, V(x) at a tilt x > c on the right."""
-        assert self.far is not None
+        if self.far is None:
+            return None
         x, c, period = arb(self.far[0]), arb(self.tilt), arb(self.period)
         require(x > c, "the tilt of far is above the line's")
-        return 1 / (c * period).expm1() + asked.chernoff(*self.far, window) / ((x - c) * period).expm1()
+        right = asked.chernoff(*self.far, window)
+        return lambda e: 1 / (c * period).expm1() + right(e) / ((x - c) * period).expm1()
 
 
 def read_form(reader: Reader, asked: Asked) -> Proof:
-    """Read the witness of one direction, with all limits; the proof is evaluated when it is called."""
+    """Read the witness of one direction, with all limits."""
     proof = _FORMS[reader.word("form", *_FORMS)](reader, asked)
     reader.close()
     return proof
@@ -121,8 +135,8 @@ def _gaussian(_reader: Reader, asked: Asked) -> Proof:
     """Full batches alone: delta = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu)  (Balle & Wang 2018, Theorem 8)."""
     alone = all(isinstance(step.law, Normal) for step in asked.steps)
     refuse_unless(alone, "the closed form is that of full batches of Gaussian noise alone")
-    mu, e = asked.variance().sqrt(), asked.e
-    return lambda: Enclosure.of(normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
+    mu = asked.variance().sqrt()
+    return lambda e: Enclosure.of(normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
 
 
 def _one_step(_reader: Reader, asked: Asked) -> Proof:
@@ -131,14 +145,14 @@ def _one_step(_reader: Reader, asked: Asked) -> Proof:
     delta is P - e^e Q beyond that place. For add, P and Q are exchanged and it is before the place with -e for e. A
     batch of a fixed size has the delta of remove, since e >= 0. Laplace noise: delta = (1 - e^((e - lam)/2))_+.
     """
-    law, e, add = asked.steps[0].law, asked.e, asked.direction == "add"
+    law, add = asked.steps[0].law, asked.direction == "add"
     closed = isinstance(law, Laplace) or (isinstance(law, Sampled) and not law.replace)
     refuse_unless(
         closed and len(asked.steps) == asked.steps[0].count == 1,
         "the closed form is that of one step of Laplace noise or on batches, but not of a replaced record",
     )
 
-    def prove() -> Enclosure:
+    def prove(e: arb) -> Enclosure:
         if isinstance(law, Laplace):
             return Enclosure.of((-((e - law.lam) / 2).expm1()).max(arb(0)))
         assert isinstance(law, Sampled)
@@ -158,9 +172,9 @@ def _one_step(_reader: Reader, asked: Asked) -> Proof:
 def _bounded(_reader: Reader, asked: Asked) -> Proof:
     """The losses add up to at most e: delta is 0. Nothing else follows, so that there is no other answer."""
 
-    def prove() -> Enclosure:
+    def prove(e: arb) -> Enclosure:
         largest = sum((step.count * largest_loss(step.law, asked.direction) for step in asked.steps), arb(0))
-        require(largest <= asked.e, "the largest loss is at most epsilon")
+        require(largest <= e, "the largest loss is at most epsilon")
         return Enclosure(above=Above(arb(0)))
 
     return prove
@@ -175,11 +189,13 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
     if len(asked.steps) > 1 or not isinstance(law, Atoms) or count > _MOST_TERMS:
         raise CannotCheck(f"the sum over outcomes is that of at most {_MOST_TERMS} equal steps with few outcomes")
     (first, base), (second, following), *others = law.outcomes(asked.direction)
+    one = arb_poly([first, *(probability for probability, _ in others), second])
+    asked.work.take(_OF_NODE * asked.times, count)
+    masses = cache(lambda: one**count)
 
-    def prove() -> Enclosure:
+    def prove(e: arb) -> Enclosure:
         gap = (following - base) / (2 if others else 1)
-        powers = arb_poly([first, *(probability for probability, _ in others), second]) ** count
-        gains = (powers[k] * (-(asked.e - count * base - k * gap).expm1()).max(arb(0)) for k in range(len(powers)))
+        gains = (mass * (-(e - count * base - k * gap).expm1()).max(arb(0)) for k, mass in enumerate(masses()))
         return Enclosure.of(sum(gains, arb(0)))
 
     return prove
@@ -187,8 +203,8 @@ def _outcomes(_reader: Reader, asked: Asked) -> Proof:
 
 def _chernoff(reader: Reader, asked: Asked) -> Proof:
     """delta(e) <= V(x) at one tilt."""
-    tilt, places = reader.real("tilt", *_TILTS), _read_places(reader, asked)
-    return lambda: Enclosure(above=Above(asked.chernoff(tilt, places, arb(0))))
+    bound = asked.chernoff(reader.real("tilt", *_TILTS), _read_places(reader, asked), arb(0))
+    return lambda e: Enclosure(above=Above(bound(e)))
 
 
 def _contour(reader: Reader, asked: Asked) -> Proof:
@@ -197,27 +213,27 @@ def _contour(reader: Reader, asked: Asked) -> Proof:
     S - beyond - 1/(e^(cP) - 1) - V(x)/(e^((x-c)P) - 1) - window <= delta <= S + beyond
     window = eta^2 e^(eta^2/8) times the density's sum and what is beyond it; aliases are nonnegative
     """
-    line, window = _read_sum(reader, asked), reader.real("window", 0.0, 1e6)
+    line, eta_squared = _read_sum(reader, asked), arb(reader.real("window", 0.0, 1e6)) ** 2
+    gaussian, aliases = asked.variance() + eta_squared, line.aliases(asked, eta_squared)
 
-    def transforms() -> tuple[list[acb], arb]:
+    @cache
+    def transforms() -> tuple[acb_mat, acb_mat, arb]:
         envelope, values = arb(1), [acb(1)] * line.points
         for each, count in asked.transforms(line.tilt, line.places):
             values = [m * own**count for m, own in zip(values, each.on_line(line.h, line.points), strict=True)]
             envelope *= each.envelope(line.points * line.h) ** count
-        return values, envelope
+        return *line.terms(values, gaussian), envelope
 
-    def prove() -> Enclosure:
-        eta_squared = arb(window) ** 2
-        gaussian, (values, envelope) = asked.variance() + eta_squared, asked.once("transforms", transforms)
-        total, density = line.of(values, gaussian, asked.e)
-        beyond = line.beyond(envelope, gaussian, asked.e)
-        if line.far is None:
+    def prove(e: arb) -> Enclosure:
+        terms, densities, envelope = transforms()
+        total, beyond = line.of(terms, e), line.beyond(envelope, gaussian, e)
+        if aliases is None:
             return Enclosure(Above(total + beyond))
-        below = total - beyond - line.aliases(asked, eta_squared)
-        if window > 0.0:
+        below = total - beyond - aliases(e)
+        if eta_squared > 0:
             last = (line.points - 1) * line.h
-            density += line.modulus(envelope, gaussian, last, asked.e) / (arb.pi() * gaussian * last)
-            below -= eta_squared * (eta_squared / 8).exp() * density
+            density = line.modulus(envelope, gaussian, last, e) / (arb.pi() * gaussian * last)
+            below -= eta_squared * (eta_squared / 8).exp() * (line.of(densities, e) + density)
         return Enclosure(Above(total + beyond), Below(below))
 
     return prove
@@ -231,36 +247,34 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
     weighs at most extra = psi's complement there, is added to P, and (1 + extra)^T - 1 is taken off below.
     """
     law, count, line = asked.steps[0].law, asked.steps[0].count, _read_sum(reader, asked)
-    place, width = arb(reader.real("place", -1e9, 1e9)), arb(reader.real("width", 1e-12, 1e9))
+    above = reader.inside("above")
+    cut = AboveCut.read(reader, above)
+    above.close()
     if len(asked.steps) > 1 or not isinstance(law, Sampled) or (asked.direction == "add" and not is_symmetric(law)):
         raise CannotCheck("one cut is proved for equal steps on batches, not for Poisson batches in the direction add")
-    above = reader.inside("above")
-    nodes, bulk = read_nodes(above, False), _read_bulk(reader.inside("bulk"), asked, place, width)
-    above.close()
-    assert isinstance(nodes, Line)
-    _check_work(nodes.nodes, line.points)
+    bulk, aliases = _read_bulk(reader.inside("bulk"), asked, cut), line.aliases(asked, arb(0))
+    asked.work.take(cut.nodes, line.points)
 
-    def transforms() -> tuple[list[acb], arb, arb]:
+    @cache
+    def transforms() -> tuple[acb_mat, arb, arb]:
         ((whole, _),) = asked.transforms(line.tilt, line.places)
-        high = above_cut(law, arb(line.tilt), nodes, place, width)
-        extra = normal_cdf((arb(1) / 2 - place) / width) if isinstance(law, FixedSize) else arb(0)
+        high, extra = cut.rule(law, asked.direction, arb(line.tilt)), cut.outside(law)
         blur = acb(arb(0, extra), arb(0, extra))
         pairs = zip(whole.on_line(line.h, line.points), high.on_line(line.h, line.points), strict=True)
         values = [(m + blur) ** count - (m - m_above + blur) ** count for m, m_above in pairs]
         envelope = count * (whole.moment() + extra) ** (count - 1) * high.envelope(line.points * line.h)
-        return values, envelope, (1 + extra) ** count
+        return line.terms(values, arb(0))[0], envelope, (1 + extra) ** count
 
-    def prove() -> Enclosure:
-        values, envelope, mass = asked.once("transforms", transforms)
-        total, _ = line.of(values, arb(0), asked.e)
-        beyond = line.beyond(envelope, arb(0), asked.e)
-        below = Below(total - beyond - mass * line.aliases(asked, arb(0)) - (mass - 1)) if line.far else None
-        return Enclosure(Above(total + beyond + bulk()), below)
+    def prove(e: arb) -> Enclosure:
+        terms, envelope, mass = transforms()
+        total, beyond = line.of(terms, e), line.beyond(envelope, arb(0), e)
+        below = None if aliases is None else Below(total - beyond - mass * aliases(e) - (mass - 1))
+        return Enclosure(Above(total + beyond + bulk(e)), below)
 
     return prove
 
 
-def _read_bulk(reader: Reader, asked: Asked, place: arb, width: arb) -> Callable[[], arb]:
+def _read_bulk(reader: Reader, asked: Asked, cut: AboveCut) -> Callable[[arb], arb]:
     """Read where to bound what lies below the cut, by Chernoff at another tilt c' with p = c' + 1, r = dP/dQ:
 
         (1 + sum of Q(panel) max k psi + Q(x < start) max(p - 1, k(r(start))))^T B(c') e^(-c' e) + T psi(end) P(x > end)
@@ -274,6 +288,7 @@ def _read_bulk(reader: Reader, asked: Asked, place: arb, width: arb) -> Callable
     fixed, replaced = isinstance(law, FixedSize), law.replace
     start, end = arb(0.5 if fixed else reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))
     reader.close()
+    asked.work.take(_OF_NODE, panels)
 
     def sampled(at: arb, move: int) -> arb:
         return (1 - law.q) * normal_cdf(at / law.s) + law.q * normal_cdf((at - move) / law.s)
@@ -283,8 +298,9 @@ def _read_bulk(reader: Reader, asked: Asked, place: arb, width: arb) -> Callable
         return (r**x - 1) * (r - r**-x) if fixed else r ** (x + 1) - 1 - (x + 1) * (r - 1)
 
     def share(at: arb) -> arb:
-        return normal_cdf((place - at) / width)
+        return normal_cdf((cut.place - at) / cut.width)
 
+    @cache
     def moment() -> arb:
         require(start < end, "the panels have a length")
         edges = [start + (end - start) * k / panels for k in range(panels + 1)]
@@ -295,28 +311,19 @@ def _read_bulk(reader: Reader, asked: Asked, place: arb, width: arb) -> Callable
             total += (under[k + 1] - under[k]) * heights[k].max(heights[k + 1]) * share(edges[k])
         return total**count
 
-    def prove() -> arb:
-        found: arb = asked.once("bulk", moment)
-        return found * kernel(x) * (-x * asked.e).exp() + count * share(end) * (1 - sampled(end, 1))
-
-    return prove
+    return lambda e: moment() * kernel(x) * (-x * e).exp() + count * share(end) * (1 - sampled(end, 1))
 
 
 def _read_sum(reader: Reader, asked: Asked) -> Sum:
     tilt, period = reader.real("tilt", *_TILTS), reader.real("period", 1e-12, 1e12)
     points = reader.whole("points", 2, MOST_POINTS)
     places, far = _read_places(reader, asked), None
-    _check_work(sum(place[0].nodes if place else 3 for place in places), points)
+    asked.work.take(sum(place[0].nodes if place else 3 for place in places) + _OF_SUM * asked.times, points)
     if reader.has("far"):
         inner = reader.inside("far")
         far = inner.real("tilt", *_TILTS), _read_places(inner, asked)
         inner.close()
     return Sum(tilt, period, points, places, far)
-
-
-def _check_work(nodes: int, points: int) -> None:
-    most = _MOST_NODE_POINTS
-    refuse_unless(nodes * points <= most, f"{nodes} nodes at {points} points are more than {most}")
 
 
 def _read_places(reader: Reader, asked: Asked) -> list[Place]:
@@ -325,8 +332,7 @@ def _read_places(reader: Reader, asked: Asked) -> list[Place]:
     many = len(asked.steps)
     refuse_unless(len(readers) == many, f"{reader.where}.steps must have an entry for each of {many} events")
     places = [read_place(each, step.law) for each, step in zip(readers, asked.steps, strict=True)]
-    nodes = sum(each.nodes for place in places for each in place)
-    refuse_unless(nodes <= _MOST_NODES, f"{reader.where} has {nodes} nodes; at most {_MOST_NODES} are evaluated")
+    asked.work.take(_OF_NODE, sum(each.nodes for place in places for each in place))
     return places
 
 

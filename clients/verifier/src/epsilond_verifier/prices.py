@@ -50,6 +50,14 @@ class Price:
         mu = self.m.sqrt()
         return self.d + (1 - self.d) * (normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
 
+    def require(self, steps: Sequence[Step], nodes: Sequence[Node]) -> None:
+        """Check what makes a price of the bounds at its nodes, or of the steps' own mu where there are none."""
+        self.require_pure(steps)
+        if nodes:
+            self.require_chords(nodes)
+        else:
+            self.require_own(steps)
+
     def require_pure(self, steps: Sequence[Step]) -> None:
         """Check that the losses add up to at most the pure epsilon, in both directions."""
         if self.pure is not None:
@@ -73,7 +81,7 @@ class Price:
         require(nodes[-1].most <= self.d, "the last node's bound is at most the failure")
         mu = self.m.sqrt()
         for left, right in pairwise(nodes):
-            require(left.e < right.e and right.most <= left.most, "epsilons of nodes increase and their bounds fall")
+            require(left.e < right.e, "the nodes' epsilons increase")
             x, y = left.e.exp(), right.e.exp()
             # The tangent at any place will do; it is best where its slope is the chord's.
             share = ((left.most - right.most) / (y - x) / (1 - self.d)).min(arb(1) / 2)

@@ -53,10 +53,6 @@ class Reader:
         """Refuse unknown keys."""
         refuse_unless(not self._left, f"{self.where} has unknown keys: {', '.join(sorted(self._left))[:200]}")
 
-    def again(self) -> Reader:
-        """Return a reader of what was not read yet, for reading it more than once."""
-        return Reader(self._left, self.where)
-
     def has(self, key: str) -> bool:
         """Return whether there is such a key, not read yet."""
         return key in self._left

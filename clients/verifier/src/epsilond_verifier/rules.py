@@ -19,7 +19,7 @@ from epsilond_verifier.bounds import normal_cdf, normal_density, refuse_unless, 
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Sampled
 from epsilond_verifier.reading import Reader
 
-MOST_NODES, _MOST_ORDER = 20_000, 400
+MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,55 @@ class Line:
     low: int
     high: int
 
+    @classmethod
+    def read(cls, reader: Reader) -> Line:
+        """Read the nodes."""
+        low, high = reader.whole("low", -MOST_NODES, -1), reader.whole("high", 1, MOST_NODES)
+        return cls(reader.real("angle", *_ANGLES), reader.real("spacing", 1e-12, 1e12), low, high)
+
     @property
     def nodes(self) -> int:
         """Return how many there are."""
         return self.high - self.low + 1
 
+    def rule(self, law: Sampled, direction: str, c: arb) -> Rule:
+        """Return Theorem A for the whole law."""
+        return shifted_line(law, direction, c, self, lambda _: acb(1), arb(1))
+
+
+@dataclass(frozen=True, slots=True)
+class AboveCut:
+    """A line for the share 1 - psi of the law, psi(x) = P(N(x, width^2) <= place)."""
+
+    line: Line
+    place: float
+    width: float
+
+    @classmethod
+    def read(cls, cut: Reader, line: Reader) -> AboveCut:
+        """Read where the law is cut, and the nodes above."""
+        return cls(Line.read(line), cut.real("place", -1e9, 1e9), cut.real("width", 1e-12, 1e9))
+
+    @property
+    def nodes(self) -> int:
+        """Return how many there are."""
+        return self.line.nodes
+
+    def rule(self, law: Sampled, _direction: str, c: arb) -> Rule:
+        """Return Theorem A for the share, of remove's law on the whole line for a fixed size."""
+        theta, place, width = arb(self.line.angle) * law.s * law.s, arb(self.place), arb(self.width)
+        growth, scale = (theta * theta / (2 * width * width)).exp(), width * arb(2).sqrt()
+        return shifted_line(law, "remove", c, self.line, lambda x: ((place - x) / scale).erfc() / 2, growth)
+
+    def outside(self, law: Sampled) -> arb:
+        """Return e, which bounds the mass of the share at x < 1/2, where a fixed size has none of it."""
+        before = normal_cdf((arb(1) / 2 - self.place) / self.width)
+        return before if isinstance(law, FixedSize) else arb(0)
+
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The panels of Theorem C: ``panels`` level ones of ``order`` nodes, ``depth`` steep ones."""
+    """The panels of Theorem C: ``panels`` level ones of ``order`` nodes, ``depth`` steep ones, maybe a last one."""
 
     angle: float
     end: float
@@ -47,69 +87,87 @@ class Panels:
     order: int
     depth: int
     steep: int
+    last: int = 0
+
+    @classmethod
+    def read(cls, reader: Reader) -> Panels:
+        """Read the nodes."""
+        angle, end, panels = (
+            reader.real("angle", *_ANGLES),
+            reader.real("end", 0.5, 1e12),
+            reader.whole("panels", 1, MOST_NODES),
+        )
+        order, steep = (reader.whole(key, 2, _MOST_ORDER) for key in ("order", "steep"))
+        last = reader.whole("last", 2, _MOST_ORDER) if reader.has("last") else 0
+        return cls(angle, end, panels, order, reader.whole("depth", 0, 120), steep, last)
 
     @property
     def nodes(self) -> int:
         """Return how many there are at most, both halves counted."""
-        return 2 * (self.panels * self.order + self.depth * self.steep)
+        return 2 * (self.panels * self.order + self.depth * self.steep + self.last)
 
     def steep_order(self, k: int) -> int:
         """Return the nodes of the k-th steep panel: one of a quarter of the length needs log 4 / (2 log 3) fewer."""
         return max(2, self.steep - 5 * k // 8)
 
+    def rule(self, law: Sampled, _direction: str, c: arb) -> Rule:
+        """Return Theorem C."""
+        return fixed_size(law, c, self)
 
-Nodes = Line | Panels
+
+Nodes = Line | Panels | AboveCut
 #: The nodes of a step's rule, and of one for its envelope, if there is one; none where the transform is known.
 Place = tuple[Nodes, ...]
 
 
 def read_place(reader: Reader, law: Law) -> Place:
     """Read where the nodes of a step are: an empty object for laws whose transform is known in closed form."""
-    readers = [reader] if isinstance(law, Sampled) else []
-    if readers and reader.has("envelope"):
-        readers.append(reader.inside("envelope"))
-    place = tuple(read_nodes(each, isinstance(law, FixedSize)) for each in readers)
-    for each in (*readers, reader):
-        each.close()
-    return place
-
-
-def read_nodes(reader: Reader, fixed_size: bool) -> Nodes:
-    """Read the nodes of Theorem C for batches of a fixed size, else those of Theorem A."""
-    angle, most = reader.real("angle", 5e-324, 2.0), MOST_NODES
-    found: Nodes
-    if fixed_size:
-        end, panels, order = reader.real("end", 0.5, 1e12), reader.whole("panels", 1, most), _order(reader, "order")
-        found = Panels(angle, end, panels, order, reader.whole("depth", 1, 120), _order(reader, "steep"))
-    else:
-        low, high = reader.whole("low", -most, -1), reader.whole("high", 1, most)
-        found = Line(angle, reader.real("spacing", 1e-12, 1e12), low, high)
-    refuse_unless(found.nodes <= most, f"a rule has at most {most} nodes")
-    return found
-
-
-def _order(reader: Reader, key: str) -> int:
-    return reader.whole(key, 2, _MOST_ORDER)
+    place: list[Nodes] = []
+    if isinstance(law, Sampled):
+        read = Panels.read if isinstance(law, FixedSize) else Line.read
+        place.append(read(reader))
+        if reader.has("envelope"):
+            inner = reader.inside("envelope")
+            is_cut = isinstance(law, FixedSize) and inner.has("place")
+            place.append(AboveCut.read(inner, inner) if is_cut else read(inner))
+            inner.close()
+    reader.close()
+    return tuple(place)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A transform as in the module's docstring; ``coarse`` bounds the envelope in this one's place."""
+    """A transform as in the module's docstring.
+
+    ``coarse``: a rule that bounds the envelope in this one's place, and the moment of what it leaves out of the law.
+    ``late``: a and b, where the error is a e^(b t) more at t. A rule with such an error bounds no envelope.
+    """
 
     constant: arb
     weights: list[acb]
     losses: list[acb]
     error: arb
-    coarse: Rule | None = None
+    coarse: tuple[Rule, arb] | None = None
+    late: tuple[arb, arb] | None = None
+
+    def error_at(self, t: arb) -> arb:
+        """Return what bounds the error from 0 to t."""
+        return self.error if self.late is None else self.error + self.late[0] * (t * self.late[1]).exp()
+
+    def at_zero(self) -> acb:
+        """Return the rule at t = 0."""
+        return self.constant + sum(self.weights, acb(0))
 
     def moment(self) -> arb:
-        """Return |constant + sum of w_j| + E: the rule at t = 0."""
-        return abs(self.constant + sum(self.weights, acb(0))) + self.error
+        """Return |constant + sum of w_j| + E."""
+        return abs(self.at_zero()) + self.error_at(arb(0))
 
     def envelope(self, t: arb) -> arb:
         """Return Theorem B's bound: min(|constant| + sum |w_j| e^(-t Im l_j) + E, |constant + sum w_j| + E)."""
         if self.coarse is not None:
-            return self.coarse.envelope(t).min(self.moment())
+            rule, left_out = self.coarse
+            return (left_out + rule.envelope(t)).min(self.moment())
+        refuse_unless(self.late is None, "a rule with a last panel bounds no envelope: another one has to")
         total = abs(self.constant) + self.error
         for weight, loss in zip(self.weights, self.losses, strict=True):
             total += abs(weight) * (-t * loss.imag.lower().max(arb(0))).exp()
@@ -122,20 +180,21 @@ class Rule:
         fine, coarse = [], []
         for weight, loss in zip(self.weights, self.losses, strict=True):
             step = acb(0, 1) * spacing * loss
-            fine.append([weight * power for power in _powers(step.exp(), width)])
-            coarse.append(_powers((width * step).exp(), rows))
+            fine.append([weight * power for power in powers(step.exp(), width)])
+            coarse.append(powers((width * step).exp(), rows))
         left = acb_mat(rows, nodes, [coarse[j][a] for a in range(rows) for j in range(nodes)])
-        right = acb_mat(nodes, width, [power for powers in fine for power in powers])
-        error = self.constant + acb(arb(0, self.error), arb(0, self.error))
-        return [value + error for value in (left * right).entries()[:points]]
+        right = acb_mat(nodes, width, [power for row in fine for power in row])
+        error = self.error_at(spacing * points)
+        around = self.constant + acb(arb(0, error), arb(0, error))
+        return [value + around for value in (left * right).entries()[:points]]
 
 
-def _powers(base: acb, number: int) -> list[acb]:
+def powers(base: acb, number: int) -> list[acb]:
     """Return base^k, 0 <= k < number, each from two of half its size: the balls then grow like sqrt(k)."""
-    powers = [acb(1), base]
+    found = [acb(1), base]
     for k in range(2, number):
-        powers.append(powers[k // 2] * powers[k - k // 2])
-    return powers[:number]
+        found.append(found[k // 2] * found[k - k // 2])
+    return found[:number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,27 +234,17 @@ def transform(law: Law, direction: str, tilt: float, place: Place) -> Transform:
         atoms = law.outcomes(direction)
         return Rule(arb(0), [acb(p * (c * loss).exp()) for p, loss in atoms], [acb(loss) for _, loss in atoms], arb(0))
     assert isinstance(law, Sampled)
-    rules = [
-        fixed_size(law, c, nodes) if isinstance(nodes, Panels) else shifted_line(law, direction, c, nodes)
-        for nodes in place
-    ]
-    return replace(rules[0], coarse=rules[1]) if rules[1:] else rules[0]
+    whole, *coarse = (nodes.rule(law, direction, c) for nodes in place)
+    if not coarse:
+        return whole
+    left_out = arb(0)
+    if isinstance(place[1], AboveCut):
+        both = whole.error_at(arb(0)) + coarse[0].error + 2 * place[1].outside(law)
+        left_out = abs(whole.at_zero() - coarse[0].at_zero()) + both
+    return replace(whole, coarse=(coarse[0], left_out))
 
 
-def above_cut(law: Sampled, c: arb, line: Line, place: arb, width: arb) -> Rule:
-    """Return Theorem A for the share 1 - psi above a cut, psi(x) = P(N(x, width^2) <= place)."""
-    theta, scale = arb(line.angle) * law.s * law.s, width * arb(2).sqrt()
-    growth = (theta * theta / (2 * width * width)).exp()
-    return shifted_line(law, "remove", c, line, lambda x: ((place - x) / scale).erfc() / 2, growth)
-
-
-def _all(_x: acb) -> acb:
-    return acb(1)
-
-
-def shifted_line(
-    law: Sampled, direction: str, c: arb, line: Line, share: Callable[[acb], acb] = _all, growth: arb | int = 1
-) -> Rule:
+def shifted_line(law: Sampled, direction: str, c: arb, line: Line, share: Callable[[acb], acb], growth: arb) -> Rule:
     """Theorem A: the trapezoid rule on the line Im x = A s^2, below the axis for add, for a share of the law.
 
     On the line at v the modulus of the share is at most growth^((v/theta)^2) times what it is on the axis.
@@ -269,13 +318,19 @@ def fixed_size(law: Sampled, c: arb, place: Panels) -> Rule:
         u, steep = theta / 4 ** (k + 1), _gauss_legendre(place.steep_order(k))
         error += panel(acb(half, 5 * u / 2), acb(0, 3 * u / 2), arb(3), steep, 2 * u, 5 * u)
     rest = theta / 4**place.depth
-    error += rest * largest(half, half, rest)
+    late = None
+    if place.last:
+        middle, reach, below = rest / 2, 15 * rest / 16, 9 * rest / 16
+        missed = panel(acb(half, middle), acb(0, middle), arb(4), _gauss_legendre(place.last), reach, 25 * rest / 16)
+        late = missed, law.f(acb(half + reach, below)).log().imag
+    else:
+        error += rest * largest(half, half, rest)
     require(end > c + 1, "the panels reach beyond the peak of the integrand")
     f_end = law.f(acb(end)).real
     beyond = f_end ** (c + 1) / (end - c - 1) + (f_end * (angle / 2).cos()) ** -c / end
     error += normal_density(acb(end), s).real * s * s * beyond * (angle * angle * s * s / 2).exp()
     never = 1 - (2 - law.q) * normal_cdf(-1 / (2 * s)) - law.q * normal_cdf(1 / (2 * s))
-    return Rule(never, weights, losses, error)
+    return Rule(never, weights, losses, error, late=late)
 
 
 def _gauss_legendre(order: int) -> list[tuple[arb, arb]]:

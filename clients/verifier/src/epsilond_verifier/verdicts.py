@@ -12,13 +12,12 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import flint
 from flint import arb, ctx
 
 from epsilond_verifier.bounds import CannotCheck, Enclosure, Node, refuse_unless
-from epsilond_verifier.forms import Asked, Proof, read_form
+from epsilond_verifier.forms import Asked, Proof, Work, read_form
 from epsilond_verifier.laws import COMPOSED, RELATIONS, Step, is_symmetric, read_step
 from epsilond_verifier.prices import FILTER, MOST_NODES, OWN, Price
 from epsilond_verifier.reading import Reader, parse
@@ -37,6 +36,7 @@ class Verdict:
         assumed: The theorems by which the pairs dominate the mechanisms. They are not checked here.
         reason: Why it cannot be checked.
         sha256: Of the certificate's bytes.
+        undecided: The nodes of a price, from 0 on, at which a bound is not proved.
         checked_with: The versions of this program and of its arithmetic.
     """
 
@@ -45,21 +45,22 @@ class Verdict:
     assumed: tuple[str, ...]
     reason: str
     sha256: str
+    undecided: tuple[int, ...] = ()
     checked_with: str = f"epsilond-verifier 1 (FLINT {flint.__FLINT_VERSION__})"
 
 
 def check(data: bytes) -> Verdict:
     """Check one certificate. It raises nothing: where anything is in doubt the verdict is "cannot check"."""
     digest, before = hashlib.sha256(data).hexdigest(), ctx.prec
-    read = None
+    read, undecided = None, tuple[int, ...]()
     try:
         read = _read(parse(data))
-        verdict, reason = _decide(read)
+        verdict, reason, undecided = _decide(read)
     except (CannotCheck, ZeroDivisionError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         verdict, reason = "cannot check", str(error) or type(error).__name__
     finally:
         ctx.prec = before
-    return Verdict(verdict, read.statement if read else "", read.assumed if read else (), reason, digest)
+    return Verdict(verdict, read.statement if read else "", read.assumed if read else (), reason, digest, undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,9 @@ class _Read:
     claim: str
     statement: str
     assumed: tuple[str, ...]
-    complete: bool
     nodes: list[Node]
-    enough: Callable[[], None]
+    steps: list[Step]
+    price: Price | None
 
 
 def _read(certificate: Reader) -> _Read:
@@ -86,71 +87,69 @@ def _read(certificate: Reader) -> _Read:
     if stated.has("nano_mu_squared"):
         price = Price.read(stated)
         groups = witness.objects("nodes", MOST_NODES) if witness.has("nodes") else []
-        nodes, given = _read_nodes(groups, price, steps, needed)
+        nodes = _read_nodes(groups, price, steps, needed)
         spelled = f"price {bound} {price.spelled}"
         assumed += [FILTER] if groups else [FILTER, OWN]
     else:
         epsilon, delta = stated.real("epsilon", 0.0, 1e15), stated.real("delta", 0.0, 1.0)
-        proofs, given = _read_proofs(witness.inside("directions"), steps, needed, arb(epsilon), {})
+        proofs = _read_proofs(witness.inside("directions"), needed, partial(Asked, steps, work=Work()))
         nodes = [Node(arb(epsilon), arb(delta), arb(delta), proofs)]
         spelled = f"epsilon {bound} {epsilon!r} at delta {delta!r}"
     for reader in (certificate, stated, witness):
         reader.close()
     spelled += f" for the dominating pairs of these events under {relation}"
-    return _Read(claim, spelled, tuple(assumed), given, nodes, partial(_require_price, price, steps, nodes))
+    return _Read(claim, spelled, tuple(assumed), nodes, steps, price)
 
 
-def _read_proofs(
-    directions: Reader, steps: list[Step], needed: list[str], e: arb, known: dict[Any, Any]
-) -> tuple[list[Proof], bool]:
-    """Read the proofs at e, and whether there is one for every direction."""
+def _read_proofs(directions: Reader, needed: list[str], ask: Callable[..., Asked]) -> list[Proof]:
+    """Read the proofs of some directions. Where one is missing, nothing is known of it."""
     given = sorted(directions.keys())
     among = given and set(given) <= set(needed)
     refuse_unless(among, f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
-    return [read_form(directions.inside(name), Asked(steps, name, e, known)) for name in given], given == needed
+    proofs = [read_form(directions.inside(name), ask(name)) for name in given]
+    return proofs if given == needed else [*proofs, _missing]
 
 
-def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: list[str]) -> tuple[list[Node], bool]:
+def _missing(_e: arb) -> Enclosure:
+    raise CannotCheck("a direction is missing")
+
+
+def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: list[str]) -> list[Node]:
     """Read the nodes of a price; those of one group have the same forms."""
-    nodes, complete = list[Node](), True
+    nodes, work = list[Node](), Work()
     for group in groups:
         deltas, epsilons = group.reals("deltas", MOST_NODES, 0.0, 1.0), group.reals("epsilons", MOST_NODES, 0.0, 1e15)
-        directions, known = group.inside("directions"), dict[tuple[str, str], Any]()
-        group.close()
         few = len(deltas) == len(epsilons) and len(nodes) + len(deltas) <= MOST_NODES
         refuse_unless(few, f"{group.where}: as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
-        for epsilon, delta in zip(epsilons, deltas, strict=True):
-            e = arb(epsilon)
-            proofs, given = _read_proofs(directions.again(), steps, needed, e, known)
-            nodes.append(Node(e, arb(delta), price.delta(e), proofs))
-            complete = complete and given
-    return nodes, complete
+        ask = partial(Asked, steps, work=work, times=len(deltas))
+        proofs = _read_proofs(group.inside("directions"), needed, ask)
+        group.close()
+        places = zip(map(arb, epsilons), map(arb, deltas), strict=True)
+        nodes += [Node(e, delta, price.delta(e), proofs) for e, delta in places]
+    return nodes
 
 
-def _require_price(price: Price | None, steps: list[Step], nodes: list[Node]) -> None:
-    if price is not None:
-        price.require_pure(steps)
-        price.require_chords(nodes) if nodes else price.require_own(steps)
-
-
-def _decide(read: _Read) -> tuple[str, str]:
-    found, reasons = [], [] if read.complete else ["a direction is missing"]
-    for node in read.nodes:
+def _decide(read: _Read) -> tuple[str, str, tuple[int, ...]]:
+    undecided, more_than, reasons = list[int](), False, list[str]()
+    for number, node in enumerate(read.nodes):
+        at_most = True
         for proof in node.proofs:
             try:
-                found.append((node, proof()))
+                found = proof(node.e)
             except CannotCheck as error:
-                found.append((node, Enclosure()))
+                found = Enclosure()
                 reasons.append(str(error))
-    at_most = read.complete and all(each.above is not None and each.above.is_at_most(node.most) for node, each in found)
-    more_than = any(each.below is not None and each.below.is_more_than(node.least) for node, each in found)
-    if at_most:
+            at_most = at_most and found.above is not None and found.above.is_at_most(node.most)
+            more_than = more_than or (found.below is not None and found.below.is_more_than(node.least))
+        undecided += [] if at_most else [number]
+    at_most = not undecided
+    if at_most and read.price is not None:
         try:
-            read.enough()
+            read.price.require(read.steps, read.nodes)
         except CannotCheck as error:
             at_most, reasons = False, [str(error)]
     if at_most and more_than:
         raise CannotCheck("both the statement and its opposite are proved: please report this certificate")
     if at_most or more_than:
-        return ("verified" if at_most == (read.claim == "at_most") else "refuted"), ""
-    return "cannot check", "; ".join([*reasons, "the bounds of delta do not decide"])
+        return ("verified" if at_most == (read.claim == "at_most") else "refuted"), "", ()
+    return "cannot check", "; ".join([*dict.fromkeys(reasons), "the bounds of delta do not decide"]), tuple(undecided)
