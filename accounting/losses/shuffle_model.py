@@ -5,31 +5,48 @@ nothing else (or: records are shuffled first, and the i-th of them given to an i
 of their own, each e-DP, are not covered: where their messages have no symbol in common, each message tells whose it
 is, shuffling hides nothing, and a round costs e.
 
-Let R be e-DP, e = ``local_epsilon``. For users 2 to n, each message is, with probability e^-e, one that hides which of
-two inputs user 1 has (Feldman, McMillan & Talwar 2021, Theorem 3.1 and its proof). With P0, P1 the laws of user 1's
-message, P0 = (e^e Q0 + Q1) / (e^e + 1), and P1 likewise with Q0 and Q1 exchanged, because every e-DP pair is a
-post-processing of randomised response; and R(x) >= e^-e max(P0, P1) >= e^-e (P0 + P1)/2 = e^-e (Q0 + Q1)/2 for every
-x, because P0 and P1 are R's own laws at two other inputs. So each other user is a clone, of Q0 or of Q1 with equal
-chances, with probability e^-e. The numbers of messages from Q0 and from Q1 are all that depends on user 1's input:
+Let R be e-DP, e = ``local_epsilon``, E = e^e, and let P0, P1 be the laws of user 1's message. For users 2 to n, each
+message is, with probability 2 / (E + 1), one that hides which of the two inputs user 1 has; the numbers
 
-    C ~ Bin(n - 1, e^-e),  A ~ Bin(C, 1/2),  D ~ Bernoulli(e^e / (e^e + 1)),
+    C ~ Bin(n - 1, 2 / (E + 1)),  A ~ Bin(C, 1/2),  D ~ Bernoulli(E / (E + 1)),
     (A + D, C - A + 1 - D)  against  (A + 1 - D, C - A + D)
 
-dominates the round, and its powers dominate compositions in which the randomiser may depend on earlier rounds. At
-(i, j) the loss is log (e^e i + j) / (i + e^e j). No randomiser is known to attain the pair: it bounds from above only.
+dominate the round, and their powers dominate compositions in which the randomiser may depend on earlier rounds. At
+(i, j) the loss is log (E i + j) / (i + E j).
 
-From below: randomised response on one bit, user 1 with a 1 or a 0 where all others have a 0. The number of ones is
+Proof. For each other user R(x) >= B := max(P0, P1) / E, because P0 and P1 are R's own laws at two other inputs. So she
+sends a message of B's law with probability b, the mass of B; let all other messages be seen apart. Given how many are
+left, the density of the shuffled ones against the product of B / b is the mean of b P0 / B over them, whence
 
-    Bin(n, p)  without user 1's one,  Bin(n - 1, p) + Bernoulli(1 - p)  with it,  p = 1 / (e^e + 1),
+    delta(x) = E (W_1 + ... + W_n)_+ / n,   W = (P0 - t P1) / B at a message of B's law, or 0 with probability 1 - b,
 
-and at j ones the loss of the first against the second is -log [((n - j) e^-e + j e^e) / n]. Both directions count.
+W independent, t = e^x, 0 <= x <= e (Balle, Bell, Gascon & Nissim 2019, Lemma 5.3). This grows in the convex order of
+W. For convex f with f(0) = 0, E f(W) is the integral of B f((P0 - t P1) / B), which is homogeneous in (P0, P1), and
+convex where P0 >= P1 and where P0 <= P1: it is largest where P0 : P1 is E, 1 or 1 / E only. There W is E - t,
+-E (t - 1) or 1 - E t. What P0 and P1 have in common is best shared out among the other two: per unit of it
 
-A sharper bound that is not used. Common parts of P0 and P1 may be split off: P0 = g (e^e Q0' + Q1') / (e^e + 1) + W,
-P1 likewise, W common to both, and R(x) >= g (Q0' + Q1') / (e^e + 1). So delta is at most g times that of the pair above
-with 2 g / (e^e + 1) for e^-e, g in (0, 1] being the randomiser's. But g is not known here, and the largest of these
-bounds over g is the greater one wherever delta is small: 4.7e-4 for the worked number of the page, where the pair above
-has 1e-6. Nor is the bound of Feldman, McMillan & Talwar 2023 used: its proof holds for some randomisers only (errata to
-arXiv 2208.04591, Lemma 3.5).
+    f(-E (t - 1)) / E  <=  (f(E - t) + f(1 - E t)) / (E + 1).
+
+Both sides are laws of mean 1 - t, filled up with 0; it is enough to compare the means of (W - k)_+. They are 0 on the
+left for k >= 0; for -E (t - 1) < k < 0 they are |k| (1 - 1 / E) on the left and at least |k| E / (E + 1) on the right;
+below, the left one is the mean less k, which no law is below. So the worst of all randomisers has P0 = (E, 1) / (E + 1)
+and P1 = (1, E) / (E + 1) on two messages, with B = (1, 1) / (E + 1): the pair above. Negative x follow by exchanging P0
+and P1. (Feldman, McMillan & Talwar 2021 have e^-e for 2 / (E + 1). That 2 / (E + 1) serves some randomisers is in their
+2023 paper, whose proof for all was withdrawn: errata to arXiv 2208.04591, Lemma 3.5. The proof above is another one.)
+
+What is lost is that messages that are not B's are seen apart. No randomiser is known to attain the pair.
+
+From below, two randomisers, of which the one with the larger divergence of order 2 is taken.
+
+* Randomised response on one bit, user 1 with a 1 or a 0 where all others have a 0. The number of ones is
+
+      Bin(n, p)  without user 1's one,  Bin(n - 1, p) + Bernoulli(1 - p)  with it,  p = 1 / (E + 1),
+
+  and at j ones the loss of the first against the second is -log [((n - j) / E + j E) / n]. Both directions count.
+* Randomised response on three categories, user 1 with the first or the second where all others have the third. The
+  difference of the numbers of the first and of the second, a post-processing, is S + 1, S or S - 1 with probabilities
+  E c, c and c or c, c and E c, where c = 1 / (E + 2), and S is a sum of n - 1 steps of 1, 0 and -1 with probabilities
+  c, E c and c. It is what comes near the pair for large e.
 
 Numbers. Fewer clones are a bound, as further ones can be added afterwards. So where there are many, numbers of clones
 are grouped, each group counted as its smallest number; what is less likely than 1e-59 in all counts as no clone at
@@ -37,12 +54,12 @@ all. And outcomes are put on some thousands of losses, each one's P-mass and Q-m
 kept ("connect the dots"), which only adds to the profile. Both cost about 1e-4 of epsilon. From below neighbouring
 numbers of ones are seen as one outcome, a post-processing; numbers less likely than 1e-59 are left out.
 
-(e, d)-DP randomisers. P0 and P1 are within total variation d / (1 + e^e) of an e-DP pair P0', P1' each (Dwork & Roth
-2014, Lemma 3.17), and each other R(x) is within m of a law that is at least e^-e (P0' + P1')/2: raise it there and
-take the added mass away elsewhere. m is what R(x) falls short of it at most, e^-e d for (P0 + P1)/2 and e^-e d / (1 +
-e^e) for the change to P0', P1'. In all, each data set's messages are within
+(e, d)-DP randomisers. P0 and P1 are within total variation d / (1 + E) of an e-DP pair P0', P1' each (Dwork & Roth
+2014, Lemma 3.17), and each other R(x) is within m of a law that is at least max(P0', P1') / E: raise it there and take
+the added mass away elsewhere. m is what R(x) falls short of it at most: where P0' is the larger one, d / E and the
+change of P0', which is d / (E (1 + E)), and as much where P1' is. In all, each data set's messages are within
 
-    d / (1 + e^e) + (n - 1) e^-e d (1 + 1 / (1 + e^e))
+    d / (1 + E) + (n - 1) 2 d (1 + 1 / (1 + E)) / E
 
 of those of randomisers with the pair above; `accounting.discrepancy` has what that adds to delta.
 """
@@ -55,6 +72,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.compiled import compiled
 from accounting.discrepancy import Discrepancy
 from accounting.events.event import Event
 from accounting.events.samplings import ShuffleModel
@@ -81,6 +99,8 @@ _FINENESS, _FINE_REACH, _GROWTH = 64.0, 20.0, 1.01
 _CELL = 1.0 / 64.0
 #: A local epsilon below which e^-e0 is 1 in floating point.
 _HARDLY_BIASED = 1e-15
+#: A local epsilon up to which three categories attain less than a bit, by far.
+_THREE_FROM = 0.3
 #: A local epsilon beyond which fewer than one user in 1e13 lies, so that nothing is seen as one.
 _HARDLY_RANDOM = 30.0
 
@@ -114,10 +134,14 @@ class ShuffledLoss(PrivacyLoss):
         return ClonesLoss(self.local_epsilon, self.num_users)
 
     @property
-    def attained(self) -> ResponsesLoss | RandomizedResponseLoss:
+    def attained(self) -> ResponsesLoss | ThreeCategoriesLoss | RandomizedResponseLoss:
         if self.local_epsilon < _HARDLY_BIASED:
             return RandomizedResponseLoss(0.0)
-        return ResponsesLoss(self.local_epsilon, self.num_users)
+        bits = ResponsesLoss(self.local_epsilon, self.num_users)
+        if not _THREE_FROM < self.local_epsilon < _HARDLY_RANDOM:
+            return bits
+        three, second = ThreeCategoriesLoss(self.local_epsilon, self.num_users), np.ones(1)
+        return three if three.log_moment(second)[0] > bits.log_moment(second)[0] else bits
 
     def log_moment(self, tilts: Array) -> Array:
         return self.dominating.log_moment(tilts)
@@ -179,6 +203,31 @@ class ResponsesLoss(AtomicLoss):
         return _numbers_of_ones(self.local_epsilon, self.num_users)
 
 
+@dataclass(frozen=True, slots=True)
+class ThreeCategoriesLoss(AtomicLoss):
+    """Randomised response of n users on three categories, of whom all but one surely have the third: it is attained.
+
+    Attributes:
+        local_epsilon: e0, above 0 and not so large that next to nobody lies.
+        num_users: n.
+
+    Guarantees: profile_is_below_what_three_categories_attain_and_close.
+    """
+
+    on_lattice = False
+    local_epsilon: float
+    num_users: int
+
+    symmetric = True
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.local_epsilon
+
+    def find_atoms(self) -> Atoms:
+        return _differences(self.local_epsilon, self.num_users)
+
+
 @sampled(PureDp, ShuffleModel)
 @sampled(ApproximateDp, ShuffleModel)
 def shuffled(
@@ -226,7 +275,7 @@ def distance_of_randomizers(local_epsilon: float, local_delta: float, num_users:
     """
     kept = math.exp(-local_epsilon)
     share = kept / (1.0 + kept)
-    return min(1.0, local_delta * (share + (num_users - 1) * kept * (1.0 + share)) * (1.0 + 1e-14))
+    return min(1.0, local_delta * (share + (num_users - 1) * 2.0 * kept * (1.0 + share)) * (1.0 + 1e-14))
 
 
 def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
@@ -253,9 +302,62 @@ def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
     return Atoms(cells[::-1], losses[::-1])
 
 
+def _differences(local_epsilon: float, num_users: int) -> Atoms:
+    """Atoms of the number of the first category less that of the second, user 1 having the first or the second."""
+    odds, others = math.exp(-local_epsilon), num_users - 1
+    chance = odds / (1.0 + 2.0 * odds)
+    reach = math.ceil(math.sqrt(4.0 * _TAIL * others * chance) + _TAIL)
+    last = min(others, reach)
+    # b(d - 1) / b(d) for the law b of the others' difference, d = -last .. 0; b is even.
+    falls = (
+        1.0 / _trinomial_ratios(others, math.exp(local_epsilon), min(others, reach + reach // 2))[-last:]
+        if last
+        else np.ones(0)
+    )
+    logs = _log_law(np.concatenate([-np.log(falls), np.log(falls[::-1])]))
+    law = np.exp(logs)
+    padded = np.concatenate([np.zeros(2), law, np.zeros(2)])
+    lower, same, upper = padded[:-2], padded[1:-1], padded[2:]
+    p = (lower + odds * upper + odds * same) / (1.0 + 2.0 * odds)
+    # Q's mass less P's: what is small is not a difference of two sums.
+    shift = math.expm1(-local_epsilon) * (lower - upper) / (1.0 + 2.0 * odds)
+    deviation = math.sqrt(2.0 * others * chance)
+    half = np.arange(p.size // 2 + 1, p.size, max(1, int(_CELL * deviation)))
+    starts = np.concatenate([[0], p.size - half[::-1], [p.size // 2], half])
+    starts = np.unique(starts)
+    p, shift = np.add.reduceat(p, starts), np.add.reduceat(shift, starts)
+    kept = p > 0.0
+    return Atoms(np.log(p[kept]), -np.log1p(shift[kept] / p[kept]))
+
+
+def _trinomial_ratios(steps: int, weight: float, length: int) -> Array:
+    """a_(k+1) / a_k for the last ``length`` k < steps, where a_k are the coefficients of (1 + weight z + z^2)^steps.
+
+    From the recurrence (k + 1) a_(k+1) = weight (steps - k) a_k + (2 steps - k + 1) a_(k-1), whose terms are positive.
+    Where it does not begin at k = 0 it forgets its beginning within the first third.
+    """
+    return _ratios(float(steps), weight, length)
+
+
+@compiled
+def _ratios(steps: float, weight: float, length: int) -> Array:
+    ratios = np.empty(length)
+    first = steps - length
+    ratio = 0.0
+    for index in range(length):
+        k = first + index
+        grown = weight * (steps - k)
+        if index == 0:
+            ratio = grown / (k + 1.0) + (math.sqrt((2.0 * steps - k + 1.0) / (k + 1.0)) if k > 0.0 else 0.0)
+        else:
+            ratio = (grown + (2.0 * steps - k + 1.0) / ratio) / (k + 1.0)
+        ratios[index] = ratio
+    return ratios
+
+
 def _clones(local_epsilon: float, num_users: int) -> Atoms:
     kept = math.exp(-local_epsilon)
-    clones, weights = _groups(num_users - 1, kept)
+    clones, weights = _groups(num_users - 1, 2.0 * kept / (1.0 + kept))
     nodes = _nodes(local_epsilon, float(clones @ weights))
     # No clone at all: the loss is e0 or -e0.
     masses = np.zeros(nodes.size)
