@@ -15,13 +15,8 @@ from accounting.composition.composition import compose
 from accounting.errors import InvalidValue, NoCostInFilter, Unsupported
 from accounting.events import ApproximateDp, Event, Gaussian, PureDp, ShuffleModel, event_from_json
 from accounting.filters import approximate_dp_cost, pure_dp_cost
-from accounting.losses.shuffle_model import (
-    ClonesLoss,
-    ResponsesLoss,
-    ThreeCategoriesLoss,
-    closed_form_epsilon,
-    distance_of_randomizers,
-)
+from accounting.losses.shuffle_model import closed_form_epsilon, distance_of_randomizers
+from accounting.losses.shuffled_counts import ClonesLoss, ResponsesLoss, ThreeCategoriesLoss
 from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import schedule_warnings
 from tests.accounting.referee import shuffled_pair
