@@ -5,10 +5,10 @@ With w_h the binomial probabilities of h of k records, and L(m) the Laplace law 
 * add_or_remove_one, replace_special: sum_h w_h L(h) against L(0);
 * replace_one: sum_h w_h L(h) against sum_h w_h L(-h).
 
-They dominate all contributions u_i (and v_i) of l1 norm at most 1, in any dimension. With Y_S the likelihood ratio of
-the noise around the sum of u_i over S to that around 0, Z_S that of the v_i, p_S the probability that S is in the batch,
-a hockey stick is the mean of (sum p_S Y_S - g)_+, of (1 - g sum p_S Y_S)_+, or of (sum p_S Y_S - g sum p_S Z_S)_+ around
-0.
+They dominate all contributions u_i (and v_i) of l1 norm at most 1, in any dimension. Let Y_S be the likelihood ratio of
+the noise around the sum of u_i over S to that around 0, Z_S that of the v_i, and p_S the probability that S is in the
+batch. A hockey stick is the mean of (sum p_S Y_S - g)_+, of (1 - g sum p_S Y_S)_+ or of (sum p_S Y_S - g sum p_S Z_S)_+
+around 0.
 
 * The mean of a convex function of a sum is largest where its terms are comonotone: all rise together.
 * Of comonotone terms it grows with each term's law in the convex order.
