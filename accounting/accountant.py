@@ -24,14 +24,13 @@ import numpy as np
 
 from accounting.composition.allocations import AllocationConvolution, is_convolved, like_poisson
 from accounting.composition.basic import BasicComposition, one_step_delta, one_step_epsilon, pure_epsilon
-from accounting.composition.bounded_range import equal_steps
 from accounting.composition.composition import Composition, compose
 from accounting.composition.evaluator import FAILURES, Evaluator
 from accounting.composition.fourier import DELTA_GOAL, FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS, AskedBefore, intersect
 from accounting.composition.renyi import RenyiBound
 from accounting.composition.shared_lines import deltas_on_shared_lines, epsilons_on_shared_lines
-from accounting.enclosure import between, bounds_of, dominating, enclosure, is_inverted, narrower
+from accounting.enclosure import between, bounds_of, dominating, enclosure, is_inverted, named, narrower
 from accounting.events import Event
 from accounting.fourier.effort import question
 from accounting.fourier.profiles import goal
@@ -186,21 +185,18 @@ def _epsilon_of_rest(composition: Composition, delta: float, evaluators: Sequenc
     pure = pure_epsilon(composition)
     if delta == 0.0:
         return _pure_answer(pure)
-    enclosed = enclosure(composition)
+    enclosed = enclosure(composition, lambda: RenyiBound().best_tilt(composition, delta=delta))
     if enclosed is not None:
         inverted = _inverted(composition, evaluators, lambda each: each.epsilon(composition, delta), pure, goal)
         if inverted is not None and _is_narrow(inverted.value, goal):
             return inverted
-        steps = equal_steps(composition)
-        if steps is not None and steps.parts is not None:
-            above = below = Answer(Interval(0.0, pure, pure), BasicComposition.name)
-        else:
-            above, below = (_epsilon_of_rest(part, delta, evaluators) for part in (enclosed.above, enclosed.below))
-            if enclosed.simpler is not None and above.value.width > goal(above.value.upper):
-                above = narrower(above, _epsilon_of_rest(enclosed.simpler, delta, evaluators))
+        above, below = (_epsilon_of_rest(part, delta, evaluators) for part in (enclosed.above, enclosed.below))
+        if enclosed.simpler is not None and above.value.width > goal(above.value.upper):
+            above = narrower(above, _epsilon_of_rest(enclosed.simpler, delta, evaluators))
+        above = named(above, enclosed.method)
         least = 0.0 if enclosed.one_step is None else one_step_epsilon(enclosed.one_step, delta)
         moments = RenyiBound().epsilon(composition, delta) if enclosed.has_own_moments else None
-        others = [moments, None if steps is None else steps.epsilon(delta), bounds_of(inverted)]
+        others = [moments, bounds_of(inverted)]
         return between(above, below, least, others)
     return intersect(composition, evaluators, lambda evaluator: evaluator.epsilon(composition, delta), pure, goal)
 
@@ -242,21 +238,18 @@ def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequenc
     """Delta given that no step fails."""
     if pure_epsilon(composition) <= epsilon:
         return Answer(Interval(0.0, 0.0, 0.0), BasicComposition.name)
-    enclosed = enclosure(composition)
+    enclosed = enclosure(composition, lambda: RenyiBound().best_tilt(composition, epsilon=epsilon))
     if enclosed is not None:
         inverted = _inverted(composition, evaluators, lambda each: each.delta(composition, epsilon), 1.0, _delta_goal)
         if inverted is not None and _is_narrow(inverted.value, _delta_goal):
             return inverted
-        steps = equal_steps(composition)
-        if steps is not None and steps.parts is not None:
-            above = below = Answer(Interval(0.0, 1.0, 1.0), BasicComposition.name)
-        else:
-            above, below = (_delta_of_rest(part, epsilon, evaluators) for part in (enclosed.above, enclosed.below))
-            if enclosed.simpler is not None and above.value.width > _delta_goal(above.value.upper):
-                above = narrower(above, _delta_of_rest(enclosed.simpler, epsilon, evaluators))
+        above, below = (_delta_of_rest(part, epsilon, evaluators) for part in (enclosed.above, enclosed.below))
+        if enclosed.simpler is not None and above.value.width > _delta_goal(above.value.upper):
+            above = narrower(above, _delta_of_rest(enclosed.simpler, epsilon, evaluators))
+        above = named(above, enclosed.method)
         least = 0.0 if enclosed.one_step is None else one_step_delta(enclosed.one_step, epsilon)
         moments = RenyiBound().delta(composition, epsilon) if enclosed.has_own_moments else None
-        others = [moments, None if steps is None else steps.delta(epsilon), bounds_of(inverted)]
+        others = [moments, bounds_of(inverted)]
         return between(above, below, least, others)
     return intersect(composition, evaluators, lambda evaluator: evaluator.delta(composition, epsilon), 1.0, _delta_goal)
 

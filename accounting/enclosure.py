@@ -7,12 +7,14 @@ moments bound them from above too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from accounting.composition.bounded_range import METHOD, together
 from accounting.composition.composition import Composition
 from accounting.composition.intersection import NO_FINITE_BOUND
 from accounting.intervals import Answer, Bounds, Interval
+from accounting.losses.exponential import BoundedRangeLoss
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import PrivacyLoss
 
@@ -27,6 +29,7 @@ class Enclosure:
         one_step: Nor less than any single step of this one, where there is one.
         simpler: It costs no more than this one either, where there is one.
         has_own_moments: Whether moments may say more than ``above``.
+        method: The name of what ``above`` says, where it is not that of an evaluator.
     """
 
     above: Composition
@@ -34,19 +37,30 @@ class Enclosure:
     one_step: Composition | None
     simpler: Composition | None
     has_own_moments: bool
+    method: str | None = None
 
 
-def enclosure(composition: Composition) -> Enclosure | None:
+def enclosure(composition: Composition, tilt: Callable[[], float] | None = None) -> Enclosure | None:
     """None where every step is one pair that is attained, or taken as stated.
 
-    Steps that are inverted stay as they are while there are others.
+    Steps that are inverted stay as they are while there are others. Steps of bounded range are taken together.
+
+    Args:
+        tilt: Finds about -d log delta / d eps where the list is asked, for what is attained there.
     """
     enclosed = [loss for loss, _ in composition.steps if loss.is_enclosed]
     if not enclosed:
         return None
     some_stay = not is_inverted(composition)
     above, below, tight, simpler = [], [], [], []
+    ranges = [(loss, count) for loss, count in composition.steps if isinstance(loss, BoundedRangeLoss)]
+    if ranges:
+        over, under = together(ranges, None if tilt is None else tilt())
+        above, below, simpler = list(over), list(under), list(over)
+        tight = [(loss.dominating, count) for loss, count in ranges]
     for loss, count in composition.steps:
+        if isinstance(loss, BoundedRangeLoss):
+            continue
         if some_stay and loss.is_inverted:
             above.append((loss, count))
             below.append((loss, count))
@@ -66,12 +80,18 @@ def enclosure(composition: Composition) -> Enclosure | None:
         one_step=one_step,
         simpler=_with_one_gaussian(composition, simpler) if is_simpler else None,
         has_own_moments=has_own_moments,
+        method=METHOD if len(ranges) == len(composition.steps) and composition.count > 1 else None,
     )
 
 
 def narrower(above: Answer, simpler: Answer) -> Answer:
     """Return the answer with the smaller upper end; both are sound from above."""
     return simpler if simpler.value.upper < above.value.upper else above
+
+
+def named(answer: Answer, method: str | None) -> Answer:
+    """Return the answer under the name of a method, if there is one."""
+    return answer if method is None else replace(answer, method=method)
 
 
 def dominating(composition: Composition) -> Composition:

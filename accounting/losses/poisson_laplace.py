@@ -32,6 +32,7 @@ from accounting.events.laplace import Laplace
 from accounting.events.samplings import Poisson
 from accounting.fourier.ratio_path import RatioPart
 from accounting.fourier.ratio_step import RatioStep
+from accounting.losses.group_laplace import laplace_group
 from accounting.losses.group_poisson import probability_of_some
 from accounting.losses.laplace import LaplaceLoss
 from accounting.losses.privacy_loss import GroupStep, Moments, PrivacyLoss, ratio_digits
@@ -128,7 +129,8 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return symmetrized_laplace_moment(self.epsilon, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
-        return GroupStep(self.farther(size, fixed_size=False), is_exact=False)
+        """A mixture over how many of the group are in the batch."""
+        return laplace_group(self.epsilon, self.sampling_probability, size, replaced=False)
 
     def farther(self, size: int, *, fixed_size: bool) -> PoissonLaplaceLoss | LaplaceLoss:
         """Return the loss at a larger distance, as `accounting.losses.poisson.PoissonGaussianLoss.farther`."""
@@ -223,6 +225,10 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
         return Support(-self._end, self._end, 0.0, 0.0)
+
+    def for_group(self, size: int) -> GroupStep:
+        """As `PoissonLaplaceLoss.for_group`, the group being replaced by another one."""
+        return laplace_group(self.epsilon, self.sampling_probability, size, replaced=True)
 
 
 @lru_cache(maxsize=4096)

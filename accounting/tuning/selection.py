@@ -13,8 +13,11 @@ reaches.
   so that epsilon_A(delta) <= c + epsilon_Q(delta / E[K]). (Koskela, Redberg & Wang 2024 have this form.) It holds at
   delta 0 too: for the negative binomial laws c <= (1 + eta) epsilon_Q(0), which is Corollary 3.
 
+  `orders` has the best bound of this kind, with a shift for each outcome instead of c for all.
+
 From below: a score may say nothing, so that the selection is one run; and it may prefer the set that tells the
 neighbours apart best, which the selection then hits with 1 - f(1 - p) and 1 - f(1 - p') where one run does with p, p'.
+What costs most, nearly, prefers another set to that one (`orders`).
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accounting.accountant import MAX_EPSILON, delta_for_epsilon, epsilon_for_delta
+from accounting.accountant import MAX_EPSILON, delta_for_epsilon, deltas_for_epsilons, epsilon_for_delta
 from accounting.composition.basic import pure_epsilon
 from accounting.composition.binomial import BinomialComposition
 from accounting.composition.composition import Composition, compose
@@ -36,7 +39,9 @@ from accounting.composition.fourier import FourierInversion
 from accounting.composition.intersection import EVALUATORS, QUICK_EVALUATORS
 from accounting.events import Event
 from accounting.intervals import Answer, Interval
+from accounting.losses.privacy_loss import Direction
 from accounting.relations import NeighboringRelation
+from accounting.tuning.orders import attained_epsilon, delta_of_shifts, deltas_by_direction, weights_of_shifts
 from accounting.tuning.trials import RandomTrials, TruncatedNegativeBinomial
 
 Array = NDArray[np.float64]
@@ -52,6 +57,10 @@ _ALLOWANCE = 1e-12
 #: Of the deltas at which an attacker's set is looked for, over delta / E[K].
 _SETS = (1.1, 2.0, 5.0, 20.0, 100.0)
 _CELLS = 600
+#: Deltas of one run between which chords are taken; lines at the edge of the tests; halvings of an interval.
+_PLACES, _EDGES, _BISECTIONS = 160, 120, 50
+#: Losses beyond which no sets are looked for.
+_FARTHEST = 200.0
 
 
 @dataclass
@@ -65,6 +74,7 @@ class Selection:
         trials: The law of the number of runs, drawn in secret and without looking at the data.
         evaluators: Who is asked for the epsilon of one run.
         evaluators_of_lines: Who is asked for its deltas.
+        by_orders: Whether the profile is bounded as in `orders`, which takes hundreds of its deltas.
     """
 
     events: tuple[Event, ...]
@@ -72,6 +82,7 @@ class Selection:
     trials: RandomTrials
     evaluators: Sequence[Evaluator] = EVALUATORS
     evaluators_of_lines: Sequence[Evaluator] = _EVALUATORS_OF_LINES
+    by_orders: bool = True
     _deltas: dict[float, Interval] = field(default_factory=dict, repr=False)
     _log_ratio: float | None = field(default=None, repr=False)
 
@@ -111,7 +122,42 @@ class Selection:
         # With less than one run expected, c + epsilon holds at a delta of more than 1 too, where epsilon is 0.
         run = epsilon_for_delta(self.events, self.relation, min(share, 1.0), evaluators=self.evaluators)
         upper = (self.log_ratio + run.value.upper) * (1.0 + _ALLOWANCE)
+        if self.by_orders and delta > 0.0 and 0.0 < upper < MAX_EPSILON:
+            upper = self._by_orders(delta, upper)
         return Answer(Interval(0.0, upper, upper), "selection_profile", {}, run.warnings)
+
+    def _by_orders(self, delta: float, most: float) -> float:
+        """The smallest x up to ``most`` at which the sums of shifted deltas are proved to be at most ``delta``."""
+        # A test of the neighbours prefers one of them by as much as the other direction's profile lets it.
+        directions = self.composition.directions
+        both = [(each, other) for each, other in zip(directions, directions[::-1], strict=True)]
+        return max(self._by_order(delta, most, direction, other) for direction, other in both)
+
+    def _by_order(self, delta: float, most: float, direction: Direction, other: Direction) -> float:
+        edge = self.log_ratio * np.linspace(0.0, 1.5, _EDGES)
+        known, known_deltas = self.lines()
+        slopes = np.concatenate([known, np.exp(edge) * (1.0 + 1e-15)])
+        deltas = np.concatenate([known_deltas, self._deltas_in(other, edge)])
+        shifts = weights_of_shifts(self.trials, slopes, deltas, self.trials.log_ratio(slopes, deltas))
+        epsilons = np.linspace(0.0, most, _PLACES)
+        bounds = self._deltas_in(direction, epsilons)
+        low, high = 0.0, most
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            if delta_of_shifts(shifts, epsilons, bounds, middle) <= delta:
+                high = middle
+            else:
+                low = middle
+        return high * (1.0 + _ALLOWANCE)
+
+    def _deltas_in(self, direction: Direction, epsilons: Array) -> Array:
+        """Bounds of one run's deltas from above, of one direction where that is known."""
+        found = deltas_by_direction(self.composition, direction, epsilons)
+        uppers = [math.inf if each is None else each.upper for each in found]
+        if not np.all(np.isfinite(uppers)):
+            answers = deltas_for_epsilons(self.events, self.relation, epsilons.tolist())
+            uppers = [min(answer.value.upper, upper) for answer, upper in zip(answers, uppers, strict=True)]
+        return np.array(uppers)
 
     def divergences(self, orders: Array) -> Array:
         """Renyi divergences at orders above 1, rounded up; inf where none is known."""
@@ -148,6 +194,10 @@ class Selection:
             return silent
         share = delta / self.trials.expected_trials
         found = [self._by_preferred_set(delta, min(times * share, 0.5)) for times in _SETS]
+        largest = epsilon_for_delta(self.events, self.relation, min(share, 1.0), evaluators=self.evaluators_of_lines)
+        if largest.value.lower < _FARTHEST:
+            reach = 3.0 * self.log_ratio
+            found.append(attained_epsilon(self.composition, self.trials, delta, largest.value.lower, reach))
         return max(silent, *found)
 
     def _by_preferred_set(self, delta: float, base_delta: float) -> float:

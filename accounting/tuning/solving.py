@@ -47,10 +47,10 @@ class SelectionTarget(Described):
         if isinstance(self.trials, FixedTrials):
             return epsilon_of_runs(events, relation, self.trials.trials, self.delta, evaluators)
         if quick:
-            return Selection(check_events(events), relation, self.trials, evaluators, evaluators).epsilon_by_profile(
-                self.delta
-            )
-        return Selection(check_events(events), relation, self.trials).epsilon_by_profile(self.delta)
+            return Selection(
+                check_events(events), relation, self.trials, evaluators, evaluators, by_orders=False
+            ).epsilon_by_profile(self.delta)
+        return Selection(check_events(events), relation, self.trials, by_orders=False).epsilon_by_profile(self.delta)
 
     def level(self, figure: float) -> float:
         return figure

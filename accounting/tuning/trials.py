@@ -120,6 +120,11 @@ class TruncatedNegativeBinomial(Described):
         chance: Array = np.expm1(-self.eta * grown) / math.expm1(-self.eta * log_inverse)
         return chance
 
+    def density(self, probabilities: Array) -> Array:
+        """f'(1 - u): E[K] (1 + b u)^-(eta + 1)."""
+        density: Array = self.expected_trials * np.exp(-(1.0 + self.eta) * np.log1p(self._odds * probabilities))
+        return density
+
     def log_ratio(self, slopes: Array, deltas: Array) -> float:
         """Bound of log f'(1 - u) - log f'(1 - v) over v <= s u + d: (1 + eta) log((1 + b v) / (1 + b u)).
 
@@ -206,6 +211,11 @@ class PoissonTrials:
         """1 - e^(-mean x)."""
         chance: Array = -np.expm1(-self.mean * probabilities)
         return chance
+
+    def density(self, probabilities: Array) -> Array:
+        """f'(1 - u): mean e^(-mean u)."""
+        density: Array = self.mean * np.exp(-self.mean * probabilities)
+        return density
 
     def log_ratio(self, slopes: Array, deltas: Array) -> float:
         """Bound of mean (v - u) over v <= s u + d: at u = 0, or where v is 1."""

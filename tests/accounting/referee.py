@@ -179,14 +179,14 @@ def delta_from_above(profile: Profile, count: int, epsilon: float, interval: flo
     return float(one.self_compose(count).get_delta_for_epsilon(epsilon))
 
 
-def shuffled_pair(local_epsilon: float, users: int, chance: float) -> tuple[Array, Array]:
+def shuffled_pair(local_epsilon: float, users: int) -> tuple[Array, Array]:
     """Shuffled messages: both laws of the counts, on (clones, messages from Q0), as the theorem writes them."""
     grown = math.exp(local_epsilon)
     p, q = np.zeros((users, users + 1)), np.zeros((users, users + 1))
     for clones in range(users):
         zeros = np.arange(users + 1)
         with_, without = stats.binom.pmf(zeros - 1, clones, 0.5), stats.binom.pmf(zeros, clones, 0.5)
-        weight = stats.binom.pmf(clones, users - 1, chance) / (grown + 1)
+        weight = stats.binom.pmf(clones, users - 1, 2 / (grown + 1)) / (grown + 1)
         p[clones], q[clones] = weight * (grown * with_ + without), weight * (with_ + grown * without)
     return p, q
 

@@ -70,7 +70,7 @@ def _shuffled(spec: Spec, epsilon: float) -> float:
     """The theorem's pair, outcome by outcome."""
     sampling = spec.event.sampling
     assert isinstance(sampling, ShuffleModel)
-    p, q = referee.shuffled_pair(sampling.local_epsilon, sampling.num_users, math.exp(-sampling.local_epsilon))
+    p, q = referee.shuffled_pair(sampling.local_epsilon, sampling.num_users)
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 

@@ -55,8 +55,8 @@ NUMBERS = [
     ("with_replacement", Event(Gaussian(8.0), WithoutReplacement(1024, 50_000), 10_000), REPLACE, 1e-5, "2.29778"),
     ("with_replacement", Event(Gaussian(5.0), WithReplacement(10, 1000), 50), REPLACE, 1e-5, "0.11133"),
     ("with_replacement", Event(Gaussian(5.0), WithoutReplacement(10, 1000), 50), REPLACE, 1e-5, "0.10670"),
-    ("shuffle_model", Event(PureDp(0.5), ShuffleModel(1024, 0.5, 0.0)), REPLACE, 1e-6, "0.069634"),
-    ("shuffle_model", Event(PureDp(0.5), ShuffleModel(1024, 0.5, 0.0), 10), REPLACE, 1e-6, "0.238753"),
+    ("shuffle_model", Event(PureDp(0.5), ShuffleModel(1024, 0.5, 0.0)), REPLACE, 1e-6, "0.061895"),
+    ("shuffle_model", Event(PureDp(0.5), ShuffleModel(1024, 0.5, 0.0), 10), REPLACE, 1e-6, "0.212376"),
     ("truncated_poisson", TRUNCATED, ADD_REMOVE, 1e-5, "0.946869"),
     ("truncated_poisson", Event(Gaussian(4.0), Poisson(0.01), 10_000), ADD_REMOVE, 1e-5, "0.946867"),
     *(

@@ -25,6 +25,7 @@ from accounting.tuning import (
     tuning_cost,
 )
 from accounting.tuning.cost import selection_epsilon
+from accounting.tuning.orders import weights_of_shifts
 from accounting.tuning.selection import Selection
 from accounting.tuning.solving import SelectionTarget, solve_noise_factor, with_noise_factor
 from accounting.tuning.trials import RandomTrials
@@ -114,18 +115,35 @@ def test_the_pure_bound_is_attained(eta: float, gamma: float) -> None:
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("noise", [pytest.param(0.7, marks=pytest.mark.soak), 3.0])
 def test_the_lower_end_is_attained_by_a_score_and_the_upper_end_by_none(law: RandomTrials, noise: float) -> None:
-    """A score that grows with a Gaussian's output: the selection lies above a threshold with h(p), h(p')."""
+    """A score that prefers what lies below one threshold, then what lies above another: every pair of thresholds."""
     found = tuning_cost([Event(Gaussian(noise))], ADD_REMOVE, law, 1e-5).epsilon.value
-    thresholds = np.linspace(-10.0, 30.0, 8001)
-    chance = law.chance_that_the_best_is_in
-    hits, misses = chance(ndtr(1.0 / noise - thresholds)), chance(ndtr(-thresholds))
-    kept = (hits > 1e-5) & (misses > 0.0)
+    below, above = np.linspace(-6.0, 1.0, 141)[:, None], np.linspace(0.0, 10.0, 401)
+    chance, mu = law.chance_that_the_best_is_in, 1.0 / noise
+    first, second = ndtr(below - mu), ndtr(below)
+    hits = chance(first + ndtr(mu - above)) - chance(first)
+    misses = chance(second + ndtr(-above)) - chance(second)
+    kept = (hits > 1e-5) & (misses > 1e-12) & (below < above)
     attack = float(np.max(np.log((hits[kept] - 1e-5) / misses[kept])))
-    run = found.lower
+    run = tuning_cost([Event(Gaussian(noise))], ADD_REMOVE, law, 1e-5).run.value.upper
     assert attack <= found.upper
-    assert run <= max(attack, tuning_cost([Event(Gaussian(noise))], ADD_REMOVE, law, 1e-5).run.value.upper) + 1e-9
+    assert found.lower <= max(attack, run) * (1.0 + 2e-3)
     if law.expected_trials > 2.0:
-        assert found.lower > 0.97 * attack
+        assert 0.985 * found.upper < found.lower
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_sums_of_shifted_deltas_are_above_every_pair_of_densities(law: RandomTrials) -> None:
+    """Psi by a fine search over the edge of a Gaussian's tests; and at 0 and beyond c."""
+    slopes = np.exp(np.linspace(0.0, 5.0, 200))
+    deltas = np.array([ndtr(0.25 - 2 * x) - math.exp(x) * ndtr(-0.25 - 2 * x) for x in np.log(slopes)])
+    shifts, weights = weights_of_shifts(law, slopes, deltas, law.log_ratio(slopes, deltas))
+    u = np.concatenate([[0.0], np.geomspace(1e-14, 1.0, 200_000)])
+    v = np.minimum((slopes[:, None] * u + deltas[:, None]).min(axis=0), 1.0)
+    for y in (-3.0, -0.5, 0.0, 0.2, 0.4, 0.7, 1.0):
+        truth = max(0.0, float(np.max(law.density(u) - math.exp(y) * law.density(v))))
+        bound = float(weights @ np.maximum(-np.expm1(y - shifts), 0.0))
+        assert truth <= bound * (1.0 + 1e-12) + 1e-15
+        assert bound <= truth * 1.02 + 2e-3 * law.expected_trials
 
 
 def test_the_law_of_the_best_is_the_one_that_is_simulated() -> None:

@@ -1,0 +1,149 @@
+"""Poisson sampling of the Laplace mechanism for a group of k records: mixtures over how many of them are in the batch.
+
+With w_h the binomial probabilities of h of k records, and L(m) the Laplace law of mean m,
+
+* add_or_remove_one, replace_special: sum_h w_h L(h) against L(0);
+* replace_one: sum_h w_h L(h) against sum_h w_h L(-h).
+
+They dominate all contributions u_i (and v_i) of l1 norm at most 1, in any dimension. Let Y_S be the likelihood ratio of
+the noise around the sum of u_i over S to that around 0, Z_S that of the v_i, and p_S the probability that S is in the
+batch. A hockey stick is the mean of (sum p_S Y_S - g)_+, of (1 - g sum p_S Y_S)_+ or of (sum p_S Y_S - g sum p_S Z_S)_+
+around 0.
+
+* The mean of a convex function of a sum is largest where its terms are comonotone: all rise together.
+* Of comonotone terms it grows with each term's law in the convex order.
+* Y_S is below the ratio of L(h) to L(0), h = |S|, in that order: this says that one shift of l1 norm h is dominated by
+  the shift h of one coordinate (`poisson_laplace`). Likewise -g Z_S is below that of L(-h).
+* Around 0 in one coordinate the ratio of every L(h) to L(0) rises with the output and that of every L(-h) falls, as the
+  law is log-concave. So the pairs above have the largest terms, comonotone.
+
+Other records average out by joint convexity. Records that agree attain the pairs.
+
+The loss rises with the output and is constant outside of [0, k] ([-k, k]), so that a part of it is an atom. What is
+computed are two pairs of atoms. From below outputs of one cell are seen as one, a post-processing. From above each
+cell's mass is put on the likelihood ratios at its ends, Q-mass and P-mass kept, which is larger in the convex order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from accounting.losses.atomic import AtomicLoss
+from accounting.losses.atoms import Atoms
+from accounting.losses.enclosed import EnclosedLoss
+from accounting.losses.privacy_loss import GroupStep
+
+Array = NDArray[np.float64]
+
+#: Cells in all, and at least to one step of the sum.
+_CELLS, _LEAST = 6000, 12
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLaplaceLoss(AtomicLoss):
+    """One step for a group, from above or from below.
+
+    Attributes:
+        epsilon: 1 over the noise multiplier: the largest loss of one record without sampling.
+        sampling_probability: q, below 1.
+        group_size: k >= 2.
+        replaced: Whether the group is replaced by another one.
+        upward: Whether the pair dominates, or is attained.
+
+    Guarantees: profiles_enclose_the_mixture_and_are_close.
+    """
+
+    on_lattice = False
+    epsilon: float
+    sampling_probability: float
+    group_size: int
+    replaced: bool
+    upward: bool
+
+    @property
+    def symmetric(self) -> bool:
+        return self.replaced
+
+    def find_atoms(self) -> Atoms:
+        k, q = self.group_size, self.sampling_probability
+        hits = np.arange(k + 1.0)
+        weights = np.exp(_log_binomial(k, hits) + hits * math.log(q) + (k - hits) * math.log1p(-q))
+        each = max(_LEAST, _CELLS // (2 * k if self.replaced else k))
+        first = -k if self.replaced else 0
+        edges = np.linspace(first, k, (k - first) * each + 1)
+        p = _masses(edges, hits, weights, self.epsilon)
+        q_masses = (
+            _masses(edges, -hits, weights, self.epsilon)
+            if self.replaced
+            else _masses(edges, np.zeros(1), np.ones(1), self.epsilon)
+        )
+        losses = np.log(p) - np.log(q_masses)
+        if self.upward:
+            losses = self._losses_at(edges, hits, weights)
+            p = _at_the_ends(p, q_masses, losses)
+        p, losses = p[p > 0.0], losses[p > 0.0]
+        # Losses that rounding does not tell apart are one.
+        starts = np.flatnonzero(np.concatenate([[True], np.diff(np.maximum.accumulate(losses)) > 0.0]))
+        return Atoms(np.log(np.add.reduceat(p, starts)), losses[starts])
+
+    def _losses_at(self, edges: Array, hits: Array, weights: Array) -> Array:
+        above = _log_density(edges, hits, weights, self.epsilon)
+        if self.replaced:
+            return above - _log_density(edges, -hits, weights, self.epsilon)
+        return above + self.epsilon * np.abs(edges)
+
+
+def laplace_group(epsilon: float, sampling_probability: float, size: int, *, replaced: bool) -> GroupStep:
+    """Return what a group of ``size`` records meets at a step; either end is as good as attained."""
+    above, below = (GroupLaplaceLoss(epsilon, sampling_probability, size, replaced, upward) for upward in (True, False))
+    return GroupStep(EnclosedLoss(above, below, above), is_exact=True)
+
+
+def _masses(edges: Array, means: Array, weights: Array, epsilon: float) -> Array:
+    """The mixture's masses left of the first edge, between edges, and right of the last one."""
+    distances = epsilon * (edges[:, None] - means)
+    lengths = np.diff(distances, axis=0)
+    # Edges hold every mean, so that a cell lies on one side of each.
+    near = np.minimum(np.abs(distances[1:]), np.abs(distances[:-1]))
+    inner = 0.5 * np.exp(-near) * -np.expm1(-lengths)
+    ends = 0.5 * np.exp(-np.abs(distances[[0, -1]]))
+    masses: Array = np.concatenate([ends[:1], inner, ends[1:]]) @ weights
+    return masses
+
+
+def _log_density(places: Array, means: Array, weights: Array, epsilon: float) -> Array:
+    """Logarithm of the mixture's density, but for a common factor."""
+    exponents = -epsilon * np.abs(places[:, None] - means)
+    top = exponents.max(axis=1)
+    density: Array = top + np.log(np.exp(exponents - top[:, None]) @ weights)
+    return density
+
+
+def _at_the_ends(p: Array, q: Array, at_edges: Array) -> Array:
+    """P-masses at the edges: each cell's at its two ends, so that its Q-mass is kept, too; the outer ones have one."""
+    low, high = at_edges[:-1], at_edges[1:]
+    widths = np.maximum(high - low, 0.0)
+    place = np.clip(np.log(p[1:-1] / q[1:-1]), low, high)
+    # Shares of P by differences of losses, so that small cells keep their digits.
+    gap = np.maximum(-np.expm1(-widths), 1e-300)
+    share = np.where(widths > 0.0, -np.expm1(low - place) / gap, 0.5)
+    masses = np.zeros(at_edges.size)
+    masses[:-1] += p[1:-1] * (1.0 - share)
+    masses[1:] += p[1:-1] * share
+    masses[0] += p[0]
+    masses[-1] += p[-1]
+    return masses
+
+
+def _log_binomial(number: int, chosen: Array) -> Array:
+    log: Array = (
+        scipy.special.gammaln(number + 1.0)
+        - scipy.special.gammaln(chosen + 1.0)
+        - scipy.special.gammaln(number - chosen + 1.0)
+    )
+    return log

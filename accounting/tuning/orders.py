@@ -1,0 +1,237 @@
+"""What the best of K runs costs, by the order in which a score puts the outcomes: from above, and from below.
+
+As in `selection`: one run has the laws Q and Q' and the loss L = log dQ/dQ'; u and v are the probabilities under Q and
+Q' of what the score prefers to an outcome; and the selection has the densities g(u) and g(v) with respect to Q and Q',
+g(u) = f'(1 - u). So
+
+    delta_A(x) = integral of (g(u) dQ - e^x g(v) dQ')_+ .
+
+* **From above**, with R the region of all (u, v) that tests of one run reach (v <= e^eps u + delta(eps) for the profile
+  delta of Q' against Q), and Psi(z) the largest g(u) - z g(v) over R, delta_A(x) <= E_Q Psi(e^(x - L)). Psi falls, is
+  convex, and is 0 from e^c on. A chord is above it, so between nodes 0 = z_0 < ... < z_n = e^c it is at most a sum of
+  terms w_j (1 - z / z_j)_+, whence
+
+      delta_A(x) <= sum of w_j delta(x - log z_j),
+
+  delta being that of Q against Q'. (With the nodes 0 and e^c alone this is `selection_profile`.)
+* **From below**, a score that prefers first the outcomes of S_0 = {L < -l_0}, then those of S_1 = {L > l_1}, or parts
+  of these sets that a coin decides. A run of the selection that is in S_1 has u between u_0 = Q(S_0) and u_0 + p,
+  p = Q(S_1), and v between v_0 and v_0 + p', so that
+
+      delta_A(x) >= p g(u_0 + p) - e^x p' g(v_0).
+
+  Preferring S_0 makes g(v_0) smaller than g(u_0): it shows first what tells the neighbours apart in the other
+  direction. p = delta(l_1) + e^l_1 p', where -p' is the slope of delta in e^eps at l_1, which chords on either side
+  bound; and likewise for v_0, u_0 and the other direction's profile.
+
+In the first each outcome has the pair of R that suits it best, in the second all of S_1 have one. Where delta is small
+S_1 is, and the two are close.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.composition.basic import pure_epsilon
+from accounting.composition.composition import Composition
+from accounting.composition.one_direction import deltas_in
+from accounting.intervals import Bounds
+from accounting.losses.privacy_loss import Direction
+from accounting.tuning.trials import RandomTrials
+
+Array = NDArray[np.float64]
+
+#: Cells of u in which Psi is bounded, the smallest one's end, and how often those that matter are divided, by how many.
+_CELLS, _LEAST_U, _DIVISIONS, _PARTS = 1000, 1e-12, 3, 24
+#: Nodes of Psi, and how near to c the nearest is.
+_NODES, _NEAREST = 40, 2e-3
+#: Covers the rounding of sums of a few terms.
+_ALLOWANCE = 1e-12
+#: How far apart the places are between which slopes are bounded, in epsilon.
+_APART = 2e-3
+#: Places of S_0 and S_1 that are tried; cells of p' and of u_0.
+_SETS_BEFORE, _SETS, _FEW = 120, 40, 10
+#: Pairs of sets beyond which cells are fewer.
+_MANY = 10_000
+_PARTS_OF_SETS = 0.4 ** np.arange(20.0)
+
+
+def weights_of_shifts(trials: RandomTrials, slopes: Array, deltas: Array, log_ratio: float) -> tuple[Array, Array]:
+    """Return (c_j, w_j) such that delta_A(x) <= sum of w_j delta(x - c_j).
+
+    Args:
+        trials: The law of K.
+        slopes, deltas: Lines v <= slope u + delta above the region of tests.
+        log_ratio: c.
+    """
+    if log_ratio <= 0.0:
+        return np.zeros(1), np.array([trials.expected_trials * (1.0 + _ALLOWANCE)])
+    places = log_ratio - np.geomspace(_NEAREST * min(1.0, log_ratio), max(40.0, 2.0 * log_ratio), _NODES)[::-1]
+    z = np.concatenate([[0.0], np.exp(places), [math.exp(log_ratio)]])
+    inner = [_largest(trials, slopes, deltas, each) for each in z[1:-1].tolist()]
+    values = np.array([trials.expected_trials * (1.0 + _ALLOWANCE), *inner, 0.0])
+    corners = _convex_minorant(z, values)
+    z, values = z[corners], values[corners]
+    falls = np.append(-np.diff(values) / np.diff(z), 0.0)
+    weights = np.maximum(-np.diff(falls), 0.0) * z[1:]
+    return np.log(z[1:]), weights * (1.0 + _ALLOWANCE)
+
+
+def _largest(trials: RandomTrials, slopes: Array, deltas: Array, z: float) -> float:
+    """Psi(z), from above: cells of u that may hold the largest value are divided."""
+    left = np.concatenate([[0.0], np.geomspace(_LEAST_U, 1.0, _CELLS)])
+    left, right = left[:-1], left[1:]
+    for _ in range(_DIVISIONS):
+        bounds = trials.density(left) - z * trials.density(_edge(slopes, deltas, right))
+        reached = float(np.max(trials.density(right) - z * trials.density(_edge(slopes, deltas, right))))
+        kept = bounds > reached
+        lengths = (right[kept] - left[kept]) / _PARTS
+        starts = left[kept, None] + lengths[:, None] * np.arange(_PARTS)
+        left, right = starts.ravel(), np.append(starts[:, 1:], right[kept, None], axis=1).ravel()
+    most = trials.density(left) * (1.0 + _ALLOWANCE)
+    bounds = most - z * trials.density(_edge(slopes, deltas, right)) * (1.0 - _ALLOWANCE)
+    return max(0.0, reached + _ALLOWANCE * trials.expected_trials, float(bounds.max(initial=0.0)))
+
+
+def _edge(slopes: Array, deltas: Array, u: Array) -> Array:
+    """The largest v of the region at each u, or more."""
+    edge: Array = np.minimum((slopes[:, None] * u + deltas[:, None]).min(axis=0), 1.0)
+    return edge
+
+
+def _convex_minorant(x: Array, y: Array) -> NDArray[np.int64]:
+    """Corners of the largest convex function below the points."""
+    corners: list[int] = []
+    for i in range(x.size):
+        while len(corners) > 1:
+            j, k = corners[-2:]
+            if (y[k] - y[j]) * (x[i] - x[j]) < (y[i] - y[j]) * (x[k] - x[j]):
+                break
+            corners.pop()
+        corners.append(i)
+    return np.array(corners)
+
+
+def delta_of_shifts(shifts: tuple[Array, Array], epsilons: Array, deltas: Array, x: float) -> float:
+    """Sum of w_j delta(x - c_j), from bounds of delta at some epsilons from above: delta is convex in e^eps.
+
+    Args:
+        shifts: As `weights_of_shifts` returns them.
+        epsilons: From 0 on, ascending.
+        deltas: Bounds there, of either direction.
+        x: Where the sum is taken; at most the last epsilon plus the smallest shift.
+    """
+    places, weights = x - shifts[0], shifts[1]
+    inside = np.clip(places, epsilons[0], epsilons[-1])
+    after = np.clip(np.searchsorted(epsilons, inside), 1, epsilons.size - 1)
+    gap = np.expm1(epsilons[after] - epsilons[after - 1])
+    share = np.expm1(inside - epsilons[after - 1]) / gap
+    found = deltas[after - 1] + share * (deltas[after] - deltas[after - 1])
+    # 1 - e^eps + e^eps delta(-eps) of the other direction, where eps < 0.
+    found = np.where(places < 0.0, 1.0 - np.exp(np.minimum(places, 0.0)) * (1.0 - deltas[0]), found)
+    return min(1.0, float(weights @ found) * (1.0 + _ALLOWANCE))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    """Sets {L > l} of one direction: what P and Q give them.
+
+    Attributes:
+        places: e^l.
+        deltas: delta(l), from below.
+        least, most: Bounds of their probabilities under Q.
+    """
+
+    places: Array
+    deltas: Array
+    least: Array
+    most: Array
+
+    @classmethod
+    def of(cls, composition: Composition, direction: Direction, epsilons: Array) -> _Sets:
+        """Return the sets at these losses, without those of which nothing is known."""
+        asked = np.concatenate([epsilons - _APART, epsilons, epsilons + _APART])
+        order = np.argsort(asked)
+        bounds = deltas_by_direction(composition, direction, asked[order])
+        lower, upper = np.empty(asked.size), np.empty(asked.size)
+        lower[order] = [0.0 if each is None else each.lower for each in bounds]
+        upper[order] = [1.0 if each is None else each.upper for each in bounds]
+        n, z = epsilons.size, np.exp(epsilons)
+        gap = z * -math.expm1(-_APART)
+        most = np.minimum((upper[:n] - lower[n : 2 * n]) / gap * (1.0 + _ALLOWANCE), 1.0)
+        least = np.maximum((lower[n : 2 * n] - upper[2 * n :]) / (z * math.expm1(_APART)) * (1.0 - _ALLOWANCE), 0.0)
+        kept = (lower[n : 2 * n] > 0.0) & (least <= most)
+        return cls(z[kept], lower[n : 2 * n][kept], least[kept], most[kept])
+
+    def parts(self, shares: Array) -> _Sets:
+        """Return parts of the sets that a coin decides; of losses that have atoms no set may be small enough."""
+        return _Sets(
+            np.repeat(self.places, shares.size),
+            *((each[:, None] * shares).ravel() for each in (self.deltas, self.least, self.most)),
+        )
+
+
+def deltas_by_direction(composition: Composition, direction: Direction, epsilons: Array) -> Sequence[Bounds | None]:
+    """Bounds of one run's delta in one direction at ascending epsilons; None where they are not known for it alone."""
+    if composition.failure.upper or composition.discrepancy:
+        return [None] * epsilons.size
+    if any(loss.is_enclosed or not loss.has_pair for loss, _ in composition.steps):
+        return [None] * epsilons.size
+    return deltas_in(direction, composition, epsilons.tolist(), one_by_one=False)
+
+
+def attained_epsilon(
+    composition: Composition, trials: RandomTrials, delta: float, largest: float, before: float
+) -> float:
+    """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 where none is found.
+
+    Args:
+        composition: Of one run.
+        trials: The law of K.
+        delta: Of the selection.
+        largest: About the epsilon of one run at delta / E[K]: S_1 is looked for at this loss and below.
+        before: The largest l_0 that is tried.
+    """
+    if largest <= 3.0 * _APART:
+        return 0.0
+    pure = pure_epsilon(composition)
+    few = 4 if math.isfinite(pure) else 1
+    places = np.linspace(max(2.0 * _APART, 0.6 * largest), largest, _SETS // few)
+    earlier = np.linspace(2.0 * _APART, min(max(before, 4.0 * _APART), pure), _SETS_BEFORE // few)
+    best = 0.0
+    for direction in composition.directions:
+        other = direction if len(composition.directions) == 1 else _other(direction)
+        last, first = _Sets.of(composition, direction, places), _Sets.of(composition, other, earlier)
+        if few > 1:
+            last, first = last.parts(_PARTS_OF_SETS), first.parts(_PARTS_OF_SETS[: _PARTS_OF_SETS.size // 2])
+        best = max(best, _best(first, last, trials, delta))
+    return best
+
+
+def _best(first: _Sets, last: _Sets, trials: RandomTrials, delta: float) -> float:
+    """The largest over all S_0 and S_1 of the smallest over all probabilities that they may have."""
+    shares = np.linspace(0.0, 1.0, (_FEW if first.places.size * last.places.size < _MANY else _FEW // 3) + 1)
+
+    def cells(sets: _Sets) -> tuple[Array, Array]:
+        ends = sets.least[:, None] + (sets.most - sets.least)[:, None] * shares
+        return ends[:, :-1], ends[:, 1:]
+
+    # Axes: S_0, u_0, S_1, p'.
+    low_u, high_u = (ends[:, :, None, None] for ends in cells(first))
+    low_p, high_p = (ends[None, None] for ends in cells(last))
+    v = np.minimum(first.deltas[:, None, None, None] + first.places[:, None, None, None] * low_u, 1.0)
+    p = last.deltas[:, None] + last.places[:, None] * low_p[0, 0]
+    gained = p * trials.density(np.minimum(high_u + p, 1.0)) * (1.0 - _ALLOWANCE)
+    lost = np.maximum(high_p * trials.density(v), 1e-300) * (1.0 + _ALLOWANCE)
+    ratio = (gained - delta) / lost
+    smallest = float(ratio.min(axis=(1, 3)).max()) if ratio.size else 0.0
+    return math.log(smallest) * (1.0 - _ALLOWANCE) if smallest > 1.0 else 0.0
+
+
+def _other(direction: Direction) -> Direction:
+    return Direction.ADD if direction is Direction.REMOVE else Direction.REMOVE
