@@ -133,10 +133,13 @@ class Service:
         assert worker.work_once(self.context, "wrk_test", executor=self.executor)
 
     def trained(self, **changes: Any) -> dict[str, Any]:
-        """A run that has been carried out, after those that other tests of the module left in the queue."""
+        """A run that has been carried out. Those that other tests of the module left in the queue are cancelled."""
+        waiting = [run["id"] for run in self.get("/v1/runs?limit=200")["items"] if run["state"] == "queued"]
+        for left in waiting:
+            assert self.post(f"/v1/runs/{left}/cancel").status_code == 200
         queued = self.queued(**changes)
-        while (run := self.get(f"/v1/runs/{queued['id']}"))["state"] == "queued":
-            self.work()
+        self.work()
+        run = self.get(f"/v1/runs/{queued['id']}")
         assert run["state"] == "succeeded", run
         return dict(run)
 
