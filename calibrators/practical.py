@@ -52,6 +52,8 @@ CLIP, REGULARIZER = 0.5, 0.3
 #: Adam's step size times the root of the number of steps and the sixth root of the number of parameters; and how many
 #: parameters are supposed where their number is not given.
 ADAM_STEP, USUAL_DIMENSION = 1.8, 100
+#: Adam's step size for models of numbers over that for models of classes.
+NUMBERS = 0.25
 #: The length of all steps of bounded mean gradients together, without noise.
 PATH = 250.0
 AVERAGED_SHARE = 0.5
@@ -73,11 +75,13 @@ class Objective:
         derive: Takes p of the norm of parameters, and the constants that are given. Returns, by their names, those
             that follow from these and from the declared bounds.
         is_convex: Whether the loss is convex in the parameters.
+        predicts_numbers: Whether labels are numbers, which lie in [-1, 1], and no classes.
         trained_by: The algorithms that train the model; None where no model is known.
     """
 
     derive: Callable[[float, Mapping[str, float]], Mapping[str, float]]
     is_convex: bool
+    predicts_numbers: bool = False
     trained_by: tuple[str, ...] | None = None
 
 
@@ -297,6 +301,12 @@ class Draft:
                 "noise dominates, Adam steps of such a size move a coordinate as far whatever their number is, and the "
                 "noise in a logit grows with the number of parameters."
             )
+            if self._objective.predicts_numbers:
+                size *= NUMBERS
+                reason += (
+                    f" Times {NUMBERS:g} for numbers: they lie in [-1, 1], while a class that is nearly sure has "
+                    "log-odds of 4 and more, so that parameters have less far to go."
+                )
         else:
             size = PATH / (steps * spec.gradient_bound.contribution_bound) * (1.0 - (spec.momentum or 0.0))
             reason = (

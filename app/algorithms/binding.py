@@ -166,4 +166,5 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
 def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Objective:
     """Return what is publicly known of the training objective."""
     derivation = Derivation(model, tuple(data.scaled_columns), to_domain(choice.domain), to_penalty(choice.penalty))
-    return Objective(derivation, isinstance(model, LinearModel), trainers_of(kind))
+    numbers = isinstance(model, LinearModel) and not model.num_classes
+    return Objective(derivation, isinstance(model, LinearModel), numbers, trainers_of(kind))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ def preset_plan(split: Split, epsilon: float) -> tuple[Plan, dict[str, Any]]:
         dimension=model_of(split).num_parameters,
         judge_published=False,
     )
-    calibration = Draft(None, spec, None, UNKNOWN_OBJECTIVE).calibrate()
+    objective = replace(UNKNOWN_OBJECTIVE, predicts_numbers=not split.num_classes)
+    calibration = Draft(None, spec, None, objective).calibrate()
     return carried_out(calibration.plan, None)[0], {choice.name: choice.value for choice in calibration.choices}
 
 

@@ -3,7 +3,8 @@
 What is compared: a run that names data, a model and a target alone, with the best of `GRID`.
 
 - Every run trains by `trainer.run` with the noise that its target asks for: delta 1e-5, add or remove one record.
-- `TUNED_ON` are the six sets that the preset may be tuned on. `HELD_BACK` are two that are looked at once, at the end.
+- `TUNED_ON` are the sets that the preset may be tuned on: six, and one that was held back at first. `HELD_BACK` is
+  looked at once, at the end.
 - A score is taken on rows that no run trains on: accuracy for classes, R^2 for numbers.
 - The grid is screened with one seed. The `FINALISTS` best settings of each set and epsilon are run with all seeds, and
   the one with the best mean is the grid's best. Both choices are made on the scored rows themselves, which favours the
@@ -190,8 +191,9 @@ TUNED_ON: Mapping[str, Callable[[], Split]] = {
     "imbalanced": _imbalanced,
     "regression": _regression,
     "heavy_tailed": _heavy_tailed,
+    # Held back until its miss was known; the rule for models of numbers came after that.
+    "diabetes": lambda: _bundled("ds_diabetes", "linear_regression"),
 }
 HELD_BACK: Mapping[str, Callable[[], Split]] = {
-    "diabetes": lambda: _bundled("ds_diabetes", "linear_regression"),
     "forest": _forest,
 }

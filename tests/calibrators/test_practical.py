@@ -211,3 +211,12 @@ def test_where_a_size_is_solved_for_no_step_size_is_chosen(unknown, given):
     found = chosen("dp_sgd", unknown=unknown, noise_multiplier=5.0, sampling=sampling, **given)
     assert set(choices(found)) == {"gradient_bound"}
     assert not found.plan.is_executable
+
+
+def test_models_of_numbers_take_a_quarter_of_adams_step_and_nothing_else_differs():
+    numbers = replace(FACTS, predicts_numbers=True)
+    plain, smaller = choices(chosen(None, facts=FACTS)), choices(chosen(None, facts=numbers))
+    assert smaller.pop("hyperparameters.step_size") == 0.25 * plain.pop("hyperparameters.step_size")
+    assert smaller == plain
+    normalised = [choices(chosen("dp_nsgd", facts=facts, preset=Preset.PRACTICAL)) for facts in (FACTS, numbers)]
+    assert normalised[0] == normalised[1]
