@@ -83,7 +83,7 @@ class AdviseRequest(Schema):
         default={}, max_length=64, description="Constants of the problem in its norm; each algorithm takes its own."
     )
     algorithms: list[Annotated[str, Field(max_length=64)]] | None = Field(
-        None, min_length=1, max_length=64, description="Of these alone; left out, of all."
+        None, min_length=1, max_length=64, description="The algorithms that are looked at; left out, all."
     )
     simulation: SimulationRequest | None = Field(
         None,

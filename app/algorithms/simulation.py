@@ -60,7 +60,9 @@ class SimulationRequest(Schema):
         description="What is trained, without an intercept. Left out: `mean` for the shape `mean`, else "
         "`logistic_regression`.",
     )
-    classes: Integer = Field(2, ge=2, le=100, description="Of a `softmax_regression`; others do not read it.")
+    classes: Integer = Field(
+        2, ge=2, le=100, description="How many classes a `softmax_regression` has; other models do not read it."
+    )
     repetitions: Integer = Field(
         3, ge=1, le=MAX_REPETITIONS, description="Runs of each algorithm, each on rows and with noise of its own."
     )
@@ -72,7 +74,7 @@ class SimulatedBody(Schema):
 
     algorithm: str
     excess: float | None = Field(description="Mean over the runs, in `unit`; null where a run diverged.")
-    standard_error: float | None = Field(description="Of that mean; null for a single run.")
+    standard_error: float | None = Field(description="The standard error of that mean; null for a single run.")
     why: str = Field(description="What the number says, in a sentence.")
     iterations: int
     choices: dict[str, Any] = Field(description="What was chosen for it, by member of a request.")

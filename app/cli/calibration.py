@@ -154,7 +154,7 @@ def sweep(request: NeededFile, as_json: AsJson = False) -> None:
 def advise(
     request: NeededFile,
     simulate: Annotated[
-        bool, typer.Option("--simulate", help="Also run those that apply on synthetic rows, and rank what they attain.")
+        bool, typer.Option("--simulate", help="Run those that apply on synthetic rows, too, and rank what they attain.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

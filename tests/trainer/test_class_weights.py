@@ -86,3 +86,12 @@ def test_priors_that_are_none_are_refused(priors: tuple[float, ...], words: str)
 def test_a_number_has_no_classes() -> None:
     with pytest.raises(InvalidValue, match="predicts no class"):
         build(2, kind="linear_regression", class_priors=PRIORS)
+
+
+@pytest.mark.parametrize("priors", [PRIORS, (0.2, 0.3, 0.5), (0.25,) * 4])
+def test_all_classes_together_weigh_the_same_and_no_record_more_than_one(priors: tuple[float, ...]) -> None:
+    weights = weights_of_priors(priors)
+    assert max(weights) == 1.0
+    np.testing.assert_allclose(np.multiply(weights, priors), min(priors), rtol=1e-12)
+    with pytest.raises(InvalidValue, match="class_weights"):
+        Weighted(Logistic(), (1.5, 1.0))

@@ -51,7 +51,7 @@ MODELS: dict[str, Model] = {
     "perceptron": MultilayerPerceptron(4, 3, hidden=(6,)),
     "deep": MultilayerPerceptron(4, 2, hidden=(5, 3), activation="tanh"),
     "weighted": build(4, kind="softmax_regression", num_classes=3, class_priors=(0.7, 0.29, 0.01)),
-    "weighted perceptron": build(4, kind="mlp", num_classes=2, hidden=(5,), class_priors=(0.999, 0.001)),
+    "weighted perceptron": build(4, kind="mlp", num_classes=2, hidden=(5,), class_priors=(0.001, 0.999)),
     "dense": PerRecordModel(4, np.zeros(4), dense_rows),
 }
 

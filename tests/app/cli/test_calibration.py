@@ -159,7 +159,7 @@ def test_a_simulation_stands_beside_the_bounds_and_is_called_one() -> None:
     table = done("advise", "--simulate", "--request", "-", given=body)
     assert found["label"] in table
     _, _, ranking = table.partition(found["label"])
-    names = [line.split()[1] for line in ranking.splitlines() if line[:1] in "12" and "runs each" not in line]
+    names = [line.split()[1] for line in ranking.splitlines() if line[:2] in ("1 ", "2 ")]
     assert names == [each["algorithm"] for each in found["ranked"]]
     assert len(names) == 2
     assert "simulation" not in json.loads(done("advise", "--json", "--request", "-", given=body))

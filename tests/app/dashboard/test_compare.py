@@ -193,7 +193,7 @@ def test_a_simulation_goes_on_from_algorithm_to_algorithm_and_ends_as_the_servic
         part = Document(reader.get(section.attributes["hx-get"], headers=LIVE).text)
         [section] = part.all("section")
         seen.append(section.text)
-    form = read(values, algorithms, {})
+    form = read(values, algorithms, {name: name for name in TABLES})
     advised = reader.post("/v1/advise", json=form.problem()).json()
     names = [item["algorithm"] for group in advised["measures"] for item in group["ranked"]]
     body = form.simulation(names)
