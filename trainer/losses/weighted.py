@@ -86,25 +86,15 @@ class Weighted(Loss):
     def num_outputs(self) -> int:
         return self.loss.num_outputs
 
-    @property
-    def lipschitz(self) -> float | None:
-        return self.loss.lipschitz
+    def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
+        return self.loss.steepest(largest_logit, norm_order)
 
-    @property
-    def curvature(self) -> float | None:
-        return self.loss.curvature
+    def largest_change(self, norm_order: float) -> float:
+        return self.loss.largest_change(norm_order)
 
     @property
     def holder_exponent(self) -> float:
         return self.loss.holder_exponent
-
-    @property
-    def holder_constant(self) -> float:
-        return self.loss.holder_constant
-
-    @property
-    def slope_at_zero(self) -> float:
-        return self.loss.slope_at_zero
 
     @property
     def value_at_zero(self) -> float:
