@@ -32,7 +32,7 @@ from accounting.composition.composition import Composition, compose
 from accounting.composition.evaluator import Evaluator
 from accounting.composition.fourier import FourierInversion
 from accounting.composition.intersection import EVALUATORS, NO_FINITE_BOUND, QUICK_EVALUATORS
-from accounting.enclosure import dominating
+from accounting.enclosure import dominating, enclosure
 from accounting.events import Event
 from accounting.intervals import Answer, Interval
 from accounting.losses.privacy_loss import PrivacyLoss
@@ -46,7 +46,9 @@ _MAX_EPSILON = 1e15
 #: Of delta, what epsilon from below is not worth.
 _SLIGHT = 1e-9
 #: How near, relatively, the share of epsilon of one record is found; the bound holds at what is found.
-_TOLERANCE = 5e-4
+_TOLERANCE = 2e-6
+#: How far from an estimate, relatively, the other side is looked for first.
+_FIRST_STEP = 1e-3
 _MOST_DOUBLINGS = 12
 
 
@@ -201,50 +203,70 @@ def _between(above: Answer, lower: float) -> Answer:
 
 
 def _through_single_records(single: Composition, delta: float, size: int, below: Answer) -> Answer:
-    """Bisection for e in delta(e) (1 + e^e + ... ) <= delta."""
-
-    def within(share: float) -> bool:
-        found = delta_of_composition(single, share).value.upper
-        return _times_exp(found, _log_factor(share, size)) <= delta
-
+    """The least e with delta(e) (1 + e^e + ... ) <= delta, about."""
     near = _estimated_share(single, delta, size)
-    if near is None:
-        high = _least_share(within, max(below.value.upper, 1e-3), 1.0)
-    else:
-        high = _least_share(within, near * (1.0 + 1e-6), _TOLERANCE)
-    upper = size * high * (1.0 + 1e-15)
+    start, step = (max(below.value.upper, 1e-3), 1.0) if near is None else (near, _FIRST_STEP)
+
+    enclosed = enclosure(single)
+    # What dominates the list says as much in a fraction of the time, where it is known well and moments say no more.
+    over = single if enclosed is None or enclosed.has_own_moments else enclosed.above
+
+    def excess(share: float) -> float:
+        """How far, in logs, the bound is above delta; at most 0 where it holds."""
+        found = delta_of_composition(over, share).value
+        if over is not single and found.width > _TOLERANCE * found.upper:
+            found = delta_of_composition(single, share).value
+        bound = _times_exp(found.upper, _log_factor(share, size))
+        return math.log(bound / delta) if bound > 0.0 else -math.inf
+
+    upper = size * _least_share(excess, start, step) * (1.0 + 1e-15)
     warnings = below.warnings or ((NO_FINITE_BOUND,) if math.isinf(upper) else ())
     return Answer(Interval(0.0, upper, upper), THROUGH_SINGLE_RECORDS, {}, warnings)
 
 
-def _least_share(within: Callable[[float], bool], start: float, step: float) -> float:
-    """Return about the least number from which on something holds; inf where it is too large.
+def _least_share(excess: Callable[[float], float], start: float, step: float) -> float:
+    """Return about the least number from which on the excess is at most 0; inf where it is too large.
 
     Args:
-        within: Whether it holds.
+        excess: Decreasing.
         start: Where the search begins.
         step: How far from there it looks first, relatively; then farther.
     """
     low = high = start
-    if within(start):
+    at_low = at_high = excess(start)
+    if at_high <= 0.0:
         low = start / (1.0 + step)
+        at_low = excess(low)
         # Where the list costs nothing at this delta, falling would end at the smallest of all numbers.
-        if within(low) and within(0.0):
+        if at_low <= 0.0 and excess(0.0) <= 0.0:
             return 0.0
-        while within(low):
-            high, step = low, 4.0 * step
+        while at_low <= 0.0:
+            high, at_high, step = low, at_low, 4.0 * step
             low = high / (1.0 + step)
+            at_low = excess(low)
     else:
         for _ in range(40):
             high = low * (1.0 + step)
-            if not math.isfinite(high) or within(high):
+            at_high = excess(high) if math.isfinite(high) else math.inf
+            if at_high <= 0.0 or not math.isfinite(high):
                 break
-            low, step = high, 4.0 * step
+            low, at_low, step = high, at_high, 4.0 * step
         else:
             high = math.inf
+    trials = 0
     while math.isfinite(high) and high - low > _TOLERANCE * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if within(middle) else (middle, high)
+        trials += 1
+        # Secants, on the far side of the root, so that both ends come near to it; halves where that fails.
+        tried = 0.5 * (low + high)
+        if math.isfinite(at_high) and trials % 4:
+            root = low + (high - low) * at_low / (at_low - at_high)
+            aside = root + (0.3 if high - root > root - low else -0.3) * _TOLERANCE * high
+            tried = aside if low < aside < high else tried
+        found = excess(tried)
+        if found <= 0.0:
+            high, at_high = tried, found
+        else:
+            low, at_low = tried, found
     return high
 
 
@@ -265,7 +287,7 @@ def _estimated_share(single: Composition, delta: float, size: int) -> float | No
         low, high = high, 2.0 * high
     if not more(low) >= 0.0 >= more(high):
         return None
-    return float(scipy.optimize.brentq(more, low, high, xtol=1e-300, rtol=1e-7))
+    return float(scipy.optimize.brentq(more, low, high, xtol=1e-300, rtol=1e-5))
 
 
 def _estimate(composition: Composition, delta: float) -> float | None:

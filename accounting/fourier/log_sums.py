@@ -88,7 +88,7 @@ class LogSum:
 
     @cached_property
     def table(self) -> Table:
-        """For interpolation."""
+        """Return what interpolation needs of this density."""
         return table_of(self)
 
     @property

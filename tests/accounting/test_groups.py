@@ -334,7 +334,17 @@ def test_an_estimate_is_near_what_is_certified(sampling: Sampling) -> None:
 @pytest.mark.parametrize("start", [0.01, 0.699, 0.7, 0.7001, 30.0])
 @pytest.mark.parametrize("step", [5e-4, 1.0])
 def test_the_least_share_is_found_from_wherever_a_search_starts(start: float, step: float) -> None:
-    found = _least_share(lambda share: share >= 0.7, start, step)
-    assert 0.7 <= found <= 0.7 * 1.001
-    assert _least_share(lambda _: False, start, step) == math.inf
-    assert _least_share(lambda _: True, start, step) == 0.0
+    """Where the excess is smooth, in few trials; and where it jumps, or is infinite on one side."""
+    trials = []
+
+    def smooth(share: float) -> float:
+        trials.append(share)
+        return 3.0 * math.log(0.7 / share) if share > 0.0 else math.inf
+
+    assert 0.7 <= _least_share(smooth, start, step) <= 0.7 * (1.0 + 3e-6)
+    assert len(trials) <= 30
+    for below, above in ((1.0, -1.0), (math.inf, -1e-9), (1e-9, -math.inf)):
+        found = _least_share(lambda share, below=below, above=above: above if share >= 0.7 else below, start, step)
+        assert 0.7 <= found <= 0.7 * (1.0 + 3e-6)
+    assert _least_share(lambda _: 1.0, start, step) == math.inf
+    assert _least_share(lambda _: -1.0, start, step) == 0.0

@@ -19,6 +19,7 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Blocks, Event, Gaussian, Laplace, Poisson, RandomAllocation, event_from_json
 from accounting.events.schedules import resolve_schedules
 from accounting.filters import zcdp_cost
+from accounting.fourier import log_sums
 from accounting.fourier.profiles import DirectedProfiles
 from accounting.intervals import Bounds
 from accounting.losses.allocation_law import RatioAtoms, grouped_law, spread_law
@@ -432,3 +433,17 @@ def test_no_loss_is_too_large_to_be_there(remove: bool) -> None:
     law = RatioLoss(1.0, 2, upward=True)
     beyond = law.excess(np.array([60.0]), remove=remove)[0]
     assert 0.0 < beyond < 1e-30
+
+
+@pytest.mark.parametrize("count", [77, 5 * 77])
+def test_where_a_density_takes_too_long_laws_around_it_answer(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """An interval without an end is no answer that is narrow enough."""
+    events = [Event(Gaussian(1.37), RandomAllocation(77, 1), count)]
+    monkeypatch.setattr(log_sums, "MOST_TERMS", 1000)
+    wide = epsilon_for_delta(events, ADD_REMOVE, 1e-6).value
+    of_delta = delta_for_epsilon(events, ADD_REMOVE, 0.5).value
+    monkeypatch.undo()
+    narrow = epsilon_for_delta(events, ADD_REMOVE, 1e-6).value
+    assert wide.lower <= narrow.lower < narrow.upper <= wide.upper <= 1.02 * narrow.upper
+    exact = delta_for_epsilon(events, ADD_REMOVE, 0.5).value
+    assert of_delta.lower <= exact.lower <= exact.upper <= of_delta.upper < 0.5

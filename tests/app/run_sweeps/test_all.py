@@ -13,7 +13,8 @@ from app.runs import lifecycle, worker
 from app.runs.service import QUEUE_HOLD_S
 from app.tables.runs import Run
 from tests.app.problem_assertions import assert_problem
-from tests.app.run_sweeps.conftest import STEP_SIZES
+from tests.app.run_sweeps.conftest import STEP_SIZES, TEST_ROWS
+from tests.app.runs.conftest import HEADER
 from tests.app.runs.interrupted import stopping_after
 from tests.databases import on_one_engine
 
@@ -283,3 +284,40 @@ def test_a_budget_of_epsilon_and_delta_prices_all_at_the_cells_delta(service):
     deltas = {"kind": "approximate_dp", "epsilon": 1, "delta": [1e-7, 1e-6]}
     of_two_deltas = service.swept(budget_id=budget["id"], target=deltas, hyperparameters={"step_size": 1})
     assert of_two_deltas["charge"]["delta"] == 1e-6
+
+
+@on_one_engine
+def test_batches_cut_from_all_slots_are_planned_charged_and_drawn_in_every_cell(service):
+    """Where the number of records is private, slots are what is truncated: the charge is that of all of them."""
+    rows = HEADER + "".join(f"{i % 9},0.25,red,{'yes' if i % 2 else 'no'}\n" for i in range(40))
+    budget = service.budget(filter={"kind": "approximate_gaussian_dp", "epsilon": 30, "delta": 1e-4})
+    private = service.dataset(rows, budget_id=budget["id"], declared_size=40)
+    public = service.dataset(TEST_ROWS, public=True, declared_size=10, name="test")
+    sweep = service.swept(
+        dataset_id=private["id"],
+        test_dataset_id=public["id"],
+        budget_id=budget["id"],
+        sampling={"kind": "truncated_poisson", "max_batch_size": 16},
+        batch_size=10,
+        iterations=20,
+    )
+    reservation = service.get(f"/v1/reservations/{sweep['reservation_id']}")
+    [event] = reservation["events"]
+    drawn = event["sampling"]
+    assert (drawn["kind"], drawn["truncation"], drawn["max_batch_size"]) == ("truncated_poisson", "random_slots", 16)
+    assert drawn["dataset_size"] > 40, "slots, of which there are more than records"
+    assert event["count"] == 3 * 20
+    asked = {"events": [event], "delta": sweep["guarantee"]["delta"], "neighboring_relation": "add_or_remove_one"}
+    account = service.post("/v1/account", asked).json()
+    assert sweep["guarantee"]["epsilon"]["upper"] == pytest.approx(account["epsilon"]["upper"], rel=1e-9)
+
+    assert service.work_all() == 3
+    ended = service.sweep(sweep)
+    assert ended["state"] == "succeeded"
+    assert service.kinds(sweep) == ["reserve", "start", "commit"]
+    spent = service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"]
+    assert spent == ended["charge"]
+    for cell in ended["cells"]:
+        run = service.get(f"/v1/runs/{cell['run_id']}")
+        assert (run["state"], run["plan_hash"]) == ("succeeded", cell["plan_hash"])
+        assert service.client.get(f"/v1/runs/{run['id']}/model").status_code == 200
