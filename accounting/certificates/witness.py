@@ -178,6 +178,7 @@ class LineSearch:
     def __init__(self, direction: Direction, log_delta: float) -> None:
         self.direction, self.log_delta = direction, log_delta
         self.log_tolerance = log_delta + math.log(_TOLERANCE) - direction.extra / 2.0
+        self._known: dict[float, list[Envelope | None]] = {}
 
     def lines(self) -> list[tuple[float, float]]:
         """Return tilts with their periods, those with the fewest points expected first."""
@@ -211,12 +212,7 @@ class LineSearch:
         direction = self.direction
         log_moment = direction.log_moment(tilt) + 0.5 * window**2 * tilt * (tilt + 1.0)
         gaussian = direction.mu_squared + window**2
-        envelopes = [
-            Envelope(event.sampled, tilt, direction.own_moment(index, tilt), math.log(max(event.count, 2)) + 8.0)
-            if event.sampled is not None
-            else None
-            for index, event in enumerate(direction.events)
-        ]
+        envelopes = self._envelopes(tilt)
         start = log_moment - tilt * direction.epsilon - self.log_tolerance
         variance = max(float(direction.composition.table(np.array([tilt])).rows[VARIANCES, 0]), 1e-300) + window**2
         t = 0.7 * math.sqrt(2.0 * max(start, 1.0) / variance)
@@ -258,6 +254,19 @@ class LineSearch:
             coarse.append(None if bound is None else (bound, envelope.digits - envelope.log_at(high)))
             nodes += envelope.expected(steep)
         return ChosenLine(tilt, period, points, window, log_moment, main, coarse, (nodes + 4.0) * points)
+
+    def _envelopes(self, tilt: float) -> list[Envelope | None]:
+        """Return the bounds of each sampled step, which every search of lines at this tilt shares."""
+        if tilt not in self._known:
+            self._known[tilt] = [
+                Envelope(
+                    event.sampled, tilt, self.direction.own_moment(index, tilt), math.log(max(event.count, 2)) + 8.0
+                )
+                if event.sampled is not None
+                else None
+                for index, event in enumerate(self.direction.events)
+            ]
+        return self._known[tilt]
 
     def contour(self, line: ChosenLine) -> tuple[dict[str, Json], float]:
         """Return the witness of a line, and the natural digits that its arithmetic needs."""
@@ -377,7 +386,7 @@ class Envelope:
             above = logs + log_above(places, 0.0, *cut) + np.log(spacings) - self.log_moment
             left_out = max(1.0 - float(np.sum(np.exp(above))), 0.0) + 1e-15
             steepest = min(step.steepest(self.tilt, 18.0), _ANGLE_OF_CUTS * width / step.noise**2)
-            for angle in steepest * 0.4 ** np.arange(6):
+            for angle in steepest * 0.3 ** np.arange(4):
                 if self.width * self.digits / (2.0 * math.pi * angle * step.noise**2) > MOST_FOR_ENVELOPE:
                     break
                 logs, rates = step.tilted(places, angle, self.tilt)

@@ -88,10 +88,8 @@ def _prove(stated: Statement, found: Found) -> bytes | None:
     return None
 
 
-def campaign(processes: int = 2) -> list[Found]:
-    """Judge all requests, write the report, and return what came of them."""
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        found = list(pool.map(judge, range(REQUESTS), chunksize=4))
+def report(found: list[Found]) -> None:
+    """Write the report on all requests."""
     verdicts = Counter(verdict for each in found for verdict in each.verdicts)
     false = sum((each.false for each in found), Counter())
     by_kind = {
@@ -118,12 +116,13 @@ def campaign(processes: int = 2) -> list[Found]:
             "not_checked": [each.number for each in found if any("cannot check" in v for v in each.verdicts)],
         },
     )
-    return found
 
 
 @pytest.mark.soak
 def test_answers_are_verified_and_what_is_false_is_not() -> None:
-    found = campaign()
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        found = list(pool.map(judge, range(REQUESTS), chunksize=4))
+    report(found)
     verdicts = Counter(verdict for each in found for verdict in each.verdicts)
     assert not sum((each.false for each in found), Counter())["verified"]
     assert not any("REFUTED" in reason for each in found for reason in each.reasons)

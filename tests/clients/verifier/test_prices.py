@@ -62,16 +62,18 @@ def test_nodes_that_are_all_below_the_curve_may_have_a_chord_above_it() -> None:
     refused(PRICE, nodes(far, bounds), "the chord from 0 on is covered")
 
 
-def test_a_chord_is_decided_by_the_tangent_with_its_slope() -> None:
+@pytest.mark.parametrize("mu", [1, 2])
+def test_a_chord_is_decided_by_the_tangent_with_its_slope(mu: int) -> None:
     """From 1.25 to 1.75: a tangent moved down by a billionth is accepted, and one moved up is refused."""
-    place = 1.5
-    slope = -(1 - 0.001) * normal_cdf(-place - 0.5)
-    tangent = [delta(place) + slope * (math.exp(at) - math.exp(place)) for at in (1.25, 1.75)]
+    price, place = replace(PRICE, exact=fmpq(mu * mu)), 1.5
+    curve = [float(price.delta(arb(epsilon))) for epsilon in (place, 1.7501, *EPSILONS[4:-1])]
+    slope = -(1 - 0.001) * normal_cdf(-place / mu - mu / 2)
+    tangent = [curve[0] + slope * (math.exp(at) - math.exp(place)) for at in (1.25, 1.75)]
     epsilons = [0.0, 1.25, 1.75, 1.7501, *EPSILONS[4:]]
-    after = [0.5 * delta(1.7501), *BELOW[4:]]
+    after = [*(0.5 * each for each in curve[1:]), 0.0009]
     below, above = ([tangent[0] * 1.01, *(bound + move for bound in tangent), *after] for move in (-1e-9, 1e-9))
-    PRICE.require_chords(nodes(epsilons, below))
-    refused(PRICE, nodes(epsilons, above), r"the chord from 1\.25000000 on is covered")
+    price.require_chords(nodes(epsilons, below))
+    refused(price, nodes(epsilons, above), r"the chord from 1\.25000000 on is covered")
 
 
 def test_the_last_bound_is_at_most_the_failure() -> None:
