@@ -39,8 +39,9 @@ import numpy as np
 from accounting.events.report_noisy_max import GUMBEL, LAPLACE, ReportNoisyMax
 from accounting.losses.atomic import AtomicLoss
 from accounting.losses.atoms import Atoms
+from accounting.losses.enclosed import EnclosedLoss
 from accounting.losses.exponential import bounded_range
-from accounting.losses.privacy_loss import PrivacyLoss
+from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.stated import RandomizedResponseLoss
 from accounting.units import Between, exact, exactly
@@ -91,6 +92,16 @@ class NoisyMaxLoss(RandomizedResponseLoss):
         pairs = [TwoCandidatesLoss(self.epsilon, each) for each in ahead]
         at = np.array([tilt or 1.0])
         return max(pairs, key=lambda pair: float(pair.log_moment(at)[0]))
+
+    def for_group(self, size: int) -> GroupStep:
+        """Return the mechanism with k times epsilon: any move of the scores by k Delta may be split among k records.
+
+        From above that of any pure step, or by the advantage, whichever has the smaller moment of order 2.
+        """
+        whole = NoisyMaxLoss(size * self.epsilon, self.noise)
+        candidates = [RandomizedResponseLoss(self.epsilon).for_group(size).loss, whole.dominating]
+        above = min(candidates, key=lambda loss: float(loss.log_moment(np.ones(1))[0]))
+        return GroupStep(EnclosedLoss(above, whole.attained, above), is_exact=True)
 
 
 @dataclass(frozen=True, slots=True)
