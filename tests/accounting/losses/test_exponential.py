@@ -296,6 +296,7 @@ def test_worked_numbers_of_the_page() -> None:
     value = epsilon_for_delta([Event(Exponential(0.1), count=100)], ADD_REMOVE, 1e-6).value
     page = PAGE.read_text()
     assert f"epsilon is {value.upper:.6f} at most and {value.lower:.6f} at least" in page
-    pure = epsilon_for_delta([Event(ReportNoisyMax(0.1, "laplace"), count=100)], ADD_REMOVE, 1e-6).value
+    named = epsilon_for_delta([Event(ReportNoisyMax(0.1, "laplace"), count=100)], ADD_REMOVE, 1e-6).value
+    assert f"epsilon is {named.upper:.6f} at most" in page
+    pure = epsilon_for_delta([Event(PureDp(0.1), count=100)], ADD_REMOVE, 1e-6).value
     assert f"it would be {pure.estimate:.6f}" in page
-    assert f"epsilon is {pure.estimate:.6f}" in page
