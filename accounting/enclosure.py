@@ -10,13 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from accounting.composition.bounded_range import METHOD, together
+from accounting.composition.bounded_range import METHOD, Steps, together
 from accounting.composition.composition import Composition
 from accounting.composition.intersection import NO_FINITE_BOUND
+from accounting.events.report_noisy_max import LAPLACE
 from accounting.intervals import Answer, Bounds, Interval
 from accounting.losses.exponential import BoundedRangeLoss
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import PrivacyLoss
+from accounting.losses.report_noisy_max import NoisyMaxLoss
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,19 @@ def enclosure(composition: Composition, tilt: Callable[[], float] | None = None)
     if not enclosed:
         return None
     some_stay = not is_inverted(composition)
-    above, below, tight, simpler = [], [], [], []
+    above, below, tight, simpler = Steps(), Steps(), Steps(), Steps()
     ranges = [(loss, count) for loss, count in composition.steps if isinstance(loss, BoundedRangeLoss)]
+    choices = any(isinstance(loss, BoundedRangeLoss | NoisyMaxLoss) for loss, _ in composition.steps)
+    near = tilt() if choices and tilt is not None else None
     if ranges:
-        over, under = together(ranges, None if tilt is None else tilt())
-        above, below, simpler = list(over), list(under), list(over)
-        tight = [(loss.dominating, count) for loss, count in ranges]
-    for loss, count in composition.steps:
+        above.extend(together(ranges, near)[0])
+        simpler.extend(above)
+        tight.extend((loss.dominating, count) for loss, count in ranges)
+    attained = [(_attained(loss, near), count) for loss, count in composition.steps]
+    reached = [(loss, count) for loss, count in attained if isinstance(loss, BoundedRangeLoss)]
+    if reached:
+        below.extend(together(reached, near)[1])
+    for (loss, count), (least, _) in zip(composition.steps, attained, strict=True):
         if isinstance(loss, BoundedRangeLoss):
             continue
         if some_stay and loss.is_inverted:
@@ -67,7 +75,8 @@ def enclosure(composition: Composition, tilt: Callable[[], float] | None = None)
             simpler.append((loss, count))
             continue
         above.append((loss.dominating, count))
-        below.append((loss.attained, count))
+        if not isinstance(least, BoundedRangeLoss):
+            below.append((least, count))
         simpler.append((loss.simpler or loss.dominating, count))
         if loss.is_tight:
             tight.append(above[-1])
@@ -87,6 +96,14 @@ def enclosure(composition: Composition, tilt: Callable[[], float] | None = None)
 def narrower(above: Answer, simpler: Answer) -> Answer:
     """Return the answer with the smaller upper end; both are sound from above."""
     return simpler if simpler.value.upper < above.value.upper else above
+
+
+def _attained(loss: PrivacyLoss, tilt: float | None) -> PrivacyLoss:
+    if isinstance(loss, BoundedRangeLoss):
+        return loss
+    if isinstance(loss, NoisyMaxLoss) and loss.noise != LAPLACE:
+        return loss.attained_near(tilt)
+    return loss.attained
 
 
 def named(answer: Answer, method: str | None) -> Answer:

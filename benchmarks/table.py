@@ -11,6 +11,7 @@ from benchmarks.accounting.allocations import allocations_section
 from benchmarks.accounting.factorisations import factorisations_section
 from benchmarks.accounting.filter_prices import filter_section
 from benchmarks.accounting.markdown import accounting_section
+from benchmarks.accounting.widths import widths_section
 from benchmarks.defaults.markdown import defaults_section
 from benchmarks.gpu.markdown import gpu_section
 from benchmarks.http.markdown import http_section
@@ -37,6 +38,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "accounting": ("The accounting engine", accounting_section),
     "factorisations": ("Banded matrices", factorisations_section),
     "allocations": ("Random allocation", lambda figures: list(allocations_section(figures))),
+    "widths": ("Where intervals were wide", lambda figures: list(widths_section(figures))),
     "filter": ("What a budget charges", filter_section),
     "ledger": ("The ledger", ledger_section),
     "verification": ("Verification of the books", verification_section),

@@ -252,7 +252,7 @@ def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
 
     D(-x) = 1 - e^-x + e^-x D(x), as the mirror image of a choice is one.
     """
-    places = lattice.step * np.arange(deltas.size)
+    places: Array = np.float64(lattice.step) * np.arange(deltas.size, dtype=np.float64)
     corners = _convex_minorant(places, deltas)
     x, delta = places[corners], deltas[corners]
     # -dD / d e^x between corners; a loss has the Q-mass by which it falls there.
@@ -263,7 +263,8 @@ def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
     masses[last + corners[1:]] += above
     masses[last - corners[1:]] += above * np.exp(-x[1:])
     masses[last] = max(1.0 - delta[0] - 2.0 * slopes[0], _NONE)
-    return Atoms(np.log(masses), lattice.step * np.arange(-last, last + 1))
+    losses: Array = np.float64(lattice.step) * np.arange(-last, last + 1, dtype=np.float64)
+    return Atoms(np.log(masses), losses)
 
 
 def _convex_minorant(places: Array, deltas: Array) -> NDArray[np.int64]:

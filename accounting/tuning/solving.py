@@ -50,7 +50,7 @@ class SelectionTarget(Described):
             return Selection(
                 check_events(events), relation, self.trials, evaluators, evaluators, by_orders=False
             ).epsilon_by_profile(self.delta)
-        return Selection(check_events(events), relation, self.trials, by_orders=False).epsilon_by_profile(self.delta)
+        return Selection(check_events(events), relation, self.trials).epsilon_by_profile(self.delta)
 
     def level(self, figure: float) -> float:
         return figure

@@ -166,7 +166,7 @@ def measured(first: Mapping[str, Mapping[str, float]], schemes: Sequence[str] = 
         first: The interval that was measured first, by case.
         schemes: Those that are asked; all, if empty.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for case in CASES:
         if schemes and case.scheme not in schemes:
             continue
@@ -174,19 +174,11 @@ def measured(first: Mapping[str, Mapping[str, float]], schemes: Sequence[str] = 
         value = case.measure()
         now = {"lower": value.lower, "upper": value.upper}
         key = f"{case.scheme}: {case.name}"
-        rows.append(
-            {
-                "scheme": case.scheme,
-                "case": case.name,
-                "first": dict(first.get(key, now)),
-                "now": now,
-                "seconds": time.process_time() - begun,
-            }
-        )
-        row = rows[-1]
+        before, seconds = dict(first.get(key, now)), time.process_time() - begun
+        rows.append({"scheme": case.scheme, "case": case.name, "first": before, "now": now, "seconds": seconds})
         sys.stderr.write(
-            f"{key}: {row['now']['lower']:.6f} .. {row['now']['upper']:.6f}, "
-            f"{100 * width(row['first']):.2f} % -> {100 * width(row['now']):.2f} %, {row['seconds']:.2f} s\n"
+            f"{key}: {now['lower']:.6f} .. {now['upper']:.6f}, "
+            f"{100 * width(before):.2f} % -> {100 * width(now):.2f} %, {seconds:.2f} s\n"
         )
     return rows
 

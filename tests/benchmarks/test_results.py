@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks import report, table
-from benchmarks.accounting import allocations
+from benchmarks.accounting import allocations, widths
 from benchmarks.accounting.goals import goals
 from benchmarks.accounting.markdown import accounting_section
 from benchmarks.accounting.peers import DISTRIBUTIONS, PEERS, PLD
@@ -89,6 +89,26 @@ def test_goals_of_allocations_can_be_missed() -> None:
     assert all(goal["met"] for goal in allocations.goals([row]))
     wide = row | {"ours": {"lower": 1.0, "upper": 1.2}, "our_seconds": 2.0}
     assert not any(goal["met"] for goal in allocations.goals([wide]))
+
+
+def test_widths_are_all_there_and_none_grew() -> None:
+    figures = report.read("widths")
+    assert figures["goals"] == widths.goals(figures["rows"])
+    assert [(row["scheme"], row["case"]) for row in figures["rows"]] == [
+        (case.scheme, case.name) for case in widths.CASES
+    ]
+    for row in figures["rows"]:
+        first, now = row["first"], row["now"]
+        assert now["lower"] <= now["upper"] <= first["upper"] * (1.0 + 1e-6)
+        # Both contain the same number.
+        assert max(first["lower"], now["lower"]) <= min(first["upper"], now["upper"]) * (1.0 + 1e-9)
+
+
+def test_goals_of_widths_can_be_missed() -> None:
+    narrow = {"lower": 0.999, "upper": 1.0}
+    assert all(goal["met"] for goal in widths.goals([{"first": narrow, "now": narrow}]))
+    wide = {"lower": 0.9, "upper": 1.1}
+    assert not any(goal["met"] for goal in widths.goals([{"first": narrow, "now": wide}]))
 
 
 def test_what_is_not_narrow_is_listed() -> None:

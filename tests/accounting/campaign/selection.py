@@ -86,22 +86,37 @@ def _swapped(spec: Spec, epsilon: float) -> float:
     return largest
 
 
+def _two_candidates(spec: Spec, epsilon: float) -> float:
+    """Exponential noise: one candidate ahead by g of the noise's scales, then behind by what is left of epsilon."""
+    size, largest = _range_of(spec), 0.0
+    for ahead in np.linspace(0.0, size, 60).tolist():
+        p, q = 1.0 - 0.5 * math.exp(-ahead), 0.5 * math.exp(ahead - size)
+        high, low = math.log(p / q), math.log((1.0 - p) / (1.0 - q))
+        masses = np.array([1.0 - p, p])
+        delta = discrete_referee.lattice_delta(masses, low, high - low, spec.event.count, epsilon)
+        largest = max(largest, delta)
+    return largest
+
+
 def _noisy_max_from_above(spec: Spec, epsilon: float) -> float:
-    """Gumbel noise has a bounded range. Of the others the lower end is attained, so that these cost delta there."""
+    """What is attained with either noise costs no less than delta at the lower end."""
     mechanism = spec.event.mechanism
     assert isinstance(mechanism, ReportNoisyMax)
-    return bounded_range_from_above(spec, epsilon) if mechanism.noise == "gumbel" else _swapped(spec, epsilon)
+    if mechanism.noise == "exponential":
+        return max(_swapped(spec, epsilon), _two_candidates(spec, epsilon))
+    return bounded_range_from_above(spec, epsilon)
 
 
 def _noisy_max_from_below(spec: Spec, epsilon: float, rng: np.random.Generator) -> tuple[float, float]:
-    """The others are charged as the worst step of pure DP: no less than that, until somebody proves it."""
+    """Exponential noise is charged as pure DP, Laplace noise by its advantage: no less, until somebody proves it."""
     mechanism, count = spec.event.mechanism, spec.event.count
     assert isinstance(mechanism, ReportNoisyMax)
     if mechanism.noise == "gumbel":
         return max(_swapped(spec, epsilon), bounded_range_from_below(spec, epsilon, rng)[0]), 1e-10 * spec.delta
     size = mechanism.epsilon
-    masses = np.array([1.0 / (1.0 + math.exp(size)), 1.0 / (1.0 + math.exp(-size))])
-    return discrete_referee.lattice_delta(masses, -size, 2.0 * size, count, epsilon), 1e-10 * spec.delta
+    share = min(1.0, size / 3.0 / math.tanh(0.5 * size)) if mechanism.noise == "laplace" else 1.0
+    masses = np.array([share / (1.0 + math.exp(size)), 1.0 - share, share / (1.0 + math.exp(-size))])
+    return discrete_referee.lattice_delta(masses, -size, size, count, epsilon), 1e-10 * spec.delta
 
 
 SELECTION = {

@@ -15,6 +15,7 @@ from accounting.accountant import delta_for_epsilon, epsilon_for_delta
 from accounting.errors import InvalidValue
 from accounting.events import Event, Exponential, Gaussian, PureDp, ReportNoisyMax, event_from_json
 from accounting.losses.exponential import BoundedRangeLoss, BoundedRangePairLoss
+from accounting.losses.report_noisy_max import NoisyMaxLoss, TwoCandidatesLoss
 from accounting.relations import NeighboringRelation
 from tests.accounting.fourier import ratio_checks
 
@@ -164,35 +165,80 @@ def test_permute_and_flip_has_no_bounded_range() -> None:
     losses = [float(mp.log(a / b)) for a, b in zip(p, q, strict=True)]
     assert max(losses) - min(losses) == pytest.approx(1.6636, abs=1e-4)
     assert max(losses) == pytest.approx(0.8318, abs=1e-4)
-    for noise in ("exponential", "laplace"):
-        value = epsilon_for_delta([Event(ReportNoisyMax(1.0, noise), count=7)], ADD_REMOVE, 1e-6).value
-        pure = epsilon_for_delta([Event(PureDp(1.0), count=7)], ADD_REMOVE, 1e-6).value
-        assert (value.estimate, value.upper) == (pure.estimate, pure.upper)
-        assert value.lower < 0.9 * pure.lower
+    value = epsilon_for_delta([Event(ReportNoisyMax(1.0, "exponential"), count=7)], ADD_REMOVE, 1e-6).value
+    pure = epsilon_for_delta([Event(PureDp(1.0), count=7)], ADD_REMOVE, 1e-6).value
+    assert (value.estimate, value.upper) == (pure.estimate, pure.upper)
 
 
-@pytest.mark.parametrize("noise", ["exponential", "laplace"])
 @pytest.mark.parametrize("epsilon", [1e-4, 1.0, 9.0])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
 @mp.workdps(40)
-def test_lower_end_is_attained_by_two_candidates(noise: str, epsilon: float) -> None:
-    """attained: who is named, by integrals over the noise; three steps of it add up as enumerated."""
-    half = mp.mpf(epsilon) / 2
-    if noise == "exponential":
-        behind = permute_and_flip([0.0, -1.0], epsilon)[1]
-    else:
-
-        def above(x: mp.mpf) -> mp.mpf:
-            return mp.exp(-x) / 2 if x > 0 else 1 - mp.exp(x) / 2
-
-        # The lower one's noise is more than h above that of the other.
-        behind = mp.quad(lambda x: mp.exp(-abs(x)) / 2 * above(x + half), [-mp.inf, -half, 0, mp.inf])
-    size = mp.log((1 - behind) / behind)
+def test_two_candidates_of_permute_and_flip(epsilon: float, share: float) -> None:
+    """One ahead, then behind; three steps of it add up as enumerated, and the list costs that much at least."""
+    ahead = share * epsilon
+    # Scores are in sensitivities, epsilon / 2 in scales.
+    p = permute_and_flip([2.0 * share, 0.0], epsilon)
+    q = permute_and_flip([0.0, 2.0 * (1.0 - share)], epsilon)
+    atoms = TwoCandidatesLoss(epsilon, ahead).atoms
+    assert [float(mp.log(a / b)) for a, b in zip(p[::-1], q[::-1], strict=True)] == pytest.approx(
+        atoms.losses.tolist(), rel=1e-9
+    )
+    assert [float(a) for a in p[::-1]] == pytest.approx(np.exp(atoms.log_masses).tolist(), rel=1e-12)
     x = 0.3 * epsilon
-    law = [((1 - behind) ** k * behind ** (3 - k) * mp.binomial(3, k), size * (2 * k - 3)) for k in range(4)]
-    attained = float(mp.fsum(mass * max(0, 1 - mp.exp(x - loss)) for mass, loss in law))
-    value = delta_for_epsilon([Event(ReportNoisyMax(epsilon, noise), count=3)], ADD_REMOVE, x).value
-    assert value.lower <= attained <= value.upper
-    assert value.lower == pytest.approx(attained, rel=1e-9)
+    attained = sum(
+        math.comb(3, k) * float(p[0] ** k * p[1] ** (3 - k)) * max(0.0, 1.0 - math.exp(x - k * l0 - (3 - k) * l1))
+        for l1, l0 in [atoms.losses.tolist()]
+        for k in range(4)
+    )
+    value = delta_for_epsilon([Event(ReportNoisyMax(epsilon, "exponential"), count=3)], ADD_REMOVE, x).value
+    assert attained <= value.upper * (1 + 1e-9)
+    assert value.lower <= value.upper
+
+
+def test_crowds_with_laplace_noise_are_the_exponential_mechanism() -> None:
+    """A thousand candidates on either side: odds e^d where one side is ahead by d of the noise's scales."""
+    crowd, y = 1000, np.linspace(-5.0, 45.0, 200_001)
+    below = np.where(y < 0, 0.5 * np.exp(np.minimum(y, 0.0)), 1 - 0.5 * np.exp(-np.maximum(y, 0.0)))
+    step = y[1] - y[0]
+    for ahead in (0.0, 0.5, 1.0):
+        shift = round(ahead / step)
+        first = crowd * below ** (crowd - 1) * 0.5 * np.exp(-np.abs(y))
+        other = np.roll(below, shift)
+        other[:shift] = 0.0
+        named = float(np.sum(first * other**crowd)) * step
+        assert named == pytest.approx(1.0 / (1.0 + math.exp(ahead)), rel=2e-3)
+    for count in (1, 7):
+        value = epsilon_for_delta([Event(ReportNoisyMax(0.3, "laplace"), count=count)], ADD_REMOVE, 1e-6).value
+        crowds = epsilon_for_delta([Event(Exponential(0.3), count=count)], ADD_REMOVE, 1e-6).value
+        assert value.lower == pytest.approx(crowds.lower, rel=1e-9)
+        assert value.lower < value.upper
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.5])
+def test_no_candidates_with_laplace_noise_have_a_larger_advantage(epsilon: float) -> None:
+    """Random scores of up to six candidates on either side; and the square of the largest one's density."""
+    rng, y = np.random.default_rng(3), np.linspace(-40.0, 60.0, 100_001)
+    step = y[1] - y[0]
+    masses = np.exp(NoisyMaxLoss(epsilon, "laplace").dominating.atoms.log_masses)
+    bound = float(masses[2] - masses[0])
+    assert bound == pytest.approx(epsilon / 3, rel=1e-9)
+
+    def law(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        z = y[:, None] - scores
+        below = np.where(z < 0, 0.5 * np.exp(np.minimum(z, 0.0)), 1 - 0.5 * np.exp(-np.maximum(z, 0.0)))
+        whole = below.prod(axis=1)
+        return whole, whole * (0.5 * np.exp(-np.abs(z)) / below).sum(axis=1)
+
+    largest = 0.0
+    for _ in range(12):
+        first, second = (rng.normal(scale=2.0, size=int(rng.integers(1, 7))) for _ in range(2))
+        _, density = law(first)
+        assert float(np.sum(density**2)) * step <= 1.0 / 3.0
+        below, below_shifted = law(second)[0], law(second + epsilon)[0]
+        advantage = float(np.sum(density * (below - below_shifted))) * step
+        assert advantage <= bound
+        largest = max(largest, advantage)
+    assert largest > 0.3 * bound
 
 
 def test_single_losses_of_noisy_max_come_near_epsilon() -> None:
@@ -250,6 +296,7 @@ def test_worked_numbers_of_the_page() -> None:
     value = epsilon_for_delta([Event(Exponential(0.1), count=100)], ADD_REMOVE, 1e-6).value
     page = PAGE.read_text()
     assert f"epsilon is {value.upper:.6f} at most and {value.lower:.6f} at least" in page
-    pure = epsilon_for_delta([Event(ReportNoisyMax(0.1, "laplace"), count=100)], ADD_REMOVE, 1e-6).value
+    named = epsilon_for_delta([Event(ReportNoisyMax(0.1, "laplace"), count=100)], ADD_REMOVE, 1e-6).value
+    assert f"epsilon is {named.upper:.6f} at most" in page
+    pure = epsilon_for_delta([Event(PureDp(0.1), count=100)], ADD_REMOVE, 1e-6).value
     assert f"it would be {pure.estimate:.6f}" in page
-    assert f"epsilon is {pure.estimate:.6f}" in page
