@@ -30,10 +30,15 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-serve: $(VENV)/.engine  ## set up, migrate and serve on http://127.0.0.1:8000
+# Side by side: what is compiled needs one core for half a minute, and few of the packages.
+SET_UP = $(MAKE) --no-print-directory --jobs=2 $(VENV)/.runtime $(VENV)/.engine
+
+serve:  ## set up, migrate and serve on http://127.0.0.1:8000
+	@$(SET_UP)
 	@$(BIN)/python -m app serve --migrate
 
-worker: $(VENV)/.engine  ## execute queued runs in a process of their own (the server starts one by itself)
+worker:  ## execute queued runs in a process of their own (the server starts one by itself)
+	@$(SET_UP)
 	@$(BIN)/python -m app worker
 
 dask: $(VENV)/.dask  ## install what runs need to be trained on a Dask cluster (docs/operating/dask.md)
@@ -169,24 +174,33 @@ $(VENV)/bin/python:
 $(BIN)/epsilond: app/cli/launcher.py | $(VENV)/bin/python
 	@$(BIN)/python -m app.cli.launcher
 
-$(VENV)/.runtime: requirements/runtime.lock | $(BIN)/epsilond
+# The packages that the inner loops are compiled with come first, and the rest while that is done.
+$(VENV)/.numbers: requirements/runtime.lock | $(BIN)/epsilond
 	@echo "== installing the locked dependencies (once; later calls skip this)"
+	@for each in llvmlite numba numpy randomgen scipy; do sed -n "/^$$each==/,/[^\\]$$/p" $<; done > $(VENV)/numbers.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: \
+		-r $(VENV)/numbers.lock
+	@touch $@
+
+# What Python makes of the modules when they are first loaded is kept; the first start would wait for it.
+$(VENV)/.runtime: requirements/runtime.lock | $(VENV)/.numbers
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
+	@$(BIN)/python -c "import app.main"
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock | $(BIN)/epsilond
 	@echo "== installing the locked development dependencies (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
-	@touch $@ $(VENV)/.runtime $(VENV)/.dask
+	@touch $@ $(VENV)/.numbers $(VENV)/.runtime $(VENV)/.dask
 
 $(VENV)/.dask: requirements/dask.lock | $(BIN)/epsilond
 	@echo "== installing the locked dependencies with Dask's (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
-	@touch $@ $(VENV)/.runtime
+	@touch $@ $(VENV)/.numbers $(VENV)/.runtime
 
 # No request and no test waits for numba's compiler.
 $(VENV)/.engine: accounting/compiled.py accounting/warm_up.py trainer/warm_up.py \
-		$(wildcard accounting/fourier/*.py trainer/exact/*.py) | $(VENV)/.runtime
+		$(wildcard accounting/fourier/*.py trainer/exact/*.py) | $(VENV)/.numbers
 	@$(BIN)/python -m trainer.warm_up
 	@touch $@
 
