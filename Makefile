@@ -24,7 +24,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-screens bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -105,6 +105,10 @@ bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on 
 
 bench-http: $(VENV)/.dev  ## calibrations over HTTP beside the engine in process and a bare endpoint; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.http
+	@$(BIN)/python -m benchmarks.table
+
+bench-screens: $(VENV)/.dev  ## the dashboard's screens in Chromium, first and next visits, beside a plain file; the results go to docs/measured.md
+	@$(BIN)/python -m benchmarks.screens
 	@$(BIN)/python -m benchmarks.table
 
 bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to docs/measured.md
