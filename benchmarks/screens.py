@@ -1,8 +1,8 @@
 """`python -m benchmarks.screens`: the dashboard's screens in Chromium, beside a plain file of the same server.
 
 A first visit is that of a server that has just loaded its numerics, in a browser without a cache; a next one finds both
-warm. Charts come in when a screen is there, and are not waited for. What the server does is counted in CPU time, which says the same on a busy machine; what the browser sees is told
-beside what it sees of a plain file in the same minute.
+warm. Charts come in when a screen is there, and are not waited for. What the server does is counted in CPU time, which
+says the same on a busy machine; what the browser sees is told beside what it sees of a plain file in the same minute.
 """
 
 from __future__ import annotations
