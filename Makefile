@@ -24,16 +24,21 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-screens bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-serve: $(VENV)/.engine  ## set up, migrate and serve on http://127.0.0.1:8000
+# Side by side: what is compiled needs one core for half a minute, and few of the packages.
+SET_UP = $(MAKE) --no-print-directory --jobs=2 $(VENV)/.runtime $(VENV)/.engine
+
+serve:  ## set up, migrate and serve on http://127.0.0.1:8000
+	@$(SET_UP)
 	@$(BIN)/python -m app serve --migrate
 
-worker: $(VENV)/.engine  ## execute queued runs in a process of their own (the server starts one by itself)
+worker:  ## execute queued runs in a process of their own (the server starts one by itself)
+	@$(SET_UP)
 	@$(BIN)/python -m app worker
 
 dask: $(VENV)/.dask  ## install what runs need to be trained on a Dask cluster (docs/operating/dask.md)
@@ -100,6 +105,10 @@ bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on 
 
 bench-http: $(VENV)/.dev  ## calibrations over HTTP beside the engine in process and a bare endpoint; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.http
+	@$(BIN)/python -m benchmarks.table
+
+bench-screens: $(VENV)/.dev  ## the dashboard's screens in Chromium, first and next visits, beside a plain file; the results go to docs/measured.md
+	@$(BIN)/python -m benchmarks.screens
 	@$(BIN)/python -m benchmarks.table
 
 bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to docs/measured.md
@@ -169,24 +178,33 @@ $(VENV)/bin/python:
 $(BIN)/epsilond: app/cli/launcher.py | $(VENV)/bin/python
 	@$(BIN)/python -m app.cli.launcher
 
-$(VENV)/.runtime: requirements/runtime.lock | $(BIN)/epsilond
+# The packages that the inner loops are compiled with come first, and the rest while that is done.
+$(VENV)/.numbers: requirements/runtime.lock | $(BIN)/epsilond
 	@echo "== installing the locked dependencies (once; later calls skip this)"
+	@for each in llvmlite numba numpy randomgen scipy; do sed -n "/^$$each==/,/[^\\]$$/p" $<; done > $(VENV)/numbers.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: \
+		-r $(VENV)/numbers.lock
+	@touch $@
+
+# What Python makes of the modules when they are first loaded is kept; the first start would wait for it.
+$(VENV)/.runtime: requirements/runtime.lock | $(VENV)/.numbers
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
+	@$(BIN)/python -c "import app.main"
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock | $(BIN)/epsilond
 	@echo "== installing the locked development dependencies (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
-	@touch $@ $(VENV)/.runtime $(VENV)/.dask
+	@touch $@ $(VENV)/.numbers $(VENV)/.runtime $(VENV)/.dask
 
 $(VENV)/.dask: requirements/dask.lock | $(BIN)/epsilond
 	@echo "== installing the locked dependencies with Dask's (once; later calls skip this)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r $<
-	@touch $@ $(VENV)/.runtime
+	@touch $@ $(VENV)/.numbers $(VENV)/.runtime
 
 # No request and no test waits for numba's compiler.
 $(VENV)/.engine: accounting/compiled.py accounting/warm_up.py trainer/warm_up.py \
-		$(wildcard accounting/fourier/*.py trainer/exact/*.py) | $(VENV)/.runtime
+		$(wildcard accounting/fourier/*.py trainer/exact/*.py) | $(VENV)/.numbers
 	@$(BIN)/python -m trainer.warm_up
 	@touch $@
 

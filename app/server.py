@@ -8,6 +8,7 @@ import shlex
 import signal
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -16,8 +17,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from app import connections
+from app.algorithms.calibrate import CalibrateRequest
+from app.algorithms.examples import CALIBRATE_EXAMPLES
+from app.algorithms.service import answer as answer_calibration
 from app.auth import sessions
+from app.auth.principal import ANYBODY
 from app.context import Context
+from app.problems import Problem
 from app.runs.progress import ProgressFeed
 
 log = structlog.get_logger("epsilond.server")
@@ -95,10 +101,16 @@ def _short(path: Path) -> Path:
 class _Server(uvicorn.Server):
     """The server, with a stop that ends, and no more patience with clients than `app.connections` says."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, drain_s: float) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, context: Context) -> None:
         super().__init__(config)
         self._state = app.state
-        self._drain_s = drain_s
+        self._context = context
+        self._drain_s = context.settings.drain_s
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._context.settings.warm_up:
+            threading.Thread(target=_warm_up, args=(self._context,), daemon=True).start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """`/health/ready` is 503 from now on. On the first SIGTERM requests are answered for `drain_s` still."""
@@ -121,6 +133,14 @@ class _Server(uvicorn.Server):
         progress: ProgressFeed = self._state.progress
         progress.close()
         await super().shutdown(sockets)
+
+
+def _warm_up(context: Context) -> None:
+    """Load what the first screen needs, in this process and in one of the numerics, by answering its question."""
+    request = CalibrateRequest.model_validate(CALIBRATE_EXAMPLES["dp_sgd_poisson"]["value"])
+    # What cannot be answered here is told to whoever asks for it.
+    with suppress(Problem):
+        answer_calibration(context, request, ANYBODY)
 
 
 def end_within(seconds: float) -> threading.Timer:
@@ -156,7 +176,7 @@ def serve(app: FastAPI, context: Context, listening: socket.socket) -> None:
         ws="none",
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config, app, context.settings.drain_s)
+    server = _Server(config, app, context)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True

@@ -221,6 +221,11 @@ class Settings(BaseSettings):
         le=2**36,
         description="The most memory, in bytes, that these answers take in each server process.",
     )
+    warm_up: bool = Field(
+        True,
+        description="Whether a server loads the numerics when it starts, beside what it answers, so that the first "
+        "calibration does not wait for them. It takes two seconds of a core.",
+    )
     drain_s: float = Field(
         0.0,
         ge=0,

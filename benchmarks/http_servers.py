@@ -35,7 +35,7 @@ NO_TELEMETRY: TelemetryConfig = {
 
 _ADDRESS = re.compile(rf"http://{re.escape(HOST)}:(\d+)")
 #: Both kinds of server: a free port, no log line per request.
-_ENVIRONMENT = {"EPSILOND_HOST": HOST, "EPSILOND_PORT": "0", "EPSILOND_LOG_LEVEL": "warning"}
+_ENVIRONMENT = {"EPSILOND_HOST": HOST, "EPSILOND_PORT": "0", "EPSILOND_LOG_LEVEL": "warning", "EPSILOND_WARM_UP": "no"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from benchmarks.ledger.markdown import ledger_section
 from benchmarks.ledger.verifying import verification_section
 from benchmarks.papers.page import papers_section
 from benchmarks.runs.markdown import runs_section
+from benchmarks.screens import screens_section
 from benchmarks.trainer.correlated import correlated_section
 from benchmarks.trainer.few_epochs import few_epochs_section
 from benchmarks.trainer.markdown import trainer_section
@@ -43,6 +44,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "ledger": ("The ledger", ledger_section),
     "verification": ("Verification of the books", verification_section),
     "http": ("Calibrations over HTTP", http_section),
+    "screens": ("Screens", screens_section),
     "runs": ("Carrying out runs", runs_section),
     "trainer": ("A private training step", trainer_section),
     "release": ("Exact noise and exact sums", release_section),

@@ -14,11 +14,14 @@ from app.dashboard.calibration_form import number
 from app.dashboard.fields import Field, FilledForm
 from app.dashboard.forms import fresh_key, read_form
 from app.dashboard.pages import need, page, problem_page
+from app.dashboard.wording import told_apart
 
 router = APIRouter(prefix="/dashboard/keys", include_in_schema=False)
 
 #: How many keys of the list a page shows.
 _SHOWN = 50
+#: As many as a list has at once.
+_MOST_BUDGETS = 200
 _DAY_S = 86_400
 #: What each scope allows, in the order in which people ask for them.
 SCOPES: Mapping[Scope, str] = {
@@ -43,7 +46,8 @@ async def index(request: Request, cursor: str | None = None) -> Response:
 async def create(request: Request) -> Response:
     """Make a key once, and show its token; or show the form with its faults."""
     given = await read_form(request)
-    answer = await ask(request, "POST", "/v1/keys", body=body_of(given), key=given.get("key", ""))
+    body = body_of(given, await _budgets(request))
+    answer = await ask(request, "POST", "/v1/keys", body=body, key=given.get("key", ""))
     if answer.is_good:
         return _with_token(request, answer)
     return await _page(request, read(given).judged(answer), answer=answer, chosen=scopes_of(given))
@@ -65,11 +69,19 @@ async def revoke(request: Request, key_id: str) -> Response:
     return RedirectResponse("/dashboard/keys", 303) if answer.is_good else problem_page(request, answer)
 
 
-def body_of(given: Mapping[str, str]) -> dict[str, Any]:
-    """The request that the fields make."""
+def body_of(given: Mapping[str, str], named: Mapping[str, str]) -> dict[str, Any]:
+    """The request that the fields make.
+
+    Args:
+        given: The fields.
+        named: Names of budgets by their ids.
+    """
     body: dict[str, Any] = {name: given[name] for name in ("name",) if given.get(name)}
     body["scopes"] = scopes_of(given)
-    budgets = [each for each in given.get("budgets", "").replace(",", " ").split() if each]
+    ids = {name: identifier for identifier, name in named.items()}
+    typed = [each.strip() for each in given.get("budgets", "").split(",")]
+    # What names none goes as it stands, and is refused at the field.
+    budgets = [ids.get(each, each) for each in typed if each]
     days = number(given["days"]) if given.get("days") else None
     if budgets:
         body["budgets"] = budgets
@@ -85,7 +97,7 @@ def scopes_of(given: Mapping[str, str]) -> list[Scope]:
 
 def read(given: Mapping[str, str]) -> FilledForm:
     """The form with what was typed; the scopes have boxes of their own."""
-    reached = "Ids of the budgets that it reaches, with all below them. Left out: everything."
+    reached = "Names of the budgets that it reaches, with all below them, separated by commas. Left out: everything."
     return FilledForm(
         sections=(
             (
@@ -106,6 +118,11 @@ def read(given: Mapping[str, str]) -> FilledForm:
     )
 
 
+async def _budgets(request: Request) -> dict[str, str]:
+    """The names of the newest budgets by their ids; of those with one name, each with the end of its id."""
+    return told_apart((await need(request, "/v1/budgets", {"limit": f"{_MOST_BUDGETS}"}))["items"])
+
+
 async def _page(
     request: Request,
     form: FilledForm,
@@ -124,6 +141,7 @@ async def _page(
         "keys.html",
         status=200 if answer is None else answer.status,
         keys=found["items"],
+        budgets=await _budgets(request),
         next_cursor=found["next_cursor"],
         form=form,
         scopes=SCOPES,

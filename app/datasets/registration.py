@@ -341,7 +341,7 @@ def read_metadata(document: bytes) -> DatasetMetadata:
         detail = "Public data cost no privacy: leave budget_id out."
         raise unprocessable("budget_for_public_data", detail, "metadata", "budget_id")
     if not metadata.public and metadata.budget_id is None:
-        detail = "Private data need a budget_id, the root budget that every run on them is charged to."
+        detail = "Private data need a budget: the root budget that every run on them is charged to."
         raise unprocessable("missing", detail, "metadata", "budget_id")
     return metadata
 

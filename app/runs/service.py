@@ -506,7 +506,7 @@ def _check_privacy(request: RunRequest, *, public: bool) -> None:
             "seed",
         )
     if not public and request.budget_id is None:
-        raise unprocessable("missing", "private data need a budget_id: the budget that pays for the run", "budget_id")
+        raise unprocessable("missing", "private data need a budget: the one that pays for the run", "budget_id")
 
 
 def _achieved(calibration: Calibration, request: RunRequest) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
@@ -16,6 +17,7 @@ from email.parser import BytesParser
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from app.kit import limits
@@ -176,3 +178,22 @@ def test_control_c_ends_it_quietly(tmp_path: Path) -> None:
     running = start(Settings(data_dir=tmp_path, port=0, workers=0, log_level="warning"))
     assert stop(running, signal.SIGINT) == 0
     assert (tmp_path / "log").read_text() == ""
+
+
+@pytest.mark.parametrize("warm_up", [True, False])
+def test_the_numerics_are_loaded_before_anybody_asks(tmp_path: Path, warm_up: bool) -> None:
+    running = start(Settings(data_dir=tmp_path, port=0, workers=0, warm_up=warm_up))
+    try:
+        deadline = time.monotonic() + (60 if warm_up else 2)
+        while not (loaded := numerics_of(running)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert bool(loaded) is warm_up
+    finally:
+        # It ends with the server, whatever it has come to.
+        assert stop(running, signal.SIGTERM) == 0
+    assert not any(each.is_running() for each in loaded)
+
+
+def numerics_of(running: Running) -> list[psutil.Process]:
+    children = psutil.Process(running.process.pid).children()
+    return [each for each in children if "app.kit.process_worker" in each.cmdline()]

@@ -53,7 +53,9 @@ class ServerProcess:
 
     def __init__(self, environment: dict[str, str], folder: Path, program: tuple[str, ...] = PROGRAM) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
-        self.environment = inherited | {"EPSILOND_PORT": "0", "EPSILOND_WORKERS": "0"} | environment
+        self.environment = (
+            inherited | {"EPSILOND_PORT": "0", "EPSILOND_WORKERS": "0", "EPSILOND_WARM_UP": "no"} | environment
+        )
         self._folder = folder
         self._program = program
         self._starts = 0

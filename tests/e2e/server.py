@@ -56,7 +56,7 @@ def serving(
     process = subprocess.Popen(
         [*program, "serve", "--migrate"],
         cwd=cwd,
-        env=inherited | {"EPSILOND_PORT": "0"} | environment,
+        env=inherited | {"EPSILOND_PORT": "0", "EPSILOND_WARM_UP": "no"} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

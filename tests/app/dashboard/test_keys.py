@@ -116,3 +116,25 @@ def test_nobody_else_is_led_there_or_let_in(admin: TestClient, browser: Browser)
     assert other.get(PATH).status_code == 403
     elsewhere = {"Origin": "https://elsewhere.example"}
     assert admin.post(PATH, data={"name": "x", "scope.admin": "on"}, headers=elsewhere).status_code == 403
+
+
+def test_budgets_are_chosen_and_shown_by_their_names(
+    admin: TestClient, own: Callable[[str], Any], connect: ConnectAs, context: Context
+) -> None:
+    created = service.create_key(context, "owner", [Scope.OWNER])
+    assert created is not None
+    client = connect(base_url=BASE_URL, peer=("10.0.0.1", 1), is_local=False)
+    ids = [
+        client.post(
+            "/v1/budgets",
+            json={"name": name, "neighboring_relation": "add_or_remove_one", "filter": {"kind": "zcdp", "rho": 1.0}},
+            headers={"Authorization": f"Bearer {created.token}", "Idempotency-Key": name},
+        ).json()["id"]
+        for name in ("ward 7", "ward 8")
+    ]
+    answer = made(admin, budgets=f"ward 7, {ids[1]}", **{"scope.analyst": "on"})
+    assert answer.status_code == 200, answer.text
+    assert sorted(own(token_in(answer.text)).json()["budgets"]) == sorted(ids)
+    reached = Document(admin.get(PATH).text).all("a", href=f"/dashboard/budgets/{ids[0]}")
+    assert [each.text for each in reached] == ["ward 7"]
+    assert set(marked(made(admin, budgets="ward 9", **{"scope.analyst": "on"}).text)) == {"budgets"}
