@@ -315,3 +315,15 @@ def test_a_file_needs_the_public_address(context: Context) -> None:
     with pytest.raises(Wrong, match="EPSILOND_PUBLIC_URL"):
         configuration_of(settings)
     assert context.settings.public_url == PUBLIC_URL
+
+
+def test_the_first_key_is_made_where_there_are_accounts_alone(
+    stranger: TestClient, provider: FaultyProvider, context: Context
+) -> None:
+    """`keys create --if-none` is how a container has its first key, and accounts have none."""
+    assert not service.any_key_was_made(context)
+    assert stranger.get(SELF, headers=with_token(provider.token())).status_code == 200
+    assert not service.any_key_was_made(context)
+    assert service.create_key(context, "first", [Scope.ADMIN], if_none=True) is not None
+    assert service.any_key_was_made(context)
+    assert service.create_key(context, "second", [Scope.ADMIN], if_none=True) is None

@@ -15,7 +15,7 @@ from app.auth import database_secrets, service
 from app.auth.oidc import configuration
 from app.auth.oidc import provider as providers
 from app.auth.oidc.flow import BACK, START
-from app.auth.sessions import COOKIE_OF_HTTPS, SIGN_IN
+from app.auth.sessions import COOKIE, COOKIE_OF_HTTPS, SIGN_IN
 from app.context import Context
 from app.secrets.material import Purpose
 from tests.app.auth.oidc.conftest import PUBLIC_URL, RIGHTS, write_configuration
@@ -270,3 +270,31 @@ def test_a_server_with_a_provider_answers_nobody_for_being_on_its_machine(connec
     local = connect(is_local=False)
     assert local.get("/v1/budgets").status_code == 401
     assert local.get("/v1/algorithms").status_code == 401
+
+
+def test_a_long_address_does_not_keep_anybody_from_signing_in(browser: TestClient, provider: FaultyProvider) -> None:
+    """Browsers keep no cookie above 4096 characters, and the address stands in one."""
+    for wanted, shown in (("/dashboard/runs?name=" + "a" * 1000, None), ("/dashboard/runs?name=" + '"' * 3900, "/")):
+        answer = browser.get(START, params={"next": wanted})
+        assert len(answer.headers["set-cookie"].partition(";")[0]) <= 4096
+        answer = browser.get(BACK, params=provider.sign_in(answer.headers["location"]))
+        assert f'content="0;url={shown or wanted}"' in answer.text
+
+
+def test_a_token_of_the_provider_is_no_key_in_the_form(browser: TestClient, provider: FaultyProvider) -> None:
+    """A session that it began would not know of the groups, and would outlive the configuration."""
+    origin = {"Origin": PUBLIC_URL}
+    answer = browser.post(SIGN_IN, data={"key": provider.token()}, headers=origin)
+    assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+    assert "This key is unknown" in answer.text
+
+
+def test_a_cookie_that_plain_http_may_set_is_not_taken_over_https(
+    browser: TestClient, provider: FaultyProvider
+) -> None:
+    """Another server of the domain, or whoever is on the way, could sign somebody in as themselves."""
+    signed_in(browser, provider)
+    cookie = browser.cookies[COOKIE_OF_HTTPS]
+    browser.cookies.clear()
+    assert browser.get(PAGE, headers={"Cookie": f"{COOKIE_OF_HTTPS}={cookie}"}).status_code == 200
+    assert browser.get(PAGE, headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 303
