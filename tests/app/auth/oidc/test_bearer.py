@@ -93,6 +93,8 @@ def test_a_token_that_is_not_right_is_refused_with_the_reason(stranger: TestClie
         ({"exp": None}, "a claim is missing"),
         ({"iat": now + 3600}, "has not begun"),
         ({"nbf": now + 3600}, "has not begun"),
+        ({"sub": None}, "a claim is missing"),
+        ({"iat": None}, "a claim is missing"),
         ({"sub": ""}, "its subject"),
         ({"sub": "x" * 256}, "its subject"),
         ({"sub": "a\nb"}, "its subject"),
@@ -327,3 +329,14 @@ def test_the_first_key_is_made_where_there_are_accounts_alone(
     assert service.create_key(context, "first", [Scope.ADMIN], if_none=True) is not None
     assert service.any_key_was_made(context)
     assert service.create_key(context, "second", [Scope.ADMIN], if_none=True) is None
+
+
+def test_a_name_that_cannot_be_read_is_not_shown(
+    stranger: TestClient, provider: FaultyProvider, context: Context
+) -> None:
+    names = {"one": "\u202eboss", "two": "  ", "three": "x" * 300, "four": 7, "five": "Ada"}
+    for subject, name in names.items():
+        token = provider.token(sub=subject, preferred_username=name)
+        assert stranger.get(SELF, headers=with_token(token)).status_code == 200
+    shown = {row.subject: row.name for row in service.list_keys(context)}
+    assert shown == {"one": "one", "two": "two", "three": "x" * 200, "four": "four", "five": "Ada"}

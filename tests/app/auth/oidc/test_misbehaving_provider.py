@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, repeat
 from typing import Any
 
@@ -149,11 +149,12 @@ def test_nobody_waits_for_a_provider_that_hangs_where_its_keys_are_known(
     known.clock = lambda: clock[0]
     assert known.key("one") is not None
     is_asked, may_end = threading.Event(), threading.Event()
+    found: list[object] = []
 
-    def hang(*_: object, **__: object) -> dict[str, Any]:
+    def hang(address: str) -> dict[str, Any]:
         is_asked.set()
         assert may_end.wait(60)
-        raise Unavailable("it hangs")
+        return ask_for_object(address)
 
     monkeypatch.setattr(providers, "ask_for_object", hang)
     clock[0] += providers.FRESH_S
@@ -164,10 +165,41 @@ def test_nobody_waits_for_a_provider_that_hangs_where_its_keys_are_known(
     second.start()
     second.join(10)
     is_waiting = second.is_alive()
+    # Whoever has a token of a key that is not known waits, since the key may be among those that come.
+    provider.keys["two"] = new_key()
+    third = threading.Thread(target=lambda: found.append(known.key("two")))
+    third.start()
+    third.join(0.3)
     may_end.set()
-    first.join()
-    second.join()
+    for thread in (first, second, third):
+        thread.join()
     assert not is_waiting
+    assert found[0] is not None
+    assert len(provider.asked) == 4, "each document once at first, and once more"
+
+
+def test_few_threads_wait_for_the_provider(provider: FaultyProvider, context: Context) -> None:
+    known = providers.provider_of(context)
+    assert known is not None
+    assert known.key("one") is not None
+    asked = len(provider.asked)
+    with ExitStack() as waiting:
+        for _ in range(providers._MOST_WAITING):
+            waiting.enter_context(known._place())
+        with pytest.raises(Unavailable, match="too many"):
+            known.id_token("code", "verifier", "https://epsilond.example")
+        assert len(provider.asked) == asked
+    with pytest.raises(Unavailable, match="status 400"):
+        known.id_token("code", "verifier", "https://epsilond.example")
+
+
+@pytest.mark.parametrize("keys", [None, {}, "one", []])
+def test_a_key_set_without_keys_is_no_word_of_the_provider(
+    stranger: TestClient, provider: FaultyProvider, keys: object
+) -> None:
+    provider.key_set = {"keys": keys}
+    answer = stranger.get(SELF, headers=with_token(provider.token()))
+    assert answer.status_code == (401 if keys == [] else 503)
 
 
 def test_headers_and_claims_that_are_no_text_or_nest_too_deep_are_refused(
