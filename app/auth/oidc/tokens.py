@@ -94,7 +94,10 @@ def bearer_claims(provider: Provider, token: str) -> Claims:
     audience = provider.configuration.audience
     if audience is None:
         raise Refused("this server takes tokens of the provider for signing in only")
-    return _claims(provider, _verified(provider, token, audience))
+    found = _verified(provider, token, audience)
+    if isinstance(found["aud"], list) and provider.configuration.client_id in found["aud"]:
+        raise Refused("it is made out to what signs somebody in, too")
+    return _claims(provider, found)
 
 
 def _verified(provider: Provider, token: str, audience: str) -> dict[str, Any]:

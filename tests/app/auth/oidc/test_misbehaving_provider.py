@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 from starlette.testclient import TestClient
 
-from app.auth.oidc import asking
+from app.auth.oidc import asking, configuration
 from app.auth.oidc import provider as providers
 from app.auth.oidc.asking import Unavailable, ask_for_object
 from app.context import Context
@@ -200,6 +201,17 @@ def test_a_key_set_without_keys_is_no_word_of_the_provider(
     provider.key_set = {"keys": keys}
     answer = stranger.get(SELF, headers=with_token(provider.token()))
     assert answer.status_code == (401 if keys == [] else 503)
+
+
+def test_groups_are_looked_for_in_nested_claims(
+    stranger: TestClient, provider: FaultyProvider, configure: Callable[..., Path]
+) -> None:
+    configure(groups_claim=["realm_access", "roles"])
+    configuration._read.cache_clear()
+    good = provider.token(groups=None, realm_access={"roles": ["analysts"]})
+    assert stranger.get(SELF, headers=with_token(good)).status_code == 200
+    for claim in (None, "roles", ["roles"], {"roles": {"analysts": 1}}, {"roles": 1}, {"analysts": ["roles"]}):
+        refusal(stranger, provider.token(realm_access=claim), 403, "no_rights")
 
 
 def test_headers_and_claims_that_are_no_text_or_nest_too_deep_are_refused(
