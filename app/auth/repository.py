@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, String, column, exists, or_, select, table, text, update
+from sqlalchemy import Connection, String, column, exists, or_, select, table, text, true, update
 from sqlalchemy.orm import Session
 
 from app.tables.access import ApiKey
@@ -14,9 +14,10 @@ from app.tables.access import ApiKey
 _BUDGETS = table("budgets", column("id", String), column("path", String))
 
 
-def any_key(session: Session) -> bool:
-    """Whether a key was ever created, revoked ones included."""
-    return bool(session.scalar(select(exists().select_from(ApiKey))))
+def any_key(session: Session, *, with_accounts: bool = True) -> bool:
+    """Whether a key was ever created, revoked ones included; accounts of a provider count if ``with_accounts``."""
+    counted = true() if with_accounts else ApiKey.issuer.is_(None)
+    return bool(session.scalar(select(exists().where(counted).select_from(ApiKey))))
 
 
 def find(session: Session, key_id: str) -> ApiKey | None:

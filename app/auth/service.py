@@ -102,7 +102,7 @@ def create_key(
         versions.newest_kept(session, Purpose.KEYS)
         if if_none:
             repository.lock_all(session)
-            if repository.any_key(session):
+            if repository.any_key(session, with_accounts=False):
                 return None
         row, token = add_key(session, context, terms, SERVICE.id)
     tell_of_change(context)
@@ -305,6 +305,12 @@ def keys_exist(context: Context) -> bool:
         return True
     with context.database.read() as session:
         return repository.any_key(session)
+
+
+def any_key_was_made(context: Context) -> bool:
+    """Whether the server has, or ever had, a key; accounts of a provider are none."""
+    with context.database.read() as session:
+        return repository.any_key(session, with_accounts=False)
 
 
 def list_keys(context: Context) -> Sequence[ApiKey]:

@@ -62,12 +62,15 @@ class Session:
 
 
 def begin(context: Context, key_id: str, valid_until: datetime | None) -> Session | None:
-    """A session of whoever has just shown a key's token, good until ``valid_until``; None where the key has ended."""
+    """A session of whoever has just shown a key's token, good until ``valid_until``; None where the key has ended.
+
+    None for an account, too: its session knows the group that it came by (`begin_of_account`).
+    """
     now = context.clock()
     end = min(now + LONGEST, valid_until or now + LONGEST)
     with context.database.read() as session:
         key = repository.find(session, key_id)
-    if key is None or key.has_ended(now):
+    if key is None or key.is_account or key.has_ended(now):
         return None
     return _session(context, key.id, end, lambda named: _code(context, key, named))
 
@@ -149,9 +152,13 @@ def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
 
 
 def cookie_of(settings: Settings, headers: Headers) -> str | None:
-    """The session's cookie among a request's; the one that only https may set before the other."""
-    found = cookie_parser("; ".join(headers.getlist("cookie")))
-    names = [cookie_place(settings, is_https=is_https)[0] for is_https in (True, False)]
+    """The session's cookie among a request's; the one that only https may set before the other.
+
+    Where the service is known by an address of https, it is the only one: others could set the other for the browser.
+    """
+    found, known = cookie_parser("; ".join(headers.getlist("cookie"))), settings.public_address
+    schemes = (True, False) if known is None else (known.scheme == "https",)
+    names = [cookie_place(settings, is_https=is_https)[0] for is_https in schemes]
     return next((found[name] for name in names if found.get(name)), None)
 
 

@@ -61,7 +61,7 @@ def create_key(
         require_data_folder(context.settings)
         require_schema(context)
         require_secrets(context)
-        if if_none and auth.keys_exist(context):
+        if if_none and auth.any_key_was_made(context):
             _tell_of_none(as_json)
             return
         # Opened before the key exists: a file that cannot be written must not cost a key.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import socket
 import time
 import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 
-#: For the whole answer. A connection alone may take half of it.
+#: For the whole answer. Until it begins, each step may take half of it.
 DEADLINE_S = 8.0
 _MOST_BYTES = 512 * 1024
 _AT_ONCE = 64 * 1024
@@ -26,8 +28,60 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-# Proxies of the environment (HTTPS_PROXY) are used, since a provider may be outside a company's network.
-_OPENER = urllib.request.build_opener(_NoRedirect)
+class _Timed(io.RawIOBase):
+    """What a socket receives until a moment. A socket's own timeout begins anew with every byte."""
+
+    def __init__(self, received: io.RawIOBase, connection: socket.socket, until: float) -> None:
+        self._received, self._connection, self._until = received, connection, until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._received.readinto(buffer)
+
+    def close(self) -> None:
+        self._received.close()
+        super().close()
+
+
+class _Answer(HTTPResponse):
+    """An answer that is cut off at the deadline, its status and headers included."""
+
+    def __init__(self, connection: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(connection, *args, **kwargs)
+        self.fp = io.BufferedReader(_Timed(self.fp.detach(), connection, time.monotonic() + DEADLINE_S))
+
+
+class _Connection(HTTPConnection):
+    response_class = _Answer
+
+
+class _SecureConnection(HTTPSConnection):
+    response_class = _Answer
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(_Connection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(_SecureConnection, request)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """What opens an address. HTTPS_PROXY is used, since a provider may be outside a company's network.
+
+    HTTP_PROXY is not: what may go over http stays on this machine.
+    """
+    proxies = {scheme: proxy for scheme, proxy in urllib.request.getproxies().items() if scheme == "https"}
+    return urllib.request.build_opener(_NoRedirect, _Http, _Https, urllib.request.ProxyHandler(proxies))
 
 
 def ask_for_object(
@@ -41,10 +95,9 @@ def ask_for_object(
     body = None if form is None else urlencode(form).encode()
     sent = {"Accept": "application/json", "User-Agent": "epsilond", **(headers or {})}
     request = urllib.request.Request(address, data=body, headers=sent)  # noqa: S310  # checked by `is_trusted_address`
-    until = time.monotonic() + DEADLINE_S
     try:
-        with _OPENER.open(request, timeout=DEADLINE_S / 2) as answer:
-            found = json.loads(_read(answer, until))
+        with _opener().open(request, timeout=DEADLINE_S / 2) as answer:
+            found = json.loads(_read(answer))
     except HTTPError as error:
         error.close()
         raise Unavailable(f"{address}: status {error.code}") from None
@@ -56,12 +109,10 @@ def ask_for_object(
     return found
 
 
-def _read(answer: HTTPResponse, until: float) -> bytes:
+def _read(answer: HTTPResponse) -> bytes:
     read = bytearray()
     while part := answer.read1(_AT_ONCE):
         read += part
         if len(read) > _MOST_BYTES:
             raise ValueError("the answer is too long")
-        if time.monotonic() > until:
-            raise TimeoutError
     return bytes(read)

@@ -31,6 +31,8 @@ START = f"{sessions.SIGN_IN}/provider"
 #: Where the provider sends the browser back to; it is registered there.
 BACK = f"{START}/back"
 _LABEL = "sign_in_attempt"
+#: Of the page to show afterwards. It stands in the cookie, and browsers keep none above 4096 characters.
+_LONGEST_PAGE = 1200
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def begin(context: Context, provider: Provider, own_address: str) -> Attempt:
     Args:
         context: The process's context.
         provider: The provider.
-        own_address: The page to show afterwards (`sessions.own_address`).
+        own_address: The page to show afterwards (`sessions.own_address`); the first page is shown where it is too long.
 
     Raises:
         Unavailable: the provider's address is not known.
@@ -70,7 +72,8 @@ def begin(context: Context, provider: Provider, own_address: str) -> Attempt:
         "code_challenge_method": "S256",
     }
     end = int((context.clock() + LIFETIME).timestamp())
-    kept = {"state": state, "nonce": nonce, "verifier": verifier, "next": own_address, "end": end}
+    shown = own_address if len(own_address) <= _LONGEST_PAGE else sessions.START
+    kept = {"state": state, "nonce": nonce, "verifier": verifier, "next": shown, "end": end}
     text = base64.urlsafe_b64encode(json.dumps(kept).encode()).rstrip(b"=").decode()
     endpoint = provider.authorization_endpoint()
     joint = "&" if "?" in endpoint else "?"

@@ -108,7 +108,9 @@ class Provider:
         known = self._known
         if known is not None and self.clock() - known.time < fresh_s:
             return known
-        if self._is_due():
+        # Nobody waits for another thread's question where what is known does.
+        does = fresh_s == FRESH_S and known is not None and self.clock() - known.time < STALE_S
+        if self._is_due() and not (does and self._lock.locked()):
             with suppress(Unavailable), self._place(), self._lock:
                 if self._known is known and self._is_due():  # nobody asked while this thread waited
                     try:
@@ -157,6 +159,8 @@ def _signing_keys(document: Mapping[str, Any]) -> dict[str | None, jwt.PyJWK]:
     keys: dict[str | None, jwt.PyJWK] = {}
     for entry in entries[:_MOST_KEYS]:
         if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or entry.get("kty") == "oct":
+            continue
+        if entry.get("alg") not in (None, *ALGORITHMS) or "d" in entry:  # with "d", everybody knows how to sign
             continue
         try:
             key = jwt.PyJWK(entry)

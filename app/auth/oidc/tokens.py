@@ -30,6 +30,7 @@ _REASONS: Mapping[type[jwt.PyJWTError], str] = {
     jwt.InvalidAudienceError: "it is made out to another audience",
     jwt.InvalidAlgorithmError: "it is not signed with a private key of the provider",
     jwt.InvalidSignatureError: "its signature is wrong",
+    jwt.InvalidKeyError: "the provider's key is too short",
     jwt.MissingRequiredClaimError: "a claim is missing: iss, sub, aud, exp and iat are needed",
 }
 
@@ -93,7 +94,10 @@ def bearer_claims(provider: Provider, token: str) -> Claims:
     audience = provider.configuration.audience
     if audience is None:
         raise Refused("this server takes tokens of the provider for signing in only")
-    return _claims(provider, _verified(provider, token, audience))
+    found = _verified(provider, token, audience)
+    if isinstance(found["aud"], list) and provider.configuration.client_id in found["aud"]:
+        raise Refused("it is made out to what signs somebody in, too")
+    return _claims(provider, found)
 
 
 def _verified(provider: Provider, token: str, audience: str) -> dict[str, Any]:
@@ -106,14 +110,14 @@ def _verified(provider: Provider, token: str, audience: str) -> dict[str, Any]:
         key = provider.key(header.get("kid"))
         if key is None:
             raise Refused("it is not signed with a key that the provider has now")
-        required = {"require": ["iss", "sub", "aud", "exp", "iat"]}
+        options = {"require": ["iss", "sub", "aud", "exp", "iat"], "enforce_minimum_key_length": True}
         found = jwt.decode(
             token,
             key,
             algorithms=list(ALGORITHMS),
             audience=audience,
             issuer=provider.configuration.issuer,
-            options=required,  # type: ignore[arg-type]
+            options=options,  # type: ignore[arg-type]
             leeway=_EARLY_S,
         )
         if int(found["exp"]) <= time.time():

@@ -85,6 +85,7 @@ def test_a_token_that_is_not_right_is_refused_with_the_reason(stranger: TestClie
     now = int(time.time())
     for changed, reason in (
         ({"aud": CLIENT_ID}, "another audience"),
+        ({"aud": [AUDIENCE, CLIENT_ID]}, "what signs somebody in"),
         ({"aud": None}, "a claim is missing"),
         ({"aud": ["https://other.example"]}, "another audience"),
         ({"iss": "https://evil.example"}, "another issuer"),
@@ -93,6 +94,8 @@ def test_a_token_that_is_not_right_is_refused_with_the_reason(stranger: TestClie
         ({"exp": None}, "a claim is missing"),
         ({"iat": now + 3600}, "has not begun"),
         ({"nbf": now + 3600}, "has not begun"),
+        ({"sub": None}, "a claim is missing"),
+        ({"iat": None}, "a claim is missing"),
         ({"sub": ""}, "its subject"),
         ({"sub": "x" * 256}, "its subject"),
         ({"sub": "a\nb"}, "its subject"),
@@ -315,3 +318,26 @@ def test_a_file_needs_the_public_address(context: Context) -> None:
     with pytest.raises(Wrong, match="EPSILOND_PUBLIC_URL"):
         configuration_of(settings)
     assert context.settings.public_url == PUBLIC_URL
+
+
+def test_the_first_key_is_made_where_there_are_accounts_alone(
+    stranger: TestClient, provider: FaultyProvider, context: Context
+) -> None:
+    """`keys create --if-none` is how a container has its first key, and accounts have none."""
+    assert not service.any_key_was_made(context)
+    assert stranger.get(SELF, headers=with_token(provider.token())).status_code == 200
+    assert not service.any_key_was_made(context)
+    assert service.create_key(context, "first", [Scope.ADMIN], if_none=True) is not None
+    assert service.any_key_was_made(context)
+    assert service.create_key(context, "second", [Scope.ADMIN], if_none=True) is None
+
+
+def test_a_name_that_cannot_be_read_is_not_shown(
+    stranger: TestClient, provider: FaultyProvider, context: Context
+) -> None:
+    names = {"one": "\u202eboss", "two": "  ", "three": "x" * 300, "four": 7, "five": "Ada"}
+    for subject, name in names.items():
+        token = provider.token(sub=subject, preferred_username=name)
+        assert stranger.get(SELF, headers=with_token(token)).status_code == 200
+    shown = {row.subject: row.name for row in service.list_keys(context)}
+    assert shown == {"one": "one", "two": "two", "three": "x" * 200, "four": "four", "five": "Ada"}

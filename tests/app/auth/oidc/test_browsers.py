@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,12 +16,13 @@ from starlette.testclient import TestClient
 from app.auth import database_secrets, service
 from app.auth.oidc import configuration
 from app.auth.oidc import provider as providers
-from app.auth.oidc.flow import BACK, START
-from app.auth.sessions import COOKIE_OF_HTTPS, SIGN_IN
+from app.auth.oidc.flow import BACK, LIFETIME, START, finish
+from app.auth.oidc.tokens import Refused
+from app.auth.sessions import COOKIE, COOKIE_OF_HTTPS, SIGN_IN
 from app.context import Context
 from app.secrets.material import Purpose
 from tests.app.auth.oidc.conftest import PUBLIC_URL, RIGHTS, write_configuration
-from tests.app.auth.oidc.provider_of_tests import FaultyProvider, new_key
+from tests.app.auth.oidc.provider_of_tests import CLIENT_ID, FaultyProvider, new_key
 from tests.app.conftest import ConnectAs
 
 ATTEMPT = f"{COOKIE_OF_HTTPS}_attempt"
@@ -101,6 +104,35 @@ def test_an_id_token_that_is_not_of_this_attempt_signs_nobody_in(
     assert shows(browser) == 303
 
 
+@pytest.mark.parametrize(
+    "claims", [{"aud": [CLIENT_ID]}, {"aud": [CLIENT_ID, "another"], "azp": CLIENT_ID}, {"azp": CLIENT_ID}]
+)
+def test_an_id_token_may_list_its_audiences(
+    browser: TestClient, provider: FaultyProvider, claims: dict[str, Any]
+) -> None:
+    assert signed_in(browser, provider, **claims).status_code == 200
+    assert shows(browser) == 200
+
+
+def test_an_answer_without_an_id_token_signs_nobody_in(
+    browser: TestClient, provider: FaultyProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "exchange", lambda *_: {"access_token": provider.token()})
+    assert signed_in(browser, provider).status_code == 503
+    assert shows(browser) == 303
+
+
+def test_a_right_of_a_person_gives_a_session_its_scopes(
+    browser: TestClient, provider: FaultyProvider, context: Context, tmp_path: Path
+) -> None:
+    _start_anew(context, tmp_path, provider.issuer, RIGHTS.replace('scopes = ["metrics"]', 'scopes = ["analyst"]'))
+    assert signed_in(browser, provider, sub="robot-1", groups=[]).status_code == 200
+    assert shows(browser) == 200
+    # What the file takes from the person is taken from the session.
+    _start_anew(context, tmp_path, provider.issuer)
+    assert shows(browser) == 403
+
+
 def test_what_another_browser_began_signs_nobody_in(
     browser: TestClient, connect: ConnectAs, provider: FaultyProvider
 ) -> None:
@@ -116,8 +148,14 @@ def test_what_another_browser_began_signs_nobody_in(
 
 
 def test_an_attempt_is_over_after_its_use_and_after_ten_minutes(
-    browser: TestClient, provider: FaultyProvider, context: Context, monkeypatch: pytest.MonkeyPatch
+    browser: TestClient, provider: FaultyProvider, context: Context
 ) -> None:
+    late, sent_back = context.clock() + LIFETIME + timedelta(seconds=1), provider.sign_in(led_to(browser))
+    known = providers.provider_of(context)
+    assert known is not None
+    with pytest.raises(Refused, match="is over"):
+        finish(replace(context, clock=lambda: late), known, browser.cookies[ATTEMPT], sent_back)
+    assert len(provider.codes) == 1  # the code was not even shown to the provider
     address = led_to(browser)
     kept = browser.cookies[ATTEMPT]
     sent_back = provider.sign_in(address)
@@ -143,6 +181,7 @@ def test_a_cookie_of_an_attempt_that_was_changed_is_none(browser: TestClient, pr
         {"state": "another"},
         {"state": None},
         {"code": None},
+        {"error": "access_denied"},
         {"code": None, "error": "access_denied", "error_description": "<script>alert(1)</script>"},
         {"iss": "https://evil.example"},
     ],
@@ -270,3 +309,31 @@ def test_a_server_with_a_provider_answers_nobody_for_being_on_its_machine(connec
     local = connect(is_local=False)
     assert local.get("/v1/budgets").status_code == 401
     assert local.get("/v1/algorithms").status_code == 401
+
+
+def test_a_long_address_does_not_keep_anybody_from_signing_in(browser: TestClient, provider: FaultyProvider) -> None:
+    """Browsers keep no cookie above 4096 characters, and the address stands in one."""
+    for wanted, shown in (("/dashboard/runs?name=" + "a" * 1000, None), ("/dashboard/runs?name=" + '"' * 3900, "/")):
+        answer = browser.get(START, params={"next": wanted})
+        assert len(answer.headers["set-cookie"].partition(";")[0]) <= 4096
+        answer = browser.get(BACK, params=provider.sign_in(answer.headers["location"]))
+        assert f'content="0;url={shown or wanted}"' in answer.text
+
+
+def test_a_token_of_the_provider_is_no_key_in_the_form(browser: TestClient, provider: FaultyProvider) -> None:
+    """A session that it began would not know of the groups, and would outlive the configuration."""
+    origin = {"Origin": PUBLIC_URL}
+    answer = browser.post(SIGN_IN, data={"key": provider.token()}, headers=origin)
+    assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+    assert "This key is unknown" in answer.text
+
+
+def test_a_cookie_that_plain_http_may_set_is_not_taken_over_https(
+    browser: TestClient, provider: FaultyProvider
+) -> None:
+    """Another server of the domain, or whoever is on the way, could sign somebody in as themselves."""
+    signed_in(browser, provider)
+    cookie = browser.cookies[COOKIE_OF_HTTPS]
+    browser.cookies.clear()
+    assert browser.get(PAGE, headers={"Cookie": f"{COOKIE_OF_HTTPS}={cookie}"}).status_code == 200
+    assert browser.get(PAGE, headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 303
