@@ -12,7 +12,7 @@ from pydantic import Field
 from app.algorithms.reasons import RefusalBody, reason_body
 from app.context import Context
 from app.kit.fields import Integer, Schema
-from app.kit.process_pool import JobFailed
+from app.kit.process_pool import JobFailed, too_much_work
 from app.problems import refused_at
 from calibrators.advice import Advice, Facts, Reason
 from calibrators.scopes import Problem, Shape
@@ -114,11 +114,16 @@ def read(request: SimulationRequest, problem: Problem, facts: Facts) -> Simulati
 def simulated(
     context: Context, asked: Simulation, advised: Sequence[Advice], on_progress: Reached | None = None
 ) -> SimulationAnswer:
-    """Run one algorithm after the other, each in a process with limits of time and memory."""
+    """Run one algorithm after the other, each in a process with limits of time and memory.
+
+    Raises:
+        Problem: 422 ``too_much_work``: not even rows were drawn in time.
+    """
     deadline = time.monotonic() + MOST_SECONDS
     found: list[Attained] = []
     applying = [each for each in advised if each.spec is not None]
-    start, unit = context.audit_processes.run(before_training, asked)
+    with too_much_work("the simulation", "ask for fewer parameters", "simulation"):
+        start, unit = context.audit_processes.run(before_training, asked)
     for done, item in enumerate(applying):
         if on_progress is not None:
             on_progress(done, len(applying))

@@ -47,8 +47,12 @@ def answer(
     """
     collector.resume()
     # No setting has a part in it, and the database in memory is never opened.
-    pools = {"processes": _Here(1, 20.0, 2**31), "audit_processes": _Here(1, 120.0, 2**32)}
-    context = Context(Settings.model_construct(), Database("sqlite://"), **pools)
+    context = Context(
+        Settings.model_construct(),
+        Database("sqlite://"),
+        processes=_Here(1, 20.0, 2**31),
+        audit_processes=_Here(1, 120.0, 2**32),
+    )
     try:
         found = respond(context, _read(schema, asked.body))
     except Problem as problem:
