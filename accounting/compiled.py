@@ -23,6 +23,11 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_ROOT = Path(__file__).resolve().parents[1]
+#: The folders with compiled functions.
+FOLDERS = tuple(_ROOT / name for name in ("accounting", "accounting/fourier", "accounting/losses", "trainer/exact"))
+_COMPLETE = "complete"
+
 _lock = threading.RLock()
 _functions: list[_Uncompiled] = []
 
@@ -111,6 +116,22 @@ def _cache_folder(sources: Path) -> str:
         except OSError:  # Another process was first.
             shutil.rmtree(copy, ignore_errors=True)
     return str(own)
+
+
+def note_complete() -> None:
+    """Note, where it is kept, that everything is compiled."""
+    if "NUMBA_CACHE_DIR" in os.environ:
+        return
+    for folder in FOLDERS:
+        (Path(_cache_folder(folder)) / _COMPLETE).touch()
+
+
+def is_complete() -> bool:
+    """Whether everything was compiled from the sources as they are now, so that nobody waits for a compiler.
+
+    Where ``NUMBA_CACHE_DIR`` names a place of its own, nothing is known of it, and the answer is yes.
+    """
+    return "NUMBA_CACHE_DIR" in os.environ or all((Path(_cache_folder(folder)) / _COMPLETE).exists() for folder in FOLDERS)
 
 
 def _is_writable(folder: Path) -> bool:

@@ -9,7 +9,7 @@ import sys
 import time
 
 from accounting import warm_up as engine
-from accounting.compiled import compiled_functions
+from accounting.compiled import compiled_functions, note_complete
 from trainer.exact.gaussian import load_noise
 
 
@@ -17,6 +17,7 @@ def warm_up() -> int:
     """Call every compiled loop with every type of argument, and return how many loops there are."""
     engine.warm_up()
     load_noise()
+    note_complete()
     return len(compiled_functions())
 
 

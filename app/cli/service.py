@@ -16,6 +16,7 @@ from app.cli.output import AsJson, example, print_json, print_text
 from app.cli.refusals import fail
 from app.cli.server import DEFAULT_URL, Url
 from app.cli.setting_up import (
+    compiling_in_background,
     open_context,
     require_data_folder,
     require_data_key,
@@ -63,7 +64,8 @@ def serve(
         code = sign_in_codes.issue(context) if is_keyless else None
         warn_of_open_database(context.settings)
         print(server.banner(context, listening, code), flush=True)
-        server.serve(app, context, listening)
+        with compiling_in_background():
+            server.serve(app, context, listening)
 
 
 @commands.command("sign-in", epilog=example("epsilond sign-in"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from app.db.failures import DATABASE_FAILURES, Unfenced
 from app.fence.watching import fenced_context
 from app.kit import collector
 from app.kit.private_files import make_private_folder
+from app.kit.process_pool import PROJECT_ROOT
 from app.secrets.material import SecretUnavailable
 from app.settings import Settings, settings_faults
 
@@ -90,6 +93,27 @@ def require_provider_file(settings: Settings) -> None:
         configuration_of(settings)
     except Wrong as error:
         fail(str(error))
+
+
+@contextmanager
+def compiling_in_background() -> Iterator[None]:
+    """Compile the inner loops beside the block, where that was not done at the installation.
+
+    A calibration has some seconds, which a compiler may need alone: no request could ever finish the work.
+    """
+    from accounting.compiled import is_complete
+
+    if is_complete():
+        yield
+        return
+    print_error("Compiling the inner loops, once: calibrations take longer for the next minute.")
+    command = [sys.executable, "-m", "trainer.warm_up"]
+    process = subprocess.Popen(command, cwd=PROJECT_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def require_local_token(context: Context) -> bool:

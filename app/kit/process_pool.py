@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
+from accounting.compiled import is_complete
 from app.kit.fair_gate import MOST_WAITING, FairGate
 from app.problems import unprocessable
 
@@ -62,6 +63,8 @@ def too_much_work(what: str, remedy: str, *pointer: str | int) -> Iterator[None]
     try:
         yield
     except JobFailed as failure:
+        if failure.limit == "time" and not is_complete():
+            remedy = "the server compiles its inner loops, once after its installation: ask again in a minute"
         raise unprocessable("too_much_work", f"{what} was given up: {failure}; {remedy}", *pointer) from None
 
 

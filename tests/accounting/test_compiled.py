@@ -118,6 +118,30 @@ json.dump([misses, hits], sys.stdout)
     assert any(tmp_path.glob("epsilond/*/*/*.nbi")) == (home == "writable")
 
 
+def test_it_is_known_whether_everything_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_cache_folder", lambda sources: str(tmp_path / sources.name))
+    for folder in compiled.FOLDERS:
+        (tmp_path / folder.name).mkdir()
+    assert not compiled.is_complete()
+    compiled.note_complete()
+    assert compiled.is_complete()
+    (tmp_path / compiled.FOLDERS[-1].name / "complete").unlink()
+    assert not compiled.is_complete()
+
+
+def test_the_folders_with_compiled_functions_are_those_that_are_named() -> None:
+    script = """
+from pathlib import Path
+import trainer.warm_up
+from accounting.compiled import FOLDERS, compiled_functions
+
+found = {str(Path(sys.modules[f.__module__].__file__).parent) for f in compiled_functions()}
+json.dump([sorted(found), sorted(map(str, FOLDERS))], sys.stdout)
+"""
+    found, named = run(script)
+    assert found == named
+
+
 def test_what_is_kept_goes_by_all_sources_of_a_folder(tmp_path: Path) -> None:
     """A caller is compiled with what it calls in it, and numba looks at the caller's own file alone."""
     for folder in ("one", "other"):
