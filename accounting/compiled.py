@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _ROOT = Path(__file__).resolve().parents[1]
 #: The folders with compiled functions.
-FOLDERS = tuple(_ROOT / name for name in ("accounting", "accounting/fourier", "accounting/losses", "trainer/exact"))
+FOLDERS = tuple(_ROOT / name for name in ("accounting/fourier", "accounting/losses", "trainer/exact"))
 _COMPLETE = "complete"
 
 _lock = threading.RLock()
