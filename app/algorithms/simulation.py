@@ -59,8 +59,8 @@ class SimulationRequest(Schema):
         None,
         description="What is trained, without an intercept; left out, the mean for the shape mean, else a logistic "
         "regression. `logistic_regression`: A label of two classes. `softmax_regression`: A label of as many classes "
-        "as `classes` says. `linear_regression`: Least squares. `huber_regression`: Squared error up to 1, absolute error "
-        "beyond. `quantile_regression`: The median of the label. `q_norm_regression`: The error's power of 1.5. "
+        "as `classes` says. `linear_regression`: Least squares. `huber_regression`: Squared error up to 1, absolute "
+        "error beyond. `quantile_regression`: The median of the label. `q_norm_regression`: The error's power of 1.5. "
         "`q_norm_hinge`: The hinge's power of 1.5. `mean`: The mean of the features.",
     )
     classes: Integer = Field(
