@@ -57,8 +57,11 @@ class SimulationRequest(Schema):
         | None
     ) = Field(
         None,
-        description="What is trained, without an intercept. Left out: `mean` for the shape `mean`, else "
-        "`logistic_regression`.",
+        description="What is trained, without an intercept; left out, the mean for the shape mean, else a logistic "
+        "regression. `logistic_regression`: A label of two classes. `softmax_regression`: A label of as many classes "
+        "as `classes` says. `linear_regression`: Least squares. `huber_regression`: Squared error up to 1, absolute "
+        "error beyond. `quantile_regression`: The median of the label. `q_norm_regression`: The error's power of 1.5. "
+        "`q_norm_hinge`: The hinge's power of 1.5. `mean`: The mean of the features.",
     )
     classes: Integer = Field(
         2, ge=2, le=100, description="How many classes a `softmax_regression` has; other models do not read it."

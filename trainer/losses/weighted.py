@@ -33,8 +33,8 @@ def weights_of_priors(priors: Sequence[float]) -> tuple[float, ...]:
     Raises:
         InvalidValue: there are less than two classes, a prior is too small, or they do not sum to 1.
 
-    >>> weights_of_priors([0.9, 0.1])
-    (0.1111111111111111, 1.0)
+    >>> weights_of_priors([0.8, 0.2])
+    (0.25, 1.0)
     """
     if len(priors) < 2:
         raise InvalidValue("there is a prior for each of at least two classes", pointer=("class_priors",))
