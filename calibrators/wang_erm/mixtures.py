@@ -12,7 +12,8 @@ with $r_a(t) = (1-q) e^{-qat - q^2a^2/2} + q e^{(1-q)at - (1-q)^2a^2/2}$, Z stan
 
 The expectations are sums over equally spaced nodes. A function that is analytic within $|\mathrm{Im}| \le y$ has an
 error of at most $2M/(e^{2\pi y/h} - 1)$, M the largest integral of its modulus on a line there (Trefethen & Weideman
-2014, Theorem 5.1). On such a line $|r| \le r$ and $|r| \ge r \cos(ay/2)$, with r at the real part.
+2014, Theorem 5.1). On such a line $|r| \le r$, with r at the real part, and $|r|$ is at least r times the cosine of
+$ay/2$.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -92,3 +93,31 @@ def test_what_records_on_one_line_do_to_a_step_is_within_the_charge(
                     integral = np.trapezoid(np.exp(order * np.log(first) - (order - 1.0) * np.log(second)), nodes)
                     largest = max(largest, math.log(integral) / (order - 1.0))
     assert 0.25 * bound <= largest <= bound
+
+
+@pytest.mark.parametrize("relation", [REPLACE_ONE, REPLACE_SPECIAL])
+@pytest.mark.parametrize(("n", "b"), [(4, 1), (5, 2), (6, 4), (3, 3)])
+def test_a_step_on_a_tiny_data_set_is_within_the_charge_for_all_its_batches(
+    n: int, b: int, relation: NeighboringRelation
+) -> None:
+    """Every batch is enumerated; gradients of all records at both points are random or extreme."""
+    rng, sigma, order = np.random.default_rng(n), 3.0, 6.0
+    bound = charged(sigma * b / 2.0, b / n, order, relation)
+    nodes, largest = np.linspace(-20.0, 20.0, 2001), 0.0
+
+    def law(gradients: np.ndarray) -> np.ndarray:
+        """Of v / sigma: gradients at x and at x~, shape (2, n)."""
+        here, there = gradients / sigma
+        means = [np.mean((here - there)[list(batch)]) + np.mean(there) for batch in combinations(range(n), b)]
+        density: np.ndarray = np.mean(stats.norm.pdf(nodes[:, None], np.array(means)), axis=1)
+        return np.maximum(density, 1e-300)
+
+    for trial in range(120):
+        one = rng.uniform(-1.0, 1.0, (2, n)) if trial % 3 == 0 else rng.choice([-1.0, 1.0], (2, n))
+        other = one.copy()
+        other[:, 0] = 0.0 if relation is REPLACE_SPECIAL else -one[:, 0] if trial % 2 else rng.uniform(-1.0, 1.0, 2)
+        first, second = law(one), law(other)
+        for p, q in ((first, second), (second, first)):
+            integral = np.trapezoid(np.exp(order * np.log(p) - (order - 1.0) * np.log(q)), nodes)
+            largest = max(largest, math.log(integral) / (order - 1.0))
+    assert 0.2 * bound <= largest <= bound
