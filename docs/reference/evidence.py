@@ -26,7 +26,7 @@ TRIED: Mapping[str, str] = {
     "load": "Mixed load at four fifths of what the server can do: no error, steady memory, no long tail",
     "prices": "Prices of a budget in approximate Gaussian DP: two random lists cost together no more than their sum",
     "certificates": "Certificates of random answers at the engine's own ends, and of statements that are false",
-    "certified_schemes": "Certificates of random answers of each kind that they cover, and of prices: none is refuted",
+    "certified_schemes": "Certificates of random answers of each kind that they cover, and of prices",
     "lattice": "Distinguishers on the last bits of noisy sums, and on two ways of adding noise that show a record",
     "run_times": "Times of private runs on neighbouring data sets: none is told from another; without waiting they are",
     "private_accuracy": "Accuracy of one private run on bundled data, over fresh noise",

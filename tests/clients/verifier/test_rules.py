@@ -173,6 +173,21 @@ def test_an_envelope_above_a_cut_is_above_every_value_wherever_the_cut_is(
                 assert abs(truth) < rule.envelope(arb(t)) + arb("1e-12")
 
 
+def test_what_is_left_out_above_a_cut_has_the_errors_of_both_rules_and_what_is_before_a_half_twice() -> None:
+    law, few = FixedSize(arb(1), arb(0.2)), Panels(0.8, 12.0, 3, 6, 40, 24)
+    cut = AboveCut(Line(0.35, 0.25, -40, 45), 0.9, 0.3)
+    with precision(120):
+        whole, above = transform(law, "both", 1.0, (few,)), cut.rule(law, "both", arb(1))
+        found = transform(law, "both", 1.0, (few, cut))
+        assert isinstance(whole, Rule)
+        assert isinstance(found, Rule)
+        assert found.coarse is not None
+        before = found.coarse[1] - abs(whole.at_zero() - above.at_zero()) - whole.error - above.error
+        assert min(float(whole.error.mid()), float(above.error.mid())) > 1e-9
+        # P(N(0.5, 0.3) > 0.9) twice.
+        assert abs(before - 2 * arb("0.091211219725867876")) < arb("1e-15")
+
+
 def test_an_envelope_above_a_cut_falls_where_that_of_the_panels_is_the_moment() -> None:
     """916370 such steps are below e^-35 from there on."""
     law = FixedSize(arb(0.96), arb(1.9e-5))
