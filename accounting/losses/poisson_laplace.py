@@ -227,7 +227,7 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
         return Support(-self._end, self._end, 0.0, 0.0)
 
     def for_group(self, size: int) -> GroupStep:
-        """As `PoissonLaplaceLoss.for_group`, the group being replaced by another one."""
+        """Return a mixture as `PoissonLaplaceLoss.for_group` does; the group is replaced by another one."""
         return laplace_group(self.epsilon, self.sampling_probability, size, replaced=True)
 
 

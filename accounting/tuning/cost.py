@@ -37,7 +37,7 @@ RENYI = "selection_renyi"
 #: The theorem behind each method.
 SOURCES = {
     COMPOSITION: "the certified interval of all runs together",
-    PROFILE: "delta_A(eps) <= E[K] delta(eps - c); Koskela, Redberg & Wang 2024",
+    PROFILE: "delta_A(eps) <= sum of w_j delta(eps - c_j); with one c: Koskela, Redberg & Wang 2024",
     RENYI: "Papernot & Steinke 2022, Lemma 7, Theorem 2 (negative binomial) and Theorem 6 (Poisson)",
 }
 
