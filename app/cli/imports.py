@@ -22,10 +22,7 @@ _MOST_CHARACTERS = 2**16
 
 @commands.command(
     "import",
-    epilog=example(
-        'echo "make_private(noise_multiplier=1.1, poisson_sampling=False)" | epsilond import - \\\n'
-        "    --dataset-size 60000 --batch-size 600 --epochs 10 --delta 1e-5"
-    ),
+    epilog=example("epsilond import train.py --dataset-size 60000 --batch-size 600 --epochs 10 --delta 1e-5"),
 )
 def import_call(
     file: Annotated[
@@ -48,9 +45,10 @@ def import_call(
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting truly costs.
+    """Say what a call of Opacus, JAX Privacy and others truly costs.
 
-    Beside it stand the number that the library would claim, and what the call does not say.
+    TensorFlow Privacy and dp-accounting are the others. Beside the cost stand the number that the library would claim,
+    and what the call does not say.
     """
     fields: list[tuple[str, str, object]] = [
         ("FILE", "/source/kind", None if file is None else "call"),

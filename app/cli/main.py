@@ -26,7 +26,7 @@ from app.kit import collector
 #: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "account": ("privacy", "Certified epsilon at a delta, or delta at an epsilon."),
-    "import": ("imports", "Say what a call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting truly costs."),
+    "import": ("imports", "Say what a call of Opacus, JAX Privacy and others truly costs."),
     "convert": ("privacy", "Say what one privacy guarantee implies about another."),
     "calibrate": ("calibration", "The noise, steps, batch size or privacy for a target."),
     "sweep": ("calibration", "One calibration for each value of one field."),

@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.dashboard.asking import Answer
+from app.dashboard.formulas import formula
 from app.dashboard.pages import ASSETS, CONTENT_SECURITY_POLICY, NAVIGATION, STATIC
 from tests.app.conftest import ConnectAs
 from tests.app.dashboard.documents import Document
@@ -67,10 +68,13 @@ def test_what_is_sent_to_a_page_is_only_ever_text_in_it(reader: TestClient, path
 
 def test_a_page_of_an_algorithm_shows_all_that_is_known_of_it(reader: TestClient) -> None:
     known = reader.get("/v1/algorithms/dp_svrg_pp").json()
-    text = Document(reader.get("/dashboard/algorithms/dp_svrg_pp").text).all("main")[0].text
-    # A member that is called as a method of dictionaries is among them.
-    for name in ("summary", "source", "update", "guarantee", "gradient_complexity", "verdict"):
+    source = reader.get("/dashboard/algorithms/dp_svrg_pp").text
+    text = Document(source).all("main")[0].text
+    for name in ("summary", "source", "guarantee", "verdict"):
         assert known[name] in text, name
+    # A member that is called as a method of dictionaries is among them.
+    for name in ("update", "gradient_complexity"):
+        assert formula(known[name]) in source, name
     for each in known["assumptions"]:
         assert each["meaning"] in text
     for erratum in known["errata"]:
