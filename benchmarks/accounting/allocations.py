@@ -147,6 +147,7 @@ def allocations_section(figures: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "Where several steps of an epoch are drawn, both upper ends are those of one step of each of some blocks, and"
     yield "its lower end is of these blocks, too: what it says from below need not be attained by the sets. Ours is."
+    yield f"TimeoutError: it took more than {LIMIT:g} s of the clock, on a machine that had other work, too."
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:
