@@ -59,7 +59,7 @@ _SETS = (1.1, 2.0, 5.0, 20.0, 100.0)
 _CELLS = 600
 #: Deltas of one run between which chords are taken; lines at the edge of the tests; halvings of an interval.
 _PLACES, _EDGES, _BISECTIONS = 160, 120, 50
-#: Losses beyond which no sets are looked for.
+#: Epsilons beyond which orders are not looked at.
 _FARTHEST = 200.0
 
 
@@ -122,7 +122,7 @@ class Selection:
         # With less than one run expected, c + epsilon holds at a delta of more than 1 too, where epsilon is 0.
         run = epsilon_for_delta(self.events, self.relation, min(share, 1.0), evaluators=self.evaluators)
         upper = (self.log_ratio + run.value.upper) * (1.0 + _ALLOWANCE)
-        if self.by_orders and delta > 0.0 and 0.0 < upper < MAX_EPSILON:
+        if self.by_orders and delta > 0.0 and 0.0 < upper < _FARTHEST:
             upper = self._by_orders(delta, upper)
         return Answer(Interval(0.0, upper, upper), "selection_profile", {}, run.warnings)
 
@@ -196,7 +196,7 @@ class Selection:
         found = [self._by_preferred_set(delta, min(times * share, 0.5)) for times in _SETS]
         largest = epsilon_for_delta(self.events, self.relation, min(share, 1.0), evaluators=self.evaluators_of_lines)
         if largest.value.lower < _FARTHEST:
-            reach = 3.0 * self.log_ratio
+            reach = min(3.0 * self.log_ratio, _FARTHEST)
             found.append(attained_epsilon(self.composition, self.trials, delta, largest.value.lower, reach))
         return max(silent, *found)
 
