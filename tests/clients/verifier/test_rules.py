@@ -188,6 +188,25 @@ def test_what_is_left_out_above_a_cut_has_the_errors_of_both_rules_and_what_is_b
         assert abs(before - 2 * arb("0.091211219725867876")) < arb("1e-15")
 
 
+@pytest.mark.parametrize(("line", "least"), [(Line(0.6, 0.198, -60, 80), -17), (Line(0.2, 0.03, -400, 540), None)])
+def test_a_share_errs_by_as_much_as_it_grows_beside_the_axis(line: Line, least: int | None) -> None:
+    """Three widths above, e^18 of growth is all that is between the error and that of the whole law; at one, little."""
+    law, width = Poisson(arb(1), arb(0.2)), arb(0.2)
+    with precision(120):
+        rule = AboveCut(line, 1.0, 0.2).rule(law, "remove", arb(1))
+        bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
+        for t in (0.5, 3.0):
+            power = acb(2, t)
+
+            def share(x: acb, _: bool, z: acb = power) -> acb:
+                above = ((1 - x) / (width * arb(2).sqrt())).erfc() / 2
+                return normal_density(x, law.s) * (z * law.f(x).log()).exp() * above
+
+            distance = abs(bare.on_line(arb(t), 2)[1] - acb.integral(share, acb(-12), acb(16)))
+            assert distance < rule.error
+            assert least is None or distance > arb(least).exp() * rule.moment()
+
+
 def test_an_envelope_above_a_cut_falls_where_that_of_the_panels_is_the_moment() -> None:
     """916370 such steps are below e^-35 from there on."""
     law = FixedSize(arb(0.96), arb(1.9e-5))
