@@ -131,7 +131,9 @@ def is_complete() -> bool:
 
     Where ``NUMBA_CACHE_DIR`` names a place of its own, nothing is known of it, and the answer is yes.
     """
-    return "NUMBA_CACHE_DIR" in os.environ or all((Path(_cache_folder(folder)) / _COMPLETE).exists() for folder in FOLDERS)
+    if "NUMBA_CACHE_DIR" in os.environ:
+        return True
+    return all((Path(_cache_folder(folder)) / _COMPLETE).exists() for folder in FOLDERS)
 
 
 def _is_writable(folder: Path) -> bool:
