@@ -109,12 +109,24 @@ def epsilon_of_composition(
     composition: Composition, delta: float, evaluators: Sequence[Evaluator] = EVALUATORS
 ) -> Answer:
     """`epsilon_for_delta` of losses that are at hand."""
+    below = composition.from_below
+    if below is not None:
+        answer = epsilon_of_composition(replace(composition, from_below=None), delta, evaluators)
+        return _lowered(answer, epsilon_of_composition(below, delta, evaluators) if below.steps else None)
     if delta == 1.0:
         return Answer(Interval(0.0, 0.0, 0.0), BasicComposition.name)
     composition = _without_rare_branches(composition, delta)
     if composition.discrepancy:
         return _epsilon_despite_discrepancy(composition, delta, evaluators)
     return _epsilon(composition, delta, evaluators)
+
+
+def _lowered(answer: Answer, below: Answer | None) -> Answer:
+    """Return the answer with the lower end of another list, which costs no more; of none, with 0."""
+    value, least = answer.value, 0.0 if below is None else below.value.lower
+    lower = min(value.lower, least)
+    budget = {**answer.error_budget, "rounded_events": value.lower - lower}
+    return replace(answer, value=Interval(lower, value.estimate, value.upper), error_budget=budget)
 
 
 def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
@@ -227,6 +239,10 @@ def delta_of_composition(
     composition: Composition, epsilon: float, evaluators: Sequence[Evaluator] = EVALUATORS
 ) -> Answer:
     """`delta_for_epsilon` of losses that are at hand."""
+    below = composition.from_below
+    if below is not None:
+        answer = delta_of_composition(replace(composition, from_below=None), epsilon, evaluators)
+        return _lowered(answer, delta_of_composition(below, epsilon, evaluators) if below.steps else None)
     if composition.has_mixtures:
         composition = _without_rare_branches(composition, one_step_delta(composition, epsilon))
     answer = _delta_of_rest(composition, epsilon, evaluators)
@@ -290,7 +306,15 @@ def epsilons_for_deltas(
     [0.946867, 1.084623]
     """
     deltas = [read_real("delta", delta, 0.0, 1.0) for delta in deltas]
-    composition = compose(events, NeighboringRelation(relation))
+    return _epsilons_of_composition(compose(events, NeighboringRelation(relation)), deltas)
+
+
+def _epsilons_of_composition(composition: Composition, deltas: Sequence[float]) -> list[Answer]:
+    below = composition.from_below
+    if below is not None:
+        answers = _epsilons_of_composition(replace(composition, from_below=None), deltas)
+        least = _epsilons_of_composition(below, deltas) if below.steps else [None] * len(deltas)
+        return [_lowered(answer, one) for answer, one in zip(answers, least, strict=True)]
     asked = [delta for delta in deltas if 0.0 < delta < 1.0]
     if len(asked) < 2:
         return [epsilon_of_composition(composition, delta) for delta in deltas]
@@ -313,7 +337,16 @@ def deltas_for_epsilons(
 ) -> list[Answer]:
     """`delta_for_epsilon` at each of ``epsilons``, in their order; neighbours share their work."""
     epsilons = [read_real("epsilon", epsilon, 0.0, MAX_EPSILON) for epsilon in epsilons]
-    composition, known = compose(events, NeighboringRelation(relation)), EVALUATORS
+    return _deltas_of_composition(compose(events, NeighboringRelation(relation)), epsilons)
+
+
+def _deltas_of_composition(composition: Composition, epsilons: Sequence[float]) -> list[Answer]:
+    below = composition.from_below
+    if below is not None:
+        answers = _deltas_of_composition(replace(composition, from_below=None), epsilons)
+        least = _deltas_of_composition(below, epsilons) if below.steps else [None] * len(epsilons)
+        return [_lowered(answer, one) for answer, one in zip(answers, least, strict=True)]
+    known: Sequence[Evaluator] = EVALUATORS
     if len(epsilons) > 1 and not composition.discrepancy and not _without_rare_branches(composition, 1.0).discrepancy:
         known = _known_first(_on_shared_lines(composition, epsilons, deltas_on_shared_lines))
     return [delta_of_composition(composition, epsilon, known) for epsilon in epsilons]

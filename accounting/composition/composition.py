@@ -31,11 +31,13 @@ class Composition:
         steps: Each loss with the number of its steps, given that none fails.
         failure: Probability that a step with a stated delta fails outright; the losses are those of the others.
         discrepancy: How far the list may be from the steps that stand for it.
+        from_below: What lower ends are taken of, where the steps may cost a little more than the list.
     """
 
     steps: tuple[tuple[PrivacyLoss, int], ...]
     failure: Failure = field(default_factory=Failure)
     discrepancy: Discrepancy = field(default_factory=Discrepancy)
+    from_below: Composition | None = None
 
     @property
     def count(self) -> int:
@@ -107,10 +109,21 @@ def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int
     >>> compose(epoch_and_a_half, NeighboringRelation.REPLACE_SPECIAL, runs=2).gaussian_only
     GaussianLoss(mu=2.0)
     """
+    checked = check_events(events)
+    composition = _composed(checked, relation, runs)
+    mechanisms = [event.mechanism.from_below for event in checked]
+    if all(least is event.mechanism for least, event in zip(mechanisms, checked, strict=True)):
+        return composition
+    # An event that is left out would cost 0 at least.
+    known = [(event, least) for event, least in zip(checked, mechanisms, strict=True) if least is not None]
+    below = [replace(event, mechanism=least) for event, least in known]
+    return replace(composition, from_below=_composed(below, relation, runs) if below else Composition(()))
+
+
+def _composed(checked: Sequence[Event], relation: NeighboringRelation, runs: int) -> Composition:
     mu_squared: list[float] = []
     steps: list[tuple[PrivacyLoss, int]] = []
     failures: list[tuple[float, int]] = []
-    checked = check_events(events)
     resolved = resolve_schedules(checked, relation)
     own, alike = _steps_by_event(checked, resolved)
     for loss, number in own:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from accounting.described import Described, Real, Reals, Whole
 from accounting.errors import InvalidValue
@@ -40,6 +40,8 @@ else:
 
 MOST_LISTED = 1024
 _MOST_BUFFERS = 64
+#: Sensitivities are rounded up by less than this, relative: coefficients and their sums, each by less than 1e-9.
+_ROUNDED_UP = 1e-8
 
 
 class Correlated(Mechanism):
@@ -71,6 +73,11 @@ class Correlated(Mechanism):
     def least_noise(self, sampling: Sampling, steps: int) -> float:
         """Return a noise multiplier from which on such steps are accounted: a billionth more than the least."""
         return MIN_NOISE_MULTIPLIER * max(1.0, self.sensitivity(sampling, steps) * (1.0 + 1e-9))
+
+    @property
+    def from_below(self) -> Correlated | None:
+        noise = self.noise_multiplier * (1.0 + _ROUNDED_UP)
+        return replace(cast(Any, self), noise_multiplier=noise) if noise <= MAX_NOISE_MULTIPLIER else None
 
     def resolved(self, sampling: Sampling, count: int) -> tuple[Mechanism, Sampling, int]:
         """Return one Gaussian mechanism for all steps of a record; with cyclic Poisson batches, one for each cycle."""

@@ -51,6 +51,14 @@ class Mechanism(Described):
         return self, *sampling.resolved(count)
 
     @property
+    def from_below(self) -> Mechanism | None:
+        """Return the mechanism that lower ends are taken of: itself, unless `resolved` returns one that costs more.
+
+        None where no mechanism is known of which `resolved` returns one that costs no more than this one.
+        """
+        return self
+
+    @property
     def reveals_nothing(self) -> bool:
         """Return whether the output is the same for all data sets, so that it costs nothing. Few mechanisms are so.
 

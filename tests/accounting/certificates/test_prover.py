@@ -47,6 +47,7 @@ from accounting.events import (
 )
 from accounting.relations import NeighboringRelation
 from tests.accounting.certificates.requests import drawn
+from tests.soak.test_certified_schemes import judge
 
 ADD, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 NULL = NeighboringRelation.REPLACE_SPECIAL
@@ -176,3 +177,9 @@ def test_random_answers_are_proved(number: int) -> None:
     request = drawn(number)
     assert certify(AT_MOST, request.events, request.relation, request.upper, request.delta)
     assert certify(MORE_THAN, request.events, request.relation, request.lower, request.delta)
+
+
+@pytest.mark.parametrize("number", [5, 9, 13])
+def test_lower_ends_of_correlated_noise_hold_although_sensitivities_are_rounded_up(number: int) -> None:
+    """A lower end that is taken of the rounded sensitivity is 1e-14 too high, which the verifier refutes."""
+    assert judge("correlated_gaussian", number).refuted == []
