@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, ValidationError
 
@@ -14,6 +15,7 @@ from accounting.schedule_warnings import public_size, schedule_warnings, weak_gu
 from accounting.solve.open_events import OpenEvents, OpenField, Solved, solve_events
 from accounting.targets import ApproximateDpTarget, GroupDpTarget, Target
 from app.algorithms.calibrate import NextBody
+from app.algorithms.service import remedy_of
 from app.algorithms.targets import (
     AnyAchievedBody,
     ApproximateDpTargetBody,
@@ -138,7 +140,8 @@ def answer(context: Context, request: CalibrateEventsRequest) -> CalibrateEvents
         defaults["count"] = 1
     open_events = OpenEvents(tuple(defaults | event for event in request.events), field)
     _check(open_events, {"events": request.events})
-    remedy = "poisson batches are quicker, full batches quickest"
+    samplings = [cast(Mapping[str, str], event["sampling"]) for event in open_events.events]
+    remedy = remedy_of(*(sampling["kind"] for sampling in samplings))
     with context.metrics.evaluation() as found:
         try:
             with too_much_work("the calibration", remedy, "events"):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported, inside
-from accounting.events import DisjointBatches, Event, FullBatch, ShuffledEpochs
+from accounting.events import DisjointBatches, Event, FullBatch, Poisson, ShuffledEpochs
 from accounting.targets import ApproximateDpTarget, BudgetTarget, GroupDpTarget, Target
 from app.algorithms.answers import calibrate_answer
 from app.algorithms.budget_costs import (
@@ -237,11 +237,22 @@ def is_brief(spec: Spec) -> bool:
     return spec.sampling in (FullBatch.kind, DisjointBatches.kind, ShuffledEpochs.kind)
 
 
+def remedy_of(*samplings: str) -> str:
+    """What to ask for instead of a calibration that took too long.
+
+    >>> remedy_of("poisson")
+    'where the server is busy, ask again; fewer steps are quicker'
+    """
+    if set(samplings) <= {Poisson.kind, FullBatch.kind}:
+        return "where the server is busy, ask again; fewer steps are quicker"
+    return "poisson batches are quicker, full batches quickest; where the server is busy, ask again"
+
+
 def _solve_within_limits(context: Context, question: Question) -> Calibration:
     if is_brief(question.spec):
         with context.numerics:
             return solve(question)
-    remedy, place = "poisson batches are quicker, full batches quickest", "sampling"
+    remedy, place = remedy_of(question.spec.sampling or ""), "sampling"
     if question.spec.correlation is not None:
         remedy, place = "take fewer steps, or give the number of bands if it is left open", "correlation"
     with _refusals(question.spec), too_much_work("the calibration", remedy, place):

@@ -190,6 +190,7 @@ def _refuse_budgets(named: bool, path: str) -> None:
 def _print_calibration(found: Mapping[str, Any]) -> None:
     print_facts(
         {
+            **_chosen(found),
             **found["solution"],
             **_ends(found["achieved"]),
             **{f"noise_{name}": value for name, value in found["noise"].items()},
@@ -199,7 +200,7 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
             "dtype": found["dtype"],
             "why_this_dtype": found["dtype_reason"],
             "plan_hash": found["plan_hash"],
-            "still_missing": found["missing_assumptions"],
+            "still_missing": ", ".join(found["missing_assumptions"]),
             **_of_the_paper(found["literal"]),
             **dict(certificate_facts(found)),
         }
@@ -213,6 +214,13 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
         columns = ("sampling", "bands", "noise_multiplier", "error", "ratio", "memory", "is_chosen", "is_allowed")
         print_table(columns, [tuple(each[name] for name in columns) for each in others])
     print_warnings(found["warnings"])
+
+
+def _chosen(found: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return what the calibration is of, where the request left it out: another loop would need other noise."""
+    chosen = {choice["name"]: choice["value"] for choice in found["choices"]}
+    facts = {name: _brief(chosen[name]) for name in ("algorithm", "gradient_bound") if name in chosen}
+    return {name: f"{value} (chosen, as none was named)" for name, value in facts.items()}
 
 
 def _print_events(found: Mapping[str, Any]) -> None:
@@ -231,7 +239,7 @@ def _of_the_paper(literal: Mapping[str, Any] | None) -> Mapping[str, object]:
     """Return what was found of the paper's own calibration, where it was judged."""
     if literal is None or literal["verdict"] is None:
         return {}
-    return {"papers_own_calibration": literal["verdict"], "why_the_papers_own": literal["why"]}
+    return {"formula_printed_in_the_paper": f"{literal['verdict']} (it is not used)", "why": literal["why"]}
 
 
 def _numbers(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -23,7 +23,7 @@ def predictions(model: str, rows: Path, url: str) -> tuple[str, PredictionsBody]
 
     Args:
         model: The id of a run, or the path of a model file, which is read without a server.
-        rows: A CSV file with the columns of the model's features.
+        rows: A CSV file with the columns of the model's features; a column of what is predicted is passed over.
         url: Of the server that has the run.
 
     Returns:
@@ -44,7 +44,8 @@ def predictions(model: str, rows: Path, url: str) -> tuple[str, PredictionsBody]
         refuse_problem(problem)
     try:
         with rows.open("rb") as file:
-            return predictor.data.label.name, predictor.predict(read_features(file, predictor.data.features))
+            label = predictor.data.label.name
+            return label, predictor.predict(read_features(file, predictor.data.features, label))
     except OSError as error:
         fail(f"Cannot read {rows}: {error.strerror}.")
     except Problem as problem:

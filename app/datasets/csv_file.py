@@ -51,12 +51,13 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str, persons: Pe
     return builder.build()
 
 
-def read_features(file: IO[bytes], columns: Sequence[Column]) -> FloatArray:
+def read_features(file: IO[bytes], columns: Sequence[Column], label: str | None = None) -> FloatArray:
     """Read rows without a label, as strictly: what a model predicts.
 
     Args:
         file: As of `read_csv`.
         columns: The features; the header must name these and no others.
+        label: A column that may be there, too, and is passed over.
 
     Returns:
         Shape (rows, columns), in the order of the columns; numbers are clipped, a category is its code.
@@ -66,7 +67,7 @@ def read_features(file: IO[bytes], columns: Sequence[Column]) -> FloatArray:
     """
     names = [column.name for column in columns]
     read = [np.empty((0, len(columns)))]
-    for first_row, block in _blocks(file, names):
+    for first_row, block in _blocks(file, names, label):
         values, faults = read_rows(columns, block, first_row)
         if faults:
             raise cell_refusal(FileKind.CSV, faults, names)
@@ -74,13 +75,13 @@ def read_features(file: IO[bytes], columns: Sequence[Column]) -> FloatArray:
     return np.concatenate(read)
 
 
-def _blocks(file: IO[bytes], names: Sequence[str]) -> Iterator[tuple[int, list[list[str]]]]:
+def _blocks(file: IO[bytes], names: Sequence[str], beside: str | None = None) -> Iterator[tuple[int, list[list[str]]]]:
     """Some rows at a time, their cells in the order of the names, and the number of the first of them."""
     records = _records(file)
     header = next(records, None)
     if not header:
         _refuse("header_missing", "the file is empty; its first row must hold the names of the columns")
-    order = column_order(FileKind.CSV, header, names)
+    order = column_order(FileKind.CSV, header, names, beside)
     rows = 0
     per_block = max(1, _BLOCK_CELLS // len(names))
     while block := list(islice(records, per_block)):
@@ -89,8 +90,8 @@ def _blocks(file: IO[bytes], names: Sequence[str]) -> Iterator[tuple[int, list[l
         if rows > MAX_ROWS or rows * len(names) > MAX_CELLS:
             _refuse("too_many_rows", f"a file may hold {MAX_ROWS} rows and {MAX_CELLS} cells")
         for number, record in enumerate(block, start=first_row):
-            if len(record) != len(names):
-                _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(names)}")
+            if len(record) != len(header):
+                _refuse("ragged_row", f"row {number} has {len(record)} cells where the header has {len(header)}")
         yield first_row, [[record[index] for index in order] for record in block]
 
 

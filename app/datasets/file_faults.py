@@ -39,17 +39,23 @@ def cell_refusal(kind: FileKind, faults: Sequence[CellFault], columns: Sequence[
     )
 
 
-def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[str]) -> list[int]:
+def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[str], beside: str | None = None) -> list[int]:
     """Return where in the file each declared column stands.
 
     Undeclared names are told by their position: in a CSV file without a header row, they are somebody's record.
+
+    Args:
+        kind: Of the file.
+        header: The names in it.
+        columns: The declared ones.
+        beside: The name of a column that may be there, too.
 
     Raises:
         Problem: 422 unless the file has the declared columns, each once, and no others.
     """
     positions = {name: index for index, name in enumerate(header)}
     occurrences = Counter(header)
-    declared = set(columns)
+    declared = {*columns, beside}
     missing = [repr(name) for name in columns if name not in positions]
     repeated = [repr(name) for name in columns if occurrences[name] > 1]
     undeclared = [str(index) for index, name in enumerate(header, start=1) if name not in declared]
@@ -61,7 +67,7 @@ def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[str]) 
         faults.append(("column_repeated", f"{where} repeats {_listed(repeated)}"))
     if undeclared:
         faults.append(
-            ("column_undeclared", f"{where} has {cells} that are no declared columns, at {_listed(undeclared)}")
+            ("column_undeclared", f"{where} has {cells} that are not declared, at the positions {_listed(undeclared)}")
         )
     if faults:
         raise refusal(kind, *faults)

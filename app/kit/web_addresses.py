@@ -86,7 +86,8 @@ def parse_address(text: str) -> Address:
     found = _FORM.fullmatch(text)
     if found is None:
         raise ValueError(
-            "it is not an address such as https://hooks.example/path, with a host in lower case, no user and no #"
+            "it is not an address such as https://privacy.example/path: https:// or http://, then a host in lower "
+            "case, no user and no #"
         )
     port = int(found["port"]) if found["port"] else _PORTS[found["scheme"]]
     if not 1 <= port <= 65535:

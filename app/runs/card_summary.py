@@ -18,6 +18,8 @@ from app.runs.report_schemas import PrivacyReport
 
 #: What the rounding of the functions below moves a probability by is far less.
 _ROUNDING = 1e-12
+#: The share of right guesses up to which somebody learns almost the same, and that above which the limit is a weak one.
+_ALMOST_THE_SAME, _WEAK = 0.6, 0.8
 
 
 def summary(report: PrivacyReport) -> tuple[Section, ...]:
@@ -59,11 +61,9 @@ def _in_words(report: PrivacyReport) -> list[str]:
     protected = _protected(report)
     if report.seeded:
         return ["The run was made to repeat itself, for practice on public rows. It protects nobody."]
-    words = [
-        f"Anybody who sees the released model learns almost the same, whether or not {protected} took part. That "
-        "holds whatever they know already, and whatever they do with the model.",
-    ]
     share = most_right(report.achieved)
+    promise = _promise(share, protected)
+    words = [f"{promise} That holds whatever they know already, and whatever they do with the model."]
     if share is not None:
         words.append(
             f"Say that somebody knows all of the data but whether {protected} took part, and that both are equally "
@@ -71,6 +71,14 @@ def _in_words(report: PrivacyReport) -> list[str]:
             "cases; before, in 50 %."
         )
     return words
+
+
+def _promise(share: float | None, protected: str) -> str:
+    """What is promised, in words no stronger than the bound on a guess."""
+    if share is not None and share <= _ALMOST_THE_SAME:
+        return f"Anybody who sees the released model learns almost the same, whether or not {protected} took part."
+    limited = f"There is a proved limit to what anybody can learn of {protected} from the released model."
+    return limited if share is None or share <= _WEAK else f"{limited} The limit is a weak one."
 
 
 def _protected(report: PrivacyReport) -> str:
@@ -117,13 +125,22 @@ def _not_covered(report: PrivacyReport) -> list[str]:
         "What is true of people in general: a model may tell that smokers fall ill more often, and so tell something "
         "of every smoker, whether or not they were in the data.",
         "What else is released of the same data, elsewhere: privacy losses add up.",
-        f"Several of one owner: somebody with more than one {unit} in the data is protected less, and a household less "
-        "than each of its members.",
+        _several(unit),
         "The operators of the service and of its machine: they see the rows.",
     ]
     if report.data.public:
         points.insert(0, "These rows: they are public. The guarantee is what the same run would give to private ones.")
     return points
+
+
+def _several(unit: str) -> str:
+    """Who is protected less than one unit is."""
+    if unit == "person":
+        return "Several persons together: a household is protected less than each of its members."
+    return (
+        f"More than one {unit}: somebody with several {unit}s in the data is protected less, and a household less than "
+        "each of its members."
+    )
 
 
 def _percent(share: float) -> str:

@@ -47,10 +47,12 @@ def test_rows_without_a_label_are_read_as_those_with_one(monkeypatch: pytest.Mon
     with_label = b"outcome," + data.replace(b"\n", b"\nno,").removesuffix(b"no,")
     assert np.array_equal(read_features(io.BytesIO(data), features), read(with_label).features)
     assert read_features(io.BytesIO(b"age,region\n"), features).shape == (0, 2)
-    for wrong, said in ((data + b"south,x\n", "in row 7, column 'age'"), (with_label, "at 1"), (b"", "empty")):
+    for wrong, said in ((data + b"south,x\n", "in row 7, column 'age'"), (with_label, "positions 1"), (b"", "empty")):
         with pytest.raises(Problem) as caught:
             read_features(io.BytesIO(wrong), features)
         assert said in caught.value.errors[0].detail.lower()
+    passed_over = read_features(io.BytesIO(with_label), features, "outcome")
+    assert np.array_equal(passed_over, read(with_label).features)
 
 
 @pytest.mark.parametrize(
