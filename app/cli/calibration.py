@@ -218,8 +218,11 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
 
 def _chosen(found: Mapping[str, Any]) -> Mapping[str, object]:
     """Return what the calibration is of, where the request left it out: another loop would need other noise."""
-    chosen = {choice["name"]: choice["value"] for choice in found["choices"]}
-    facts = {name: _brief(chosen[name]) for name in ("algorithm", "gradient_bound") if name in chosen}
+    chosen = {choice["name"]: choice["value"] for choice in found["choices"] or ()}
+    facts = {name: chosen[name] for name in ("algorithm", "gradient_bound") if name in chosen}
+    facts = {
+        name: " ".join(map(str, each.values())) if isinstance(each, dict) else each for name, each in facts.items()
+    }
     return {name: f"{value} (chosen, as none was named)" for name, value in facts.items()}
 
 
