@@ -218,12 +218,14 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
 
 def _chosen(found: Mapping[str, Any]) -> Mapping[str, object]:
     """Return what the calibration is of, where the request left it out: another loop would need other noise."""
-    chosen = {choice["name"]: choice["value"] for choice in found["choices"] or ()}
-    facts = {name: chosen[name] for name in ("algorithm", "gradient_bound") if name in chosen}
-    facts = {
-        name: " ".join(map(str, each.values())) if isinstance(each, dict) else each for name, each in facts.items()
-    }
-    return {name: f"{value} (chosen, as none was named)" for name, value in facts.items()}
+    chosen = {choice["name"]: choice["value"] for choice in found.get("choices", ())}
+    facts = {}
+    for name in ("algorithm", "gradient_bound"):
+        if name in chosen:
+            value = chosen[name]
+            words = " ".join(map(str, value.values())) if isinstance(value, dict) else value
+            facts[name] = f"{words} (chosen, as none was named)"
+    return facts
 
 
 def _print_events(found: Mapping[str, Any]) -> None:
