@@ -72,7 +72,10 @@ class NoisyMaxLoss(RandomizedResponseLoss):
         response = RandomizedResponseLoss(self.epsilon)
         if self.noise != LAPLACE or self.epsilon == 0.0:
             return response
-        carried_out = self.epsilon / 3.0 / math.tanh(0.5 * self.epsilon) * (1.0 + 1e-14)
+        half = 0.5 * self.epsilon
+        # Below, the ratio of an angle to its tanh is 1 and less than a rounding error.
+        ratio = half / math.tanh(half) if half > 1e-9 else 1.0
+        carried_out = ratio / 1.5 * (1.0 + 1e-14)
         return RareResponseLoss(self.epsilon, carried_out) if carried_out < 1.0 else response
 
     @property

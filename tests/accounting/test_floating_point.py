@@ -164,7 +164,19 @@ TRANSCENDENTAL = frozenset(
 )
 EXACT = frozenset(
     f"math.{name}"
-    for name in ("ceil", "comb", "floor", "fsum", "isfinite", "isinf", "isnan", "isqrt", "nextafter", "prod")
+    for name in (
+        "ceil",
+        "comb",
+        "factorial",
+        "floor",
+        "fsum",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "isqrt",
+        "nextafter",
+        "prod",
+    )
 )
 
 FUNCTIONS = {

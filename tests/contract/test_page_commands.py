@@ -18,7 +18,11 @@ GUIDES = sorted(
 )
 
 #: Kinds of blocks that a test beside what they are about runs.
-ELSEWHERE = {"docs/how-to/client.md": {"py"}, "docs/operating/monitoring.md": {"yaml"}}
+ELSEWHERE = {
+    "docs/how-to/client.md": {"py"},
+    "docs/operating/monitoring.md": {"yaml"},
+    "docs/operating/sign_in.md": {"toml"},
+}
 
 
 @pytest.fixture

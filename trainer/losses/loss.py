@@ -102,7 +102,7 @@ def rounded_up(value: float) -> float:
     """Return a number that is no less than what ``value`` was computed for in a few operations.
 
     >>> rounded_up(1.5) - 1.5
-    1.7763568394002505e-15
+    2.6645352591003757e-15
     """
     return value * (1.0 + 2.0**-49) if value else value
 

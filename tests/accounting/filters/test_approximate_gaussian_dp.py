@@ -541,14 +541,14 @@ def test_the_reserve_takes_two_or_three_thousandths(noise: float, q: float, step
 
 def test_the_best_of_several_runs_is_cheaper_in_a_renyi_budget() -> None:
     """Its moments are flat at small orders, so that its cover is far above them."""
-    assert "costs 3.8 times its tight epsilon here, and 1.2 times in a `renyi_dp` budget" in " ".join(PAGE.split())
+    assert "costs 3.9 times its tight epsilon here, and 1.2 times in a `renyi_dp` budget" in " ".join(PAGE.split())
     renyi = RenyiFilter(4.0, 1e-5)
     run = (Event(Gaussian(20.0), count=20),)
     found = tuning_cost(run, ADD_REMOVE, TruncatedNegativeBinomial(1, 1 / 3), 1e-5, orders=list(renyi.orders))
     assert found.moments is not None
     best = Event(RenyiDp(renyi.orders, tuple(found.moments.epsilons)))
     tight = found.epsilon.value.upper
-    for budget, times in ((ApproximateGaussianDpFilter(4.0, 1e-5), 3.8), (renyi, 1.2)):
+    for budget, times in ((ApproximateGaussianDpFilter(4.0, 1e-5), 3.9), (renyi, 1.2)):
         charged = budget.epsilon_at(budget.cost([best], ADD_REMOVE).amounts, 1e-5)
         assert charged is not None
         assert charged / tight == pytest.approx(times, abs=0.1)
