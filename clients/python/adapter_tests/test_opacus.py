@@ -173,7 +173,7 @@ def refused(client: Client, budget: Budget, training: Any, match: str, **change:
 def test_what_cannot_be_charged_as_it_is_is_refused(
     client: Client, budget: Budget, make_training: MakeTraining
 ) -> None:
-    refused(client, budget, make_training(poisson_sampling=False), "no Poisson samples")
+    refused(client, budget, make_training(poisson_sampling=False), "not Poisson samples")
     plain = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
     refused(client, budget, make_training(), "SGD is not guarded", optimizer=plain)
     adaptive = make_training(
