@@ -54,7 +54,7 @@ def cyclic(probability: float, cycle: int, assignment: str = "independent") -> C
 def test_known_epsilons(event: Event, relation: NeighboringRelation, delta: float, epsilon: float) -> None:
     value = epsilon_for_delta([event], relation, delta).value
     assert value.upper == pytest.approx(epsilon, abs=1e-9)
-    assert value.width < 1e-8
+    assert value.width < 1e-7  # the lower end is of a sensitivity that may be 1e-8 less
 
 
 @pytest.mark.parametrize(("cycle", "delta"), [(2, 0.0564), (1, 0.1815)])
