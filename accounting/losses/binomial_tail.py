@@ -77,6 +77,27 @@ def binomial_tail(trials: int, probability: float, least: int) -> Tail:
     return Tail(*_complement(lower, upper), lower, upper)
 
 
+def binomial_mass(trials: int, probability: float, place: int) -> tuple[float, float]:
+    """Bound P(Bin(trials, probability) = place) from both sides.
+
+    Args:
+        trials: 1 to 1e13.
+        probability: In (0, 1).
+        place: 0 to ``trials``.
+
+    Returns:
+        Ends within 1e-9 of each other, relatively, but where the mass is below 1e-300.
+
+    >>> lower, upper = binomial_mass(2, 0.5, 1)
+    >>> lower <= 0.5 <= upper, upper - lower < 1e-9
+    (True, True)
+    """
+    from_mean = float(Fraction(place) - trials * Fraction(probability))
+    logs, errors = _log_masses(trials, probability, np.array([float(place)]), np.array([from_mean]))
+    mass, error = math.exp(float(logs[0])), math.expm1(float(errors[0]) + _ALLOWANCE)
+    return max(0.0, mass * (1.0 - error)), max(mass * (1.0 + error), _LEAST)
+
+
 def _complement(lower: float, upper: float) -> tuple[float, float]:
     """Return the ends of 1 less a number between two ends, rounded outward."""
     return max(0.0, math.nextafter(1.0 - upper, -1.0)), min(1.0, math.nextafter(1.0 - lower, 2.0))

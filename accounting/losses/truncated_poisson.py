@@ -28,9 +28,21 @@ probability tau (joint convexity over V, w and a; the covariances of `losses.poi
 * `replace_one`: the symmetrised pair of `losses.without_replacement` at distance 2.
 
 The number of records is public under the replace relations, and n is `dataset_size`. Under `add_or_remove_one` it is
-not, `dataset_size` is the most that n may be, and the cost does not grow with n. tau does, r is below q, and the branch
-with q in place of r dominates both: so 1 - tau and tau at the most records bound every n. q = 1 is a batch of a fixed
-size. From below: where all others' contributions are 0, the record takes part with probability (1 - tau) q + tau r.
+not: `dataset_size` is the most that n may be, and the cost of n does not grow with n. One pair bounds all of them. Let
+D_r be (1-q) N(0) + (q-r) N(1) + r N(2) against N(0), a hit of distance 1 or 2.
+
+* The events at which a hockey stick is attained are half-lines, on which mass that moves away from 0 counts for more.
+  So D_r costs no less than the cut's pair above, and D_0 is Poisson's.
+* A hockey stick is convex in its first law and in its second. So that of D_r is at most (1 - r/r') times that of D_0
+  plus r/r' times that of D_r', for r <= r'.
+* With r' = q B/(B + 1) every n is dominated by the pair that is seen to be D_r' with probability tau r / r', and D_0
+  otherwise; and this pair costs the more, the larger that probability is.
+
+So what counts is the largest tau r = g(n) = B P(Bin(n, q) >= B + 1) / n, how often a record takes part in a batch that
+was cut. g(n + 1) / g(n) = (n + 1/R(n)) / (n + 1) with R(n) = P(Bin(n, q) > B) / (n q P(Bin(n, q) = B)), which grows
+with n, being a sum of products of (n - B) / n and of (n - B - i) / (B + i + 1): g rises up to the n where R is 1, and
+falls from there on. From below: where all others' contributions are 0, the record takes part with probability
+(1 - tau) q + tau r. q = 1 is a batch of a fixed size.
 
 **Random slots.** n slots are drawn, each with a record or empty, and an empty one takes a place in the batch: it is a
 null record. All slots are drawn alike, so that it does not matter which slot a record is in. Data sets of which one has
@@ -42,15 +54,17 @@ part in the law of who is drawn.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from accounting.discrepancy import Discrepancy
 from accounting.events.event import Event
 from accounting.events.gaussian import Gaussian
 from accounting.events.samplings import FULL_BATCH, Poisson, Sampling, TruncatedPoisson, WithoutReplacement
-from accounting.losses.binomial_tail import binomial_tail
+from accounting.losses.binomial_tail import binomial_mass, binomial_tail
 from accounting.losses.displacement import DisplacementLoss
 from accounting.losses.enclosed import EnclosedLoss
 from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.hits import HitsLoss
 from accounting.losses.poisson import PoissonGaussianLoss, PoissonReplaceLoss
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.rules import SamplingRules, sampled, sampling_rules_for
@@ -60,6 +74,10 @@ from accounting.relations import NeighboringRelation
 
 #: Covers the rounding of a probability that is made of two others.
 _ALLOWANCE = 1e-15
+#: Numbers of records that are tried one by one.
+_FEW = 16
+#: The peak of g is searched to one part of so many, so far as g is level there.
+_FINE = 2**24
 
 
 @sampling_rules_for(TruncatedPoisson)
@@ -90,12 +108,56 @@ def randomly_truncated(
         return gaussian_without_replacement(mechanism, fixed, relation, relation.sensitivity)
     most = math.nextafter(probability, 0.0)
     if relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
-        tail = binomial_tail(sampling.dataset_size - 1, probability, size)
-        whole = PoissonGaussianLoss(noise, probability)
-        displaced = PoissonGaussianLoss(noise / 2.0, probability)
-        # Among the data sets of all sizes, the smaller ones are never cut.
-        return EnclosedLoss(_seen((tail.rest_lower, whole), (tail.upper, displaced)), whole, displaced)
+        return _of_private_size(noise, probability, size, sampling.dataset_size)
     return _of_public_size(noise, probability, size, sampling.dataset_size, relation, most)
+
+
+def _of_private_size(noise: float, probability: float, size: int, most_records: int) -> EnclosedLoss:
+    """The loss of a record that comes or goes, for every number of records up to ``most_records``.
+
+    Data sets of few records are never cut, and so attain Poisson's pair.
+    """
+    whole, farther = PoissonGaussianLoss(noise, probability), PoissonGaussianLoss(noise / 2.0, probability)
+    near, displaced = probability / (size + 1.0), probability * (size / (size + 1.0)) * (1.0 + _ALLOWANCE)
+    cut = HitsLoss(noise, (math.log1p(-probability), math.log(near), math.log(displaced)), replaced=False)
+    seen = min(most_displaced(probability, size, most_records) / displaced * (1.0 + 4.0 * _ALLOWANCE), 1.0)
+    return EnclosedLoss(_seen((1.0 - seen, whole), (seen, cut)), whole, farther)
+
+
+@lru_cache(maxsize=256)
+def most_displaced(probability: float, size: int, most_records: int) -> float:
+    """Bound g(n) over all n up to ``most_records``, which is above ``size``.
+
+    Up to n q = B it rises: (n - B) q / (1 - q) <= n q there, so that R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with
+    s = B / (B + 2). Where R is close to 1 it may not be told on which side: from a number n to a larger one m, g grows
+    by a factor of (m / n)^(1/R(n) - 1) at most.
+    """
+
+    def bound(records: int) -> float:
+        return size / records * binomial_tail(records, probability, size + 1).upper * (1.0 + _ALLOWANCE)
+
+    def falling(records: int) -> tuple[float, float]:
+        """R(n), from both sides; g falls after n where it is above 1."""
+        kept, mass = binomial_tail(records, probability, size + 1), binomial_mass(records, probability, size)
+        low, high = records * probability * mass[0] * (1.0 - _ALLOWANCE), records * probability * mass[1]
+        return kept.lower / high * (1.0 - _ALLOWANCE), kept.upper / low if low > 0.0 else math.inf
+
+    rising = min(max(size, math.floor(size / probability)), most_records)
+    if rising == most_records:
+        return bound(most_records)
+    far = min(math.ceil((size + 10.0 * math.sqrt(size) + 20.0) / probability), most_records)
+    if falling(far)[1] <= 1.0:
+        rising, far = far, most_records
+    if falling(far)[1] <= 1.0:
+        return bound(far)
+    while far - rising > 1 + rising // _FINE:
+        middle = (rising + far) // 2
+        rising, far = (middle, far) if falling(middle)[1] <= 1.0 else (rising, middle)
+    while far < most_records and falling(far)[0] < 1.0:
+        far = min(rising + 2 * (far - rising), most_records)
+    if far - rising <= _FEW:
+        return max(bound(records) for records in range(rising, far + 1))
+    return bound(rising) * math.pow(far / rising, 1.0 / falling(rising)[0] - 1.0) * (1.0 + _ALLOWANCE)
 
 
 def _of_public_size(

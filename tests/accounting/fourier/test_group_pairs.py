@@ -12,14 +12,15 @@ import pytest
 from accounting.fourier.group_pairs import GroupPair
 from accounting.fourier.pairs import GaussianPair, Pair
 from accounting.fourier.quadrature import GaussianPairStep
-from accounting.losses.group_poisson import GroupPoissonLoss, group_poisson_loss
+from accounting.losses.group_poisson import group_poisson_loss
 
 #: Noise over one record's bound, probability and records.
 GROUPS = ((2.0, 0.1, 3), (40.0, 0.3, 20))
 
 
 def pair_of(kind: Pair, noise: float, q: float, records: int) -> GroupPair:
-    loss = GroupPoissonLoss(noise, q, records, kind is Pair.REPLACE, records)
+    loss = group_poisson_loss(noise, q, records, replaced=kind is Pair.REPLACE)
+    assert loss is not None
     pair = loss.contour_step(0.0, remove=kind is not Pair.ADD).pair
     assert isinstance(pair, GroupPair)
     return pair
@@ -86,10 +87,12 @@ def test_f_keeps_its_digits_near_one(noise: float, q: float, records: int) -> No
     pair = pair_of(Pair.REMOVE, noise, q, records)
     places = np.linspace(-8.0, 8.0, 9) * pair.noise
     logs, _ = pair.exponents(places)
-    steps = GroupPoissonLoss(noise, q, records, False, records)._log_f(places / pair.noise)[0]
+    loss = group_poisson_loss(noise, q, records, replaced=False)
+    assert loss is not None
+    steps = loss._log_f(places / pair.noise)[0]
     for place, log_f, same in zip(places, logs, steps, strict=True):
         with mp.workdps(25):
-            truth = float(mp.log(true_f(mp.mpf(float(place)) * records, noise, q, records)))
+            truth = float(mp.log(true_f(mp.mpf(float(place)) * loss.most_hits, noise, q, records)))
         assert log_f == pytest.approx(truth, rel=1e-12, abs=0.0)
         assert same == pytest.approx(truth, rel=1e-12, abs=0.0)
 

@@ -8,7 +8,7 @@ import random
 import mpmath as mp
 import pytest
 
-from accounting.losses.binomial_tail import binomial_tail
+from accounting.losses.binomial_tail import binomial_mass, binomial_tail
 
 
 @mp.workdps(50)
@@ -84,3 +84,14 @@ def test_tails_at_the_ends() -> None:
         assert (certain.lower, certain.upper, certain.rest_upper) == (1.0, 1.0, 0.0)
     assert 0.0 < binomial_tail(10**9, 1e-6, 10**6).upper < 1e-300
     assert 1e-302 < binomial_tail(10**6, 1e-3, 2326).lower < 1e-250
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "place"), [(1, 0.3, 0), (1, 0.3, 1), (40, 0.2, 11), (10**6, 1e-3, 970), (10**13, 0.5, 5 * 10**12)]
+)
+def test_a_single_mass_is_between_its_ends(n: int, q: float, place: int) -> None:
+    with mp.workdps(40):
+        log_mass = mp.loggamma(n + 1) - mp.loggamma(place + 1) - mp.loggamma(n - place + 1)
+        exact = float(mp.exp(log_mass + place * mp.log(q) + (n - place) * mp.log(1 - mp.mpf(q))))
+    lower, upper = binomial_mass(n, q, place)
+    assert lower <= exact <= upper <= lower * (1.0 + 1e-9)

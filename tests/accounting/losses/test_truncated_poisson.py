@@ -8,6 +8,9 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_truncated_subsampled_gaussian_mechanism
+from dp_accounting.privacy_accountant import NeighboringRelation as NeighborRel
+from scipy import stats
 
 from accounting.accountant import (
     delta_for_epsilon,
@@ -37,6 +40,7 @@ from accounting.intervals import Interval
 from accounting.losses.binomial_tail import binomial_tail
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.poisson import PoissonGaussianLoss
+from accounting.losses.truncated_poisson import most_displaced
 from accounting.losses.visible_mixture import VisibleMixtureLoss
 from accounting.relations import NeighboringRelation
 from accounting.true_positive_rate import tpr_for_fpr
@@ -240,9 +244,9 @@ def test_every_cap_has_its_number(largest: int) -> None:
     [
         (random_cut(4.0, 0.01, 1000, 100_000, 10_000), SPECIAL, 1e-5, 1.0728569),
         (random_cut(4.0, 0.01, 1000, 100_000, 10_000), REPLACE, 1e-5, 2.2540436),
-        (random_cut(4.0, 0.01, 1000, 100_000, 10_000), ADD_REMOVE, 1e-5, 1.6540412),
-        (random_cut(4.0, 0.01, 1050, 100_000, 10_000), ADD_REMOVE, 1e-5, 1.0497512),
-        (random_cut(4.0, 0.01, 1100, 100_000, 10_000), ADD_REMOVE, 1e-5, 0.94854),
+        (random_cut(4.0, 0.01, 1000, 100_000, 10_000), ADD_REMOVE, 1e-5, 1.6393579),
+        (random_cut(4.0, 0.01, 1050, 100_000, 10_000), ADD_REMOVE, 1e-5, 1.0484057),
+        (random_cut(4.0, 0.01, 1100, 100_000, 10_000), ADD_REMOVE, 1e-5, 0.94852),
         (random_cut(2.0, 0.05, 55, 1000, 200), SPECIAL, 1e-5, 2.1019639),
         (random_cut(2.0, 0.05, 55, 1000, 200), REPLACE, 1e-5, 3.6473328),
     ],
@@ -275,6 +279,57 @@ def test_a_private_number_costs_no_less_than_any_number_below_it(
         assert epsilon_of_composition(Composition(((fewer, steps),)), 1e-5).value.upper <= charged
     many = of_so_many(noise, q, largest, 2 * size)
     assert epsilon_of_composition(Composition(((many, steps),)), 1e-5).value.upper < known.upper
+
+
+@pytest.mark.parametrize(("noise", "q", "largest", "most"), [(1.0, 0.3, 1, 12), (0.7, 0.1, 4, 90), (2.0, 0.6, 3, 9)])
+def test_one_pair_is_above_those_of_all_numbers_of_records(noise: float, q: float, largest: int, most: int) -> None:
+    """At every epsilon, in both directions."""
+    [(loss, _)] = compose([random_cut(noise, q, largest, most)], ADD_REMOVE).steps
+    epsilons = np.linspace(-3.0, 4.0, 141)
+    below = np.full((2, epsilons.size), -np.inf)
+    for size in range(largest + 1, most + 1):
+        for way, remove in enumerate((True, False)):
+            one = of_so_many(noise, q, largest, size).excess(epsilons, remove=remove)
+            assert (one <= loss.excess(epsilons, remove=remove) * (1.0 + 1e-9) + 1e-12).all(), size
+            below[way] = np.maximum(below[way], one)
+    # Nor is it far above the largest of them.
+    for way, remove in enumerate((True, False)):
+        assert below[way][60] >= 0.75 * float(loss.excess(np.zeros(1), remove=remove)[0]) > 0.0
+
+
+def test_the_number_of_records_that_is_cut_most_is_found() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        largest, q = int(rng.integers(1, 30)), float(rng.choice([0.9, 0.5, 0.2, 0.05]))
+        most = largest + int(rng.integers(1, 6 * largest / q + 5))
+        numbers = np.arange(largest + 1, most + 1)
+        truth = float((largest / numbers * stats.binom.sf(largest, numbers, q)).max())
+        assert truth * (1.0 - 1e-12) <= most_displaced(q, largest, most) <= truth * (1.0 + 1e-7)
+    # 1e13 records, and a largest size that most batches exceed.
+    assert 0.9987e-3 < most_displaced(1e-3, 10**7, 10**13) < 1e-3
+
+
+#: `random_slots` under add_or_remove_one is the pair of a null record, which theirs is far above.
+@pytest.mark.parametrize(
+    ("relation", "theirs", "way"),
+    [
+        (SPECIAL, NeighborRel.REPLACE_SPECIAL, "random"),
+        (REPLACE, NeighborRel.REPLACE_ONE, "random"),
+        (ADD_REMOVE, NeighborRel.ADD_OR_REMOVE_ONE, "random_slots"),
+    ],
+)
+def test_never_above_dp_accounting(relation: NeighboringRelation, theirs: NeighborRel, way: str) -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(12):
+        size, q = int(10 ** rng.uniform(1.6, 5.0)), float(10 ** rng.uniform(-3.0, -0.5))
+        largest = min(max(round(size * q + math.sqrt(size * q) * rng.uniform(-1.5, 3.0)), 1), size - 1)
+        noise, steps = float(10 ** rng.uniform(0.0, 1.0)), int(10 ** rng.uniform(0.0, 3.0))
+        event = Event(Gaussian(noise), TruncatedPoisson(q, largest, size, way), steps)
+        pld = from_truncated_subsampled_gaussian_mechanism(
+            size, q, largest, noise, value_discretization_interval=1e-3, neighboring_relation=theirs
+        )
+        expected = pld.self_compose(steps).get_epsilon_for_delta(1e-5)
+        assert epsilon_for_delta([event], relation, 1e-5).value.upper <= expected + 1e-9, event
 
 
 @pytest.mark.parametrize(("size", "largest", "q"), [(3, 1, 0.5), (4, 2, 0.4), (4, 2, 0.8), (5, 3, 0.6)])
