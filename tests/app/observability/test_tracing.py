@@ -175,7 +175,7 @@ def test_a_parent_is_that_of_whoever_is_believed(
     is_believed: bool,
 ) -> None:
     client = believing(context, networks)
-    client.get("/health/live", headers=[("traceparent", each) for each in given])  # type: ignore[arg-type]
+    client.get("/health/live", headers=[("tracestate", f"a={SECRET}"), *(("traceparent", each) for each in given)])  # type: ignore[arg-type]
     [span] = requests_of(sent)
     assert span.context is not None
     assert (f"{span.context.trace_id:032x}" == TRACE) is is_believed
