@@ -4,14 +4,20 @@
 FROM python:3.13-slim-trixie AS build
 # `dask` for a service whose runs are trained on a Dask cluster, and for the cluster: docs/operating/dask.md.
 ARG LOCK=runtime
+# yes for what traces are sent with: docs/operating/tracing.md.
+ARG TRACING=
 # 12 or 13 for workers on a GPU: docs/operating/gpu.md.
 ARG CUDA=
 WORKDIR /build
 COPY requirements/${LOCK}.lock ./packages.lock
-COPY requirements/cuda12.txt requirements/cuda13.txt ./
+COPY requirements/tracing.txt requirements/cuda12.txt requirements/cuda13.txt ./
 RUN python -m venv /opt/epsilond/venv \
     && /opt/epsilond/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
         --require-hashes --only-binary :all: -r packages.lock \
+    && if [ -n "${TRACING}" ]; then \
+        /opt/epsilond/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
+            --require-hashes --only-binary :all: -r tracing.txt; \
+    fi \
     && if [ -n "${CUDA}" ]; then \
         /opt/epsilond/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
             --only-binary :all: -r "cuda${CUDA}.txt"; \

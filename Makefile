@@ -24,7 +24,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask proofs cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-screens bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask proofs tracing cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-screens bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -45,6 +45,9 @@ dask: $(VENV)/.dask  ## install what runs need to be trained on a Dask cluster (
 
 proofs: $(VENV)/.runtime  ## install what certificates are checked with before they are handed out (docs/concepts/certificates.md)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements/proofs.txt
+
+tracing: $(VENV)/.runtime  ## install what traces are sent with (docs/operating/tracing.md)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements/tracing.txt
 
 cuda12 cuda13: $(VENV)/.runtime  ## install what workers need for EPSILOND_DEVICE=cuda, by the machine's CUDA (docs/operating/gpu.md)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r requirements/$@.txt

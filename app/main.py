@@ -143,7 +143,7 @@ def create_app(context: Context) -> FastAPI:
     app.add_middleware(Throttle, context=context)
     app.add_middleware(Guard, context=context)
     app.add_middleware(Forwarding, settings=context.settings)
-    app.add_middleware(RequestBoundary, metrics=context.metrics)
+    app.add_middleware(RequestBoundary, metrics=context.metrics, believed=context.settings.tracing_networks)
     add_problem_handlers(app)
     add_documentation(app)
     add_dashboard(app)

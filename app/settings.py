@@ -28,6 +28,9 @@ MIN_SECRET_LENGTH = 32
 _SQLITE = ("sqlite", "sqlite+pysqlite")
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 
+#: What `make tracing` installs.
+_TRACING = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
+
 _DASK_ADDRESS = re.compile(r"(tls|tcp)://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
 
@@ -226,6 +229,19 @@ class Settings(BaseSettings):
         description="Whether a server loads the numerics when it starts, beside what it answers, so that the first "
         "calibration does not wait for them. It takes two seconds of a core.",
     )
+    traces_url: str = Field(
+        "",
+        description="Address that traces are sent to by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces "
+        "(`docs/operating/tracing.md`). It needs the packages of `make tracing`. Empty: nothing is traced.",
+    )
+    traces_ratio: float = Field(
+        1.0, ge=0, le=1, description="Share of traces that are recorded, of those that begin here."
+    )
+    traces_parents: str = Field(
+        "",
+        description="Networks of proxies and clients, separated by blanks, whose header `traceparent` says which trace "
+        "a request belongs to and whether it is recorded. Empty: each request begins a trace of its own.",
+    )
     drain_s: float = Field(
         0.0,
         ge=0,
@@ -270,6 +286,11 @@ class Settings(BaseSettings):
     def trusted_networks(self) -> tuple[Network, ...]:
         """The networks of proxies that are believed."""
         return tuple(ip_network(network) for network in self.trusted_proxies.split())
+
+    @cached_property
+    def tracing_networks(self) -> tuple[Network, ...]:
+        """The networks whose traces requests are a part of."""
+        return tuple(ip_network(network) for network in self.traces_parents.split())
 
     @property
     def secret_file(self) -> Path:
@@ -409,7 +430,21 @@ class Settings(BaseSettings):
             raise PydanticCustomError("public_url", detail)
         return given.rstrip("/")
 
-    @field_validator("webhook_networks", "trusted_proxies")
+    @field_validator("traces_url")
+    @classmethod
+    def _can_be_sent_to(cls, given: str) -> str:
+        if not given:
+            return given
+        try:
+            parse_address(given)
+        except ValueError as error:
+            raise PydanticCustomError("traces_url", str(error)) from None
+        if not all(map(_is_installed, _TRACING)):
+            detail = "traces are sent with OpenTelemetry, which is not installed; `make tracing` installs it"
+            raise PydanticCustomError("traces_url", detail)
+        return given
+
+    @field_validator("webhook_networks", "trusted_proxies", "traces_parents")
     @classmethod
     def _are_networks(cls, given: str) -> str:
         for network in given.split():
@@ -445,6 +480,13 @@ class Settings(BaseSettings):
                 detail = "it is the ledger's own database; a fence that is restored with the database notices nothing"
                 raise PydanticCustomError("fence", detail)
         return SecretStr(checked)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _checked_url(given: str) -> str:

@@ -28,6 +28,7 @@ from app.cli.setting_up import (
 )
 from app.db import migrate as migrations
 from app.observability.logs import configure_logging
+from app.observability.tracing import tracing
 from app.settings import Settings
 
 commands = typer.Typer(rich_markup_mode=None)
@@ -64,7 +65,7 @@ def serve(
         code = sign_in_codes.issue(context) if is_keyless else None
         warn_of_open_database(context.settings)
         print(server.banner(context, listening, code), flush=True)
-        with compiling_in_background():
+        with compiling_in_background(), tracing(context.settings, "server"):
             server.serve(app, context, listening)
 
 

@@ -7,14 +7,15 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.orm import Session
 
+from app.kit import spans
 from app.kit.private_files import make_private_file, make_private_folder
 
 # SQLite waits this long for another writer before it gives up; PostgreSQL as long for a row lock.
@@ -91,7 +92,12 @@ class Database:
         On SQLite it holds the write lock from its first statement (BEGIN IMMEDIATE), so a decision that reads and then
         writes is serial. On PostgreSQL (READ COMMITTED) a decision must first lock the row it is about.
         """
-        with self._witnessed() as told, Session(self.engine, expire_on_commit=False) as session, session.begin():
+        with (
+            self._part("write"),
+            self._witnessed() as told,
+            Session(self.engine, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             if not self.is_sqlite:
                 session.execute(_WAIT_AS_LONG_AS_ALLOWED, {"timeout": f"{self.lock_timeout_s}s"})
             yield session
@@ -102,7 +108,7 @@ class Database:
     @contextmanager
     def write_briefly(self) -> Iterator[Connection]:
         """`write`, without a session, for work that waits `BRIEF_LOCK_TIMEOUT_S` at most for a row that others have."""
-        with self._witnessed() as told, self.engine.begin() as connection:
+        with self._part("write"), self._witnessed() as told, self.engine.begin() as connection:
             yield connection
             if self.witness is not None:
                 told.extend(self.witness.before_commit(connection))
@@ -120,7 +126,8 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A consistent view that cannot write. What was loaded stays readable after the block."""
-        with Session(self.engine.execution_options(epsilond_read_only=True), expire_on_commit=False) as session:
+        engine = self.engine.execution_options(epsilond_read_only=True)
+        with self._part("read"), Session(engine, expire_on_commit=False) as session:
             if not self.is_sqlite:
                 session.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
             try:
@@ -129,6 +136,9 @@ class Database:
                 # Rolling back would expire the loaded rows.
                 session.expunge_all()
                 session.rollback()
+
+    def _part(self, kind: Literal["read", "write"]) -> AbstractContextManager[None]:
+        return spans.part(f"database {kind}", {"db.system.name": "sqlite" if self.is_sqlite else "postgresql"})
 
     def is_reachable(self) -> bool:
         with self.read() as session:

@@ -149,3 +149,22 @@ def _behind(ip: Ip) -> Ip:
         if inside is not None:
             return inside
     return IPv4Address(int(ip) & 0xFFFFFFFF) if any(ip in network for network in _TRANSLATED) else ip
+
+
+def is_within(host: str, networks: tuple[Network, ...]) -> bool:
+    """Return whether this is an address of one of the networks; one of IPv4 may be written as one of IPv6.
+
+    >>> is_within("::ffff:10.0.0.7", (ip_network("10.0.0.0/8"),)), is_within("a name", (ip_network("0.0.0.0/0"),))
+    (True, False)
+    """
+    address = ip_of(host)
+    return address is not None and any(address in network for network in networks)
+
+
+def ip_of(text: str) -> Ip | None:
+    """Return the address that the text is; None where it is none."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

@@ -21,6 +21,7 @@ from app.db.database import Database
 from app.db.failures import DATABASE_FAILURES, busy_is_a_problem
 from app.idempotency.once import Decision, Keyed, answer_once, decide_once, once_more
 from app.idempotency.records import Answer
+from app.kit import spans
 from app.ledger import repository
 from app.ledger.amounts import amounts_in_words
 from app.ledger.commands import AskLimit, BudgetCommand, LimitDecision, Reserve
@@ -96,7 +97,11 @@ def execute(
 def decide_soon(context: Context, request: Request) -> Future[Decision]:
     """Decide a request with all that come at once. Nobody else in this process may be at its key."""
     commits = context.ledger_commits
-    return commits.submit(request, partial(_decide_all, context), partial(_decide_alone, context))
+    # The transaction is that of all who came at once, and in a thread of its own: to this request it is a wait.
+    end = spans.begin_part("ledger commit")
+    decision = commits.submit(request, partial(_decide_all, context), partial(_decide_alone, context))
+    decision.add_done_callback(end)
+    return decision
 
 
 def carry_out_one(session: Session, context: Context, instruction: Instruction) -> Transition:

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from app.kit import spans
 from app.observability.request_id import REQUEST_ID
 from app.observability.stack import stack_lines
 
@@ -34,11 +35,13 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         with_request_id,
+        with_trace_id,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         exception_without_values,
         task_without_values,
+        exporter_without_values,
     ]
     structlog.configure(
         # What the level leaves out is not put together first.
@@ -61,6 +64,8 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
     # The request boundary writes a line per request; the server's own would quote addresses with their queries.
     for name in ("uvicorn.access", "sqlalchemy", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # Of each batch that is not sent, one line is enough.
+    logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = log_thread
 
@@ -80,6 +85,14 @@ def with_request_id(_logger: WrappedLogger, _name: str, event: EventDict) -> Eve
     return event
 
 
+def with_trace_id(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Add the id of the trace that is recorded of the request, if one is."""
+    span = spans.current()
+    if span is not None:
+        event.setdefault("trace_id", f"{span.get_span_context().trace_id:032x}")
+    return event
+
+
 def exception_without_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
     """Replace an exception by its type and the positions it passed."""
     found = event.pop("exc_info", None)
@@ -95,4 +108,11 @@ def task_without_values(_logger: WrappedLogger, _name: str, event: EventDict) ->
     """Keep the first words of what asyncio tells: it goes on with arguments and exceptions as they are."""
     if event.get("logger") == "asyncio":
         event["event"] = _QUOTED.split(str(event["event"]), maxsplit=1)[0]
+    return event
+
+
+def exporter_without_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Keep of OpenTelemetry's lines that it failed alone: they quote exceptions and what a collector answers."""
+    if str(event.get("logger")).startswith("opentelemetry."):
+        event["event"] = "traces_not_sent"
     return event

@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from app.kit import spans
+
 #: Seconds. Cached answers take half a millisecond, the longest job of another process 20 seconds.
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 EVALUATION_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 20.0)
@@ -146,7 +148,8 @@ class Metrics:
         """Time the values that are found in the block; what raises is not counted."""
         found = Evaluated()
         began = time.perf_counter()
-        yield found
+        with spans.part("evaluation"):
+            yield found
         if found.evaluator:
             self.evaluated(found.evaluator, time.perf_counter() - began, found.values)
 

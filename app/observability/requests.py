@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.kit.web_addresses import Network
 from app.observability.metrics import NO_ROUTE, Metrics, method_of
 from app.observability.request_id import HEADER, REQUEST_ID, choose_request_id
 from app.observability.stack import stack_lines
+from app.observability.tracing import describe, request_span
 from app.problems import Problem
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 log = structlog.get_logger("epsilond.http")
 _NOT_TEXT = re.compile("[\0\ufffd\ud800-\udfff]")
@@ -42,14 +47,19 @@ class AnswerInterrupted(Exception):
 class RequestBoundary:
     """ASGI middleware. No exception leaves it with a value in it, and no request leaves without an answer."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, believed: tuple[Network, ...] = ()) -> None:
         self.app = app
         self.metrics = metrics
+        self._believed = believed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        with request_span(scope, self._believed) as span:
+            await self._answer(scope, receive, send, span)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, span: Span | None) -> None:
         request_id = choose_request_id(scope)
         status = 0
         began = time.perf_counter()
@@ -75,12 +85,14 @@ class RequestBoundary:
             problem = Problem(500, "internal_error", "The service failed. Its log has the cause under request_id.")
             await problem.response(request_id)(scope, receive, send_with_headers)
         finally:
-            self._tell(scope, status, time.perf_counter() - began)
+            self._tell(scope, status, time.perf_counter() - began, span)
             REQUEST_ID.reset(token)
 
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
-        """One log line, and the metrics."""
+    def _tell(self, scope: Scope, status: int, seconds: float, span: Span | None) -> None:
+        """One log line, the metrics, and what its span is called."""
         method, route = method_of(scope["method"]), _route_of(scope)
+        if span is not None:
+            describe(span, method, route, status)
         self.metrics.request_ended(method, route, status, seconds)
         log.info(
             "request",

@@ -19,6 +19,7 @@ from app.db.database import Database
 from app.fence.watching import fenced_context
 from app.observability.logs import configure_logging
 from app.observability.stack import stack_lines
+from app.observability.tracing import tracing
 from app.runs import liveness
 from app.runs.doorbell import Doorbell
 from app.runs.executors.interface import Executor
@@ -39,6 +40,7 @@ def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
     context = fenced_context(settings, Database(settings.sqlalchemy_url))
     try:
         with (
+            tracing(settings, "worker"),
             liveness.alive(settings.data_dir, worker_id),
             Doorbell(settings.data_dir, worker_id) as bell,
             executor_for(settings) as executor,

@@ -27,6 +27,7 @@ from app.runs.executors.local import LOCAL
 from app.runs.job import Job
 from app.runs.leases import Heartbeat
 from app.runs.lifecycle import DEVICE_TOO_SMALL, FAILED, NOT_STARTED, WORKER_LOST, Ending, RefusedError
+from app.runs.phases import Phases
 from app.runs.resumption import Keeper, begin
 from app.runs.timetable import Timetable, timetable_for
 from app.tables.runs import Run
@@ -64,12 +65,15 @@ def work_once(
     claimed = persist(lambda: lifecycle.claim(context, worker_id), should_stop)
     if claimed is None:
         return False
+    phases = Phases(claimed)
     with Heartbeat(context, claimed) as heartbeat:
-        ending = _carry_out(context, claimed, heartbeat, should_stop, executor)
+        ending = _carry_out(context, claimed, heartbeat, should_stop, executor, phases)
         if ending is None:
             persist(lambda: lifecycle.hand_back(context, claimed), should_stop)
         elif not persist(lambda: lifecycle.end(context, claimed, ending), should_stop):
             artifacts.remove_model(context, claimed)
+    phases.end("end")
+    phases.record("handed_back" if ending is None else ending.state)
     # Removed whoever ended the run: a worker that lost it may have written a checkpoint after that.
     sweep_checkpoints(context)
     return True
@@ -109,7 +113,7 @@ class _Outcome:
 
 
 def _carry_out(
-    context: Context, claimed: Run, heartbeat: Heartbeat, should_stop: ShouldStop, executor: Executor
+    context: Context, claimed: Run, heartbeat: Heartbeat, should_stop: ShouldStop, executor: Executor, phases: Phases
 ) -> Ending | None:
     """Return how the run ended; None where it is left to the next worker. A private run returns at a public time."""
 
@@ -121,17 +125,21 @@ def _carry_out(
         plan = lifecycle.read_plan(claimed)
         persist(lambda: declarations.check(context, claimed), should_stop)
         timetable = persist(lambda: timetable_for(context, claimed, executor), should_stop)
+        phases.end("check")
+        phases.is_private = timetable is not None
     except DATABASE_FAILURES:
         raise
     except Exception as error:
+        phases.end("check")
         outcome = _not_started(error)
     else:
         if timetable is None:
-            outcome = _outcome(context, claimed, plan, must_stop, executor, None)
+            outcome = _outcome(context, claimed, plan, must_stop, executor, None, phases)
         else:
             with timetable:
-                outcome = _outcome(context, claimed, plan, must_stop, executor, timetable)
+                outcome = _outcome(context, claimed, plan, must_stop, executor, timetable, phases)
                 outcome = _held_back(outcome, timetable, must_stop)
+        phases.end("train")
     if outcome.problem is not None:
         log.error(outcome.problem, run_id=claimed.id, **outcome.facts)
     return outcome.ending
@@ -150,7 +158,13 @@ def _held_back(outcome: _Outcome, timetable: Timetable, must_stop: ShouldStop) -
 
 
 def _outcome(
-    context: Context, claimed: Run, plan: Plan, must_stop: ShouldStop, executor: Executor, timetable: Timetable | None
+    context: Context,
+    claimed: Run,
+    plan: Plan,
+    must_stop: ShouldStop,
+    executor: Executor,
+    timetable: Timetable | None,
+    phases: Phases,
 ) -> _Outcome:
     try:
         try:
@@ -161,6 +175,7 @@ def _outcome(
             # The charge's start is public: it must not tell how long loading took, or that it failed.
             if timetable is not None:
                 timetable.wait_for_training()
+            phases.end("load")
         beginning = begin(context, job, executor.device)
         steps = beginning.steps if timetable is None else min(beginning.steps, timetable.first)
         mark = timetable.first_mark if timetable is not None and executor.tells_before_each_step else None

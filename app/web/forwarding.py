@@ -8,12 +8,11 @@ X-Forwarded-Host, X-Forwarded-Proto and Forwarded are ignored, since any client 
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.kit.web_addresses import Ip, Network
+from app.kit.web_addresses import Network, ip_of, is_within
 from app.settings import Settings
 
 #: Headers of answers whose value is an address.
@@ -65,20 +64,7 @@ def _client(peer: tuple[str, int], headers: Headers, trusted: tuple[Network, ...
     client = peer
     hops = [hop.strip() for hop in ",".join(headers.getlist("x-forwarded-for")).split(",")]
     for hop in reversed(hops[-_MOST_HOPS:]):
-        if not _is_within(client[0], trusted) or _ip(hop) is None:
+        if not is_within(client[0], trusted) or ip_of(hop) is None:
             break
-        client = (str(_ip(hop)), 0)
+        client = (str(ip_of(hop)), 0)
     return client
-
-
-def _is_within(host: str, networks: tuple[Network, ...]) -> bool:
-    address = _ip(host)
-    return address is not None and any(address in network for network in networks)
-
-
-def _ip(text: str) -> Ip | None:
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address

@@ -23,6 +23,8 @@ import httpx2
 import pytest
 import yaml
 from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from app import VERSION
 from tests.databases import DatabaseFactory
@@ -57,9 +59,30 @@ def test_the_last_stage_is_slim_unprivileged_and_without_a_compiler():
 
 
 def test_the_locked_packages_are_the_services_own_or_those_with_dasks():
-    assert instructions("ARG") == ["LOCK=runtime", "CUDA="]
+    assert instructions("ARG") == ["LOCK=runtime", "TRACING=", "CUDA="]
     for lock in ("runtime", "dask"):
         assert ("\ndistributed==" in (ROOT / "requirements" / f"{lock}.lock").read_text()) == (lock == "dask")
+
+
+def test_what_traces_are_sent_with_is_whole_beside_the_locked_packages() -> None:
+    """pip refuses a package without a hash: each that one of them needs is in one of the two files."""
+    pins = {
+        name: dict(re.findall(r"^([a-z0-9.-]+)==([^ ]+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
+        for name in ("tracing.txt", "runtime.lock", "dev.lock")
+    }
+    assert "opentelemetry-exporter-otlp-proto-http" in pins["tracing.txt"]
+    assert not set(pins["tracing.txt"]) & set(pins["runtime.lock"])
+    for name, version in pins["tracing.txt"].items():
+        assert pins["dev.lock"][name] == version, f"{name}: write the pins of dev.lock into tracing.txt"
+        assert set(needed_by(name)) <= set(pins["tracing.txt"]) | set(pins["runtime.lock"]), name
+
+
+def needed_by(name: str) -> Iterator[str]:
+    """What a package asks for, here and without its extras but those that another one of them asks for."""
+    for text in metadata.requires(name) or []:
+        needed = Requirement(text)
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}) or needed.marker.evaluate({"extra": "http"}):
+            yield canonicalize_name(needed.name)
 
 
 def test_compose_has_service_worker_and_a_database_with_a_volume():

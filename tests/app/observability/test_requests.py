@@ -5,56 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import logging
 import traceback
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from starlette.testclient import TestClient
 
 from app.auth import service as keys
 from app.auth.principal import Scope
 from app.context import Context
-from app.db.database import Database
-from app.fence.watching import fenced_context
-from app.observability.logs import configure_logging
 from app.observability.metrics import Metrics
 from app.observability.requests import SECURITY_HEADERS, AnswerInterrupted, RequestBoundary
-from app.settings import Settings
 from tests.app.conftest import ConnectAs
-from tests.databases import DatabaseFactory
 
 SECRET = "datum48151623"
-
-
-@pytest.fixture
-def context(sqlite_databases: DatabaseFactory, tmp_path: Path) -> Iterator[Context]:
-    """On SQLite alone: nothing here differs between the engines."""
-    database = Database(sqlite_databases.migrated())
-    yield fenced_context(Settings(data_dir=tmp_path / "data", database_url=database.url, workers=0), database)
-    database.dispose()
-
-
-@pytest.fixture
-def logged() -> Iterator[io.StringIO]:
-    """Every line of the process, the least severe ones included."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    names = ("sqlalchemy", "alembic", "uvicorn.access", "httpx2")
-    levels = {name: logging.getLogger(name).level for name in names}
-    stream = io.StringIO()
-    configure_logging("debug", "json", stream)
-    # The tests' own client tells what it asks.
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
-    structlog.reset_defaults()
 
 
 def answers(client: TestClient) -> dict[str, Any]:

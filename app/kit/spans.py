@@ -1,0 +1,75 @@
+"""Spans of traces: which parts a request had and how long each took, under names from our own code.
+
+Nothing is recorded, and nothing of OpenTelemetry is loaded, unless the process has been given a tracer
+(`app.observability.tracing`). A span has attributes from our own code alone; of an exception it has the type. So no
+span holds what a caller wrote or a record says.
+
+A part is recorded inside of a request's span alone. Whatever a worker or a thread of the service does by itself is
+no part of a request, and when it does it may follow private rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer
+
+Attributes = Mapping[str, str | int]
+
+_tracer: Tracer | None = None
+
+
+def record_with(tracer: Tracer | None) -> None:
+    """Record with this tracer from now on; with None, nothing. Called by what makes a process, like its logs."""
+    global _tracer  # noqa: PLW0603
+    _tracer = tracer
+
+
+def tracer() -> Tracer | None:
+    """What this process records with; None where it does not."""
+    return _tracer
+
+
+def current() -> Span | None:
+    """The span that is recorded here, and None where there is none or it is not sampled."""
+    if _tracer is None:
+        return None
+    from opentelemetry.trace import get_current_span  # noqa: PLC0415
+
+    span = get_current_span()
+    return span if span.is_recording() else None
+
+
+@contextmanager
+def part(name: str, attributes: Attributes | None = None) -> Iterator[None]:
+    """Record the block as a part of the request that it is for."""
+    if current() is None or _tracer is None:
+        yield
+        return
+    with _tracer.start_as_current_span(
+        name, attributes=attributes, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield
+        except BaseException as error:
+            failed(span, type(error).__qualname__)
+            raise
+
+
+def begin_part(name: str) -> Callable[[object], None]:
+    """Begin a part of the request that it is for; it ends when the result is called, in whatever thread."""
+    if current() is None or _tracer is None:
+        return lambda _: None
+    span = _tracer.start_span(name)
+    return lambda _: span.end()
+
+
+def failed(span: Span, error_type: str) -> None:
+    """Mark a span as one that failed, with the type of the error and no other word of it."""
+    from opentelemetry.trace import StatusCode  # noqa: PLC0415
+
+    span.set_status(StatusCode.ERROR)
+    span.set_attribute("error.type", error_type)

@@ -1,0 +1,141 @@
+"""Traces by OpenTelemetry: who records, where spans go, and the span of a request.
+
+The provider is this module's own and never the process's global one, so that no library's instrumentation joins in with
+attributes of its own choice: addresses with their queries, statements, messages of exceptions.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from app import VERSION
+from app.kit import spans
+from app.kit.web_addresses import Network, is_within
+from app.observability.metrics import NO_ROUTE
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+    from opentelemetry.trace import Span
+
+Process = Literal["server", "worker"]
+
+#: At the end of a process, what was not sent yet has so long; a collector that is away keeps no process from ending.
+LAST_SPANS_S = 2.0
+#: A method that is none, in the words of OpenTelemetry.
+_OTHER_METHOD = "_OTHER"
+
+
+@contextmanager
+def tracing(settings: Settings, process: Process) -> Iterator[None]:
+    """Record and send spans inside the block, where the settings name a collector."""
+    if not settings.traces_url:
+        yield
+        return
+    # Only here, as below: these packages are installed where somebody wants traces.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    with recording(settings, process, BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.traces_url))):
+        yield
+
+
+@contextmanager
+def recording(settings: Settings, process: Process, processor: SpanProcessor) -> Iterator[None]:
+    """Record spans inside the block, and give them to ``processor``."""
+    provider = _provider(settings, process)
+    provider.add_span_processor(processor)
+    spans.record_with(provider.get_tracer("epsilond", VERSION))
+    try:
+        yield
+    finally:
+        spans.record_with(None)
+        ending = threading.Thread(target=provider.shutdown, name="last-spans", daemon=True)
+        ending.start()
+        ending.join(LAST_SPANS_S)
+
+
+def _provider(settings: Settings, process: Process) -> TracerProvider:
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased  # noqa: PLC0415
+
+    about = {
+        "service.name": "epsilond",
+        "service.version": VERSION,
+        "service.instance.id": secrets.token_hex(8),
+        "epsilond.process": process,
+    }
+    # Not `Resource.create`: it would add what it finds out about the machine and the command line.
+    return TracerProvider(
+        sampler=ParentBased(TraceIdRatioBased(settings.traces_ratio)), resource=Resource(about), shutdown_on_exit=False
+    )
+
+
+@contextmanager
+def request_span(scope: Scope, believed: tuple[Network, ...]) -> Iterator[Span | None]:
+    """The span of a request; None where none is recorded. `describe` says what it was, once that is known.
+
+    Args:
+        scope: The request's, with the address of whoever is connected.
+        believed: Networks whose ``traceparent`` is believed.
+    """
+    tracer = spans.tracer()
+    if tracer is None:
+        yield None
+        return
+    from opentelemetry.trace import SpanKind  # noqa: PLC0415
+
+    with tracer.start_as_current_span(
+        "request",
+        context=_parent(scope, believed),
+        kind=SpanKind.SERVER,
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as span:
+        yield span
+
+
+def describe(span: Span, method: str, route: str, status: int) -> None:
+    """Say what a request was.
+
+    Args:
+        span: Its span.
+        method: As `app.observability.metrics.method_of` has it.
+        route: The route's template.
+        status: Of the answer; 0 where there was none.
+    """
+    method = _OTHER_METHOD if method == "other" else method
+    about: dict[str, Any] = {"http.request.method": method}
+    if route != NO_ROUTE:
+        about["http.route"] = route
+    if status:
+        about["http.response.status_code"] = status
+    span.set_attributes(about)
+    span.update_name("HTTP" if method == _OTHER_METHOD else method if route == NO_ROUTE else f"{method} {route}")
+    if status >= 500 or not status:
+        spans.failed(span, str(status) if status else "no_answer")
+
+
+def _parent(scope: Scope, believed: tuple[Network, ...]) -> Context:
+    """The span that a request is a part of: that of its ``traceparent``, where whoever is connected is believed.
+
+    Anybody else could choose which trace a request appears in, and that all of theirs are recorded. Ids and the flag
+    are taken of it; ``tracestate`` and ``baggage`` are a caller's text, and are not read.
+    """
+    from opentelemetry.context import Context  # noqa: PLC0415
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+    given = Headers(scope=scope).getlist("traceparent")
+    client = scope.get("client")
+    if len(given) != 1 or not client or not is_within(client[0], believed):
+        return Context()
+    return TraceContextTextMapPropagator().extract({"traceparent": given[0]}, Context())
