@@ -9,7 +9,7 @@ from app.auth import repository as keys
 from app.auth import service
 from app.context import Context
 from app.secrets import versions
-from app.secrets.material import Purpose, SecretMaterial
+from app.secrets.material import Purpose, SecretMaterial, kept_name
 from app.tables.access import SecretVersion
 
 #: So many characters of a check value are shown: enough to compare by eye.
@@ -65,6 +65,23 @@ def listed(context: Context) -> Sequence[SecretVersion]:
     """Every version of every secret, retired ones among them."""
     with context.database.read() as session:
         return versions.all_versions(session)
+
+
+def kept(context: Context) -> dict[str, bytes]:
+    """What is to be kept of the secrets: files by their names in a data folder, wherever they lie now.
+
+    Versions that nothing needs any more are in it as far as they are here: a backup from before a rotation needs them.
+
+    Raises:
+        SecretRefused: one that the database needs is missing, or is another one. Or as `admit`.
+    """
+    admit(context)
+    found = {}
+    for row in listed(context):
+        purpose = Purpose(row.purpose)
+        if context.secrets.exists(purpose, row.version):
+            found[kept_name(purpose, row.version)] = context.secrets.content(purpose, row.version)
+    return found
 
 
 def rotate(context: Context, purpose: Purpose) -> int:

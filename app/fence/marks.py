@@ -114,8 +114,8 @@ class Loss:
             return "The fence belongs to another ledger: EPSILOND_FENCE or EPSILOND_DATABASE_URL names the wrong one."
         if self.reason is Reason.NO_FENCE:
             return (
-                "The database had a fence and none is found at the place that EPSILOND_FENCE names, so nobody can tell "
-                "whether entries are missing."
+                "The database had a fence, and none is found where EPSILOND_FENCE says, or in the data folder where it "
+                "is not set, so nobody can tell whether entries are missing."
             )
         if self.reason is Reason.DAMAGED:
             return "The fence is damaged, so nobody can tell whether entries are missing."
