@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from app.auth import repository as keys
 from app.auth import service
+from app.auth.principal import SERVICE
 from app.context import Context
+from app.entries.kinds import EntryKind
 from app.secrets import versions
 from app.secrets.material import Purpose, SecretMaterial, kept_name
 from app.tables.access import SecretVersion
@@ -154,11 +156,15 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
                     "over when it is used. Wait, or revoke those that are left with --revoke-keys."
                 )
             for key in left:
-                # Where only the token from before a rotation is under it, the key goes on with its newest one.
-                key.previous_token_hash = key.previous_token_until = None
                 if key.secret_version == version:
-                    key.revoked_at = now
+                    key.revoked_at, kind = now, EntryKind.END
                     revoked.append(key.id)
+                else:
+                    # Only the token from before a rotation is under it: the key goes on with its newest one.
+                    key.previous_token_hash = key.previous_token_until = None
+                    kind = EntryKind.CHANGE
+                session.flush()
+                service.enter(session, context, kind, key.id, SERVICE.id)
         row.retired_at = now
     return Retired(version, revoked)
 
