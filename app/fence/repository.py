@@ -30,7 +30,7 @@ def ledger_id(connection: Connection) -> str:
 
 def has_own_schema(connection: Connection) -> bool:
     """Whether the tables are those that this version was written for: another one may have changed them meanwhile."""
-    return connection.scalar(_REVISION) == head_revision()
+    return bool(connection.scalar(_REVISION) == head_revision())
 
 
 def newest_life(connection: Connection) -> tuple[int, str] | None:
