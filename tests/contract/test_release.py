@@ -22,7 +22,8 @@ PAGE = DOCS / "releasing.md"
 WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
 REPORTS = sorted((ROOT / "tests" / "soak" / "reports").glob("*.json"))
 SECTIONS = ("Reporting", "Supported versions")
-LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
+#: What the benchmarks compare with has limits of its own.
+LOCKS = [ROOT / "requirements" / f"{name}.lock" for name in ("runtime", "dask", "dev")]
 
 #: What a campaign counts that must be nothing, by the names of its figures.
 NOTHING = re.compile(
@@ -106,10 +107,8 @@ def test_the_locks_are_in_step() -> None:
     versions = {lock.name: locked(lock) for lock in LOCKS}
     for name, found in versions.items():
         for each in wanted:
-            # What the benchmarks compare with has limits of its own.
-            if name != "bench.lock":
-                assert each.name in found, (name, each)
-                assert all(each.specifier.contains(version) for version in found[each.name]), (name, each)
+            assert each.name in found, (name, each)
+            assert all(each.specifier.contains(version) for version in found[each.name]), (name, each)
     runtime = versions["runtime.lock"]
     for other in ("dask.lock", "dev.lock"):
         assert {name: versions[other].get(name) for name in runtime} == runtime, other
@@ -134,8 +133,11 @@ def test_the_workflow_uses_nobody_elses_actions_and_has_the_least_rights() -> No
     assert not re.search(r"^\s*-?\s*uses:", text, re.MULTILINE), "it would have to be pinned"
     assert "\npermissions: {}\n" in text
     assert re.findall(r"^ {6}([a-z-]+: write)", text, re.MULTILINE) == ["contents: write", "id-token: write"]
-    tools = (ROOT / "requirements" / "release.txt").read_text()
-    assert re.findall(r"^(\S+?)==\d", tools, re.MULTILINE) == ["cyclonedx-bom", "sigstore"]
+    tools = [Requirement(each).name for each in project("pyproject.toml")["dependency-groups"]["release"]]
+    assert set(tools) <= locked(ROOT / "requirements" / "release.lock").keys()
+    for tool in ("cyclonedx-py", "sigstore"):
+        assert tool in text
+    assert "--require-hashes -r requirements/release.lock" in text
 
 
 def test_the_image_is_made_of_bases_that_the_list_says_how_to_pin() -> None:
