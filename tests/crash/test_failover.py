@@ -98,12 +98,6 @@ def client_of(server: ServerProcess) -> Client:
     return Client(server, answer.body["id"])
 
 
-def promote(primary: Cluster, replica: Cluster) -> None:
-    """The primary is gone at once, and the replica takes writes."""
-    primary.kill(primary.backends())
-    assert replica.run("SELECT pg_promote()") is True
-
-
 @pytest.mark.thorough  # tests/app/fence has the shorter ones
 def test_a_replica_that_lags_serves_nothing_once_it_is_promoted(
     primary: Cluster, replica: Cluster, tmp_path: Path
@@ -124,8 +118,9 @@ def test_a_replica_that_lags_serves_nothing_once_it_is_promoted(
         assert client.statuses == [201] * 7
 
         client.statuses.clear()
+        primary.kill(primary.backends())
         with client.at_work():
-            promote(primary, replica)
+            assert replica.run("SELECT pg_promote()") is True
             until(lambda: send(server.address, "GET", "/v1/budgets").code == "database_behind_fence")
             time.sleep(1)
         assert set(client.statuses) <= {503}, "nothing is granted by a copy that has forgotten"
@@ -153,7 +148,8 @@ def test_a_replica_that_has_everything_goes_on_where_the_primary_was(
         client = client_of(server)
         with client.at_work():
             until(lambda: len(client.acknowledged) >= 20)
-            promote(primary, replica)
+            primary.kill(primary.backends())
+            assert replica.run("SELECT pg_promote()") is True
             known = len(client.acknowledged)
             until(lambda: len(client.acknowledged) >= known + 5)
         assert set(client.statuses) <= {201, 503}
