@@ -166,6 +166,8 @@ lock: $(VENV)/.dev  ## resolve pyproject.toml anew into requirements/*.lock
 		--custom-compile-command "make lock" pyproject.toml --group dev -o requirements/dev.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" pyproject.toml --group bench -o requirements/bench.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" --group release -o requirements/release.lock
 
 clean:  ## remove the virtual environments and caches (var/, where the data are, stays)
 	rm -rf .site $(VENV) $(BENCH_VENV) $(BENCH_JAX_VENV) $(BENCH_TRAINER_VENV) $(FUZZ_VENV) $(ADAPTERS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -272,6 +272,15 @@ class Settings(BaseSettings):
             return _with_driver(place)
         return Path(place) if place else self.data_dir / "fence"
 
+    @property
+    def fence_in_words(self) -> str:
+        """The place of the fence without what may be secret, and who names it."""
+        place, says = self.fence_place, "the default" if self.fence is None else "named by EPSILOND_FENCE"
+        if isinstance(place, Path):
+            return f"{place.absolute()} ({says})"
+        host, _, name = _location(place)
+        return f"the database {name}{f' on {host}' if host else ''} ({says})"
+
     @cached_property
     def public_address(self) -> Address | None:
         """The address that the service is known by, where one is set."""

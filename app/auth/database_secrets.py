@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from app.auth import repository as keys
 from app.auth import service
+from app.auth.principal import SERVICE
 from app.context import Context
+from app.entries.kinds import EntryKind
 from app.secrets import versions
-from app.secrets.material import Purpose, SecretMaterial
+from app.secrets.material import Purpose, SecretMaterial, kept_name
 from app.tables.access import SecretVersion
 
 #: So many characters of a check value are shown: enough to compare by eye.
@@ -65,6 +67,23 @@ def listed(context: Context) -> Sequence[SecretVersion]:
     """Every version of every secret, retired ones among them."""
     with context.database.read() as session:
         return versions.all_versions(session)
+
+
+def kept(context: Context) -> dict[str, bytes]:
+    """What is to be kept of the secrets: files by their names in a data folder, wherever they lie now.
+
+    Versions that nothing needs any more are in it as far as they are here: a backup from before a rotation needs them.
+
+    Raises:
+        SecretRefused: one that the database needs is missing, or is another one. Or as `admit`.
+    """
+    admit(context)
+    found = {}
+    for row in listed(context):
+        purpose = Purpose(row.purpose)
+        if context.secrets.exists(purpose, row.version):
+            found[kept_name(purpose, row.version)] = context.secrets.content(purpose, row.version)
+    return found
 
 
 def rotate(context: Context, purpose: Purpose) -> int:
@@ -137,11 +156,15 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
                     "over when it is used. Wait, or revoke those that are left with --revoke-keys."
                 )
             for key in left:
-                # Where only the token from before a rotation is under it, the key goes on with its newest one.
-                key.previous_token_hash = key.previous_token_until = None
                 if key.secret_version == version:
-                    key.revoked_at = now
+                    key.revoked_at, kind = now, EntryKind.END
                     revoked.append(key.id)
+                else:
+                    # Only the token from before a rotation is under it: the key goes on with its newest one.
+                    key.previous_token_hash = key.previous_token_until = None
+                    kind = EntryKind.CHANGE
+                session.flush()
+                service.enter(session, context, kind, key.id, SERVICE.id)
         row.retired_at = now
     return Retired(version, revoked)
 

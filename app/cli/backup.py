@@ -101,7 +101,7 @@ def restore_backup(
     if done is None:
         _print(manifest, as_json, {"archive": str(archive), "loss": loss and loss_body(loss)})
         if loss is not None:
-            _print_standing_loss(loss, as_json)
+            _print_standing_loss(loss, context.settings, as_json)
             raise typer.Exit(Status.REFUSED)
         return
     life = {"life": done.life, "ended_runs": done.runs, "started": done.started, "charged": done.charged}
@@ -110,12 +110,12 @@ def restore_backup(
         print_text(done.in_words())
 
 
-def _print_standing_loss(loss: Loss, as_json: bool) -> None:
+def _print_standing_loss(loss: Loss, settings: Settings, as_json: bool) -> None:
     if not as_json:
-        print_loss(loss)
+        print_loss(loss, settings)
     print_error(
         "The backup is restored. Nothing is served until the loss is acknowledged: epsilond ledger acknowledge-loss "
-        "--yes --reason REASON (docs/operating/fence.md)."
+        "--yes --reason REASON (docs/operating/fence.md). A rehearsal acknowledges nothing (docs/operating/backups.md)."
     )
 
 

@@ -34,6 +34,7 @@ from app.ledger.recovery import rebuild_tables
 from app.ledger.verdicts import CertificateReport, Past, Verdict, describe
 from app.problems import Problem
 from app.reservations.repricing import reprice
+from app.settings import Settings
 
 T = TypeVar("T")
 
@@ -251,7 +252,7 @@ def acknowledge_loss(
     with open_context() as context:
         require_schema(context)
         if not is_confirmed:
-            _print_found(fence_of(context).check(), as_json)
+            _print_found(fence_of(context).check(), context.settings, as_json)
             return
         if not reason:
             fail("--reason says why the loss is acknowledged, such as 'the disk failed; backup of Monday'.")
@@ -268,20 +269,22 @@ def acknowledge_loss(
         print_text(done.in_words())
 
 
-def _print_found(loss: Loss | None, as_json: bool) -> None:
+def _print_found(loss: Loss | None, settings: Settings, as_json: bool) -> None:
     if as_json:
         print_json({"missing": []} if loss is None else loss_body(loss))
         return
     if loss is None:
         print_text("The database has everything that was acknowledged.")
         return
-    print_loss(loss)
+    print_loss(loss, settings)
     print_text("Nothing was changed. --yes with --reason enters the loss, and goes on with this database for good.")
 
 
-def print_loss(loss: Loss) -> None:
-    """Print what is missing, budget by budget."""
+def print_loss(loss: Loss, settings: Settings) -> None:
+    """Print what is missing, budget by budget, and where the fence is that the settings name."""
     print_text(loss.in_words())
+    # Over HTTP no folder is named.
+    print_text(f"The fence's place: {settings.fence_in_words}.")
     if loss.missing:
         rows = [[each.budget_id, str(each.acknowledged), str(each.found)] for each in loss.missing]
         print_table(["budget", "acknowledged", "found"], rows)

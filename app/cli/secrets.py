@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import tarfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Annotated
 
 import typer
 
 from app.auth import database_secrets as service
 from app.auth.database_secrets import SecretRefused
-from app.cli.output import AsJson, example, print_json, print_table, print_text
+from app.cli.output import AsJson, example, print_json, print_table, print_text, print_warnings
 from app.cli.refusals import fail
 from app.cli.setting_up import open_context, require_data_folder, require_schema, require_secrets
+from app.kit.private_files import write_new_private
 from app.kit.timestamps import format_moment
 from app.problems import Problem
 from app.secrets.material import Purpose
@@ -47,6 +52,29 @@ def list_secrets(as_json: AsJson = False) -> None:
         return
     columns = ("secret", "version", "created_at", "retired_at", "check_value")
     print_table([name.replace("_", " ") for name in columns], [[row[name] or "" for name in columns] for row in rows])
+
+
+@commands.command("save", epilog=example("epsilond secrets save secrets.tar"))
+def save_secrets(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Write to this new file, for its owner alone.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write all versions of the secrets to one new file, a tar archive. Keep it elsewhere than the backups.
+
+    They have the names of a data folder in it: `tar --extract --file FILE --directory FOLDER` puts them into another
+    one. The data key and tokens are not in it.
+    """
+    with open_context() as context, _refusals_in_one_line():
+        require_schema(context)
+        found = service.kept(context)
+        write_new_private(file, lambda target: _write_archive(target, found))
+        is_encrypted = context.settings.encryption.is_on
+    if as_json:
+        print_json({"file": str(file), "secrets": sorted(found)})
+    else:
+        print_text(f"{', '.join(sorted(found))}: in {file}, for its owner alone. Keep it elsewhere than the backups.")
+    if is_encrypted:
+        print_warnings(["The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in it: keep it yourself."])
 
 
 @commands.command("rotate", epilog=example("epsilond secrets rotate keys"))
@@ -87,6 +115,14 @@ def retire_version(
         print_text(f"Version {version} of the {secret.words} is retired.{revoked}")
 
 
+def _write_archive(target: IO[bytes], files: dict[str, bytes]) -> None:
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
+            archive.addfile(entry, BytesIO(content))
+
+
 @contextmanager
 def _refusals_in_one_line() -> Iterator[None]:
     try:
@@ -95,5 +131,7 @@ def _refusals_in_one_line() -> Iterator[None]:
         fail(str(error))
     except Problem as problem:
         fail(problem.detail)
+    except FileExistsError as error:
+        fail(f"{error.filename} is there already, and is not overwritten. Name a new file.")
     except OSError as error:
         fail(f"The secret cannot be written: {error.strerror}, {error.filename}.")

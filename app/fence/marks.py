@@ -65,6 +65,8 @@ class Reason(StrEnum):
     """The fence is not what the service wrote."""
     OTHER_LEDGER = "other_ledger"
     """The fence belongs to another ledger."""
+    OTHER_SCHEMA = "other_schema"
+    """Another version of the service has migrated the database; what is missing is not looked at."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,12 @@ class Loss:
         """What is wrong, in one or two sentences."""
         if self.reason is Reason.OTHER_LEDGER:
             return "The fence belongs to another ledger: EPSILOND_FENCE or EPSILOND_DATABASE_URL names the wrong one."
+        if self.reason is Reason.OTHER_SCHEMA:
+            return "The database's schema is not the one that this version of the service was written for."
         if self.reason is Reason.NO_FENCE:
             return (
-                "The database had a fence and none is found at the place that EPSILOND_FENCE names, so nobody can tell "
-                "whether entries are missing."
+                "The database had a fence, and none is found where EPSILOND_FENCE says, or in the data folder where it "
+                "is not set, so nobody can tell whether entries are missing."
             )
         if self.reason is Reason.DAMAGED:
             return "The fence is damaged, so nobody can tell whether entries are missing."

@@ -7,10 +7,11 @@ from datetime import datetime
 from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import CompoundSelect, Connection, Table, insert, literal, select, union_all
+from sqlalchemy import CompoundSelect, Connection, Table, insert, literal, select, text, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.db.lists import among, as_list
+from app.db.migrate import head_revision
 from app.fence.marks import Head
 from app.tables.ledger import Budget, Entry, LedgerLife, MerkleTree, Register
 from app.tables.runs import Run
@@ -19,11 +20,17 @@ BUDGETS = cast(Table, Budget.__table__)
 ENTRIES = cast(Table, Entry.__table__)
 RUNS = cast(Table, Run.__table__)
 REGISTERS = cast(Table, Register.__table__)
+_REVISION = text("SELECT version_num FROM alembic_version")
 
 
 def ledger_id(connection: Connection) -> str:
     """The id that was drawn with the database; "" where somebody has deleted it."""
     return connection.scalar(select(MerkleTree.ledger_id)) or ""
+
+
+def has_own_schema(connection: Connection) -> bool:
+    """Whether the tables are those that this version was written for: another one may have changed them meanwhile."""
+    return bool(connection.scalar(_REVISION) == head_revision())
 
 
 def newest_life(connection: Connection) -> tuple[int, str] | None:

@@ -88,6 +88,7 @@ class Fence:
         - acknowledged_is_fenced: when a write session has ended, the fence has every chain that it extended or told.
         - never_ahead: the fence never has what is not committed.
         - behind_is_refused: no transaction extends a chain while the database is known to be behind the fence.
+        - foreign_is_refused: none extends a chain of a database that another version has migrated.
 
     Args:
         database: The ledger's.
@@ -181,6 +182,8 @@ class Fence:
             return []
         if self._loss is None and any(self._is_before(budget_id, base) for budget_id, base in touched.items()):
             self.check()
+        elif not repository.has_own_schema(connection):
+            self._refuse(Loss(Reason.OTHER_SCHEMA))
         if self._loss is not None:
             raise refusal(self._loss)
         heads = repository.heads(connection, touched)
@@ -267,6 +270,8 @@ class Fence:
             return self._refuse(Loss(Reason.DAMAGED))
         with self._database.read() as session:
             connection = session.connection()
+            if not repository.has_own_schema(connection):
+                return self._refuse(Loss(Reason.OTHER_SCHEMA))
             ledger_id, life = repository.ledger_id(connection), repository.newest_life(connection)
             if kept is None:
                 return self._without_fence(ledger_id, life)
@@ -315,6 +320,9 @@ class Fence:
 
 def refusal(loss: Loss) -> Unfenced:
     """Return what everybody is answered while the database is refused."""
+    if loss.reason is Reason.OTHER_SCHEMA:
+        detail = f"{loss.in_words()} Nothing is served. Ask a server of the other version."
+        return Unfenced(503, "database_unavailable", detail, headers={"Retry-After": "5"})
     end = (
         "Give the server the right one."
         if loss.reason is Reason.OTHER_LEDGER

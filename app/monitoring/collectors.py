@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from app.context import Context
 from app.db.failures import DATABASE_FAILURES
+from app.fence.marks import Reason
 from app.fence.watching import fence_of
 from app.kit.answer_cache import AnswerCache
 from app.ledger.amounts import share_used
@@ -63,10 +64,11 @@ class ProcessState(Collector):
             for limit, count in pool.failures.items():
                 failed.add_metric([name, limit], count)
         yield failed
+        loss = fence_of(self._context).loss
         yield GaugeMetricFamily(
             "epsilond_fence_behind",
             "Whether the database lacks what was acknowledged, so that nothing is served.",
-            value=float(fence_of(self._context).loss is not None),
+            value=float(loss is not None and loss.reason is not Reason.OTHER_SCHEMA),
         )
         yield from self._cache()
 

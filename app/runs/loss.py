@@ -89,7 +89,7 @@ def acknowledge(context: Context, reason: str) -> Acknowledged:
     loss = fence_of(context).check()
     if loss is None:
         raise NothingToAcknowledge("The database has everything that was acknowledged. Nothing was changed.")
-    if loss.reason is Reason.OTHER_LEDGER:
+    if loss.reason in (Reason.OTHER_LEDGER, Reason.OTHER_SCHEMA):
         raise NothingToAcknowledge(f"{loss.in_words()} Nothing was changed.")
     life = secrets.token_hex(16)
     with context.database.write() as session:

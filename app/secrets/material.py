@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.kit.private_files import write_private_once
 from app.problems import Problem
@@ -42,6 +43,14 @@ _WORDS = {
     Purpose.KEYS: "secret of keys",
     Purpose.SIGNATURES: "key of signatures",
 }
+
+
+def kept_name(purpose: Purpose, version: int) -> str:
+    """The name of a version's file in a data folder."""
+    if purpose is Purpose.SIGNATURES:
+        return "checkpoint.key" if version == 1 else f"checkpoint.{version}.key"
+    return "secret.key" if version == 1 else f"keys.{version}.key"
+
 
 #: Labels of keyed hashes under the secret of keys. Every other label is under the secret of contents, which never
 #: changes, so that a new label is stable unless somebody decides otherwise.
@@ -146,7 +155,18 @@ class SecretMaterial:
         """Return the file that a version lies in, unless the settings hold it themselves."""
         if purpose is Purpose.SIGNATURES:
             return self._signing_file(version)
-        return self._settings.secret_file if version == 1 else self._settings.data_dir / f"keys.{version}.key"
+        return self._settings.data_dir / kept_name(purpose, version)
+
+    def content(self, purpose: Purpose, version: int) -> bytes:
+        """What the file of a version holds, or would hold where the settings have it.
+
+        Raises:
+            SecretUnavailable: it cannot be read, or is damaged.
+        """
+        if purpose is not Purpose.SIGNATURES:
+            return self.bytes_of(purpose, version)
+        key = self.signing_key(version)
+        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def place(self, purpose: Purpose, version: int) -> str:
         """Return where an operator finds a version: a setting or a file."""

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -189,6 +190,80 @@ def test_files_that_are_saved_are_their_owners_alone_and_come_back(service: Serv
     service.follow("Restoring", 1)
     assert (service.data / "secret.key").read_bytes() == b"s" * 64
     assert service.run("epsilond ledger verify").startswith("valid: 0 entries of 0 budgets")
+
+
+def nightly(service: Service) -> Path:
+    """The folder that the page's command makes every night."""
+    service.follow("Every night")
+    (folder,) = service.kept.glob("20*")
+    return folder
+
+
+@pytest.mark.thorough
+def test_a_restore_is_rehearsed_while_the_service_serves(service: Service) -> None:
+    """The page's commands, timed: they end with the original untouched, and what the backup lacks is counted."""
+    with service.client() as client:
+        terms = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}
+        budget = post(client, "/v1/budgets", terms)["id"]
+        release(client, budget, "saved")
+        service.follow("Keeping the secrets")
+        assert {path.name for path in nightly(service).iterdir()} == {"epsilond.backup", "ledger.ndjson"}
+
+        began = time.monotonic()
+        said = service.follow("Rehearse a restore")
+        took = time.monotonic() - began
+        assert "are missing" not in said
+        assert "valid: 4 entries of 1 budgets" in said
+        (told,) = re.findall(r"Restored and verified in (\d+) s\.", said)
+        # The page's clock has whole seconds.
+        assert float(told) - 1 <= took <= float(told) + 5, (told, took)
+
+        release(client, budget, "since that night")
+        fence = (service.data / "fence").read_bytes()
+        said = service.follow("Rehearse a restore")
+        assert "3 of 7 acknowledged ledger entries are missing" in said
+        assert "valid: 4 entries of 1 budgets" in said
+        assert (service.data / "fence").read_bytes() == fence
+        release(client, budget, "afterwards")
+        assert client.get(f"/v1/budgets/{budget}").json()["amounts"]["spent"] == {"rho": 0.3}
+    assert not list(service.kept.glob("drill*"))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_a_rehearsal_beside_the_present_fence_changes_nothing_in_it(service: Service) -> None:
+    with service.client() as client:
+        terms = {"name": "b", "neighboring_relation": "replace_one", "filter": {"kind": "zcdp", "rho": 1}}
+        budget = post(client, "/v1/budgets", terms)["id"]
+        service.follow("Keeping the secrets")
+        nightly(service)
+        release(client, budget, "since that night")
+    fence = service.data / "fence"
+    before = fence.read_bytes()
+    lines = commands("Rehearse a restore")[0].splitlines(keepends=True)
+    script = "".join(line for line in lines if not line.startswith("cp ")).replace("-u EPSILOND_FENCE ", "")
+    assert "3 of 4 acknowledged ledger entries are missing" in service.run(f"export EPSILOND_FENCE={fence}\n{script}")
+    assert fence.read_bytes() == before
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_old_nights_go_once_the_new_one_is_whole(service: Service) -> None:
+    with service.client():
+        pass
+    for name in ("2020-01-01", "2020-01-02.part", "2020-keep"):
+        (service.kept / name).mkdir()
+        os.utime(service.kept / name, (0, 0))
+    (service.data / "epsilond.sqlite3").rename(service.data / "away")
+    service.run(commands("Every night")[0], 1)
+    assert (service.kept / "2020-01-01").exists(), "the night failed"
+    (service.data / "away").rename(service.data / "epsilond.sqlite3")
+    service.follow("Every night")
+    (new,) = service.kept.glob("20??-??-??")
+    left = {path.name for path in service.kept.iterdir()}
+    assert left == {new.name, "checkpoints", "2020-01-02.part", "2020-keep"}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (new, *new.iterdir()))
+    assert [path.name for path in (service.kept / "checkpoints").iterdir()] == [f"{new.name}.txt"]
 
 
 @pytest.mark.thorough  # tests/app/ledger/test_recovery.py has the shorter ones

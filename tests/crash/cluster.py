@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -48,6 +50,31 @@ class Cluster:
     @property
     def url(self) -> str:
         return f"postgresql+psycopg://postgres@/postgres?host={self._data}"
+
+    def url_with(self, other: Cluster) -> str:
+        """An address that leads to whichever of the two takes writes."""
+        return f"{self.url},{other._data}&target_session_attrs=read-write&connect_timeout=2"
+
+    def replica(self) -> Cluster:
+        """A second server, which streams what this one writes; made of a base copy, and started."""
+        replica = copy(self)
+        replica._data, replica._process = self._folder / "replica", None
+        program = [self._server.bin_path / "pg_basebackup", "-h", self._data, "-U", "postgres", "-D", replica._data]
+        # A folder of its user's own: only root could make one in the folder of the test.
+        replica._data.mkdir(mode=0o700)
+        if self._server.system_user is not None:
+            shutil.chown(replica._data, self._server.system_user)
+        subprocess.run([*program, "-R", "-c", "fast"], check=True, user=self._server.system_user, cwd="/")
+        # The primary's socket lies in its folder; of that, the copy has the lock.
+        (replica._data / ".s.PGSQL.5432.lock").unlink()
+        replica.start()
+        return replica
+
+    def run(self, statement: str) -> Any:
+        """The value that one statement gives, as the superuser."""
+        with psycopg.connect(f"host={self._data} user=postgres dbname=postgres", autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return None if cursor.description is None else (cursor.fetchone() or (None,))[0]
 
     def start(self) -> None:
         """Start the postmaster and wait until it takes connections, after a kill until it has recovered."""
@@ -92,7 +119,7 @@ class Cluster:
 
     def close(self) -> None:
         """End the server."""
-        if self._process is not None:
+        if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(START_TIMEOUT_S)
 

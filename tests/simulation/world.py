@@ -814,7 +814,14 @@ class World:
         repository = SimpleNamespace(
             **{
                 name: getattr(simulated, name)
-                for name in ("ledger_id", "newest_life", "enter_first_life", "heads", "entries_between")
+                for name in (
+                    "has_own_schema",
+                    "ledger_id",
+                    "newest_life",
+                    "enter_first_life",
+                    "heads",
+                    "entries_between",
+                )
             }
         )
         holds = SimpleNamespace(find_budget=simulated.find_budget, due_holds=simulated.due_holds)

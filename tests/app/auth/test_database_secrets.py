@@ -237,6 +237,7 @@ def test_retiring_a_version_ends_what_is_under_it_and_nothing_else(admitted: Con
     with pytest.raises(SecretRefused, match="no version 1"):
         service.retire(admitted, Purpose.KEYS, 1)
     service.admit(admitted)
+    assert transparency.verify(admitted, "").valid, "both ends are entered"
 
 
 def test_a_server_without_a_newer_version_is_refused_and_says_so(admitted: Context, tmp_path: Path) -> None:

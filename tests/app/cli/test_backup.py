@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import environment_of
+from app.settings import Settings, environment_of
 from tests.app.backups.conftest import Home, home, home_of
 from tests.app.cli.calls import call, done, refused
 from tests.databases import DatabaseFactory
@@ -84,6 +84,23 @@ def test_a_loss_is_acknowledged_by_the_same_command(home: Home, tmp_path: Path, 
     assert restored["acknowledged"]["life"] == 2
     with there.service() as service:
         assert service.client.get("/health/ready").status_code == 200
+
+
+def test_where_a_fence_is_looked_for_is_told_truly(home: Home, tmp_path: Path) -> None:
+    path = tmp_path / "b"
+    home.save(path)
+    there = home.elsewhere(tmp_path / "there")
+    (there.folder / "fence").unlink()
+    env = environment_of(there.settings)
+    told = f"The fence's place: {there.folder / 'fence'} (the default)."
+    assert told in call("restore", path, env=env).stdout
+    assert told in call("ledger", "acknowledge-loss", env=env).stdout
+    words = Settings(fence="postgresql://me:hush@fence.example:5433/marks").fence_in_words
+    assert words == "the database marks on fence.example (named by EPSILOND_FENCE)"
+    elsewhere = str(tmp_path / "other" / "fence")
+    assert f"The fence's place: {elsewhere} (named by EPSILOND_FENCE)." in done(
+        "ledger", "acknowledge-loss", env=env | {"EPSILOND_FENCE": elsewhere}
+    )
 
 
 def test_nothing_is_acknowledged_where_nothing_is_lost(home: Home, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from app.auth import database_secrets as service
 from app.auth import service as keys
 from app.auth.principal import Scope
 from app.context import Context
-from app.settings import Settings
+from app.secrets.material import Purpose
+from app.settings import Settings, new_signing_key
 from tests.app.cli.test_service import run
 
 
@@ -78,3 +80,55 @@ def test_the_secret_of_contents_is_refused_with_the_reason(context: Context) -> 
     refused = run(context.settings, "secrets", "rotate", "content")
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert "never rotated: under another one, the same rows would be new to the service" in refused.stderr
+
+
+def extracted(archive: Path, folder: Path) -> Path:
+    """The folder, with what `tar` finds in an archive."""
+    folder.mkdir()
+    subprocess.run(["tar", "--extract", "--file", archive, "--directory", folder], check=True)
+    return folder
+
+
+def test_saved_secrets_are_those_that_another_folder_needs(context: Context, tmp_path: Path) -> None:
+    settings, archive = context.settings, tmp_path / "secrets.tar"
+    service.admit(context)
+    service.rotate(context, Purpose.KEYS)
+    service.rotate(context, Purpose.SIGNATURES)
+    said = run(settings, "secrets", "save", str(archive)).stdout
+    names = ["checkpoint.2.key", "checkpoint.key", "keys.2.key", "secret.key"]
+    assert said.startswith(f"{', '.join(names)}: in {archive}")
+    assert archive.stat().st_mode & 0o777 == 0o600
+
+    there = extracted(archive, tmp_path / "there")
+    assert sorted(path.name for path in there.iterdir()) == names
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in there.iterdir())
+    other = Settings(data_dir=there, database_url=context.database.url)
+    assert run(other, "ledger", "checkpoint").exit_code == 0
+    refused = run(settings, "secrets", "save", str(archive))
+    assert refused.stderr == f"epsilond: {archive} is there already, and is not overwritten. Name a new file.\n"
+
+
+def test_secrets_that_settings_name_are_saved_with_the_others(context: Context, tmp_path: Path) -> None:
+    pem = tmp_path / "ledger.pem"
+    pem.write_bytes(new_signing_key())
+    given = {"data_dir": tmp_path / "here", "database_url": context.database.url}
+    settings = Settings(**given, secret_key="s" * 40, checkpoint_key_file=pem, data_key="ab" * 32)
+    result = run(settings, "secrets", "save", str(tmp_path / "secrets.tar"))
+    assert "warning: The data key (EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE) is not in it" in result.stderr
+    there = extracted(tmp_path / "secrets.tar", tmp_path / "there")
+    assert (there / "secret.key").read_text() == "s" * 40
+    assert run(Settings(data_dir=there, database_url=context.database.url), "ledger", "checkpoint").exit_code == 0
+
+
+def test_no_archive_is_made_that_lacks_a_secret(context: Context, tmp_path: Path) -> None:
+    """One that is missing or another one is refused, and none is drawn in its place."""
+    service.admit(context)
+    service.rotate(context, Purpose.KEYS)
+    archive, lost = tmp_path / "secrets.tar", context.settings.data_dir / "keys.2.key"
+    lost.unlink()
+    refused = run(context.settings, "secrets", "save", str(archive))
+    assert (refused.exit_code, "secret of keys is missing" in refused.stderr) == (1, True)
+    nowhere = Settings(data_dir=tmp_path / "nowhere", database_url=f"sqlite:///{tmp_path / 'nowhere.sqlite3'}")
+    assert "There is no database at" in run(nowhere, "secrets", "save", str(archive)).stderr
+    assert not archive.exists()
+    assert not lost.exists()
