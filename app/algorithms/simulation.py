@@ -124,7 +124,7 @@ class SimulationAnswer(Schema):
     dataset_size: int = Field(description="Rows that were trained on.")
     repetitions: int
     seed: int
-    fit_intercept: bool = Field(description="Of a linear model.")
+    fit_intercept: bool = Field(description="Whether the linear model has an intercept.")
     penalty: dict[str, Any] | None = Field(description="What runs add to the loss.")
     before_training: float = Field(
         description="The excess of the point that training starts from; of an `mlp`, that of equal probabilities."
