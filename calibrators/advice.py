@@ -51,7 +51,8 @@ class Facts:
         neighboring_relation: None leaves it to each algorithm.
         gradient_bound: None clips at the longest gradient that ``lipschitz`` allows, in l2, where it is given and the
             algorithm clips.
-        batch_size, iterations: For algorithms whose theorems leave them open; None takes the practical defaults there.
+        batch_size, iterations: For algorithms whose theorems leave them open, or take more steps than a plan may have;
+            None takes the practical defaults where they are open.
         loader: How batches are made; None makes them as each algorithm asks for.
         assumptions: Constants of the problem, in its norm; each algorithm takes those that it knows.
     """
@@ -265,7 +266,8 @@ def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, C
     try:
         return spec, calibrate(algorithm.name, spec)
     except InvalidValue as error:
-        if error.code != "missing":
+        takes_too_many = tuple(error.pointer) == ("iterations",) and facts.iterations is not None
+        if error.code != "missing" and not takes_too_many:
             raise
     full = (spec.sampling or algorithm.samplings[0].kind) == FullBatch.kind
     spec = replace(spec, iterations=facts.iterations, batch_size=None if full else facts.batch_size)

@@ -70,7 +70,8 @@ class AdviseRequest(Schema):
         None,
         ge=1,
         le=MAX_COUNT,
-        description="Used by algorithms whose theorems leave it open; left out, the practical default.",
+        description="Used by algorithms whose theorems leave it open, or take more steps than a plan, or a simulated "
+        "run, may have; left out, the practical default where it is open.",
     )
     loader: Loader | None = Field(
         None,

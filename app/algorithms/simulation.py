@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from app.algorithms.geometry import PenaltyBody, to_penalty
+from app.algorithms.model_choice import MAX_HIDDEN_LAYERS, MAX_WIDTH
 from app.algorithms.reasons import RefusalBody, reason_body
 from app.context import Context
-from app.kit.fields import Integer, Schema
+from app.kit.fields import INTEGRAL, Integer, Schema
 from app.kit.process_pool import JobFailed, too_much_work
 from app.problems import refused_at
 from calibrators.advice import Advice, Facts, Reason
+from calibrators.geometry import L2Penalty
 from calibrators.scopes import Problem, Shape
 from trainer.simulation.attained import MAX_REPETITIONS, Attained, Simulation, before_training, ranked, simulate
 
@@ -31,9 +34,18 @@ _FEWER = (
     "It has {records} of {dataset_size} rows, and each mean has the noise that it would have with all of them: the "
     "target's mu is multiplied by {factor:.4g}. What is larger is the sampling error, which all algorithms share."
 )
-_NO_PENALTY = (
-    "The simulated loss has no penalty. Algorithms that make use of a strong convexity that the penalty would give "
-    "attain less here than with it."
+_INTERCEPT = "Each row has a constant 1 beside its features, which counts in its length."
+_PENALTY = (
+    "Runs have the {kind} penalty of strength {strength:g}, and what they attain is judged without it, by the loss of "
+    "new rows, as a model is evaluated: what the penalty takes from the fit is in every excess."
+)
+_LESS_CONVEX = (
+    "The simulated objective is {has} strongly convex, and the problem {asked:g}: algorithms that make use of it "
+    "attain less here. An l2 penalty of that strength makes it so."
+)
+_TAUGHT = (
+    "Features lie in [-1, 1], and another perceptron of the same shape draws the labels. Bounds of gradients play no "
+    "part in the rows: a perceptron has none."
 )
 
 #: Takes how many algorithms are through, and how many there are.
@@ -52,19 +64,38 @@ class SimulationRequest(Schema):
             "quantile_regression",
             "q_norm_regression",
             "q_norm_hinge",
+            "mlp",
             "mean",
         ]
         | None
     ) = Field(
         None,
-        description="What is trained, without an intercept; left out, the mean for the shape mean, else a logistic "
+        description="What is trained; left out, the mean for the shape mean, else a logistic "
         "regression. `logistic_regression`: A label of two classes. `softmax_regression`: A label of as many classes "
         "as `classes` says. `linear_regression`: Least squares. `huber_regression`: Squared error up to 1, absolute "
         "error beyond. `quantile_regression`: The median of the label. `q_norm_regression`: The error's power of 1.5. "
-        "`q_norm_hinge`: The hinge's power of 1.5. `mean`: The mean of the features.",
+        "`q_norm_hinge`: The hinge's power of 1.5. `mlp`: A perceptron, for the shape nonconvex. `mean`: The mean of "
+        "the features.",
     )
     classes: Integer = Field(
-        2, ge=2, le=100, description="How many classes a `softmax_regression` has; other models do not read it."
+        2, ge=2, le=100, description="How many classes a `softmax_regression` or an `mlp` has; others do not read it."
+    )
+    fit_intercept: bool = Field(
+        False,
+        description="Whether a linear model has a constant feature 1, whose parameters are among `dimension` and which "
+        "counts in the length of a row; other models do not read it.",
+    )
+    hidden: list[Annotated[int, Field(ge=1, le=MAX_WIDTH), INTEGRAL]] = Field(
+        [16], min_length=1, max_length=MAX_HIDDEN_LAYERS, description="Widths of an `mlp`'s hidden layers."
+    )
+    activation: Literal["relu", "tanh"] = Field(
+        "relu",
+        description="Activation of an `mlp`. `relu`: The positive part. `tanh`: The hyperbolic tangent.",
+    )
+    penalty: PenaltyBody | None = Field(
+        None,
+        description="What runs add to the loss; algorithms that take none are not simulated. `smoothness` and "
+        "`strong_convexity` include it. Left out, nothing.",
     )
     repetitions: Integer = Field(
         3, ge=1, le=MAX_REPETITIONS, description="Runs of each algorithm, each on rows and with noise of its own."
@@ -93,7 +124,11 @@ class SimulationAnswer(Schema):
     dataset_size: int = Field(description="Rows that were trained on.")
     repetitions: int
     seed: int
-    before_training: float = Field(description="The excess of the point that training starts from.")
+    fit_intercept: bool = Field(description="Whether the linear model has an intercept.")
+    penalty: dict[str, Any] | None = Field(description="What runs add to the loss.")
+    before_training: float = Field(
+        description="The excess of the point that training starts from; of an `mlp`, that of equal probabilities."
+    )
     ranked: list[SimulatedBody]
     others: list[RefusalBody] = Field(description="Algorithms that apply and were not simulated.")
     is_complete: bool = Field(
@@ -109,9 +144,20 @@ def read(request: SimulationRequest, problem: Problem, facts: Facts) -> Simulati
     """
     usual = "mean" if problem.shape is Shape.MEAN else "logistic_regression"
     kind = request.model or usual
-    classes = request.classes if kind == "softmax_regression" else 0
+    perceptron = kind == "mlp"
     with refused_at():
-        return Simulation(problem, facts, kind, classes, request.repetitions, request.seed)
+        return Simulation(
+            problem,
+            facts,
+            kind,
+            classes=request.classes if perceptron or kind == "softmax_regression" else 0,
+            fit_intercept=request.fit_intercept and kind not in ("mlp", "mean"),
+            hidden=tuple(request.hidden) if perceptron else (),
+            activation=request.activation,
+            penalty=to_penalty(request.penalty),
+            repetitions=request.repetitions,
+            seed=request.seed,
+        )
 
 
 def simulated(
@@ -135,6 +181,8 @@ def simulated(
         label=LABEL,
         details=_details(asked),
         model=asked.kind,
+        fit_intercept=asked.fit_intercept,
+        penalty=None if asked.penalty is None else asked.penalty.to_json(),
         unit=unit,
         dataset_size=asked.records,
         repetitions=asked.repetitions,
@@ -164,8 +212,16 @@ def _within_limits(context: Context, asked: Simulation, item: Advice, left: floa
 def _details(asked: Simulation) -> list[str]:
     sizes = {"records": asked.records, "dataset_size": asked.facts.dataset_size, "factor": asked.factor}
     found = [] if asked.factor == 1.0 else [_FEWER.format(**sizes)]
-    penalised = asked.problem.shape in (Shape.STRONGLY_CONVEX, Shape.POLYAK_LOJASIEWICZ)
-    return [*found, *([_NO_PENALTY] if penalised else [])]
+    if asked.fit_intercept:
+        found.append(_INTERCEPT)
+    if asked.penalty is not None:
+        found.append(_PENALTY.format(**asked.penalty.to_json()))
+    strength = asked.penalty.strength if isinstance(asked.penalty, L2Penalty) else 0.0
+    declared = asked.problem.constants(asked.facts.assumptions)
+    convexity = max(declared.get("strong_convexity", 0.0), declared.get("pl_constant", 0.0))
+    if convexity > strength:
+        found.append(_LESS_CONVEX.format(has=f"{strength:g}" if strength else "not", asked=convexity))
+    return [*found, *([_TAUGHT] if asked.kind == "mlp" else [])]
 
 
 def _simulated(item: Attained, start: float) -> SimulatedBody:

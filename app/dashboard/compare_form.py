@@ -30,6 +30,10 @@ START: Mapping[str, str] = {
     "loader": "",
     "simulated": "",
     "classes": "2",
+    "hidden": "16",
+    "fit_intercept": "no",
+    "penalty": "",
+    "strength": "0.1",
     "table": "convex_population",
     **{
         f"{CONSTANT}{name}": value
@@ -75,8 +79,11 @@ _CHOICES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("quantile_regression", "quantile regression"),
         ("q_norm_regression", "q-norm regression"),
         ("q_norm_hinge", "q-norm hinge"),
+        ("mlp", "a perceptron"),
         ("mean", "the mean"),
     ),
+    "fit_intercept": (("no", "none"), ("yes", "one for each logit")),
+    "penalty": (("", "none"), ("l2", "l2"), ("l1", "l1")),
 }
 _LABELS: Mapping[str, str] = {
     "shape": "Shape of the objective",
@@ -92,6 +99,10 @@ _LABELS: Mapping[str, str] = {
     "loader": "Batches come",
     "simulated": "Simulate on synthetic rows",
     "classes": "Classes",
+    "hidden": "Width of the hidden layer",
+    "fit_intercept": "Intercept",
+    "penalty": "Penalty",
+    "strength": "Strength of the penalty",
     "table": "Table",
 }
 _POINTERS: Mapping[str, tuple[str, ...]] = {
@@ -100,7 +111,8 @@ _POINTERS: Mapping[str, tuple[str, ...]] = {
     "target": ("/target", "/target/kind"),
     "loader": ("/loader",),
     "simulated": ("/simulation/model",),
-    "classes": ("/simulation/classes",),
+    **{name: (f"/simulation/{name}",) for name in ("classes", "hidden", "fit_intercept", "penalty")},
+    "strength": ("/simulation/penalty/strength",),
     "max_grad_norm": ("/gradient_bound", "/gradient_bound/max_grad_norm"),
 }
 #: Constants that speak of one shape.
@@ -167,9 +179,17 @@ class Form(FilledForm):
         """The body of `POST /v1/advise` that simulates these algorithms alone; None where nothing is simulated."""
         if not self.values["simulated"]:
             return None
-        asked: dict[str, Any] = {"model": self.values["simulated"]}
-        if self.values.get("classes"):
-            asked["classes"] = number(self.values["classes"])
+        given = {name: value for name, value in self.values.items() if value}
+        asked: dict[str, Any] = {"model": given["simulated"]}
+        if "classes" in given:
+            asked["classes"] = number(given["classes"])
+        if "hidden" in given:
+            asked["hidden"] = [number(given["hidden"])]
+        if given.get("fit_intercept") == "yes":
+            asked["fit_intercept"] = True
+        if "penalty" in given:
+            strength = {"strength": number(given["strength"])} if "strength" in given else {}
+            asked["penalty"] = {"kind": given["penalty"]} | strength
         return self.problem() | {"algorithms": list(algorithms), "simulation": asked}
 
     def setting(self) -> dict[str, str]:
@@ -206,9 +226,6 @@ def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tabl
     others = [each for each in constants if each not in filled]
     objective = [shape, _number(given, "norm_order"), _choice(given, "smooth"), _choice(given, "heavy_tailed")]
     sizes = [_number(given, name) for name in ("dataset_size", "dimension")]
-    simulated = [_choice(given, "simulated")]
-    if simulated[0].value == "softmax_regression":
-        simulated.append(_number(given, "classes"))
     own = [*(_number(given, name) for name in ("max_grad_norm", "batch_size", "iterations")), _choice(given, "loader")]
     return Form(
         sections=(
@@ -217,11 +234,27 @@ def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tabl
             ("Privacy", (target, *amounts)),
             ("Constants of the problem", tuple(filled)),
             ("Where no theorem chooses", tuple(own)),
-            ("Simulation", tuple(simulated)),
+            ("Simulation", _simulated(given)),
             ("Further constants", tuple(others)),
             ("The papers' tables", (_choice(given, "table", tuple(tables.items())),)),
         )
     )
+
+
+def _simulated(given: Mapping[str, str]) -> tuple[Field, ...]:
+    """The fields of what is simulated, as far as the model has them."""
+    model = _choice(given, "simulated")
+    found = [model]
+    if model.value in ("softmax_regression", "mlp"):
+        found.append(_number(given, "classes"))
+    if model.value == "mlp":
+        found.append(_number(given, "hidden"))
+    if model.value in ("", "mean"):
+        return tuple(found)
+    if model.value != "mlp":
+        found.append(_choice(given, "fit_intercept"))
+    penalty = _choice(given, "penalty")
+    return (*found, penalty, *([_number(given, "strength")] if penalty.value else []))
 
 
 def _choice(given: Mapping[str, str], name: str, options: tuple[tuple[str, str], ...] = ()) -> Field:

@@ -94,11 +94,22 @@ def body_of(given: Mapping[str, str]) -> dict[str, Any]:
     evaluation: dict[str, Any] = {"evaluation": {}} if values.get("evaluate") == "yes" else {}
     if calibration := calibration_in(given):
         chosen = {name: values[name] for name in ("dataset_id", "budget_id") if name in values}
-        return calibration | chosen | {"model": {"kind": values["model"]} if "model" in values else {}} | evaluation
+        return calibration | chosen | {"model": _model(values)} | evaluation
     body: dict[str, Any] = {name: values[name] for name in ("dataset_id", "budget_id", "algorithm") if name in values}
     target = {name: number(values[name]) for name in ("epsilon", "delta") if name in values}
-    model = {"kind": values["model"]} if "model" in values else {}
-    return body | evaluation | {"model": model, "target": {"kind": "approximate_dp"} | target}
+    return body | evaluation | {"model": _model(values), "target": {"kind": "approximate_dp"} | target}
+
+
+def _model(values: Mapping[str, str]) -> dict[str, Any]:
+    """The model, with the shares of its classes, if any are given: a line for each, such as ``yes=0.1``."""
+    found: dict[str, Any] = {"kind": values["model"]} if "model" in values else {}
+    if "class_priors" in values:
+        parts = (line.rpartition("=") for line in values["class_priors"].splitlines() if line.strip())
+        # What is no line of this form goes as it stands, and is refused at its place.
+        found["class_priors"] = {
+            (name if sign else share).strip(): number(share.strip() if sign else "") for name, sign, share in parts
+        }
+    return found
 
 
 def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
@@ -107,6 +118,16 @@ def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
     data = (
         _chosen(values, "dataset_id", "Data set", told_apart(lists.datasets), "/dataset_id"),
         _chosen(values, "model", "Model", {kind: words(kind) for kind in MODELS}, "/model/kind"),
+        Field(
+            "class_priors",
+            "Class shares",
+            values.get("class_priors", ""),
+            "A line for each category of the label, such as yes=0.1. Classes are weighted so that all weigh the same. "
+            "Shares are public: never count them in private rows. Left out, all records weigh the same.",
+            pointers=("/model/class_priors",),
+            is_text=True,
+            lines=3,
+        ),
     )
     target = tuple(
         Field(name, label_of(name), values.get(name, ""), hint, pointers=(f"/target/{name}",))

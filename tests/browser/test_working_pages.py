@@ -48,6 +48,25 @@ def test_a_file_is_declared_uploaded_and_trained_on(open_page: OpenPage, worker_
     assert page.get_by_label("Data set").evaluate("each => each.selectedOptions[0].text").startswith("Visits")
 
 
+def test_a_run_is_started_with_weighted_classes(open_page: OpenPage, worker_server: str) -> None:
+    """A share that is no number is told at the field, where it stays until it is right."""
+    watched = open_page(f"{worker_server}/dashboard/runs/new")
+    page = watched.page
+    page.get_by_label("Data set").select_option("ds_breast_cancer")
+    page.get_by_label("Model").select_option("logistic_regression")
+    shares = page.get_by_label("Class shares")
+    shares.fill("malignant=0.4\nbenign=most")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_text("valid number").first.wait_for()
+    watched.expect_fault("console: .*422")
+    watched.check_accessibility()
+    assert shares.input_value() == "malignant=0.4\nbenign=most"
+    shares.fill("malignant=0.4\nbenign=0.6")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_text("by the shares malignant 0.4, benign 0.6.").wait_for()
+    watched.check_accessibility()
+
+
 def test_a_run_is_attacked_from_its_page(open_page: OpenPage, worker_server: str) -> None:
     run = post(worker_server, "/v1/runs", RUN | {"iterations": 3})
     watched = open_page(f"{worker_server}/dashboard/runs/{run['id']}")

@@ -1,8 +1,9 @@
 """What the runs of algorithms attain on synthetic rows of a problem's declared shape, and who comes nearest.
 
-A run is the one that a request has which names the algorithm alone: its steps are those of the preset `practical` where
-it takes a step size, and else the theorem's. It is calibrated for the target, and its noise is drawn. All algorithms
-train on the same rows, drawn anew for each repetition, and are judged on the same fresh ones.
+A run is the one that a request has which names the algorithm, the penalty and nothing else: its steps are those of the
+preset `practical` where it takes a step size, and else the theorem's. It is calibrated for the target, and its noise is
+drawn. All algorithms train on the same rows, drawn anew for each repetition, and are judged on the same fresh ones, as
+a model is evaluated: by the loss without the penalty.
 
 Nothing is proved of the figures, and no private row has a part in them: they follow from declared numbers and a public
 seed.
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from accounting.errors import AccountingError, InvalidValue, one_of
 from calibrators.advice import Facts, Reason
+from calibrators.geometry import L2Penalty, Penalty
 from calibrators.plan import Plan
 from calibrators.practical import Draft, Objective, Preset, nothing_derived
 from calibrators.registry import find_algorithm
@@ -27,24 +29,27 @@ from calibrators.scopes import Problem, Shape
 from calibrators.spec import Calibration, Spec
 from trainer.algorithms import EXECUTIONS
 from trainer.execution import Proposal
-from trainer.models import LinearModel, MeanModel
+from trainer.models import LinearModel, MeanModel, Model, MultilayerPerceptron
 from trainer.numeric_types import carried_out
 from trainer.run import RunCancelled, rows_per_step, run, usual_capacity
 from trainer.simulation.populations import (
     FloatArray,
-    Population,
+    LabelledRows,
+    RecordsAboutAMean,
     labelled_rows,
+    radius_of,
     records_about_a_mean,
 )
 from trainer.simulation.sizes import MOST_PARAMETERS, simulated_records, target_for_fewer
+from trainer.simulation.taught import TaughtRows, taught_rows
+
+Population = LabelledRows | TaughtRows | RecordsAboutAMean
 
 MAX_REPETITIONS = 20
 #: Numbers that all steps of one run may multiply, and its steps: seconds of one core.
 MOST_WORK, MOST_STEPS = 4e9, 20_000
 #: Fresh rows times parameters, and rows at most.
 _FRESH_NUMBERS, _MOST_FRESH = 4_000_000, 20_000
-#: The losses of linear models are convex, and so is that of a mean.
-_CONVEX = Objective(nothing_derived, is_convex=True)
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,11 @@ class Simulation:
 
     Attributes:
         problem, facts: As advice takes them.
-        kind: Of the model, a linear one; "mean" for the mean of records.
-        classes: Of a softmax regression.
+        kind: Of the model; "mean" for the mean of records.
+        classes: Of a softmax regression, or of a perceptron.
+        fit_intercept: Whether a linear model has an intercept. Perceptrons have their biases.
+        hidden, activation: Of a perceptron.
+        penalty: What is added to the loss in training.
         repetitions: Runs of each algorithm.
         seed: Public; it decides rows, coins and noise.
 
@@ -67,6 +75,10 @@ class Simulation:
     facts: Facts
     kind: str
     classes: int = 0
+    fit_intercept: bool = False
+    hidden: tuple[int, ...] = ()
+    activation: str = "relu"
+    penalty: Penalty | None = None
     repetitions: int = 3
     seed: int = 0
 
@@ -77,6 +89,12 @@ class Simulation:
         if (self.kind == MeanModel.kind) is not (self.problem.shape is Shape.MEAN):
             detail = "mean is the model of a problem whose shape is mean, and of no other"
             raise InvalidValue(detail, pointer=("simulation", "model"))
+        if self.kind == MultilayerPerceptron.kind and (
+            self.problem.shape is not Shape.NONCONVEX or self.problem.is_heavy_tailed
+        ):
+            shape = "heavy-tailed" if self.problem.is_heavy_tailed else self.problem.shape
+            detail = f"a perceptron is simulated for a nonconvex problem without heavy tails, and this one is {shape}"
+            raise InvalidValue(f"{detail}; take a linear model", pointer=("simulation", "model"))
         target_for_fewer(self.facts.target, self.factor)
         self.population()
 
@@ -93,7 +111,10 @@ class Simulation:
     def population(self) -> Population:
         """Return the law of the rows: the same whenever it is asked for."""
         random, heavy = self._random(0), self.problem.is_heavy_tailed
-        constants = self.facts.assumptions
+        constants, order = self.facts.assumptions, self.problem.norm_order
+        if self.kind == MultilayerPerceptron.kind:
+            radius = radius_of(constants)
+            return taught_rows(self.facts.dimension, self.classes, self.hidden, self.activation, radius, order, random)
         if heavy and not {"moment_order", "moment_bound"} <= constants.keys():
             detail = "rows with heavy tails are drawn with moment_order and moment_bound: give both"
             raise InvalidValue(detail, code="missing", pointer=("assumptions", "moment_bound"))
@@ -102,12 +123,21 @@ class Simulation:
         return labelled_rows(
             self.kind,
             self.facts.dimension,
-            self.problem.norm_order,
+            order,
             constants,
             random=random,
             classes=self.classes,
+            fit_intercept=self.fit_intercept,
+            strength=self.penalty.strength if isinstance(self.penalty, L2Penalty) else 0.0,
             is_heavy_tailed=heavy,
         )
+
+    @property
+    def objective(self) -> Objective:
+        """Return what is publicly known of the loss: that of a perceptron alone is not convex."""
+        model = self.population().model
+        is_of_numbers = isinstance(model, LinearModel) and not model.num_classes
+        return Objective(nothing_derived, not isinstance(model, MultilayerPerceptron), is_of_numbers)
 
     def fresh(self, population: Population) -> tuple[FloatArray, npt.NDArray[np.generic]]:
         """Draw the rows that released points are judged on."""
@@ -186,7 +216,9 @@ def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.
             excess = population.excess(released.parameters, *fresh)
             found.append(excess if math.isfinite(excess) else math.inf)
     except AccountingError as error:
-        return Attained(name, reason=Reason(error.detail, tuple(error.pointer)))
+        is_of_simulation = error.pointer[:1] == ("penalty",)
+        pointer = ("simulation", *error.pointer) if is_of_simulation else tuple(error.pointer)
+        return Attained(name, reason=Reason(error.detail, pointer))
     except RunCancelled as error:
         detail = f"it was given up after {seconds:.0f} s, at step {error.steps} of {plan.iterations}"
         return Attained(name, reason=Reason(detail), is_final=False)
@@ -200,6 +232,8 @@ def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.
 
 def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
     """Calibrate a run that names the algorithm alone, for the rows that there are.
+
+    Given iterations are taken where a theorem's own are too many to be simulated.
 
     Args:
         asked: What is simulated.
@@ -215,12 +249,17 @@ def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
         dataset_size=asked.records,
         target=target_for_fewer(asked.facts.target, asked.factor),
         batch_size=None if advised.batch_size is None else max(1, round(advised.batch_size / asked.factor)),
+        penalty=asked.penalty,
         judge_published=False,
     )
     if algorithm.step_rule is not None:
         # A theorem's threshold is that of its own step size, and no theorem chooses these.
         spec = replace(spec, gradient_bound=given if isinstance(given, algorithm.gradient_bounds) else None)
-    return Draft(name, spec, Preset.PRACTICAL, _CONVEX).calibrate()
+    found = Draft(name, spec, Preset.PRACTICAL, asked.objective).calibrate()
+    fewer = asked.facts.iterations
+    if found.plan.iterations > MOST_STEPS and spec.iterations is None and fewer is not None:
+        found = Draft(name, replace(spec, iterations=fewer), Preset.PRACTICAL, asked.objective).calibrate()
+    return found
 
 
 def ranked(found: list[Attained]) -> list[Attained]:
@@ -228,19 +267,28 @@ def ranked(found: list[Attained]) -> list[Attained]:
     return sorted((each for each in found if each.excess is not None), key=lambda each: each.excess or 0.0)
 
 
-def _check(plan: Plan, model: LinearModel | MeanModel, calibration: Calibration, asked: Simulation) -> None:
+def _check(plan: Plan, model: Model, calibration: Calibration, asked: Simulation) -> None:
     execution = EXECUTIONS[plan.algorithm]
     if model.kind not in execution.models:
         raise InvalidValue(f"{plan.algorithm} trains {one_of(execution.models)}, not {model.kind}")
     if not plan.is_executable:
-        names = ", ".join(calibration.missing_assumptions)
-        raise InvalidValue(f"its theorem has no step size without {names}", pointer=("assumptions",))
+        missing = [f"its theorem has no step size without {', '.join(calibration.missing_assumptions)}"]
+        detail = " ".join(missing if calibration.missing_assumptions else calibration.warnings)
+        raise InvalidValue(detail, pointer=("assumptions",) if calibration.missing_assumptions else ("penalty",))
+    if plan.iterations > MOST_STEPS:
+        raise InvalidValue(
+            f"it takes {plan.iterations} steps on {asked.records} rows, and a simulated run has at most {MOST_STEPS}. "
+            "No run of fewer steps has the same law, so that none stands for it: give iterations to simulate a run of "
+            "as many instead, where the algorithm takes them",
+            pointer=("iterations",),
+        )
     execution.check(Proposal(plan, model, usual_capacity(plan)))
     work = _gradients(plan, calibration) * asked.facts.dimension
-    if work > MOST_WORK or plan.iterations > MOST_STEPS:
+    if work > MOST_WORK:
         raise InvalidValue(
             f"its {plan.iterations} steps on {asked.records} rows would multiply about {work:.2g} numbers, and a "
-            f"simulated run has at most {MOST_STEPS} steps and {MOST_WORK:.2g} numbers"
+            f"simulated run has at most {MOST_WORK:.2g}",
+            pointer=("dimension",),
         )
 
 

@@ -4,7 +4,8 @@ r"""Synthetic rows within declared constants, of a law whose best point is known
 direction of unit dual norm in which the best point's logits are largest, and its sign, or the class whose direction it
 is, is a fair draw. So records are as long as the constants allow, and half of their direction matters. A label is
 drawn, given the logit $z$ of the best point $w_*$, by a law whose mean loss is least at $z$. Then $w_*$ has the least
-risk of all points, and what a run loses to it is an excess population risk.
+risk of all points, and what a run loses to it is an excess population risk. With an intercept a row has a constant 1
+beside its features, which counts in its length.
 
 **Records about a mean.** A record is $\nu + b \ell\, s/\sqrt d$ with random signs $s$: symmetric about the mean.
 
@@ -38,17 +39,19 @@ _LABEL_NOISE = 0.25
 #: Entries of the best point that are not zero, for each logit, in the l1 norm.
 _SPARSE = 5
 _HALVINGS = 100
+#: Beside an intercept, shorter features would leave nothing but the intercept.
+_SHORTEST = 1e-3
 
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows for a linear model without an intercept.
+    """Rows for a linear model.
 
     Attributes:
         model: What is trained.
         norm_order: p of the norm of parameters; q is of its dual.
         feature_bound: B: features have this norm of order q, in the k-th moment where tails are heavy.
-        best: w*, shape (p, K).
+        best: w*, shape (p, K); with an intercept (p + 1, K), and the last row is b*.
         moment_order: k of heavy tails; None where all rows are equally long.
         unit: Of `excess`, in words.
     """
@@ -66,19 +69,25 @@ class LabelledRows:
         rows += self._directions()[random.integers(0, max(2, self.best.shape[1]), records)]
         rows = self.feature_bound * _normalized(rows, self._dual)
         rows *= _lengths(records, self.moment_order, random)[:, None]
-        return rows, _labels(self.model.loss, rows @ self.best, random)
+        return rows, drawn_labels(self.model.loss, self._logits(self.best, rows), random)
 
     def excess(self, parameters: Parameters, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
         """Return the mean loss of fresh rows at the point, less that at the best point."""
-        point = np.reshape(parameters["weights"], self.best.shape)
+        point = np.reshape(parameters["weights"], (self.model.features, -1))
+        if self.model.fit_intercept:
+            point = np.concatenate([point, np.reshape(parameters["bias"], (1, -1))])
         return float(np.mean(self._losses(point, features, labels) - self._losses(self.best, features, labels)))
 
     def before_training(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
         """Return the excess of zero parameters."""
-        return self.excess({"weights": np.zeros_like(self.best)}, features, labels)
+        return self.excess(self.model.parameters(np.zeros(self.best.size)), features, labels)
 
     def _losses(self, point: FloatArray, features: FloatArray, labels: npt.NDArray[np.generic]) -> FloatArray:
-        return np.asarray(self.model.loss.values(np, features @ point, labels))
+        return np.asarray(self.model.loss.values(np, self._logits(point, features), labels))
+
+    def _logits(self, point: FloatArray, features: FloatArray) -> FloatArray:
+        logits = features @ point[: self.model.features]
+        return logits + point[-1] if self.model.fit_intercept else logits
 
     @property
     def _dual(self) -> float:
@@ -86,7 +95,7 @@ class LabelledRows:
 
     def _directions(self) -> FloatArray:
         """Shape (max(2, K), p): for each logit the direction of unit dual norm in which it grows most; of one, both."""
-        columns = self.best.T
+        columns = self.best[: self.model.features].T
         steepest = np.sign(columns) * np.abs(columns) ** (self.norm_order - 1.0)
         steepest = _normalized(np.where(columns == 0.0, 0.0, steepest), self._dual)
         return np.concatenate([steepest, -steepest]) if len(steepest) == 1 else steepest
@@ -129,9 +138,6 @@ class RecordsAboutAMean:
         return float(np.sum(self.mean**2))
 
 
-Population = LabelledRows | RecordsAboutAMean
-
-
 def labelled_rows(
     kind: str,
     dimension: int,
@@ -140,6 +146,8 @@ def labelled_rows(
     *,
     random: np.random.Generator,
     classes: int = 0,
+    fit_intercept: bool = False,
+    strength: float = 0.0,
     is_heavy_tailed: bool = False,
 ) -> LabelledRows:
     """Return the law of rows for a linear model that has so many parameters.
@@ -152,6 +160,8 @@ def labelled_rows(
             point; without any, features lie in [-1, 1].
         random: Draws the best point.
         classes: Of a softmax regression.
+        fit_intercept: Whether the model has an intercept, whose parameters are among them.
+        strength: Of an l2 penalty, which has its share of `smoothness`.
         is_heavy_tailed: Whether `moment_bound` is all that bounds the features, at `moment_order`.
 
     Guarantees:
@@ -159,7 +169,8 @@ def labelled_rows(
           their moments where tails are heavy.
 
     Raises:
-        InvalidValue: the number of parameters is no multiple of that of the classes.
+        InvalidValue: no number of features has so many parameters; the constants leave no room for features beside the
+            intercept and the penalty.
         Unsupported: heavy tails with labels that have bounds.
     """
     outputs = classes if kind == Softmax.kind else 1
@@ -168,18 +179,23 @@ def labelled_rows(
             f"a softmax regression of {classes} classes has a multiple of {classes} parameters, not {dimension}",
             pointer=("dimension",),
         )
-    model = build(dimension // max(outputs, 1), kind=kind, num_classes=classes, fit_intercept=False)
+    features = dimension // max(outputs, 1) - fit_intercept
+    if features < 1:
+        detail = f"with an intercept there are at least {2 * outputs} parameters, not {dimension}"
+        raise InvalidValue(detail, pointer=("dimension",))
+    model = build(features, kind=kind, num_classes=classes, fit_intercept=fit_intercept)
     assert isinstance(model, LinearModel), "the other kinds have no loss of logits, or no labels"
     loss = model.loss
     has_bounds = not isinstance(loss, Logistic | Softmax)
     if is_heavy_tailed and has_bounds:
         detail = "rows with heavy tails have logits of any size, and these labels have bounds: take a class's loss"
         raise Unsupported(detail)
-    radius = _radius(constants)
-    bound = _feature_bound(loss, model.features, norm_order, constants, radius, is_heavy_tailed=is_heavy_tailed)
+    radius = radius_of(constants)
+    length = _Length(dual_order(norm_order), fit_intercept, is_heavy_tailed)
+    bound = _feature_bound(model, length, constants, radius, strength)
     largest = _LARGEST_LOGIT if has_bounds else _USUAL_LOGIT if radius is None else math.inf
-    size = min(largest / bound, math.inf if radius is None else radius)
-    best = size * _unit_point((model.features, model.num_outputs), norm_order, random)
+    size = min(largest / length(bound), math.inf if radius is None else radius)
+    best = size * _unit_point((features + fit_intercept, model.num_outputs), norm_order, random)
     return LabelledRows(model, norm_order, bound, best, constants["moment_order"] if is_heavy_tailed else None)
 
 
@@ -213,35 +229,57 @@ def dual_order(norm_order: float) -> float:
     return math.inf if norm_order == 1.0 else norm_order / (norm_order - 1.0)
 
 
-def _radius(constants: Mapping[str, float]) -> float | None:
+def radius_of(constants: Mapping[str, float]) -> float | None:
+    """Return how far from zero the best point may be; None where no constant says it."""
     given = [constants[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in constants]
     return min(given, default=None)
 
 
+@dataclass(frozen=True)
+class _Length:
+    """It takes a bound on features to one on rows, with the constant 1 of an intercept.
+
+    Attributes:
+        dual: q of the norm.
+        has_constant: Whether there is an intercept.
+        is_of_moments: Whether the bound is of a moment, which is at most 1 more with the constant (Minkowski).
+    """
+
+    dual: float
+    has_constant: bool
+    is_of_moments: bool
+
+    def __call__(self, bound: float) -> float:
+        if not self.has_constant:
+            return bound
+        if self.is_of_moments:
+            return bound + 1.0
+        return max(bound, 1.0) if math.isinf(self.dual) else (bound**self.dual + 1.0) ** (1.0 / self.dual)
+
+
 def _feature_bound(
-    loss: Loss,
-    features: int,
-    norm_order: float,
-    constants: Mapping[str, float],
-    radius: float | None,
-    *,
-    is_heavy_tailed: bool,
+    model: LinearModel, length: _Length, constants: Mapping[str, float], radius: float | None, strength: float
 ) -> float:
-    """Return the largest B that the constants allow: B slope(B) is within gradients' bound, B^2 c within smoothness."""
-    names = ("moment_bound",) if is_heavy_tailed else ("lipschitz", "moment_bound")
+    """Return the largest B that the constants allow, of rows no longer than R(B).
+
+    R slope(R) is within gradients' bound, and R^2 c within smoothness, beside the penalty.
+    """
+    loss = model.loss
+    names = ("moment_bound",) if length.is_of_moments else ("lipschitz", "moment_bound")
     limits = [constants[name] for name in names if name in constants]
-    longest, smoothness = min(limits, default=math.inf), constants.get("smoothness", math.inf)
+    longest, smoothness = min(limits, default=math.inf), constants.get("smoothness", math.inf) - strength
     if math.isinf(longest) and math.isinf(smoothness):
-        return float(features ** (0.0 if norm_order == 1.0 else 1.0 / dual_order(norm_order)))
+        return float(model.features ** (0.0 if math.isinf(length.dual) else 1.0 / length.dual))
 
     def is_within(bound: float) -> bool:
+        row = length(bound)
         slope = math.inf if loss.lipschitz is None else loss.lipschitz
         if radius is not None:
-            grown = loss.holder_constant * math.pow(bound * radius, loss.holder_exponent)
+            grown = loss.holder_constant * math.pow(row * radius, loss.holder_exponent)
             slope = min(slope, loss.slope_at_zero + grown)
         elif loss.lipschitz is None:
             slope = loss.slope_at_zero + loss.holder_constant
-        return bound * slope <= longest and bound**2 * (loss.curvature or 0.0) <= smoothness
+        return row * slope <= longest and row**2 * (loss.curvature or 0.0) <= smoothness
 
     low, high = 0.0, 1.0
     while is_within(high) and high < 1e12:
@@ -249,6 +287,13 @@ def _feature_bound(
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_within(middle) else (low, middle)
+    if low <= (_SHORTEST if length.has_constant else 0.0):
+        beside = [*(["the intercept"] if length.has_constant else []), *(["the penalty"] if strength else [])]
+        raise InvalidValue(
+            f"with these constants there is no room for features{' beside ' if beside else ''}{' and '.join(beside)}: "
+            "give larger bounds of gradients and of their changes",
+            pointer=("assumptions",),
+        )
     return low
 
 
@@ -281,7 +326,7 @@ def _lengths(records: int, moment_order: float | None, random: np.random.Generat
     return lengths
 
 
-def _labels(loss: Loss, logits: FloatArray, random: np.random.Generator) -> npt.NDArray[np.generic]:
+def drawn_labels(loss: Loss, logits: FloatArray, random: np.random.Generator) -> npt.NDArray[np.generic]:
     """Draw labels, given the logits (n, K) at which their mean loss is to be least."""
     uniform = random.random(len(logits))
     if isinstance(loss, Logistic | QNormHinge):

@@ -110,6 +110,9 @@ def test_the_reason_says_where_in_the_request_it_lies(reader):
         ({"simulation": {"model": "mean"}}, "/simulation/model"),
         ({"simulation": {"repetitions": 100}}, "/simulation/repetitions"),
         ({"simulation": {}, "dimension": 50_000}, "/dimension"),
+        ({"simulation": {"model": "mlp"}, "problem": {"shape": "nonconvex"}, "dimension": 100}, "/dimension"),
+        ({"simulation": {"penalty": {"kind": "l2", "strength": 0}}}, "/simulation/penalty/strength"),
+        ({"simulation": {"fit_intercept": True}, "assumptions": {"lipschitz": 0.5}}, "/assumptions"),
     ],
 )
 def test_faults_are_pointed_at(reader, changes, pointer):
@@ -152,6 +155,53 @@ def test_a_simulation_ranks_what_was_attained_and_says_that_it_is_one(reader):
     assert f"{adam['excess']:.3g}" in adam["why"]
     assert reader.post("/v1/advise", json=body | {"simulation": {"repetitions": 2, "seed": 0}}).json() == answer
     assert "simulation" not in reader.post("/v1/advise", json=SMALL).json()
+
+
+def test_a_simulation_carries_penalty_and_intercept_and_says_so(reader):
+    constants = {"lipschitz": 2, "smoothness": 1, "radius": 2, "diameter": 4, "strong_convexity": 0.1}
+    body = SMALL | {
+        "problem": {"shape": "strongly_convex"},
+        "assumptions": constants | {"initial_gap": 1},
+        "algorithms": ["dp_sgd", "dp_accmd", "clipped_acsa"],
+        "simulation": {"fit_intercept": True, "penalty": {"kind": "l2", "strength": 0.05}, "repetitions": 1},
+    }
+    found = reader.post("/v1/advise", json=body).json()["simulation"]
+    assert {item["algorithm"] for item in found["ranked"]} == {"dp_sgd", "clipped_acsa"}
+    [refused] = found["others"]
+    assert refused["algorithm"] == "dp_accmd"
+    assert refused["reasons"][0]["pointer"] == "/simulation/penalty"
+    assert found["fit_intercept"] is True
+    assert found["penalty"] == {"kind": "l2", "strength": 0.05}
+    details = " ".join(found["details"])
+    assert "a constant 1" in details
+    assert "the l2 penalty of strength 0.05" in details
+    assert "0.05 strongly convex, and the problem 0.1" in details
+    body["simulation"] |= {"penalty": {"kind": "l2", "strength": 0.1}}
+    assert "strongly convex" not in " ".join(reader.post("/v1/advise", json=body).json()["simulation"]["details"])
+    plain = reader.post("/v1/advise", json=body | {"simulation": {"repetitions": 1}}).json()["simulation"]
+    assert plain["penalty"] is None
+    assert "The simulated objective is not strongly convex" in " ".join(plain["details"])
+
+
+def test_a_perceptron_is_simulated(reader):
+    body = SMALL | {"problem": {"shape": "nonconvex"}, "dimension": 4 * 3 + 4 + 5 * 2, "assumptions": {}}
+    body |= {"algorithms": ["dp_sgd"], "simulation": {"model": "mlp", "hidden": [4], "repetitions": 1}}
+    found = reader.post("/v1/advise", json=body).json()["simulation"]
+    assert found["model"] == "mlp"
+    assert [item["algorithm"] for item in found["ranked"]] == ["dp_sgd"]
+    assert "another perceptron" in found["details"][0]
+
+
+def test_more_steps_than_a_plan_may_have_are_told_at_the_field_and_given_ones_help(reader):
+    body = SMALL | {"dataset_size": 50_000, "problem": {"shape": "convex", "smooth": False}}
+    body |= {"assumptions": {"lipschitz": 1, "radius": 2, "failure_probability": 0.05}}
+    body |= {"algorithms": ["dp_sgd_gradient"], "simulation": {"model": "quantile_regression", "repetitions": 1}}
+    [refused] = reader.post("/v1/advise", json=body).json()["others"]
+    assert refused["reasons"][0]["pointer"] == "/iterations"
+    assert "takes 2.5e+09 steps" in refused["reasons"][0]["detail"]
+    found = reader.post("/v1/advise", json=body | {"iterations": 200}).json()
+    [item] = found["simulation"]["ranked"]
+    assert item["iterations"] == found["measures"][0]["ranked"][0]["iterations"] == 200
 
 
 def test_a_simulation_whose_time_is_over_says_so_and_is_not_remembered(context):

@@ -211,3 +211,32 @@ def test_a_simulation_goes_on_from_algorithm_to_algorithm_and_ends_as_the_servic
 def test_nothing_is_simulated_unless_it_is_asked_for(reader: TestClient) -> None:
     document = show(reader)
     assert all(each.attributes.get("id") != "simulation" for each in document.all("section"))
+
+
+def test_what_is_simulated_has_the_fields_of_its_model(algorithms: list[dict[str, Any]]) -> None:
+    tables = {name: name for name in TABLES}
+
+    def asked(**values: str) -> dict[str, Any]:
+        body = read(values, algorithms, tables).simulation([])
+        assert body is not None
+        found: dict[str, Any] = body["simulation"]
+        return found
+
+    assert asked(simulated="logistic_regression") == {"model": "logistic_regression"}
+    linear = asked(simulated="logistic_regression", fit_intercept="yes", penalty="l2", strength="0.2", hidden="8")
+    penalty = {"kind": "l2", "strength": 0.2}
+    assert linear == {"model": "logistic_regression", "fit_intercept": True, "penalty": penalty}
+    perceptron = asked(simulated="mlp", classes="3", hidden="8", fit_intercept="yes")
+    assert perceptron == {"model": "mlp", "classes": 3, "hidden": [8]}
+
+
+def test_a_penalty_is_filled_in_and_reaches_the_runs(reader: TestClient) -> None:
+    values = {"simulated": "logistic_regression", "penalty": "l2", "strength": "0.05", "dataset_size": "1000"}
+    document = show(reader, **values)
+    names = {each.attributes.get("name") for kind in ("input", "select") for each in document.all(kind)}
+    assert {"fit_intercept", "penalty", "strength"} <= names
+    assert "hidden" not in names
+    address = f"{PATH}/simulation"
+    part = Document(reader.get(address, params=values | {"algorithms": "dp_sgd", "done": "0"}, headers=LIVE).text)
+    [section] = part.all("section")
+    assert "the l2 penalty of strength 0.05" in section.text

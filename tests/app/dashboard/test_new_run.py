@@ -7,6 +7,8 @@ from html import unescape
 from typing import Any
 from urllib.parse import unquote_plus
 
+import pytest
+
 from app.dashboard.new_run import PATH
 from tests.app.dashboard.documents import Document
 from tests.app.dashboard.test_new_budget import marked
@@ -76,6 +78,41 @@ def test_each_fault_is_at_its_field_and_what_was_typed_stays(quick: Service) -> 
     assert set(marked(label.text)) == {"model"}
 
 
+def test_classes_are_weighted_by_the_shares_that_are_typed(quick: Service) -> None:
+    answer = sent(quick, class_priors="malignant = 0.4\n\nbenign=0.6\n")
+    assert answer.status_code == 303, answer.text
+    run = quick.get(answer.headers["location"].replace("/dashboard", "/v1"))
+    assert run["model"]["class_priors"] == {"malignant": 0.4, "benign": 0.6}
+    page = quick.client.get(answer.headers["location"]).text
+    assert "by the shares malignant 0.4, benign 0.6." in page
+    assert "class_priors" not in quick.get(sent(quick).headers["location"].replace("/dashboard", "/v1"))["model"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("malignant=0.4", "one share for each category"),
+        ("malignant=0.4\nbenign=0.7", "must sum to 1"),
+        ("malignant=much\nbenign=0.7", "valid number"),
+        ("malignant", "valid number"),
+    ],
+)
+def test_shares_that_are_none_are_told_at_their_field_and_stay(quick: Service, typed: str, told: str) -> None:
+    answer = sent(quick, class_priors=typed)
+    assert answer.status_code == 422
+    (detail,) = marked(answer.text).values()
+    assert told in detail
+    assert set(marked(answer.text)) == {"class_priors"}
+    [area] = [each for each in Document(answer.text).all("textarea") if each.attributes["name"] == "class_priors"]
+    assert area.text.split() == typed.split()
+
+
+def test_a_model_of_numbers_has_no_classes_to_weigh(quick: Service) -> None:
+    answer = sent(quick, model="linear_regression", class_priors="malignant=0.4\nbenign=0.6")
+    assert answer.status_code == 422
+    assert set(marked(answer.text)) == {"class_priors"}
+
+
 CALIBRATED = {
     "algorithm": "dp_nsgd",
     "sampling": "full_batch",
@@ -103,12 +140,14 @@ def test_a_run_is_started_with_what_was_calibrated(quick: Service) -> None:
     assert (page.status_code, Document(page.text).faults) == (200, [])
     assert 'name="epsilon"' not in page.text, "the target was calibrated"
     (calibration,) = re.findall(r'name="calibration" value="([^"]+)"', page.text)
-    form = {"calibration": unescape(calibration), "key": key_of(page.text), **FORM}
+    shares = {"class_priors": "malignant=0.4\nbenign=0.6"}
+    form = {"calibration": unescape(calibration), "key": key_of(page.text), **FORM, **shares}
     answer = quick.client.post(PATH, data=form, headers=HERE, follow_redirects=False)
     assert answer.status_code == 303, answer.text
     run = quick.get(answer.headers["location"].replace("/dashboard", "/v1"))
     assert (run["algorithm"], run["progress"]["total"], run["plan"]["dataset_size"]) == ("dp_nsgd", 7, 569)
     assert run["plan"]["neighboring_relation"] == "replace_one"
+    assert run["model"]["class_priors"] == {"malignant": 0.4, "benign": 0.6}
     assert run["choices"] == [] or {each["name"] for each in run["choices"]}.isdisjoint({"iterations", "algorithm"})
 
 

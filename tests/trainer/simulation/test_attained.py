@@ -11,6 +11,7 @@ from accounting.group_targets import GroupDpTarget
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, Target, ZcdpTarget
 from calibrators.advice import Advice, Facts, advise
+from calibrators.geometry import L2Penalty
 from calibrators.plan import Clip, Phase
 from calibrators.registry import calibrate
 from calibrators.scopes import Problem, Shape
@@ -108,6 +109,75 @@ def test_a_large_data_set_is_simulated_by_fewer_rows() -> None:
     assert attained(asked, "dp_sgd")["dp_sgd"].excess is not None
 
 
+def test_runs_carry_the_penalty_and_the_intercept() -> None:
+    """The plan has the penalty, the released point a bias, and what it attains is that of a run carried out here."""
+    constants = CONSTANTS | {"lipschitz": 2.0, "smoothness": 1.0}
+    facts, penalty = replace(FACTS, assumptions=constants), L2Penalty(0.05)
+    asked = Simulation(CONVEX, facts, "logistic_regression", fit_intercept=True, penalty=penalty, repetitions=1)
+    [item] = advised(CONVEX, facts, "dp_sgd")
+    assert item.spec is not None
+    plan = replace(calibrated(asked, item.algorithm, item.spec).plan, dtype="float32")
+    assert plan.penalty == penalty
+    population = asked.population()
+    released = run(plan, population.model, *asked.rows(population, 0), seed=0).parameters
+    assert released["bias"].shape == ()
+    assert released["weights"].shape == (9,)
+    said = simulate(asked, item.algorithm, item.spec)
+    assert said.excess == pytest.approx(population.excess(released, *asked.fresh(population)), rel=1e-12)
+    without = simulate(replace(asked, penalty=None), item.algorithm, item.spec)
+    assert without.excess != said.excess
+    refused = attained(asked, "dp_accmd")["dp_accmd"].reason
+    assert refused is not None
+    assert refused.pointer == ("simulation", "penalty")
+    silent = attained(asked, "dp_gd")["dp_gd"].reason
+    assert silent is not None
+    assert "with a domain or a penalty they give no step size" in silent.detail
+    assert silent.pointer == ("simulation", "penalty")
+
+
+def test_a_perceptron_is_simulated_and_learns() -> None:
+    problem, dimension = Problem(Shape.NONCONVEX), 8 * 6 + 8 + 9 * 2
+    facts = Facts(5000, dimension, ApproximateDpTarget(20.0, 1e-6))
+    asked = Simulation(problem, facts, "mlp", classes=2, hidden=(8,), activation="tanh", repetitions=1)
+    start, _ = before_training(asked)
+    found = attained(asked, "dp_sgd")["dp_sgd"]
+    assert found.excess is not None
+    assert 0.0 < found.excess < start
+    assert not asked.objective.is_convex
+    for other in (CONVEX, Problem(Shape.NONCONVEX, is_heavy_tailed=True)):
+        with pytest.raises(InvalidValue, match="take a linear model") as refused:
+            replace(asked, problem=other)
+        assert refused.value.pointer == ("simulation", "model")
+
+
+def test_what_the_preset_knows_of_a_simulated_loss_is_what_it_knows_of_a_runs() -> None:
+    """A regression's Adam steps are shorter than a classifier's, here as in a run."""
+    sizes = []
+    for kind in ("logistic_regression", "linear_regression"):
+        asked = Simulation(CONVEX, FACTS, kind)
+        assert asked.objective.predicts_numbers is (kind == "linear_regression")
+        sizes.append(calibrated(asked, *named("dp_adam")).plan.phases[0].step_size)  # type: ignore[union-attr]
+    assert sizes[1] == pytest.approx(0.25 * sizes[0])
+
+
+def test_too_many_steps_are_told_and_given_ones_taken() -> None:
+    """Theorem 12 of the nonsmooth gradient steps takes n^2 of them."""
+    problem = Problem(Shape.CONVEX, is_smooth=False)
+    constants = {"lipschitz": 1.0, "radius": 2.0, "failure_probability": 0.05}
+    facts = replace(FACTS, assumptions=constants)
+    asked = Simulation(problem, facts, "quantile_regression", repetitions=1)
+    found = attained(asked, "dp_sgd_gradient")["dp_sgd_gradient"]
+    assert found.reason is not None
+    assert f"takes {3000**2} steps on 3000 rows" in found.reason.detail
+    assert found.reason.pointer == ("iterations",)
+    assert found.is_final
+    given = replace(asked, facts=replace(facts, iterations=300))
+    [item] = advised(problem, given.facts, "dp_sgd_gradient")
+    assert item.calibration is not None
+    assert item.calibration.plan.iterations == 3000**2, "the theorem's own, where a plan may have them"
+    assert attained(given, "dp_sgd_gradient")["dp_sgd_gradient"].steps == 300
+
+
 def test_what_is_not_simulated_says_why() -> None:
     mean = Simulation(Problem(Shape.MEAN), replace(FACTS, assumptions={}), "mean", repetitions=1)
     [item] = advised(mean.problem, replace(FACTS, gradient_bound=Clip(1.0)), "clipped_mean")
@@ -121,7 +191,7 @@ def test_what_is_not_simulated_says_why() -> None:
     name, spec = named("dp_sgd")
     slow = simulate(asked, name, replace(spec, iterations=10**6))
     assert slow.reason is not None
-    assert "at most 20000 steps" in slow.reason.detail
+    assert "has at most 20000" in slow.reason.detail
     late = simulate(Simulation(CONVEX, FACTS, "logistic_regression"), *named("dp_sgd"), seconds=0.0)
     assert late.reason is not None
     assert not late.is_final

@@ -21,12 +21,23 @@ KINDS = (
     "q_norm_hinge",
 )
 CONSTANTS = {"lipschitz": 1.0, "smoothness": 0.5, "radius": 2.0}
-every_law = pytest.mark.parametrize(("kind", "norm_order"), [(kind, p) for kind in KINDS for p in (1.0, 1.5, 2.0)])
+WITH_INTERCEPT = {"lipschitz": 6.0, "smoothness": 3.0, "radius": 2.0}
+every_law = pytest.mark.parametrize(
+    ("kind", "norm_order", "fit_intercept"),
+    [(kind, p, intercept) for kind in KINDS for p in (1.0, 1.5, 2.0) for intercept in (False, True)],
+)
 
 
-def law(kind: str, norm_order: float, **changes: float) -> LabelledRows:
-    random = np.random.default_rng(1)
-    return labelled_rows(kind, 12, norm_order, CONSTANTS | changes, random=random, classes=3)
+def law(kind: str, norm_order: float, fit_intercept: bool = False, strength: float = 0.0) -> LabelledRows:
+    random, constants = np.random.default_rng(1), WITH_INTERCEPT if fit_intercept else CONSTANTS
+    return labelled_rows(
+        kind, 12, norm_order, constants, random=random, classes=3, fit_intercept=fit_intercept, strength=strength
+    )
+
+
+def inputs(rows: LabelledRows, features: np.ndarray) -> np.ndarray:
+    """The features, with the constant of an intercept."""
+    return np.column_stack([features, np.ones(len(features))]) if rows.model.fit_intercept else features
 
 
 def norms(rows: np.ndarray, order: float) -> np.ndarray:
@@ -35,10 +46,11 @@ def norms(rows: np.ndarray, order: float) -> np.ndarray:
 
 
 @every_law
-def test_constants_hold(kind: str, norm_order: float) -> None:
+def test_constants_hold(kind: str, norm_order: float, fit_intercept: bool) -> None:
     """Of gradients at the points of the ball, and of their changes between them, in the dual norm."""
-    rows, random = law(kind, norm_order), np.random.default_rng(2)
+    rows, random = law(kind, norm_order, fit_intercept), np.random.default_rng(2)
     features, labels = rows.draw(2000, random)
+    features, constants = inputs(rows, features), WITH_INTERCEPT if fit_intercept else CONSTANTS
     dual, loss = dual_order(norm_order), rows.model.loss
     assert float(np.sum(np.abs(rows.best) ** norm_order) ** (1 / norm_order)) <= 2.0 * (1 + 1e-12)
     for _ in range(20):
@@ -48,26 +60,43 @@ def test_constants_hold(kind: str, norm_order: float) -> None:
         )
         slopes = [loss.residuals(np, features @ point, labels) for point in points]
         gradients = [np.einsum("ij,ik->ijk", features, slope) for slope in slopes]
-        assert norms(gradients[0], dual).max() <= 1.0 + 1e-9
+        assert norms(gradients[0], dual).max() <= constants["lipschitz"] * (1 + 1e-9)
         if loss.curvature is not None:
             apart = float(np.sum(np.abs(points[0] - points[1]) ** norm_order) ** (1 / norm_order))
-            assert norms(gradients[0] - gradients[1], dual).max() <= 0.5 * apart * (1 + 1e-9)
+            assert norms(gradients[0] - gradients[1], dual).max() <= constants["smoothness"] * apart * (1 + 1e-9)
 
 
 @every_law
-def test_the_best_point_is_the_best(kind: str, norm_order: float) -> None:
+def test_the_best_point_is_the_best(kind: str, norm_order: float, fit_intercept: bool) -> None:
     """The mean gradient vanishes there, up to sampling; what is farther off is worse."""
-    rows, random = law(kind, norm_order), np.random.default_rng(3)
+    rows, random = law(kind, norm_order, fit_intercept), np.random.default_rng(3)
     features, labels = rows.draw(40_000, random)
-    slopes = rows.model.loss.residuals(np, features @ rows.best, labels)
-    gradients = np.einsum("ij,ik->ijk", features, slopes).reshape(len(features), -1)
+    read = inputs(rows, features)
+    slopes = rows.model.loss.residuals(np, read @ rows.best, labels)
+    gradients = np.einsum("ij,ik->ijk", read, slopes).reshape(len(features), -1)
     errors = gradients.std(axis=0) / math.sqrt(len(gradients)) + 1e-12
     assert np.abs(gradients.mean(axis=0) / errors).max() < 4.5
     start = rows.before_training(features, labels)
     assert start > 0.005
-    assert rows.excess({"weights": rows.best}, features, labels) == 0.0
-    assert rows.excess({"weights": 0.5 * rows.best}, features, labels) < start
-    assert rows.excess({"weights": 0.5 * rows.best}, features, labels) > 0.0
+    best, half = (rows.model.parameters(share * rows.best.ravel()) for share in (1.0, 0.5))
+    assert rows.excess(best, features, labels) == 0.0
+    assert 0.0 < rows.excess(half, features, labels) < start
+
+
+def test_a_penalty_has_its_share_of_the_smoothness() -> None:
+    """Curvature 1/4 at rows of length B: B^2/4 + 0.3 = 0.5."""
+    assert law("logistic_regression", 2.0, strength=0.3).feature_bound == pytest.approx(0.8**0.5)
+    with pytest.raises(InvalidValue, match="no room for features beside the penalty"):
+        law("logistic_regression", 2.0, strength=1.5)
+
+
+def test_an_intercept_needs_room_and_parameters() -> None:
+    with pytest.raises(InvalidValue, match="no room for features beside the intercept"):
+        labelled_rows(
+            "logistic_regression", 5, 2.0, {"lipschitz": 1.0}, random=np.random.default_rng(0), fit_intercept=True
+        )
+    with pytest.raises(InvalidValue, match="at least 6 parameters"):
+        labelled_rows("softmax_regression", 3, 2.0, {}, random=np.random.default_rng(0), classes=3, fit_intercept=True)
 
 
 def test_lengths_have_the_moments_that_are_declared_and_few_more() -> None:
@@ -78,6 +107,11 @@ def test_lengths_have_the_moments_that_are_declared_and_few_more() -> None:
     lengths = np.linalg.norm(features, axis=1)
     assert np.mean(lengths**4) ** 0.25 <= 2.0 * 1.02
     assert lengths.max() > 6.0, "rows beyond any bound of the length"
+    rows = labelled_rows(
+        "logistic_regression", 10, 2.0, constants, random=random, fit_intercept=True, is_heavy_tailed=True
+    )
+    lengths = np.linalg.norm(inputs(rows, rows.draw(400_000, random)[0]), axis=1)
+    assert np.mean(lengths**4) ** 0.25 <= 2.0 * 1.02
     with pytest.raises(Unsupported, match="labels have bounds"):
         labelled_rows("linear_regression", 10, 2.0, constants, random=random, is_heavy_tailed=True)
 

@@ -1,0 +1,103 @@
+"""Synthetic rows for a perceptron, whose labels another perceptron of the same shape draws.
+
+Features are uniform in [-1, 1]. Labels have the probabilities of the teacher, so that no function of the features has
+less risk than these probabilities. Declared bounds of gradients play no part: a perceptron's have none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.errors import InvalidValue
+from trainer.models import MultilayerPerceptron, Parameters
+from trainer.simulation.populations import FloatArray, LabelledRows, drawn_labels
+
+#: Standard deviation of a teacher's logits, and the rows that it is measured on.
+_LOGIT, _MEASURED_ON = 2.0, 1000
+
+
+@dataclass(frozen=True)
+class TaughtRows:
+    """Rows for a perceptron, labelled by another one of its shape.
+
+    Attributes:
+        model: What is trained.
+        teacher: Whose probabilities the labels have.
+        unit: Of `excess`, in words.
+    """
+
+    model: MultilayerPerceptron
+    teacher: Parameters
+    unit: ClassVar[str] = LabelledRows.unit
+
+    def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
+        """Draw features (records, p) in [-1, 1], and classes (records,)."""
+        rows = 2.0 * random.random((records, self.model.num_features)) - 1.0
+        return rows, drawn_labels(self.model.loss, self.model.decision_function(self.teacher, rows), random)
+
+    def excess(self, parameters: Parameters, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
+        """Return the mean loss of fresh rows, less that of the teacher."""
+        logits = self.model.decision_function(parameters, features)
+        return self._mean_loss(logits, labels) - self._of_teacher(features, labels)
+
+    def before_training(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
+        """Return the excess of equal probabilities; where training starts is drawn for each run."""
+        logits = np.zeros((len(features), self.model.num_classes))
+        return self._mean_loss(logits, labels) - self._of_teacher(features, labels)
+
+    def _of_teacher(self, features: FloatArray, labels: npt.NDArray[np.generic]) -> float:
+        return self._mean_loss(self.model.decision_function(self.teacher, features), labels)
+
+    def _mean_loss(self, logits: FloatArray, labels: npt.NDArray[np.generic]) -> float:
+        return float(np.mean(self.model.loss.values(np, logits, labels)))
+
+
+def taught_rows(
+    dimension: int,
+    classes: int,
+    hidden: Sequence[int],
+    activation: str,
+    radius: float | None,
+    norm_order: float,
+    random: np.random.Generator,
+) -> TaughtRows:
+    """Return the law of rows for a perceptron that has so many parameters.
+
+    Args:
+        dimension: Number of parameters.
+        classes, hidden, activation: Of the perceptron.
+        radius: The teacher's parameters have no larger norm; None is no bound.
+        norm_order: p of that norm.
+        random: Draws the teacher.
+
+    Raises:
+        InvalidValue: no number of features has so many parameters; a width or an activation that there is not.
+    """
+    least = MultilayerPerceptron(1, classes, tuple(hidden), activation)
+    features, rest = divmod(dimension - least.num_parameters + hidden[0], hidden[0])
+    if rest or features < 1:
+        nearest = least.num_parameters + hidden[0] * max(0, features - 1)
+        raise InvalidValue(
+            f"this perceptron has {least.num_parameters - hidden[0]} parameters and {hidden[0]} more for each feature, "
+            f"which do not make {dimension}: {nearest} or {nearest + hidden[0]} would",
+            pointer=("dimension",),
+        )
+    model = MultilayerPerceptron(features, classes, tuple(hidden), activation)
+    point = np.concatenate(
+        [
+            np.concatenate([random.standard_normal(rows * columns) * math.sqrt(2.0 / rows), np.zeros(columns)])
+            for rows, columns in model.shapes
+        ]
+    )
+    rows, columns = model.shapes[-1]
+    logits = model.decision_function(model.parameters(point), 2.0 * random.random((_MEASURED_ON, features)) - 1.0)
+    point[-(rows + 1) * columns :] *= _LOGIT / float(np.std(logits))
+    norm = float(np.sum(np.abs(point) ** norm_order) ** (1.0 / norm_order))
+    point *= 1.0 if radius is None else min(1.0, radius / norm)
+    return TaughtRows(model, model.parameters(point))
