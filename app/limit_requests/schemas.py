@@ -52,3 +52,4 @@ class LimitRequestBody(Schema):
     decision_reason: str | None
     created_at: datetime
     decided_at: datetime | None
+    names: dict[str, str] = Field(description="What people call the keys whose ids are in this answer, by their ids.")

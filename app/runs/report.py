@@ -26,6 +26,7 @@ from app.algorithms.targets import (
     ApproximateDpTargetBody,
     RunTargetBody,
 )
+from app.auth.names import names_of
 from app.datasets import repository as datasets
 from app.deployments import repository as deployments
 from app.deployments.schemas import DeploymentBody
@@ -291,7 +292,9 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
 
 def _deployment(session: Session, budget_id: str) -> DeploymentBody | None:
     said = deployments.nearest(session, budget_id)
-    return None if said is None else DeploymentBody.of(said, budget_id)
+    if said is None:
+        return None
+    return DeploymentBody.of(said, budget_id, names_of(session, [said.principal_id]).get(said.principal_id))
 
 
 def _held_out(run: Run) -> HeldOutBody | None:

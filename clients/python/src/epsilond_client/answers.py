@@ -226,6 +226,7 @@ class Entry(Document):
         refers_to: str | None
         dataset: Answer | None
         principal_id: str
+        principal_name: str | None
         purpose: str | None
         reason: str | None
         hash: str
