@@ -31,7 +31,7 @@ class SpendingBody(Schema):
         description="A day (`2026-05-01`) or a month (`2026-05`) in UTC, a purpose, a principal, or the kinds of "
         "mechanism that were reserved (`gaussian,laplace`)."
     )
-    name: str | None = Field(description="Of the principal, for people; null for other keys.")
+    name: str | None = Field(description="The name of the principal; null for other keys.")
     amount: dict[str, Any] = Field(description="What was charged, in the filter's own fields.")
     charges: int
     first_at: datetime = Field(description="When the first of these charges was committed.")

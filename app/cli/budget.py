@@ -345,10 +345,15 @@ def _print_budget(budget: Mapping[str, Any]) -> None:
             "overdrawn": budget["overdrawn"] or None,
             "report": tight and f"epsilon {tight[0]} to {tight[1]} at delta {report['delta']}",
             "filter's own": report.get("filter_epsilon"),
-            "caveat": report.get("caveat"),
+            "caveat": report and _with_names_of_rows(report["caveat"]),
         }
     )
     print_warnings(report.get("warnings", ()))
+
+
+def _with_names_of_rows(caveat: str) -> str:
+    """What the service says of its numbers, under the names that they have in the table."""
+    return caveat.replace("`filter_epsilon`", "the filter's own").replace("`epsilon`", "the report")
 
 
 def _of_limit(budget: Mapping[str, Any], part: str) -> str:

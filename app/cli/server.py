@@ -248,10 +248,7 @@ class Server:
                 document = None
             if isinstance(document, dict):
                 if response.status == http.HTTPStatus.UNAUTHORIZED and "detail" in document:
-                    document["detail"] = (
-                        f"{document['detail']} Here a key is read from EPSILOND_API_KEY, and the token from the "
-                        "folder that EPSILOND_DATA_DIR names, else from var."
-                    )
+                    document["detail"] = _how_to_show_a_key(document["detail"])
                 refuse(document, self._places)
         where = response.getheader("Location")
         hint = f" and points to {where}" if where else ""
@@ -263,6 +260,16 @@ class Server:
     def _no_answer(self, error: Exception, unclear: str = "") -> NoReturn:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         fail(f"{self.url} does not answer: {reason}. EPSILOND_URL or --url names another.{unclear}", Status.NO_ANSWER)
+
+
+def _how_to_show_a_key(said: str) -> str:
+    """What helps whoever is not let in, and what the service has said."""
+    if "This server has no key yet" in said:
+        return (
+            "Show this server's token: `export EPSILOND_DATA_DIR=/path/to/the/server/var`, the folder of the server's "
+            f"data. {said}"
+        )
+    return f"{said} A key is read from EPSILOND_API_KEY: `export EPSILOND_API_KEY=epsilond_...`."
 
 
 class _Ended(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from epsilond_client.answers import Answer, Event, Key
+from epsilond_client.answers import Answer, Calibration, Event, Key
 from epsilond_client.budgets import PAGE, Budgets, Ledger, LimitRequests, Reservations, Webhooks
 from epsilond_client.declaring import training_event
 from epsilond_client.holding import HeldReservation
@@ -101,7 +101,7 @@ class Client:
 
     def calibrate(
         self, *, dataset_size: int, target: Mapping[str, Any], algorithm: str | None = None, **fields: Any
-    ) -> Answer:
+    ) -> Calibration:
         """Noise, step sizes and clip threshold for a target, each with its theorem, and the plan of a run.
 
         Args:
@@ -112,7 +112,7 @@ class Client:
         """
         named = {} if algorithm is None else {"algorithm": algorithm}
         request = {**named, "dataset_size": dataset_size, "target": target, **fields}
-        return self._http.ask("/v1/calibrate", with_ids(self._http, request), Answer)
+        return self._http.ask("/v1/calibrate", with_ids(self._http, request), Calibration)
 
     def calibrate_events(
         self, events: Sequence[Event], *, target: Mapping[str, Any], solve_for: str = "noise_multiplier", **fields: Any

@@ -106,7 +106,7 @@ class OfBudgets(Resource):
 
 
 def _place(found: Budget | Dataset) -> str:
-    """Where a budget stands, which tells two of one name apart."""
+    """Return where a budget stands, which tells two of one name apart."""
     if not isinstance(found, Budget):
         return ""
     return " (a root)" if found.parent_id is None else f" (below {found.parent_id})"
