@@ -1,4 +1,4 @@
-"""What a limit means for one person, and what speaks against it: told before a budget is opened, which is for good.
+"""What a limit means for whoever is protected, and what speaks against it: told before a budget is opened for good.
 
 Nothing is refused: a limit that proves nothing may be right for rows that are made up.
 """
@@ -16,18 +16,23 @@ _NOTHING_IS_PROVED = 0.9999
 _LARGE_DELTA = 1e-3
 
 
-def best_guess(limit: Mapping[str, object]) -> str | None:
+def best_guess(limit: Mapping[str, object], unit: str = "unit") -> str | None:
     """Return in a sentence what a limit leaves to an attacker; None where its amounts are no numbers yet.
 
-    >>> best_guess({"epsilon": "2", "delta": "1e-5"})[-58:]
-    'guesses right in at most 88.1 % of cases; before, in 50 %.'
+    Args:
+        limit: The amounts of a filter, numbers or decimals as text.
+        unit: What the budget protects one of.
+
+    >>> best_guess({"epsilon": "2", "delta": "1e-5"}, "person")[-72:]
+    'guesses right in at most 88.1 % of cases. Before any release it is 50 %.'
     """
     share = _share(limit)
     if share is None:
         return None
     return (
-        "Once all of this limit is used: somebody who knows all of the data but whether one person took part, to whom "
-        f"both are equally likely, guesses right in at most {in_per_cent(share)} of cases; before, in 50 %."
+        f"Once this limit is used up: somebody who knows everything in the data except whether one {unit} took part, "
+        f"and finds both equally likely, guesses right in at most {in_per_cent(share)} of cases. Before any release it "
+        "is 50 %."
     )
 
 
@@ -53,8 +58,8 @@ def doubts(limit: Mapping[str, object]) -> list[str]:
     delta = _amount(limit, "delta")
     if delta is not None and _LARGE_DELTA <= delta <= 1:
         found.append(
-            f"A delta of {limit['delta']} is large: it allows that the rows of one person in {int(1 / delta)} are "
-            "published as they are. Choose far less than one over the number of people."
+            f"A delta of {limit['delta']} is large: one record in {int(1 / delta)} may be published as it is. "
+            "Choose far less than one over the number of records."
         )
     return found
 

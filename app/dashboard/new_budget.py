@@ -64,7 +64,12 @@ async def meaning(request: Request) -> Response:
     """Tell in words what the limit that is being typed means, and what speaks against the budget."""
     body = body_of(request.query_params)
     found = _doubts(body, await _budgets(request))
-    return page(request, "new_budget_meaning.html", doubts=found, means=best_guess(body["filter"]))
+    return page(
+        request,
+        "new_budget_meaning.html",
+        doubts=found,
+        means=best_guess(body["filter"], body.get("privacy_unit", "unit")),
+    )
 
 
 @router.post(PATH)
