@@ -10,9 +10,11 @@ from app.auth import service
 from app.auth.names import names_of
 from app.auth.principal import Scope
 from app.context import Context
+from app.dashboard.pages import page
 from tests.app.auth.test_sessions import BASE_URL, ORIGIN, sign_in
 from tests.app.conftest import ConnectAs
 from tests.app.dashboard.documents import Document
+from tests.app.dashboard.requests import a_request
 from tests.databases import on_one_engine
 
 ZCDP = {"kind": "zcdp", "rho": 1.0}
@@ -89,3 +91,36 @@ def test_who_has_spent_and_asked_is_named_without_the_scope_admin(connect: Conne
     assert all("Ola" in shown[part] for part in ("requests", "deployment", "bar"))
     assert not [part for part, text in shown.items() if "<b>Anna</b>" in text]
     assert all(Document(shown[part]).faults == [] for part in ("requests", "deployment", "bar"))
+
+
+def test_where_nobody_knows_a_name_the_id_stands_alone() -> None:
+    said = {
+        "id": "lim_1",
+        "budget_id": "bud_1",
+        "state": "approved",
+        "wanted": {"rho": 2.0},
+        "before": {"rho": 1.0},
+        "reason": "more",
+        "principal_id": "key_lost",
+        "approvals": [{"principal_id": "key_gone", "reason": "yes"}],
+        "decided_by": "key_away",
+        "decision_reason": None,
+        "created_at": "2026-01-01T00:00:00Z",
+        "decided_at": "2026-01-01T00:00:00Z",
+        "names": {},
+    }
+    budget = {"id": "bud_1", "name": "visits", "filter": {"kind": "zcdp", "rho": 1.0}}
+    budgets, states = {"bud_1": budget}, ("approved",)
+    shown = page(
+        a_request(),
+        "limit_requests.html",
+        items=[said],
+        budgets=budgets,
+        keys={"lim_1": "k"},
+        listed=True,
+        state="approved",
+        states=states,
+        next_cursor=None,
+    )
+    text = bytes(shown.body).decode()
+    assert all(f"<code>{each}</code>" in text for each in ("key_lost", "key_gone", "key_away"))
