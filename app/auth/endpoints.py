@@ -69,6 +69,7 @@ def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyB
         quotas = service.quotas_of(session, context, principal)
     return OwnKeyBody(
         id=principal.id,
+        name=principal.name,
         scopes=sorted(principal.scopes),
         budgets=None if reached is None else list(reached),
         valid_until=principal.valid_until,

@@ -37,6 +37,7 @@ class Principal:
 
     Attributes:
         id: Of the key.
+        name: What people call the key.
         scopes: What it allows.
         budgets: Paths of the budgets that it reaches, with all below them; None for all budgets.
         valid_until: When the token that it came with ends; None for never.
@@ -45,6 +46,7 @@ class Principal:
 
     id: str
     scopes: frozenset[Scope]
+    name: str = ""
     budgets: tuple[str, ...] | None = None
     valid_until: datetime | None = None
     requests_per_second: float | None = None
@@ -73,9 +75,9 @@ class Principal:
 
 
 #: Whoever shows the token of a server without keys (`app.auth.local_token`), on its own machine.
-LOOPBACK = Principal(kinds.LOOPBACK, frozenset(Scope))
+LOOPBACK = Principal(kinds.LOOPBACK, frozenset(Scope), "this machine")
 #: All who show nothing to a server without keys, on its own machine. The guard lets them calculate and nothing else;
 #: with what is stored they reach nothing.
-ANYBODY = Principal("anybody", frozenset({Scope.ANALYST}), budgets=())
+ANYBODY = Principal("anybody", frozenset({Scope.ANALYST}), "anybody", budgets=())
 #: The service itself, where nobody's request is behind what is done.
-SERVICE = Principal(kinds.SERVICE, frozenset())
+SERVICE = Principal(kinds.SERVICE, frozenset(), "the service")

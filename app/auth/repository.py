@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, String, column, exists, or_, select, table, text, true, update
@@ -28,6 +28,11 @@ def find(session: Session, key_id: str) -> ApiKey | None:
 def find_account(session: Session, issuer: str, subject: str) -> ApiKey | None:
     """The account of a provider, barred or not."""
     return session.scalar(select(ApiKey).where(ApiKey.issuer == issuer, ApiKey.subject == subject))
+
+
+def names(session: Session, key_ids: Collection[str]) -> dict[str, str]:
+    """The names of these keys by their ids, revoked ones included."""
+    return {key.id: key.name for key in session.execute(select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(key_ids)))}
 
 
 def list_all(session: Session) -> Sequence[ApiKey]:

@@ -20,6 +20,9 @@ MAX_EXPIRES_IN_S = 10 * 366 * 24 * 3600
 Rate = Annotated[float, Field(ge=0, le=1e6)]
 Number = Annotated[int, Field(ge=0, le=100_000), INTEGRAL]
 
+#: Of a member that says who a `principal_id` is.
+PRINCIPAL_NAME = "What people call the key; null where it is not known here."
+
 _OWN_RATE = "The key's limit on each server process, on average; 0 for no limit, null for the server's own."
 _OWN_NUMBER = "The key's limit on each server process, at one time; 0 for no limit, null for the server's own."
 
@@ -154,6 +157,7 @@ class OwnKeyBody(Schema):
     """What the key of a request may do, and until when."""
 
     id: str = Field(description="`loopback` on a server without keys.")
+    name: str
     scopes: list[str]
     budgets: list[str] | None = Field(description="It reaches these and all below them; null: everything.")
     valid_until: datetime | None = Field(description="The end of the very token that was sent; null for no end.")

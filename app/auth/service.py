@@ -207,6 +207,7 @@ def principal_of(key: ApiKey, valid_until: datetime | None) -> Principal:
     return Principal(
         key.id,
         frozenset(Scope(scope) for scope in key.scopes),
+        key.name,
         budgets=None if key.budgets is None else tuple(key.budgets),
         valid_until=valid_until,
         requests_per_second=key.requests_per_second,

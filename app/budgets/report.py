@@ -31,10 +31,10 @@ MAX_STEPS, MAX_SAMPLED_STEPS, MOST_SECONDS = 300, 60, 20.0
 _MOST_REMEMBERED = 1024
 
 CAVEAT = (
-    "`epsilon` holds if everything charged, the choice of it included, was fixed before any output was seen. "
-    "`filter_epsilon` is what the filter's currency implies for charges chosen along the way: a limit that was fixed "
-    "beforehand, not a number to stop at. Both count what was started and not committed; of a reservation of which a "
-    "part was committed, `epsilon` counts the whole and `filter_epsilon` what was charged."
+    "Report `epsilon` if everything was planned before any result was seen; otherwise `filter_epsilon`. Both are "
+    "upper bounds, and both count what was started and not committed. Of a reservation of which a part was committed, "
+    "`epsilon` counts the whole and `filter_epsilon` what was charged. "
+    "Neither is a number to stop at: only the limit was fixed beforehand."
 )
 
 

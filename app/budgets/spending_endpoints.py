@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
 
+from app.auth.names import names_of
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
 from app.budgets.spending import GroupBy, Period, spending
@@ -30,6 +31,7 @@ class SpendingBody(Schema):
         description="A day (`2026-05-01`) or a month (`2026-05`) in UTC, a purpose, a principal, or the kinds of "
         "mechanism that were reserved (`gaussian,laplace`)."
     )
+    name: str | None = Field(description="The name of the principal; null for other keys.")
     amount: dict[str, Any] = Field(description="What was charged, in the filter's own fields.")
     charges: int
     first_at: datetime = Field(description="When the first of these charges was committed.")
@@ -63,10 +65,12 @@ def get_spending(
             after_key=None if last is None else last[0],
             limit=limit + 1,
         )
-    shown, next_cursor = cut_page(found, limit, lambda spent: (spent.key,))
+        shown, next_cursor = cut_page(found, limit, lambda spent: (spent.key,))
+        names = names_of(session, (spent.key for spent in shown)) if group_by is GroupBy.PRINCIPAL else {}
     items = [
         SpendingBody(
             key=spent.key.strip(",") if group_by is GroupBy.MECHANISM else spent.key,
+            name=names.get(spent.key),
             amount=amounts_in_words(budget.filter, spent.amounts),
             charges=spent.charges,
             first_at=spent.first_at,

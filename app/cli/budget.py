@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from app.cli.output import (
     print_facts,
     print_page,
     print_warnings,
+    who,
 )
 from app.cli.requests import RequestFile, asked, words
 from app.cli.server import DEFAULT_URL, Budget, Cursor, IdempotencyKey, Limit, Server, Url, segment
@@ -64,7 +66,9 @@ def create(
     kind: Annotated[
         str | None, typer.Option("--filter", help="Its kind, where the amounts leave it open: approximate-dp.")
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="What one record stands for, such as person.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="What one record stands for, such as person: fixed for ever.")
+    ] = None,
     parent: Annotated[str | None, typer.Option(help="Id or name of the budget above it.")] = None,
     report_delta: Annotated[float | None, typer.Option(help="The delta at which reports state epsilon.")] = None,
     request: RequestFile = None,
@@ -88,7 +92,28 @@ def create(
             ("--report-delta", "/report_delta", report_delta),
         ],
     )
-    server.tell(server.post("/v1/budgets", question, idempotency_key), as_json, _print_budget)
+    against = _doubts(server, question.body)
+    is_asked = bool(against) and sys.stdin.isatty()
+    if is_asked:
+        print_warnings(against)
+        typer.confirm("Open it all the same? It cannot be closed later.", abort=True, err=True)
+    text = server.post("/v1/budgets", question, idempotency_key)
+    if not is_asked:
+        print_warnings(against)
+    server.tell(text, as_json, _print_budget)
+
+
+def _doubts(server: Server, asked_for: Any) -> list[str]:
+    """What speaks against a budget that is asked for, whatever JSON that is."""
+    from app.budgets.doubts import doubts, same_name  # no other command waits for it
+
+    if not isinstance(asked_for, Mapping):
+        return []
+    name, limit = asked_for.get("name"), asked_for.get("filter")
+    found = doubts(limit) if isinstance(limit, Mapping) else []
+    if isinstance(name, str) and server.ids_of("/v1/budgets", name):
+        found.append(same_name(name))
+    return found
 
 
 @commands.command("list", epilog=example("epsilond budget list"))
@@ -320,10 +345,15 @@ def _print_budget(budget: Mapping[str, Any]) -> None:
             "overdrawn": budget["overdrawn"] or None,
             "report": tight and f"epsilon {tight[0]} to {tight[1]} at delta {report['delta']}",
             "filter's own": report.get("filter_epsilon"),
-            "caveat": report.get("caveat"),
+            "caveat": report and _with_names_of_rows(report["caveat"]),
         }
     )
     print_warnings(report.get("warnings", ()))
+
+
+def _with_names_of_rows(caveat: str) -> str:
+    """What the service says of its numbers, under the names that they have in the table."""
+    return caveat.replace("`filter_epsilon`", "the filter's own").replace("`epsilon`", "the report")
 
 
 def _of_limit(budget: Mapping[str, Any], part: str) -> str:
@@ -347,7 +377,7 @@ def _print_entries(page: Mapping[str, Any]) -> None:
             amounts(entry["amount"]),
             None if entry["given_back"] is None else amounts(entry["given_back"]),
             entry["purpose"] or entry["reason"],
-            entry["principal_id"],
+            who(entry["principal_id"], entry["principal_name"]),
             entry["reservation_id"],
         ),
     )
@@ -358,7 +388,7 @@ def _print_spending(page: Mapping[str, Any], by: SpentBy) -> None:
         page,
         (str(by), "amount", "charges", "cumulative"),
         lambda spent: (
-            spent["key"],
+            who(spent["key"], spent["name"]) if by is SpentBy.PRINCIPAL else spent["key"],
             amounts(spent["amount"]),
             spent["charges"],
             None if spent["cumulative"] is None else amounts(spent["cumulative"]),
@@ -376,7 +406,7 @@ def _print_limit_requests(page: Mapping[str, Any]) -> None:
             each["state"],
             amounts(each["before"]),
             amounts(each["wanted"]),
-            each["principal_id"],
+            who(each["principal_id"], each["names"].get(each["principal_id"])),
             f"{len(each['approvals'])} of {each['approvals_needed']}",
             each["reason"],
         ),
@@ -384,6 +414,7 @@ def _print_limit_requests(page: Mapping[str, Any]) -> None:
 
 
 def _print_limit_request(request: Mapping[str, Any]) -> None:
+    names, decided_by = request["names"], request["decided_by"]
     print_facts(
         {
             "id": request["id"],
@@ -391,10 +422,10 @@ def _print_limit_request(request: Mapping[str, Any]) -> None:
             "state": request["state"],
             "before": amounts(request["before"]),
             "wanted": amounts(request["wanted"]),
-            "asked by": request["principal_id"],
+            "asked by": who(request["principal_id"], names.get(request["principal_id"])),
             "reason": request["reason"],
             "approvals": f"{len(request['approvals'])} of {request['approvals_needed']}",
-            "decided by": request["decided_by"],
+            "decided by": decided_by and who(decided_by, names.get(decided_by)),
             "because": request["decision_reason"],
         }
     )

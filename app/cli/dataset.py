@@ -10,7 +10,7 @@ import typer
 
 from app.cli.output import AsJson, example, print_facts, print_page, print_warnings
 from app.cli.requests import asked
-from app.cli.server import DEFAULT_URL, Cursor, IdempotencyKey, Limit, Server, Url, segment
+from app.cli.server import DEFAULT_URL, Cursor, Dataset, IdempotencyKey, Limit, Server, Url, segment
 from app.datasets.column_lines import columns_in
 
 commands = typer.Typer(
@@ -104,13 +104,13 @@ def list_datasets(limit: Limit = None, cursor: Cursor = None, url: Url = DEFAULT
 
 @commands.command(epilog=example("epsilond dataset show ds_digits"))
 def show(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The id; `dataset list` shows it.")],
+    dataset: Dataset,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show what was declared about one data set."""
     server = Server(url)
-    server.tell(server.get(f"/v1/datasets/{segment(dataset)}"), as_json, _print_dataset)
+    server.tell(server.get(f"/v1/datasets/{segment(server.dataset_id(dataset))}"), as_json, _print_dataset)
 
 
 def _unit_of(server: Server, budget_id: str) -> str:

@@ -15,7 +15,7 @@ from app.auth import service as auth
 from app.auth.principal import Scope
 from app.auth.schemas import KeyBody
 from app.cli.files import new_private_file
-from app.cli.output import AsJson, example, print_json, print_table, print_text
+from app.cli.output import AsJson, example, print_error, print_json, print_table, print_text, print_warnings
 from app.cli.refusals import fail
 from app.cli.setting_up import open_context, require_data_folder, require_schema, require_secrets
 from app.kit.timestamps import format_moment
@@ -64,6 +64,7 @@ def create_key(
         if if_none and auth.any_key_was_made(context):
             _tell_of_none(as_json)
             return
+        twins = [key.id for key in auth.list_keys(context) if key.name == name and not key.has_ended(context.clock())]
         # Opened before the key exists: a file that cannot be written must not cost a key.
         target = new_private_file(output) if output else None
         try:
@@ -84,6 +85,10 @@ def create_key(
             _give_up(target, output)
             _tell_of_none(as_json)
             return
+        if twins:
+            print_warnings(
+                [f"An active key has the name {name} already: {', '.join(twins)}. The ledger shows ids, too."]
+            )
         _hand_out(created.id, created.token, target, output, as_json=as_json)
 
 
@@ -187,6 +192,8 @@ def _hand_out(key_id: str, token: str, target: int | None, output: Path | None, 
                 f"{key_id} is made, but its token could not be written to {output}: {error.strerror}. `epsilond keys "
                 f"rotate {key_id}` gives it another."
             )
+    if target is None and not as_json:
+        print_error(f"{key_id} is the id of the key. Its token is shown this once:")
     if as_json:
         where = {"token": token} if target is None else {"output": str(output)}
         print_json({"id": key_id, **where})

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
+from app.entries.kinds import WITHOUT_A_KEY
+
 #: Of the ends of an interval, rounded outward.
 _DIGITS = 10
 
@@ -51,6 +53,17 @@ def print_text(text: str | bytes) -> None:
 def print_error(text: str) -> None:
     """A line on standard error."""
     typer.echo(text, err=True)
+
+
+def who(id: str, name: str | None) -> str:
+    """Return the name and id of a key; the id alone where no name is known.
+
+    >>> who("key_1", "notebook"), who("key_1", None), who("loopback", "this machine")
+    ('notebook (key_1)', 'key_1', 'this machine')
+    """
+    if name is None:
+        return id
+    return name if id in WITHOUT_A_KEY else f"{name} ({id})"
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +17,39 @@ from app.cli.requests import RequestFile, asked, words
 commands = typer.Typer(rich_markup_mode=None)
 
 
+def _rate(text: str) -> float:
+    """A probability, as a decimal or as the quotient of two whole numbers, rounded up so that it costs no less.
+
+    >>> _rate("0.01"), _rate("1/4"), _rate("1/3") > 1 / 3
+    (0.01, 0.25, True)
+    """
+    try:
+        if "/" not in text:
+            return float(text)
+        exact = Fraction(text.replace(" ", ""))
+        nearest = float(exact)
+    except (ValueError, ArithmeticError):
+        hint = "give a number such as 0.01, or a quotient such as 256/32561"
+        raise typer.BadParameter(hint, param_hint="--sampling-probability") from None
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def _steps(steps: int | None, epochs: int | None, rate: float | None) -> int:
+    """How many steps are asked about."""
+    if epochs is None:
+        return 1 if steps is None else steps
+    if steps is not None:
+        raise typer.BadParameter("say how many epochs, or how many steps, and not both", param_hint="--epochs")
+    if rate is None:
+        raise typer.BadParameter("epochs need a --sample-rate, from which their steps follow", param_hint="--epochs")
+    if epochs < 1:
+        raise typer.BadParameter("must be 1 or more", param_hint="--epochs")
+    if not 0 < rate <= 1:
+        return 1  # the rate is refused, and no number follows from it
+    # A quotient so close above a whole number is that number: 1 / rate is rarely exact.
+    return epochs * math.ceil((1 - 1e-9) / rate)
+
+
 @commands.command(
     epilog=example("epsilond account --noise-multiplier 1.1 --sampling-probability 0.01 --steps 10000 --delta 1e-5")
 )
@@ -22,7 +57,10 @@ def account(
     noise_multiplier: Annotated[
         float | None, typer.Option(help="Noise on the sum over one record's contribution bound.")
     ] = None,
-    steps: Annotated[int, typer.Option(help="How many of them.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="How many of them.", show_default="1")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes in place of --steps, each 1 / sample rate steps, rounded up.")
+    ] = None,
     delta: Annotated[list[float] | None, typer.Option(help="Answer epsilon at it; may be repeated.")] = None,
     epsilon: Annotated[list[float] | None, typer.Option(help="Answer delta at it; may be repeated.")] = None,
     mechanism: Annotated[str, typer.Option(help="gaussian or laplace; others are for --request.")] = "gaussian",
@@ -35,7 +73,13 @@ def account(
         ),
     ] = None,
     sampling_probability: Annotated[
-        float | None, typer.Option(help="Probability of every record to be in a step.")
+        str | None,
+        typer.Option(
+            "--sampling-probability",
+            "--sample-rate",
+            metavar="FLOAT",
+            help="Probability of every record to be in a step, such as 0.01 or 256/32561.",
+        ),
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Size of batches that all have the same size.")] = None,
     dataset_size: Annotated[int | None, typer.Option(help="Number of records; needed with --batch-size.")] = None,
@@ -55,15 +99,16 @@ def account(
     """
     given = noise_multiplier is not None or sampling is not None or sampling_probability is not None
     kind = words(sampling) or ("full_batch" if sampling_probability is None else "poisson")
+    rate = None if sampling_probability is None else _rate(sampling_probability)
     fields: list[tuple[str, str, object]] = [
         ("--mechanism", "/events/0/mechanism/kind", words(mechanism) if given else None),
         ("--noise-multiplier", "/events/0/mechanism/noise_multiplier", noise_multiplier),
         ("--sampling", "/events/0/sampling/kind", kind if given else None),
-        ("--sampling-probability", "/events/0/sampling/sampling_probability", sampling_probability),
+        ("--sampling-probability", "/events/0/sampling/sampling_probability", rate),
         ("--batch-size", "/events/0/sampling/batch_size", batch_size),
         ("--dataset-size", "/events/0/sampling/dataset_size", dataset_size),
         ("--steps-per-epoch", "/events/0/sampling/steps_per_epoch", steps_per_epoch),
-        ("--steps", "/events/0/count", steps if given else None),
+        ("--steps", "/events/0/count", _steps(steps, epochs, rate) if given else None),
         ("--relation", "/neighboring_relation", words(relation)),
         ("--delta", "/delta", _one_or_many(delta)),
         ("--epsilon", "/epsilon", _one_or_many(epsilon)),

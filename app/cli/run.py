@@ -57,7 +57,7 @@ def create(
         str | None,
         typer.Argument(metavar="[ALGORITHM]", help="Such as dp_sgd; `advise` tells which apply. May be left out."),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="The data set's id, such as ds_digits.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Id or name of the data set, such as ds_digits.")] = None,
     dataset_version: Annotated[
         int | None, typer.Option(help="A version of private data; by default the newest one.")
     ] = None,
@@ -87,7 +87,9 @@ def create(
     bands: choices.Bands = None,
     dtype: choices.Dtype = None,
     assumptions: choices.Assumption = None,
-    test_dataset: Annotated[str | None, typer.Option(help="A public data set on which the model is scored.")] = None,
+    test_dataset: Annotated[
+        str | None, typer.Option(help="Id or name of a public data set that scores the model.")
+    ] = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Evaluate the model on held-out rows, as a part of its target.")
     ] = False,
@@ -135,13 +137,13 @@ def create(
     )
     server = Server(url)
     fields += [
-        ("--dataset", "/dataset_id", dataset),
+        ("--dataset", "/dataset_id", dataset and server.dataset_id(dataset)),
         ("--dataset-version", "/dataset_version", dataset_version),
         ("--model", "/model", None),
         ("--model", "/model/kind", words(model)),
         ("--class-prior", "/model/class_priors", choices.priors_of(class_priors)),
         ("--budget", "/budget_id", budget and server.budget_id(budget)),
-        ("--test-dataset", "/test_dataset_id", test_dataset),
+        ("--test-dataset", "/test_dataset_id", test_dataset and server.dataset_id(test_dataset)),
         ("--evaluate", "/evaluation", {} if evaluate else None),
         ("--evaluation-noise", "/evaluation/noise_multiplier", evaluation_noise),
         ("--seed", "/seed", seed),

@@ -32,6 +32,7 @@ IdempotencyKey = Annotated[
     str | None, typer.Option(help="Key of a command whose answer got lost: it is answered again, and not done twice.")
 ]
 Budget = Annotated[str, typer.Argument(metavar="BUDGET", help="The id or the name; `budget list` shows both.")]
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The id or the name; `dataset list` shows both.")]
 Limit = Annotated[int | None, typer.Option(help="Most lines, 200 at most.")]
 Cursor = Annotated[str | None, typer.Option(help="Cursor of the next page, as the last page told it.")]
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -45,8 +46,6 @@ ATTEMPTS = 4
 PAUSE_S = 1.0
 
 _LARGEST_LINE = 2**20
-#: How the ids of budgets begin.
-_BUDGET = "bud_"
 #: Of a list, so many at once.
 _LONGEST_PAGE = 200
 #: What reading an answer raises that is none.
@@ -141,24 +140,35 @@ class Server:
 
         What begins as an id is taken for one, so that whoever gives ids asks nothing more.
         """
-        if named.startswith(_BUDGET):
-            return named
+        return self._id_of(named, "bud_", "budget", "/v1/budgets")
+
+    def dataset_id(self, named: str) -> str:
+        """The id of a data set, as `budget_id` finds that of a budget."""
+        return self._id_of(named, "ds_", "dataset", "/v1/datasets")
+
+    def ids_of(self, path: str, name: str) -> list[str]:
+        """The ids of all in a list that have just this name, and are within reach."""
         found: list[str] = []
         cursor = None
         while True:
-            text = self.get("/v1/budgets", {"limit": _LONGEST_PAGE, "cursor": cursor})
+            text = self.get(path, {"limit": _LONGEST_PAGE, "cursor": cursor})
             try:
                 page = json.loads(text)
-                found += [str(budget["id"]) for budget in page["items"] if budget["name"] == named]
+                found += [str(each["id"]) for each in page["items"] if each["name"] == name]
                 cursor = page["next_cursor"]
             except _OTHERWISE:
                 self._answers_otherwise()
             if cursor is None:
-                break
+                return found
+
+    def _id_of(self, named: str, prefix: str, command: str, path: str) -> str:
+        if named.startswith(prefix):
+            return named
+        found, noun = self.ids_of(path, named), command.replace("dataset", "data set")
         if not found:
-            fail(f"There is no budget with the name {named!r}. `epsilond budget list` shows names and ids.")
+            fail(f"There is no {noun} with the name {named!r}. `epsilond {command} list` shows names and ids.")
         if len(found) > 1:
-            fail(f"{len(found)} budgets have the name {named!r}: {', '.join(found)}. Give the id of the one you mean.")
+            fail(f"{len(found)} {noun}s have the name {named!r}: {', '.join(found)}. Give the id of the one you mean.")
         return found[0]
 
     def progress(self, path: str) -> Iterator[Progress]:
@@ -238,10 +248,7 @@ class Server:
                 document = None
             if isinstance(document, dict):
                 if response.status == http.HTTPStatus.UNAUTHORIZED and "detail" in document:
-                    document["detail"] = (
-                        f"{document['detail']} Here a key is read from EPSILOND_API_KEY, and the token from the "
-                        "folder that EPSILOND_DATA_DIR names, else from var."
-                    )
+                    document["detail"] = _how_to_show_a_key(document["detail"])
                 refuse(document, self._places)
         where = response.getheader("Location")
         hint = f" and points to {where}" if where else ""
@@ -253,6 +260,16 @@ class Server:
     def _no_answer(self, error: Exception, unclear: str = "") -> NoReturn:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         fail(f"{self.url} does not answer: {reason}. EPSILOND_URL or --url names another.{unclear}", Status.NO_ANSWER)
+
+
+def _how_to_show_a_key(said: str) -> str:
+    """What helps whoever is not let in, and what the service has said."""
+    if "This server has no key yet" in said:
+        return (
+            "Show this server's token: `export EPSILOND_DATA_DIR=/path/to/the/server/var`, the folder of the server's "
+            f"data. {said}"
+        )
+    return f"{said} A key is read from EPSILOND_API_KEY: `export EPSILOND_API_KEY=epsilond_...`."
 
 
 class _Ended(Exception):

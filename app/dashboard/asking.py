@@ -43,6 +43,11 @@ class Answer:
         return self.status < 400
 
     @property
+    def was_given_up(self) -> bool:
+        """Whether the service ran out of time: no field is wrong, and the same question may be answered later."""
+        return self.body.get("code") == "too_much_work"
+
+    @property
     def refusal(self) -> str:
         """What a problem says, in a sentence for somebody who sees its faults at the fields."""
         many = len(self.body.get("errors") or []) > 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -83,7 +85,38 @@ async def spending(request: Request, budget_id: str, group_by: str = GROUPS[0], 
     budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     query = {"group_by": group_by, **_paged(cursor)}
     spent = await need(request, f"/v1/budgets/{budget_id}/spending", query, in_part=True)
-    return page(request, "budget_spending.html", budget=budget, group_by=group_by, **spent)
+    return page(request, "budget_spending.html", budget=budget, group_by=group_by, first=cursor is None, **spent)
+
+
+@router.get("/{budget_id}/spending.csv")
+async def spending_table(request: Request, budget_id: str, group_by: str = GROUPS[0]) -> Response:
+    """All charges, added up, as a table for a spreadsheet."""
+    rows: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        query = {"group_by": group_by, **_paged(cursor)}
+        spent = await need(request, f"/v1/budgets/{budget_id}/spending", query)
+        rows += spent["items"]
+        cursor = spent["next_cursor"]
+        if cursor is None:
+            break
+    content = _as_csv(group_by, rows)
+    named = {"Content-Disposition": f'attachment; filename="spending-{budget_id}.csv"'}
+    return Response(content, media_type="text/csv", headers=named)
+
+
+def _as_csv(group_by: str, rows: list[dict[str, Any]]) -> str:
+    amounts = [name for name, value in rows[0]["amount"].items() if isinstance(value, int | float)] if rows else []
+    names = ["name"] if group_by == "principal" else []
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow([group_by, *names, "charges", *amounts])
+    for each in rows:
+        typed = [each["key"], *([each["name"] or ""] if names else [])]
+        # A spreadsheet takes what begins so for a formula: people have typed it.
+        safe = [f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in typed]
+        table.writerow([*safe, each["charges"], *(each["amount"][name] for name in amounts)])
+    return text.getvalue()
 
 
 @router.get("/{budget_id}/reservations")
@@ -140,7 +173,7 @@ def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart |
     points.append((now, points[-1][1]))
     left = points[-1][1]
     return line_chart(
-        "Left, day by day",
+        "Left over time",
         f"The limit of {field} {at_most(limit)} less what was committed: {at_least(left)} now. "
         "The charges of a day stand at the first of them.",
         Axis("time (UTC)", Scale.TIME),

@@ -75,6 +75,9 @@ def _marked(sections: Sections, answer: Answer) -> tuple[Sections, tuple[str, ..
     """The fields with what the service found wrong, each with its own; and what lies in none of them."""
     if answer.is_good:
         return sections, ()
+    if answer.was_given_up:
+        detail = str(answer.body["detail"])
+        return sections, (f"{detail[:1].upper()}{detail[1:]}.",)
     places = [(pointer, each.name) for _, fields in sections for each in fields for pointer in each.pointers]
     at: dict[str, list[str]] = {}
     others = []

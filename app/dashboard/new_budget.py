@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from accounting.filters import FILTERS
+from app.budgets.doubts import best_guess, doubts, same_name
 from app.dashboard.asking import Answer, ask
 from app.dashboard.calibration_fields import CHOICES, label_of
 from app.dashboard.calibration_form import number
@@ -17,6 +18,7 @@ from app.dashboard.fields import Field, FilledForm, Sections
 from app.dashboard.forms import fresh_key, read_form
 from app.dashboard.pages import page, part_of
 from app.dashboard.wording import told_apart, words
+from app.observability.request_id import request_id_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -34,6 +36,8 @@ _KINDS: Mapping[str, str] = {
     "gaussian_dp": "The squares of mu add up. Gaussian noise on sampled batches costs as much as on all records.",
 }
 _HINTS: Mapping[str, str] = {"delta": "Far less than one over the number of records."}
+_UNIT = "What one record stands for, such as person. It is fixed for ever once the budget is open."
+_NO_UNIT = "Say what one record stands for, such as person: that cannot be changed later."
 _SENT_BEFORE = "This form was sent before, with other values, and has opened a budget. Sent again, it opens another."
 
 
@@ -52,21 +56,59 @@ async def show(request: Request) -> Response:
     """The form; what was typed stays where htmx asks for the amounts of another kind."""
     form = read(request.query_params, await _budgets(request))
     template = "new_budget_form.html" if part_of(request, "new-budget") == "form" else "new_budget.html"
-    return page(request, template, form=form, key=fresh_key(), answer=None)
+    return page(request, template, form=form, key=fresh_key(), answer=None, doubts=(), means=None)
+
+
+@router.get(f"{PATH}/meaning")
+async def meaning(request: Request) -> Response:
+    """Tell in words what the limit that is being typed means, and what speaks against the budget."""
+    body = body_of(request.query_params)
+    found = _doubts(body, await _budgets(request))
+    return page(
+        request,
+        "new_budget_meaning.html",
+        doubts=found,
+        means=best_guess(body["filter"], body.get("privacy_unit", "unit")),
+    )
 
 
 @router.post(PATH)
 async def open_budget(request: Request) -> Response:
-    """Open the budget once, however often the form is sent, and lead to its page; or show the form with its faults."""
+    """Open the budget once, however often the form is sent, and lead to its page; or show the form with its faults.
+
+    Where something speaks against the budget, that is said first, and it is opened when the reader says so.
+    """
     given = await read_form(request)
-    key = given.get("key", "")
-    answer = await ask(request, "POST", "/v1/budgets", body=body_of(given), key=key)
+    key, body, budgets = given.get("key", ""), body_of(given), await _budgets(request)
+    found = _doubts(body, budgets)
+    if not ({"privacy_unit", "parent_id"} & body.keys()):
+        answer = _refused(request, "/privacy_unit", _NO_UNIT)
+    elif found and not given.get("sure"):
+        form = read(given, budgets)
+        return page(request, "new_budget.html", status=422, form=form, key=key, answer=None, doubts=found, means=None)
+    else:
+        answer = await ask(request, "POST", "/v1/budgets", body=body, key=key)
     if answer.is_good:
         return RedirectResponse(f"/dashboard/budgets/{answer.body['id']}", 303)
-    form = read(given, await _budgets(request)).judged(answer)
+    form = read(given, budgets).judged(answer)
     if answer.faults("/header"):
         key = fresh_key()
-    return page(request, "new_budget.html", status=answer.status, form=form, key=key, answer=answer)
+    return page(
+        request, "new_budget.html", status=answer.status, form=form, key=key, answer=answer, doubts=(), means=None
+    )
+
+
+def _refused(request: Request, pointer: str, detail: str) -> Answer:
+    """A refusal of this page's own, as the service would say it."""
+    said = {"code": "missing", "detail": detail, "errors": [{"pointer": pointer, "detail": detail}]}
+    return Answer(422, {**said, "request_id": request_id_of(request.scope)})
+
+
+def _doubts(body: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What speaks against the budget: its limit, and another one of its name."""
+    name = body.get("name")
+    named = [same_name(name)] if name is not None and name in {each["name"] for each in budgets} else []
+    return named + doubts(body["filter"])
 
 
 def body_of(given: Mapping[str, str]) -> dict[str, Any]:
@@ -94,7 +136,7 @@ def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form
     relations, kinds = CHOICES["neighboring_relation"], {each: words(each) for each in _KINDS}
     subject = (
         _typed(values, "name", "For people.", is_text=True),
-        _typed(values, "privacy_unit", "What one record stands for, such as person. Left out: record.", is_text=True),
+        _typed(values, "privacy_unit", _UNIT, is_text=True),
         _chosen(values, "neighboring_relation", label_of("neighboring_relation"), relations),
     )
     limit = (

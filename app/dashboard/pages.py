@@ -37,23 +37,29 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
-#: The pages that every other page leads to.
-NAVIGATION = (
-    ("/", "Calibrate"),
-    ("/dashboard/calibrate/events", "Events"),
-    ("/dashboard/import", "Paste a call"),
-    ("/dashboard/compare", "Compare"),
-    ("/dashboard/algorithms", "Algorithms"),
-    ("/dashboard/datasets", "Data sets"),
-    ("/dashboard/budgets", "Budgets"),
-    ("/dashboard/limit-requests", "Requests"),
-    ("/dashboard/ledger", "Ledger"),
-    ("/dashboard/runs", "Runs"),
-    ("/dashboard/run-sweeps", "Sweeps"),
-    ("/dashboard/audits", "Audits"),
-    ("/dashboard/keys", "Keys"),
-    ("/docs", "HTTP interface"),
-)
+#: The pages that every other page leads to, in groups.
+GROUPS = {
+    "Books": (
+        ("/dashboard/budgets", "Budgets"),
+        ("/dashboard/limit-requests", "Requests"),
+        ("/dashboard/ledger", "Ledger"),
+        ("/dashboard/keys", "Keys"),
+    ),
+    "Training": (
+        ("/dashboard/datasets", "Data sets"),
+        ("/dashboard/runs", "Runs"),
+        ("/dashboard/run-sweeps", "Sweeps"),
+        ("/dashboard/audits", "Audits"),
+    ),
+    "Numbers": (
+        ("/", "Calibrate"),
+        ("/dashboard/calibrate/events", "Events"),
+        ("/dashboard/import", "Paste a call"),
+        ("/dashboard/compare", "Compare"),
+        ("/dashboard/algorithms", "Algorithms"),
+    ),
+    "Reading": (("/dashboard/help", "Help"), ("/docs", "HTTP interface")),
+}
 #: Those that lead nobody else anywhere.
 _FOR_ADMINS = frozenset({"/dashboard/keys"})
 
@@ -61,13 +67,21 @@ _FOR_ADMINS = frozenset({"/dashboard/keys"})
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A whole page, or a part that htmx puts into one: whichever the template is."""
     principal = getattr(request.state, "principal", None)
-    is_admin = principal is not None and principal.may(Scope.ADMIN)
+
+    def may(*scopes: str) -> bool:
+        """Whether the reader has one of these scopes: what they could only be refused is not shown."""
+        return principal is not None and principal.may(*map(Scope, scopes))
+
     content = (
         _environment()
         .get_template(template)
         .render(
             path=request.url.path,
-            navigation=[each for each in NAVIGATION if is_admin or each[0] not in _FOR_ADMINS],
+            navigation={
+                group: [each for each in links if may("admin") or each[0] not in _FOR_ADMINS]
+                for group, links in GROUPS.items()
+            },
+            may=may,
             assets=ASSETS,
             version=VERSION,
             principal=principal,

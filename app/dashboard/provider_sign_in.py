@@ -17,7 +17,7 @@ from app.auth.oidc.provider import Provider, provider_of
 from app.auth.oidc.tokens import Refused
 from app.context import Context, CurrentContext
 from app.dashboard.pages import page
-from app.dashboard.sign_in import is_https, keep_session
+from app.dashboard.sign_in import after_sign_in, is_https, keep_session
 from app.problems import Problem
 
 router = APIRouter(include_in_schema=False)
@@ -68,7 +68,9 @@ async def back(request: Request, context: CurrentContext) -> Response:
         if session is None:
             response = _refusal(request, Problem(403, no_rights().code, _BARRED))
         else:
-            response = page(request, "signed_in.html", next=address, public_path=context.settings.public_path)
+            response = page(
+                request, "signed_in.html", next=after_sign_in(address), public_path=context.settings.public_path
+            )
             keep_session(request, response, session)
     response.delete_cookie(name, path=path, secure=is_https(request), httponly=True, samesite="lax")
     return response

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from app.auth import service as keys
 from app.auth import sessions, sign_in_codes
 from app.auth.oidc.configuration import configuration_of
-from app.auth.principal import LOOPBACK
+from app.auth.principal import ANYBODY, LOOPBACK, Principal, Scope
 from app.auth.sessions import PAGES, SIGN_IN, START, Session
 from app.context import Context, CurrentContext
 from app.dashboard.asking import ask
@@ -88,7 +88,7 @@ async def _form(
 
 
 def _signed_in(request: Request, address: str, session: Session) -> Response:
-    response = RedirectResponse(address, 303)
+    response = RedirectResponse(after_sign_in(address), 303)
     keep_session(request, response, session)
     return response
 
@@ -108,10 +108,23 @@ def keep_session(request: Request, response: Response, session: Session) -> None
     )
 
 
+def after_sign_in(address: str) -> str:
+    """Return where whoever has signed in is led: to the page that they wanted, else to the first one for them."""
+    return PAGES if address == START else address
+
+
 @router.get(PAGES)
-async def start(_: Request) -> Response:
-    """The first page, for whoever types the address."""
-    return RedirectResponse(START, 303)
+async def start(request: Request) -> Response:
+    """Lead to the first page: budgets for those who answer for them, runs for those who train, else a calibration."""
+    return RedirectResponse(_first_page(request.state.principal), 303)
+
+
+def _first_page(principal: Principal) -> str:
+    if principal in (LOOPBACK, ANYBODY):  # a server without keys, on which there is nothing to look at yet
+        return START
+    if principal.may(Scope.OWNER, Scope.AUDITOR):
+        return f"{PAGES}/budgets"
+    return f"{PAGES}/runs" if principal.may(Scope.ANALYST) else START
 
 
 @router.post("/dashboard/sign-out")

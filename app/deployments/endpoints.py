@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
+from app.auth.names import names_of
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
 from app.context import CurrentContext
@@ -47,7 +48,7 @@ def state_deployment(
         said = repository.store(
             session, budget_id, answers, principal_id=principal.id, stated_at=context.clock().replace(microsecond=0)
         )
-        return Answer(200, DeploymentBody.of(said, budget_id).model_dump(mode="json"))
+        return Answer(200, DeploymentBody.of(said, budget_id, principal.name).model_dump(mode="json"))
 
     return to_response(
         run_once(context, keyed_request(context, principal.id, key, f"state_deployment {budget_id}", request), command)
@@ -67,4 +68,4 @@ def get_deployment(
         if said is None:
             detail = "Nobody has answered for this budget or one above it yet. POST the answers to this path."
             raise Problem(404, "not_found", detail)
-        return DeploymentBody.of(said, budget_id)
+        return DeploymentBody.of(said, budget_id, names_of(session, [said.principal_id]).get(said.principal_id))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.auth.schemas import PRINCIPAL_NAME
 from app.kit.fields import PRINTABLE, Schema
 from app.tables.deployments import Deployment
 
@@ -46,14 +47,16 @@ class DeploymentBody(Schema):
     )
     answers: DeploymentAnswers
     principal_id: str
+    principal_name: str | None = Field(description=PRINCIPAL_NAME)
     stated_at: datetime
 
     @classmethod
-    def of(cls, said: Deployment, budget_id: str) -> DeploymentBody:
-        """Return the stored answers as the interface shows them for a budget."""
+    def of(cls, said: Deployment, budget_id: str, name: str | None) -> DeploymentBody:
+        """Return the stored answers as the interface shows them for a budget, with the name of who gave them."""
         return cls(
             inherited=said.budget_id != budget_id,
             answers=DeploymentAnswers.model_validate(said.answers),
             principal_id=said.principal_id,
+            principal_name=name,
             stated_at=said.stated_at,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 
 class Schema(BaseModel):
@@ -28,6 +29,16 @@ OptionalInteger = Annotated[int | None, INTEGRAL]
 #: Text without control characters, which no database column and no log line takes well.
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+def _said_why(value: Any) -> Any:
+    if value == "":
+        raise PydanticCustomError("too_short", "Say why: owners and later readers of the ledger see it.")
+    return value
+
+
+#: Why somebody does what the ledger keeps.
+Reason = Annotated[Name, BeforeValidator(_said_why)]
 Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z]+_[a-z0-9_]+$")]
 
 

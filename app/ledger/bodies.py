@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from accounting.filters import PrivacyFilter, filter_from_json
@@ -13,13 +14,12 @@ from app.ledger.stored_values import wrong_kinds_named
 
 
 def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter | None) -> dict[str, Any]:
-    """The members of `EntryBody`, as JSON.
+    """The members of `EntryBody`, as JSON, but for the principal's name, which no entry holds.
 
     Args:
         entry: The stored entry.
         budget_filter: Of its budget, for the names of amounts; its limit of today does not matter. None for an entry
             of the register, which has no amounts.
-        budget_filter: Of its budget, for the names of amounts; its limit of today does not matter.
 
     Raises:
         WrongKind: its bytes are not those of an entry.
@@ -62,8 +62,18 @@ def _body(entry: StoredEntry, record: EntryRecord, budget_filter: PrivacyFilter 
     }
 
 
+def with_name(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the members of an entry with the name of its principal among them.
+
+    Args:
+        body: As `entry_body` and `register_entry_body` make it.
+        names: Of principals, by their ids.
+    """
+    return {**body, "principal_name": names.get(body["principal_id"])}
+
+
 def register_entry_body(entry: StoredEntry) -> dict[str, Any]:
-    """The members of `RegisterEntryBody`, as JSON.
+    """The members of `RegisterEntryBody`, as JSON, but for the principal's name, which no entry holds.
 
     Args:
         entry: A stored entry of the register.

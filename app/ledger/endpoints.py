@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request
 from pydantic import AwareDatetime
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, StreamingResponse
 
 from app.auth import reach
+from app.auth.names import names_of
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
 from app.context import CurrentContext
@@ -18,7 +19,7 @@ from app.kit.fields import PRINTABLE
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page, cut_page, decode_cursor
 from app.kit.query_parameters import KnownParametersOnly
 from app.ledger import books_repository, exports, repository, transparency
-from app.ledger.bodies import entry_body, register_entry_body
+from app.ledger.bodies import entry_body, register_entry_body, with_name
 from app.ledger.exports import ExportFormat
 from app.ledger.schemas import EntryBody, RegisterEntryBody, VerdictBody, VerifyRequest
 from app.ledger.stored_values import wrong_kinds_are_a_conflict
@@ -75,7 +76,8 @@ def list_entries(
             principal_id=principal_id,
         )
         rows, next_cursor = cut_page(found, limit, lambda entry: (entry.sequence,))
-        return JSONResponse({"items": [entry_body(row, budget_filter) for row in rows], "next_cursor": next_cursor})
+        items = _named(session, [entry_body(row, budget_filter) for row in rows])
+        return JSONResponse({"items": items, "next_cursor": next_cursor})
 
 
 @router.get(
@@ -112,7 +114,8 @@ def list_register(
             subject_id=subject_id,
         )
         rows, next_cursor = cut_page(found, limit, lambda entry: (entry.sequence,))
-        return JSONResponse({"items": [register_entry_body(row) for row in rows], "next_cursor": next_cursor})
+        items = _named(session, [register_entry_body(row) for row in rows])
+        return JSONResponse({"items": items, "next_cursor": next_cursor})
 
 
 @router.post(
@@ -179,6 +182,12 @@ def export_ledger(
         media_type=file_format.media_type,
         headers={"Content-Disposition": f'attachment; filename="{export.file_name(file_format)}"'},
     )
+
+
+def _named(session: Session, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries with the names of those who have made them."""
+    names = names_of(session, (body["principal_id"] for body in bodies))
+    return [with_name(body, names) for body in bodies]
 
 
 def _root_of(session: Session, principal: Principal, budget_id: str | None) -> str:

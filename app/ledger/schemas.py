@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from app.auth.schemas import PRINCIPAL_NAME
 from app.entries.kinds import EntryKind
 from app.entries.subjects import Subject
 from app.kit.fields import Identifier, Schema
@@ -56,6 +57,7 @@ class EntryBody(Schema):
         "`GET /v1/reservations/{id}/certificate`."
     )
     principal_id: str
+    principal_name: str | None = Field(description=PRINCIPAL_NAME)
     purpose: str | None
     reason: str | None = Field(
         description="Why a charge was corrected, a limit asked for, approved, refused or set, or a loss acknowledged."
@@ -81,6 +83,7 @@ class RegisterEntryBody(Schema):
         "the content of a data set as a keyed hash that no other data set has."
     )
     principal_id: str = Field(description="Who has done it; `service` for what nobody has asked for.")
+    principal_name: str | None = Field(description=PRINCIPAL_NAME)
     recorded_at: datetime
     previous_hash: str = Field(description="Hash of the entry before, 64 zeros for the first.")
     hash: str = Field(description="SHA-256 over the entry's canonical bytes and `previous_hash`.")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.auth.names import names_of
 from app.ledger.amounts import limit_in_words
 from app.ledger.states import LimitRequestState
 from app.limit_requests.schemas import ApprovalBody, LimitRequestBody
 
 
-def limit_request_body(request: LimitRequestState) -> LimitRequestBody:
-    """The request."""
+def limit_request_body(request: LimitRequestState) -> dict[str, Any]:
+    """The members of `LimitRequestBody`, as JSON, without names: `with_names` adds them to each answer anew."""
     return LimitRequestBody(
         id=request.id,
         budget_id=request.budget_id,
@@ -26,4 +32,11 @@ def limit_request_body(request: LimitRequestState) -> LimitRequestBody:
         decision_reason=request.decision_reason,
         created_at=request.created_at,
         decided_at=request.decided_at,
-    )
+        names={},
+    ).model_dump(mode="json")
+
+
+def with_names(session: Session, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a request with the names of those who asked for it, approved it and decided it."""
+    approved_by = (each["principal_id"] for each in body["approvals"])
+    return {**body, "names": names_of(session, (body["principal_id"], body["decided_by"], *approved_by))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
@@ -28,7 +29,7 @@ from app.ledger.journal import Instruction
 from app.ledger.rows import limit_request_state
 from app.ledger.transitions import Transition
 from app.limit_requests import repository
-from app.limit_requests.bodies import limit_request_body
+from app.limit_requests.bodies import limit_request_body, with_names
 from app.limit_requests.examples import APPROVE_EXAMPLES, ASK_EXAMPLES, REFUSE_EXAMPLES
 from app.limit_requests.schemas import AskRequest, DecisionRequest, LimitRequestBody
 from app.tables.ledger import LimitRequest
@@ -68,13 +69,14 @@ def create_limit_request(
         return Instruction(command, principal.id, budget_id)
 
     keyed = keyed_request(context, principal.id, key, f"create_limit_request {budget_id}", request)
-    return to_response(execute(context, keyed, instruct, lambda transition: _answer(transition, 201)))
+    return _with_names(context, execute(context, keyed, instruct, lambda transition: _answer(transition, 201)))
 
 
 @router.get(
     "/budgets/{budget_id}/limit-requests",
     operation_id="list_limit_requests_of_budget",
     summary="Requests for another limit of a budget, newest first",
+    response_model=Page[LimitRequestBody],
 )
 def list_limit_requests_of_budget(
     context: CurrentContext,
@@ -83,7 +85,7 @@ def list_limit_requests_of_budget(
     state: State = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
-) -> Page[LimitRequestBody]:
+) -> JSONResponse:
     """Those that are open, and those that were decided."""
     with context.database.read() as session:
         ledger.get_budget(session, budget_id)
@@ -94,6 +96,7 @@ def list_limit_requests_of_budget(
     "/limit-requests",
     operation_id="list_limit_requests",
     summary="Requests for another limit, newest first",
+    response_model=Page[LimitRequestBody],
 )
 def list_limit_requests(
     context: CurrentContext,
@@ -101,7 +104,7 @@ def list_limit_requests(
     state: State = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
-) -> Page[LimitRequestBody]:
+) -> JSONResponse:
     """Those of all budgets that the key reaches; `state=open` lists what waits for somebody."""
     return _page(context, reach.limit_requests(principal), state, cursor, limit)
 
@@ -110,11 +113,13 @@ def list_limit_requests(
     "/limit-requests/{limit_request_id}",
     operation_id="get_limit_request",
     summary="One request for another limit",
+    response_model=LimitRequestBody,
 )
-def get_limit_request(context: CurrentContext, _: Reader, limit_request_id: str) -> LimitRequestBody:
+def get_limit_request(context: CurrentContext, _: Reader, limit_request_id: str) -> JSONResponse:
     """The limit that is asked for, and how that was decided."""
     with context.database.read() as session:
-        return limit_request_body(limit_request_state(repository.get(session, limit_request_id)))
+        body = limit_request_body(limit_request_state(repository.get(session, limit_request_id)))
+        return JSONResponse(with_names(session, body))
 
 
 @router.post(
@@ -184,22 +189,29 @@ def _decide(
 ) -> JSONResponse:
     keyed = keyed_request(context, principal.id, key, f"{operation} {limit_request_id}", request)
     instruction = Instruction(command, principal.id, limit_request_id)
-    return to_response(execute(context, keyed, lambda: instruction, lambda transition: _answer(transition, 200)))
+    return _with_names(
+        context, execute(context, keyed, lambda: instruction, lambda transition: _answer(transition, 200))
+    )
+
+
+def _with_names(context: Context, answer: Answer) -> JSONResponse:
+    with context.database.read() as session:
+        return to_response(replace(answer, body=with_names(session, answer.body)))
 
 
 def _answer(transition: Transition, status: int) -> Answer:
     assert transition.limit_request is not None, "it is about a request"
-    body = limit_request_body(transition.limit_request).model_dump(mode="json")
+    body = limit_request_body(transition.limit_request)
     headers = {"Location": f"/v1/limit-requests/{body['id']}"} if status == 201 else {}
     return Answer(status, body, headers)
 
 
 def _page(
     context: Context, within: ColumnElement[bool], state: LimitRequestStatus | None, cursor: str | None, limit: int
-) -> Page[LimitRequestBody]:
+) -> JSONResponse:
     after = decode_cursor(cursor, datetime, str)
     with context.database.read() as session:
         found = repository.page(session, after, limit + 1, within=within, state=state)
         rows, next_cursor = cut_page(found, limit, lambda row: (row.created_at, row.id))
-        items = [limit_request_body(limit_request_state(row)) for row in rows]
-    return Page(items=items, next_cursor=next_cursor)
+        items = [with_names(session, limit_request_body(limit_request_state(row))) for row in rows]
+    return JSONResponse({"items": items, "next_cursor": next_cursor})

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import Field
 
 from app.budgets.schemas import FilterSchema
-from app.kit.fields import Name, Schema
+from app.kit.fields import Reason, Schema
 from app.ledger.amounts import FilterAmounts
 from app.tables.states import LimitRequestStatus
 
@@ -16,13 +16,13 @@ class AskRequest(Schema):
     """The limit that is wanted. The kind of the filter stays, and its orders or its rate of failures."""
 
     filter: FilterSchema
-    reason: Name = Field(description="Why, for the owner who decides and for every later reader of the ledger.")
+    reason: Reason = Field(description="Why, for the owner who decides and for every later reader of the ledger.")
 
 
 class DecisionRequest(Schema):
     """The reason why the request is approved or refused."""
 
-    reason: Name = Field(description="Why, for the key that asked and for every later reader of the ledger.")
+    reason: Reason = Field(description="Why, for the key that asked and for every later reader of the ledger.")
 
 
 class ApprovalBody(Schema):
@@ -52,3 +52,4 @@ class LimitRequestBody(Schema):
     decision_reason: str | None
     created_at: datetime
     decided_at: datetime | None
+    names: dict[str, str] = Field(description="What people call the keys whose ids are in this answer, by their ids.")

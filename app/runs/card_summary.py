@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from decimal import ROUND_CEILING, Decimal
-
+from accounting.best_guess import under_epsilon, under_mu
 from app.algorithms.schemas import AchievedBody
 from app.algorithms.targets import (
     AchievedMuBody,
@@ -13,11 +11,10 @@ from app.algorithms.targets import (
     AchievedRhoBody,
     AnyAchievedBody,
 )
+from app.budgets.doubts import in_per_cent
 from app.runs.card_parts import Section, fact_table
 from app.runs.report_schemas import PrivacyReport
 
-#: What the rounding of the functions below moves a probability by is far less.
-_ROUNDING = 1e-12
 #: The share of right guesses up to which somebody learns almost the same, and that above which the limit is a weak one.
 _ALMOST_THE_SAME, _WEAK = 0.6, 0.8
 
@@ -34,9 +31,8 @@ def summary(report: PrivacyReport) -> tuple[Section, ...]:
 def most_right(achieved: AnyAchievedBody) -> float | None:
     """The largest share of cases in which an attacker tells membership rightly, if either answer is as likely before.
 
-    The attacker knows all else about the data and the algorithm. Under (epsilon, delta) no test is right more often
-    than ``(e^epsilon + delta) / (1 + e^epsilon)`` (Kairouz, Oh & Viswanath 2015, Theorem 2.1); under mu-Gaussian DP,
-    than ``Phi(mu / 2)`` (Dong, Roth & Su 2022). None where the guarantee is no such number.
+    The attacker knows all else about the data and the algorithm (`accounting.best_guess`). None where the guarantee is
+    no such number.
 
     >>> round(most_right(AchievedPureBody(epsilon=3.0, method="closed_form", error_budget={})), 4)
     0.9526
@@ -44,17 +40,12 @@ def most_right(achieved: AnyAchievedBody) -> float | None:
     match achieved:
         case AchievedBody() | AchievedOfGroupsBody():
             epsilon, delta = achieved.epsilon.upper, achieved.delta
-            return None if epsilon is None else _from_epsilon(epsilon, delta)
+            return None if epsilon is None else under_epsilon(epsilon, delta)
         case AchievedPureBody():
-            return _from_epsilon(achieved.epsilon, 0.0)
+            return under_epsilon(achieved.epsilon)
         case AchievedMuBody():
-            return min(1.0, 0.5 * math.erfc(-achieved.mu / math.sqrt(8.0)) + _ROUNDING)
+            return under_mu(achieved.mu)
     return None
-
-
-def _from_epsilon(epsilon: float, delta: float) -> float:
-    wrong = (1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0)))
-    return min(1.0, 1.0 - wrong + _ROUNDING)
 
 
 def _in_words(report: PrivacyReport) -> list[str]:
@@ -67,8 +58,8 @@ def _in_words(report: PrivacyReport) -> list[str]:
     if share is not None:
         words.append(
             f"Say that somebody knows all of the data but whether {protected} took part, and that both are equally "
-            f"likely to them. After they have seen the model their best guess is right in at most {_percent(share)} of "
-            "cases; before, in 50 %."
+            "likely to them. After they have seen the model their best guess is right in at most "
+            f"{in_per_cent(share)} of cases; before, in 50 %."
         )
     return words
 
@@ -141,12 +132,3 @@ def _several(unit: str) -> str:
         f"More than one {unit}: somebody with several {unit}s in the data is protected less, and a household less than "
         "each of its members."
     )
-
-
-def _percent(share: float) -> str:
-    """A share in per cent, rounded up to a tenth.
-
-    >>> _percent(0.95257), _percent(0.5), _percent(1.0)
-    ('95.3 %', '50.0 %', '100.0 %')
-    """
-    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_CEILING)} %"

@@ -291,7 +291,8 @@ def _data_summary(session: Session, run: Run) -> DataSummary:
 
 def _deployment(session: Session, budget_id: str) -> DeploymentBody | None:
     said = deployments.nearest(session, budget_id)
-    return None if said is None else DeploymentBody.of(said, budget_id)
+    # Cards are handed out, and keys are often called after people: who they are is for readers of the budget.
+    return None if said is None else DeploymentBody.of(said, budget_id, None)
 
 
 def _held_out(run: Run) -> HeldOutBody | None:

@@ -31,6 +31,7 @@ def test_the_amounts_follow_the_filter_and_a_fault_is_led_to(open_page: OpenPage
     page = watched.page
     page.get_by_role("link", name="Open one").click()
     page.get_by_label("Name").fill("Visits")
+    page.get_by_label("Privacy unit").fill("person")
     page.get_by_label("Filter").focus()
     page.get_by_label("Filter").select_option("zCDP")
     page.get_by_label("Epsilon").wait_for(state="detached")
@@ -61,6 +62,7 @@ def test_without_scripts_a_button_shows_the_amounts(browser: Browser, own_server
         page = context.new_page()
         page.goto(own_server + PATH)
         page.get_by_label("Name").fill("by hand")
+        page.get_by_label("Privacy unit").fill("person")
         page.get_by_label("Filter").select_option("pure DP")
         page.get_by_role("button", name="Show the amounts").click()
         page.get_by_label("Delta", exact=True).wait_for(state="detached")

@@ -43,6 +43,7 @@ def principal_of(
     return Principal(
         account.id,
         frozenset(right.scopes),
+        account.name,
         budgets=paths,
         valid_until=valid_until,
         requests_per_second=account.requests_per_second,

@@ -109,6 +109,18 @@ def test_json_has_the_token_once_or_the_file_that_holds_it(context: Context, tmp
     assert told("revoke", made["id"]) == {"id": made["id"], "state": "revoked"}
 
 
+def test_a_name_that_is_taken_is_told_and_the_id_stands_beside_the_token(context: Context) -> None:
+    first = run(context, "create", "--name", "ops", "--scope", "admin")
+    (made,) = service.list_keys(context)
+    assert first.stderr == f"{made.id} is the id of the key. Its token is shown this once:\n"
+    assert service.authenticate(context, first.stdout.strip()) is not None
+    second = run(context, "create", "--name", "ops", "--scope", "admin")
+    assert f"warning: An active key has the name ops already: {made.id}." in second.stderr
+    for each in service.list_keys(context):
+        service.revoke_key(context, each.id)
+    assert "warning" not in run(context, "create", "--name", "ops", "--scope", "admin").stderr
+
+
 @on_one_engine
 def test_the_commands_of_the_page_do_what_it_says(context: Context, client: TestClient) -> None:
     text = PAGE.read_text().replace("\\\n", "")

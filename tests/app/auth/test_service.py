@@ -27,7 +27,7 @@ def create(context: Context, *scopes: Scope) -> CreatedKey:
 def test_a_key_gives_its_principal(context: Context) -> None:
     created = create(context, Scope.OWNER, Scope.ANALYST)
     assert service.authenticate(context, created.token) == Principal(
-        created.id, frozenset({Scope.OWNER, Scope.ANALYST})
+        created.id, frozenset({Scope.OWNER, Scope.ANALYST}), "test"
     )
 
 

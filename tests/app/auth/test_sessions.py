@@ -332,7 +332,7 @@ def test_commands_of_other_sites_are_refused_without_keys_too(connect: ConnectAs
 )
 def test_nobody_is_led_elsewhere(browser: TestClient, key: CreatedKey, address: str) -> None:
     assert own_address(address) == "/"
-    assert sign_in(browser, key.token, next=address).headers["location"] == "/"
+    assert sign_in(browser, key.token, next=address).headers["location"] == "/dashboard"
     form = browser.get(f"{SIGN_IN}?next={quote(address, safe='')}")
     assert 'name="next" value="/"' in form.text
 
@@ -365,6 +365,25 @@ def test_style_sheets_and_the_sign_in_are_open_and_nothing_else_is(browser: Test
         assert browser.get(path).status_code == 200, path
     for path in ("/", "/dashboard/budgets", "/dashboard/nothing", "/dashboard/", "/dashboard", "/dashboard/assetsx"):
         assert browser.get(path).status_code == 303, path
+
+
+@pytest.mark.parametrize(
+    ("scope", "first"),
+    [
+        (Scope.OWNER, "/dashboard/budgets"),
+        (Scope.AUDITOR, "/dashboard/budgets"),
+        (Scope.ADMIN, "/dashboard/budgets"),
+        (Scope.ANALYST, "/dashboard/runs"),
+        (Scope.LIMITS, "/"),
+    ],
+)
+def test_whoever_signs_in_is_led_to_their_own_first_page(
+    browser: TestClient, context: Context, scope: Scope, first: str
+) -> None:
+    created = service.create_key(context, "test", [scope])
+    assert created is not None
+    leads_to = sign_in(browser, created.token).headers["location"]
+    assert browser.get(leads_to).headers["location"] == first
 
 
 def test_the_dashboard_begins_at_the_start(connect: ConnectAs) -> None:

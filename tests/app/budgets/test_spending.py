@@ -96,7 +96,8 @@ def added_up(context: Context, budget_id: str, group_by: str, keep: Callable[[Re
         total = [a + b for a, b in zip(total, sums[key], strict=True)]
         cumulative = amounts_in_words(budget_filter, tuple(total)) if group_by in ("day", "month") else None
         amount = amounts_in_words(budget_filter, tuple(sums[key]))
-        known = {"key": key, "amount": amount, "charges": counts[key], "cumulative": cumulative}
+        name = {"loopback": "this machine", "service": "the service"}[key] if group_by == "principal" else None
+        known = {"key": key, "name": name, "amount": amount, "charges": counts[key], "cumulative": cumulative}
         rows.append(known | {"first_at": format_moment(moments[key])})
     return rows
 
@@ -166,6 +167,7 @@ def test_what_a_correction_changed_counts_where_the_charge_was_made(api: Api, cl
         "items": [
             {
                 "key": "2026-05-01",
+                "name": None,
                 "amount": {"rho": 0.3},
                 "charges": 1,
                 "first_at": "2026-05-01T00:00:00Z",

@@ -110,6 +110,17 @@ def test_a_budget_is_named_by_its_name_wherever_it_is_by_its_id(live: Live) -> N
         assert by_name == by_id
 
 
+def test_what_speaks_against_a_budget_is_said_before_it_is_opened(live: Live) -> None:
+    options = ("budget", "create", "doubtful", "--relation", "replace-one", "--epsilon", "500", "--delta", "0.01")
+    first, second = (call(*options, "--json", env=live.env) for _ in range(2))
+    assert (first.exit_code, second.exit_code) == (0, 0)  # where no terminal can be asked
+    said = [each.stderr.count("warning: ") for each in (first, second)]
+    assert said == [2, 3]
+    assert "With epsilon 500 the limit proves nothing" in first.stderr
+    assert "There is a budget with the name doubtful already." in second.stderr
+    assert "warning" not in call("budget", "create", "sure", *options[3:5], "--rho", "1", env=live.env).stderr
+
+
 def test_a_name_that_names_nothing_or_several_is_one_line(live: Live) -> None:
     twins = {opened(live, "--rho", "1", name="twins")["id"] for _ in range(2)}
     line = refused("budget", "show", "twins", env=live.env)
@@ -157,7 +168,7 @@ def test_another_limit_is_asked_for_refused_and_withdrawn(live: Live) -> None:
         "state": "open",
         "before": "rho 1.0",
         "wanted": "rho 2.0",
-        "asked by": "loopback",
+        "asked by": "this machine",
         "reason": "more people",
         "approvals": "0 of 1",
     }

@@ -9,7 +9,7 @@ from typing import Any
 from tests.app.cli.calls import done, refused
 from tests.app.cli.conftest import Live
 from tests.app.cli.test_budget import opened
-from tests.app.cli.test_run import facts
+from tests.app.cli.test_run import OPTIONS, facts
 from tests.app.runs.conftest import COLUMNS, ROWS
 
 LINES = ("a: 0 to 10", "b: -1 to 1", "color: red, green", "y: no, yes")
@@ -40,6 +40,25 @@ def test_a_file_is_uploaded_with_what_is_declared(live: Live, tmp_path: Path) ->
     listed = done("dataset", "list", env=live.env)
     for each in (dataset["id"], other["id"], "ds_digits"):
         assert each in listed
+
+
+def test_a_data_set_is_named_by_its_name_wherever_it_is_by_its_id(live: Live, tmp_path: Path) -> None:
+    file = tmp_path / "named.csv"
+    file.write_text(ROWS)
+    made = json.loads(done(*arguments(file, *as_options(), "--public", "--json"), env=live.env))
+    assert done("dataset", "show", "named", env=live.env) == done("dataset", "show", made["id"], env=live.env)
+    words = [each if each != "ds_breast_cancer" else "named" for each in OPTIONS]
+    assert "named" in words
+    run = json.loads(done(*words, "--test-dataset", "named", "--json", env=live.env))
+    assert run["dataset_id"] == made["id"]
+    again = json.loads(done(*arguments(file, *as_options(), "--public", "--json"), env=live.env))
+    line = refused("dataset", "show", "named", env=live.env)
+    assert "2 data sets have the name 'named': " in line
+    assert made["id"] in line
+    assert again["id"] in line
+    assert "There is no data set with the name 'name'. `epsilond dataset list`" in refused(
+        "dataset", "show", "name", env=live.env
+    )
 
 
 def test_a_fault_names_the_option_and_nothing_is_stored(live: Live, tmp_path: Path) -> None:

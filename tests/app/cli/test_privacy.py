@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -234,3 +235,17 @@ def test_warnings_are_beside_the_table() -> None:
     )  # fmt: skip
     assert result.stderr.startswith("warning: ")
     assert "warning" not in result.stdout
+
+
+def test_the_words_of_opacus_are_understood() -> None:
+    noise = ("account", "--noise-multiplier", "1.1", "--delta", "1e-5", "--json")
+    rate = done(*noise, "--sample-rate", "1/128", "--epochs", "15")
+    assert rate == done(*noise, "--sampling-probability", "0.0078125", "--steps", "1920")
+    third = done(*noise, "--sample-rate", "1/3", "--epochs", "2")
+    assert third == done(*noise, "--sample-rate", str(math.nextafter(1 / 3, 1)), "--steps", "6")
+    for wrong in ("1/0", "a/b", "half"):
+        said = refused(*noise[:-1], "--sample-rate", wrong, status=2)
+        assert "such as 0.01, or a quotient such as 256/32561" in " ".join(said.split())
+    assert "--sampling-probability" in refused(*noise[:-1], "--sample-rate", "3/2", "--epochs", "1")
+    assert "and not both" in refused(*noise[:-1], "--sample-rate", "0.1", "--epochs", "1", "--steps", "2", status=2)
+    assert "need a --sample-rate" in refused(*noise[:-1], "--epochs", "1", status=2)

@@ -14,6 +14,7 @@ import pytest
 
 from app.cli import server
 from tests.app.cli.calls import call, done, problem, refused
+from tests.app.cli.conftest import Live
 
 PAGE = b'{"items": [], "next_cursor": null}'
 
@@ -104,12 +105,21 @@ def test_who_gave_no_key_is_told_where_it_is_read_from() -> None:
         assert "EPSILOND_API_KEY" in refused("run", "list", env={**scripted.env, "EPSILOND_API_KEY": ""})
 
 
+def test_on_a_server_without_keys_the_first_words_say_how_its_token_is_shown(live: Live, tmp_path: Path) -> None:
+    line = refused("budget", "list", env={**live.env, "EPSILOND_DATA_DIR": str(tmp_path)})
+    assert line.startswith("epsilond: Show this server's token: `export EPSILOND_DATA_DIR=")
+    with serving(problem_of(401, "unauthenticated")) as scripted:
+        line = refused("budget", "list", env={**scripted.env, "EPSILOND_API_KEY": ""})
+    assert "`export EPSILOND_API_KEY=epsilond_...`" in line
+    assert "token" not in line
+
+
 def test_a_command_that_is_sent_again_is_the_same_command() -> None:
     with serving(hangs_up, problem_of(409, "request_in_progress"), problem_of(422, "done")) as scripted:
-        assert "Some words." in refused("budget", "create", "x", "--rho", "1", env=scripted.env)
+        assert "Some words." in refused("run", "cancel", "run_a", env=scripted.env)
         assert len({(request.headers["Idempotency-Key"], body) for request, body in scripted.seen}) == 1
         assert len(scripted.seen) == 3
-        refused("budget", "create", "x", "--rho", "1", env=scripted.env)
+        refused("run", "cancel", "run_a", env=scripted.env)
         keys = [request.headers["Idempotency-Key"] for request, _ in scripted.seen]
         assert keys[3] != keys[2], "another command"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from decimal import Decimal
 from typing import Any
@@ -177,6 +178,25 @@ def test_spending_and_reservations_are_those_of_the_interface(quick: Service) ->
     started = quick.client.get(f"{at}/reservations?state=started").text
     assert ("late" in started, "median" in started) == (True, False)
     assert quick.client.get(f"{at}/reservations").text.count("<tr>") == 1 + 4
+
+
+def test_spending_is_a_table_for_a_spreadsheet_too(quick: Service) -> None:
+    budget = quick.budget(filter=FILTERS["zcdp"])
+    for purpose in ("mean", "=1+1", "mean"):
+        reserve(quick, budget, "committed", purpose)
+    at = f"/dashboard/budgets/{budget['id']}/spending"
+    answer = quick.client.get(f"{at}.csv?group_by=purpose")
+    assert answer.headers["content-type"].startswith("text/csv")
+    header, *rows = list(csv.reader(answer.text.splitlines()))
+    assert header == ["purpose", "charges", "rho"]
+    said = quick.get(f"/v1/budgets/{budget['id']}/spending?group_by=purpose")["items"]
+    assert rows == [
+        [f"'{each['key']}" if each["key"] == "=1+1" else each["key"], str(each["charges"]), str(each["amount"]["rho"])]
+        for each in said
+    ]
+    by_key = list(csv.reader(quick.client.get(f"{at}.csv?group_by=principal").text.splitlines()))
+    assert [row[:3] for row in by_key] == [["principal", "name", "charges"], ["loopback", "this machine", "3"]]
+    assert f'href="{at}.csv?group_by=purpose"' in quick.client.get(at).text
 
 
 def test_a_long_list_leads_on(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:

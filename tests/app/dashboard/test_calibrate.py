@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -16,13 +17,17 @@ from starlette.testclient import TestClient
 
 from accounting.canonical import sha256_hex
 from app.algorithms.examples import CALIBRATE_EXAMPLES
+from app.context import Context
 from app.dashboard.calibrate import _tiles
 from app.dashboard.calibration_fields import CONSTANT, START, TARGETS
 from app.dashboard.calibration_form import Form, example_address, example_of, read, values_of
+from app.kit.process_pool import ProcessPool
+from app.main import create_app
 from calibrators.registry import ALGORITHMS
 from tests.app.conftest import ConnectAs
 from tests.app.dashboard.documents import Document
 from tests.databases import on_one_engine
+from tests.local_access import local_client
 
 QUICK = {
     **START,
@@ -415,3 +420,23 @@ def test_bands_have_their_faults_at_their_field(reader: TestClient) -> None:
 def algorithms_of(reader: TestClient) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = reader.get("/v1/algorithms").json()["items"]
     return items
+
+
+@on_one_engine
+def test_what_was_given_up_is_no_fault_of_a_field_and_can_be_tried_again(context: Context) -> None:
+    hasty = replace(context, processes=ProcessPool(size=1, seconds=0.001, memory_bytes=2**30))
+    try:
+        with local_client(create_app(hasty)) as client:
+            shown = client.get("/").text
+            events = client.get("/dashboard/calibrate/events").text
+    finally:
+        hasty.processes.close()
+    for page, form in ((shown, "calibration"), (events, "list")):
+        assert "was given up: it took longer than" in page
+        assert 'aria-invalid="true"' not in page
+        assert "until this field has another value" not in page
+        assert f'<button type="submit" form="{form}">Try again</button>' in page
+        assert Document(page).faults == []
+    assert "is being computed" not in shown
+    assert "no chart, for there is no answer" in shown
+    assert 'hx-trigger="load' not in shown

@@ -72,6 +72,7 @@ def test_what_is_wrong_is_shown_at_its_field(quick: Service) -> None:
     answer = ask(quick, budget["id"], rho="much", reason="")
     assert answer.status_code == 422
     assert set(marked(answer.text)) == {"rho", "reason"}
+    assert marked(answer.text)["reason"] == "Say why: owners and later readers of the ledger see it."
     evil = ask(quick, budget["id"], rho=EVIL, reason=EVIL)
     assert "<script>alert" not in evil.text
     assert Document(evil.text).faults == []
@@ -104,6 +105,18 @@ def test_owners_decide_on_the_list(connect: ConnectAs, context: Context) -> None
     mine = analyst.get("/dashboard/limit-requests").text
     assert f"/dashboard/limit-requests/{first}/withdraw" in mine
     assert f"/dashboard/limit-requests/{first}/approve" not in mine
+    assert "It waits for another key with the scope owner." in mine
+    for other in (person(Scope.ANALYST)[0], person(Scope.AUDITOR)[0]):
+        theirs = other.get("/dashboard/limit-requests").text
+        assert ("An owner decides." in theirs, '<form method="post" action="/dashboard/limit' in theirs) == (
+            True,
+            False,
+        )
+    asks = [
+        'id="ask-for-limit"' in browser.get(f"/dashboard/budgets/{budget['id']}/limit-requests").text
+        for browser in (owner, analyst, person(Scope.AUDITOR)[0])
+    ]
+    assert asks == [True, True, False]
 
     def decided(who: TestClient, request_id: str, decision: str, key: str) -> Any:
         form = {"key": key, "reason": "because", "from": "list"}

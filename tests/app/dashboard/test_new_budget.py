@@ -21,7 +21,8 @@ from tests.databases import on_one_engine
 __all__ = ["quick"]
 
 HERE = {"Origin": "http://127.0.0.1:8000"}
-FORM = {"name": "visits", "neighboring_relation": "replace_one", "privacy_unit": "person"}
+#: Sure of it: the tests share a server, and with it the names of budgets.
+FORM = {"name": "visits", "neighboring_relation": "replace_one", "privacy_unit": "person", "sure": "yes"}
 #: Of every kind; only those of the chosen one count.
 AMOUNTS = {"epsilon": "0.30000000049", "delta": "1e-6", "rho": "0.25", "mu": "0.5"}
 EVIL = "\"'><script>alert(1)</script>{{ 7001 * 7001 }}"
@@ -84,7 +85,7 @@ def test_each_kind_has_its_amounts_and_is_opened_with_them_alone(quick: Service,
         assert 'name="name" value="kept"' in page
         assert all(f'name="{name}" value="{AMOUNTS[name]}"' in page for name in amounts)
     budget = opened(quick, sent(quick, kind=kind, **AMOUNTS))
-    assert {name: budget[name] for name in FORM} == FORM
+    assert {name: budget[name] for name in FORM if name != "sure"} == {n: v for n, v in FORM.items() if n != "sure"}
     terms = ("orders", "conversion", "reserve_share", "delta_per_mu_squared")
     said = {name: value for name, value in budget["filter"].items() if name not in terms}
     assert said == {"kind": kind, **{name: float(AMOUNTS[name].replace("00049", "")) for name in amounts}}
@@ -169,13 +170,50 @@ def test_a_choice_that_is_none_is_refused_and_not_replaced(quick: Service, name:
 
 def test_a_form_that_is_sent_twice_opens_one_budget(quick: Service) -> None:
     page = sent(quick, kind="zcdp", rho="no number").text
-    first, again = (sent(quick, key_of(page), kind="zcdp", rho="1") for _ in range(2))
+    first = sent(quick, key_of(page), kind="zcdp", rho="1")
+    asked = sent(quick, key_of(page), kind="zcdp", rho="1", sure="")
+    assert "There is a budget with the name visits already." in asked.text
+    again = sent(quick, key_of(asked.text), kind="zcdp", rho="1")
     assert opened(quick, first)["id"] == opened(quick, again)["id"]
     other = sent(quick, key_of(page), kind="zcdp", rho="2")
     assert other.status_code == 422
     assert "has opened a budget. Sent again, it opens another." in other.text
     assert marked(other.text) == {}
     assert opened(quick, sent(quick, key_of(other.text), kind="zcdp", rho="2"))["rho"]["limit"] == 2
+
+
+def test_what_speaks_against_a_limit_is_said_before_it_is_opened(quick: Service) -> None:
+    weak = {"kind": "renyi_dp", "epsilon": "500", "delta": "0.01", "name": "weak"}
+    asked = sent(quick, sure="", **weak)
+    assert asked.status_code == 422
+    assert "weak" not in {each["name"] for each in quick.get("/v1/budgets")["items"]}
+    assert "With epsilon 500 the limit proves nothing" in asked.text
+    assert "A delta of 0.01 is large" in asked.text
+    assert Document(asked.text).faults == []
+    assert '<button type="submit" name="sure" value="yes">Open it all the same</button>' in asked.text
+    assert opened(quick, sent(quick, key_of(asked.text), **weak))["epsilon"]["limit"] == 500
+
+
+def test_beside_the_fields_stands_what_a_limit_means_for_one_person(quick: Service) -> None:
+    def said(**form: str) -> str:
+        return str(quick.client.get(f"{PATH}/meaning", params=FORM | form).text)
+
+    assert (
+        "whether one person took part, and finds both equally likely, guesses right in at most 88.1 % of cases."
+        in said(kind="renyi_dp", epsilon="2", delta="1e-5")
+    )
+    assert "at most 69.2 %" in said(kind="gaussian_dp", mu="1")
+    assert "at most 67.7 %" in said(kind="zcdp", rho="0.25")
+    assert "cases" not in said(kind="zcdp", rho="half")
+    assert "the name known already" not in said(kind="zcdp", rho="0.5", name="known")
+    opened(quick, sent(quick, kind="zcdp", rho="1", name="known"))
+    assert "the name known already" in said(kind="zcdp", rho="0.5", name="known")
+
+
+def test_a_budget_is_not_opened_before_somebody_says_what_it_protects(quick: Service) -> None:
+    answer = sent(quick, kind="zcdp", rho="1", privacy_unit="", name="of nobody")
+    assert (answer.status_code, set(marked(answer.text))) == (422, {"privacy_unit"})
+    assert "of nobody" not in {each["name"] for each in quick.get("/v1/budgets")["items"]}
 
 
 def test_a_form_without_a_key_opens_nothing_and_comes_back_with_one(quick: Service) -> None:
@@ -210,7 +248,9 @@ def test_a_key_that_may_not_open_budgets_gets_the_interface_s_own_refusal(connec
     assert created is not None
     browser = connect(base_url=BASE_URL, peer=("10.0.0.1", 1))
     sign_in(browser, created.token)
-    form = FORM | {"kind": "zcdp", "rho": "1", "key": key_of(browser.get(PATH).text)}
+    assert 'id="new-budget"' not in browser.get(PATH).text
+    assert f'href="{PATH}"' not in browser.get("/dashboard/budgets").text
+    form = FORM | {"kind": "zcdp", "rho": "1", "key": "page-1"}
     answer = browser.post(PATH, data=form, headers=ORIGIN)
     said = connect(base_url=BASE_URL, headers={"Authorization": f"Bearer {created.token}"}).post(
         "/v1/budgets", json={"name": "x"}, headers={"Idempotency-Key": "x"}

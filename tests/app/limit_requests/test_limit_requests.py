@@ -51,6 +51,7 @@ def test_an_owner_approves_what_an_analyst_asks(people: People, database: Databa
         "decision_reason": None,
         "created_at": "",
         "decided_at": None,
+        "names": {people.analyst.id: "test"},
     }
     assert limit_of(people) == 1.0
     approved = made(people.owner.approve(request))

@@ -206,7 +206,7 @@ CARD_PARTS = {
     ),
     "EvaluationPoint": sorted(["layer", "section", "point", "finding"]),
     "RegistryField": sorted(["field", "value"]),
-    "DeploymentBody": sorted(["inherited", "answers", "principal_id", "stated_at"]),
+    "DeploymentBody": sorted(["inherited", "answers", "principal_id", "principal_name", "stated_at"]),
     "PrivacyReport": sorted(
         [
             "card_version",

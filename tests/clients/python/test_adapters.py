@@ -85,6 +85,37 @@ def test_a_history_alone_does_not_say_how_batches_were_drawn(client: Client) -> 
     assert answer.epsilon.upper == dp_event.import_event(client, TRAINING, delta=1e-5).epsilon.upper
 
 
+def test_the_noise_for_a_loader_spends_what_a_budget_has_left(client: Client) -> None:
+    renyi = {"kind": "renyi_dp", "epsilon": 3.0, "delta": 1e-5}
+    budget = client.budgets.create("of a loader", neighboring_relation="add_or_remove_one", filter=renyi)
+    loader = [None] * 128
+    noise = opacus.noise_multiplier(client, budget, data_loader=loader, epochs=15)
+    with client.guard(budget, noise_multiplier=noise, sample_rate=1 / 128, epochs=15, purpose="all of it") as guard:
+        guard.take(15 * 128)
+    used = client.budgets.get(budget).epsilon
+    assert used.left < 0.01 * used.limit  # and not refused: the guard asks for what Opacus will do
+    with pytest.raises(ValueError, match="has no length"):
+        opacus.noise_multiplier(client, budget, data_loader=iter(loader), epochs=15)
+    with pytest.raises(ValueError, match="no step in 0 epochs"):
+        opacus.noise_multiplier(client, budget, data_loader=loader, epochs=0)
+
+
+def test_a_calibration_prints_its_numbers(client: Client) -> None:
+    found = client.calibrate(
+        algorithm="dp_sgd",
+        dataset_size=1000,
+        batch_size=50,
+        iterations=20,
+        sampling="poisson",
+        gradient_bound={"kind": "clip", "max_grad_norm": 1.0},
+        target={"kind": "approximate_dp", "epsilon": 2.0, "delta": 1e-5},
+    )
+    noise, upper = found.solution.noise_multiplier, found.achieved.epsilon.upper
+    assert repr(found) == (
+        f"Calibration(noise_multiplier={noise}, epsilon <= {upper} at delta 1e-05, plan {found.plan_hash[:8]}...)"
+    )
+
+
 def test_the_report_of_the_adapters_tests_is_of_these_tests_and_versions() -> None:
     """A test that was added or renamed since has not been run against the real library."""
     report = json.loads((ADAPTER_TESTS / "report.json").read_text())

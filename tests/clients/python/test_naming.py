@@ -58,3 +58,16 @@ def test_a_name_of_several_budgets_is_refused_with_their_ids(client: Client, nam
     assert f"{named.id} (a root)" in str(refused.value)
     assert f"{child.id} (below {named.id})" in str(refused.value)
     assert list(client.reservations.list(named.id)) == []
+
+
+def test_a_data_set_is_named_as_a_budget_is(client: Client) -> None:
+    name = f"rows {secrets.token_hex(4)}"
+    made = client.datasets.generate(name=name, features=2, rows=20, seed=1)
+    assert client.datasets.get(name) == client.datasets.get(made.id) == client.datasets.get(made)
+    assert [each.version for each in client.datasets.versions(name)] == [1]
+    with pytest.raises(ValueError, match=f"no data set within reach .* did you mean {name!r}"):
+        client.datasets.get(f"{name}x")
+    twin = client.datasets.generate(name=name, features=2, rows=20, seed=2)
+    with pytest.raises(ValueError, match="2 data sets within reach are named") as refused:
+        client.runs.create(model={"kind": "linear_regression"}, target={"kind": "zcdp", "rho": 1}, dataset_id=name)
+    assert all(each.id in str(refused.value) for each in (made, twin))

@@ -3,6 +3,7 @@
 from epsilond_client.answers import (
     Answer,
     Budget,
+    Calibration,
     Card,
     Dataset,
     DatasetVersion,
@@ -40,6 +41,7 @@ __all__ = [
     "Answer",
     "Budget",
     "BudgetExceeded",
+    "Calibration",
     "Card",
     "Client",
     "Conflict",

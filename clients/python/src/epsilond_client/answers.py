@@ -77,6 +77,15 @@ class Answer(Document):
         def __getattr__(self, name: str) -> Any: ...
 
 
+class Calibration(Answer):
+    """Noise for a target, and the plan of a run; it prints its numbers."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return rendering.line_of_calibration(self)
+
+
 class Progress(Document):
     """Steps of a run; a count and nothing else."""
 
@@ -226,6 +235,7 @@ class Entry(Document):
         refers_to: str | None
         dataset: Answer | None
         principal_id: str
+        principal_name: str | None
         purpose: str | None
         reason: str | None
         hash: str

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from epsilond_client.answers import Answer, Budget, Entry, Event, Reservation
-from epsilond_client.naming import BudgetId, OfBudgets, budget_id, with_budget_ids
+from epsilond_client.naming import BudgetId, OfBudgets, budget_id, with_ids
 from epsilond_client.transport import Resource, identifier, path_to
 
 #: What a call takes in place of an id: the object itself.
@@ -44,7 +44,7 @@ class Budgets(OfBudgets):
             fields: `privacy_unit`, `parent_id`, `report_delta`, `labels`.
         """
         request = {"name": name, "neighboring_relation": neighboring_relation, "filter": filter} | fields
-        return self._http.write("/v1/budgets", with_budget_ids(self._http, request), Budget, idempotency_key)
+        return self._http.write("/v1/budgets", with_ids(self._http, request), Budget, idempotency_key)
 
     def get(self, budget: BudgetId, *, delta: float | None = None) -> Budget:
         """A budget as it is now, with a report of what is spent at a delta."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from epsilond_client.answers import Answer, Event, Key
+from epsilond_client.answers import Answer, Calibration, Event, Key
 from epsilond_client.budgets import PAGE, Budgets, Ledger, LimitRequests, Reservations, Webhooks
 from epsilond_client.declaring import training_event
 from epsilond_client.holding import HeldReservation
-from epsilond_client.naming import BudgetId, with_budget_ids
+from epsilond_client.naming import BudgetId, with_ids
 from epsilond_client.retries import Clock, Retries
 from epsilond_client.training import Audits, Datasets, Runs, RunSweeps
 from epsilond_client.transport import Resource, Transport, local_token, path_to
@@ -101,7 +101,7 @@ class Client:
 
     def calibrate(
         self, *, dataset_size: int, target: Mapping[str, Any], algorithm: str | None = None, **fields: Any
-    ) -> Answer:
+    ) -> Calibration:
         """Noise, step sizes and clip threshold for a target, each with its theorem, and the plan of a run.
 
         Args:
@@ -112,19 +112,19 @@ class Client:
         """
         named = {} if algorithm is None else {"algorithm": algorithm}
         request = {**named, "dataset_size": dataset_size, "target": target, **fields}
-        return self._http.ask("/v1/calibrate", with_budget_ids(self._http, request), Answer)
+        return self._http.ask("/v1/calibrate", with_ids(self._http, request), Calibration)
 
     def calibrate_events(
         self, events: Sequence[Event], *, target: Mapping[str, Any], solve_for: str = "noise_multiplier", **fields: Any
     ) -> Answer:
         """The value of the one field that events leave out, of whatever pipeline: noise, count, rate or batch size."""
         request = {"events": events, "target": target, "solve_for": solve_for} | fields
-        return self._http.ask("/v1/calibrate/events", with_budget_ids(self._http, request), Answer)
+        return self._http.ask("/v1/calibrate/events", with_ids(self._http, request), Answer)
 
     def sweep(self, *, algorithm: str, dataset_size: Any, target: Mapping[str, Any], **fields: Any) -> Answer:
         """A calibration of which one field is a list; the answer is a table."""
         request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
-        return self._http.ask("/v1/sweep", with_budget_ids(self._http, request), Answer)
+        return self._http.ask("/v1/sweep", with_ids(self._http, request), Answer)
 
     def advise(
         self,

@@ -1,22 +1,63 @@
-"""Budgets by name: wherever a call takes the id of a budget, it takes a name that one budget within reach has."""
+"""Budgets and data sets by name: wherever a call takes an id of one, it takes a name that one within reach has."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from epsilond_client.answers import Budget
+from epsilond_client.answers import Budget, Dataset
 from epsilond_client.transport import Resource, Transport, identifier, path_to
 
 #: What a call takes in place of an id: the object itself, or its name.
 BudgetId = str | Budget
+DatasetId = str | Dataset
 
-#: How ids begin. What begins so is taken for an id, and whoever gives ids asks nothing more.
-_PREFIX = "bud_"
 #: Of a list, so many at once: the longest page that the service has.
 _PAGE = 200
 _SUGGESTIONS = 3
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What has a name.
+
+    Attributes:
+        noun: In messages.
+        prefix: How its ids begin. What begins so is taken for an id, and whoever gives ids asks nothing more.
+        path: Of the list.
+        answer: Of which class its items are.
+        hint: Which call lists them.
+    """
+
+    noun: str
+    prefix: str
+    path: str
+    answer: type[Budget] | type[Dataset]
+    hint: str
+
+    def id_of(self, http: Transport, given: str | Budget | Dataset) -> str:
+        if not isinstance(given, str) or given.startswith(self.prefix) or not given:
+            return identifier(given)
+        all_of_them: list[Budget | Dataset] = list(http.pages(self.path, self.answer, _PAGE))
+        found = [each for each in all_of_them if each.name == given]
+        if len(found) == 1:
+            return found[0].id
+        if found:
+            places = ", ".join(f"{each.id}{_place(each)}" for each in found)
+            raise ValueError(
+                f"{len(found)} {self.noun}s within reach are named {given!r}: give the id of one, of {places}"
+            )
+        close = get_close_matches(given, [each.name for each in all_of_them], _SUGGESTIONS)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"{self.hint} has those there are"
+        raise ValueError(f"no {self.noun} within reach of this key is named {given!r}: {hint}")
+
+
+_BUDGETS = _Kind("budget", "bud_", "/v1/budgets", Budget, "client.budgets.list()")
+_DATASETS = _Kind("data set", "ds_", "/v1/datasets", Dataset, "client.datasets.list()")
+#: Fields of requests that name one.
+_FIELDS = {"budget_id": _BUDGETS, "parent_id": _BUDGETS, "dataset_id": _DATASETS, "test_dataset_id": _DATASETS}
 
 
 def budget_id(http: Transport, budget: BudgetId) -> str:
@@ -29,26 +70,28 @@ def budget_id(http: Transport, budget: BudgetId) -> str:
     Raises:
         ValueError: no budget within the key's reach has this name, or several have it.
     """
-    if not isinstance(budget, str) or budget.startswith(_PREFIX) or not budget:
-        return identifier(budget)
-    all_of_them = list(http.pages("/v1/budgets", Budget, _PAGE))
-    found = [each for each in all_of_them if each.name == budget]
-    if len(found) == 1:
-        return found[0].id
-    if found:
-        places = ", ".join(f"{each.id} ({_place(each)})" for each in found)
-        raise ValueError(f"{len(found)} budgets within reach are named {budget!r}: give the id of one, of {places}")
-    close = get_close_matches(budget, [each.name for each in all_of_them], _SUGGESTIONS)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "client.budgets.list() has those there are"
-    raise ValueError(f"no budget within reach of this key is named {budget!r}: {hint}")
+    return _BUDGETS.id_of(http, budget)
 
 
-def with_budget_ids(http: Transport, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request with ids in place of names: in `budget_id`, `parent_id` and the target's."""
+def dataset_id(http: Transport, dataset: DatasetId) -> str:
+    """Return the id of a data set that is given by its id, its name, or as the object itself.
+
+    Args:
+        http: The server that has it.
+        dataset: A name is looked up anew at each call.
+
+    Raises:
+        ValueError: no data set within the key's reach has this name, or several have it.
+    """
+    return _DATASETS.id_of(http, dataset)
+
+
+def with_ids(http: Transport, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request with ids in place of names of budgets and data sets, the target's included."""
     found = dict(fields)
-    for name in ("budget_id", "parent_id"):
+    for name, kind in _FIELDS.items():
         if found.get(name):
-            found[name] = budget_id(http, found[name])
+            found[name] = kind.id_of(http, found[name])
     target = found.get("target")
     if isinstance(target, Mapping) and target.get("budget_id"):
         found["target"] = {**target, "budget_id": budget_id(http, target["budget_id"])}
@@ -62,5 +105,8 @@ class OfBudgets(Resource):
         return path_to(pattern, budget_id(self._http, budget))
 
 
-def _place(budget: Budget) -> str:
-    return "a root" if budget.parent_id is None else f"below {budget.parent_id}"
+def _place(found: Budget | Dataset) -> str:
+    """Return where a budget stands, which tells two of one name apart."""
+    if not isinstance(found, Budget):
+        return ""
+    return " (a root)" if found.parent_id is None else f" (below {found.parent_id})"

@@ -30,6 +30,33 @@ def line_of(kind: str, fields: Mapping[str, Any]) -> str:
     return f"{kind}({', '.join(f'{name}={_brief(value)}' for name, value in _shown(fields).items())})"
 
 
+def line_of_calibration(fields: Mapping[str, Any]) -> str:
+    """Return what was solved for, what is certified of it, and which plan it is.
+
+    >>> achieved = {"method": "m", "epsilon": {"lower": 2.9, "estimate": 2.95, "upper": 2.999}, "delta": 1e-5}
+    >>> line_of_calibration({"solution": {"noise_multiplier": 0.8256}, "achieved": achieved, "plan_hash": "e1137eb7a0"})
+    'Calibration(noise_multiplier=0.8256, epsilon <= 2.999 at delta 1e-05, plan e1137eb7...)'
+    """
+    try:
+        parts = [f"{name}={_brief(value)}" for name, value in fields["solution"].items()]
+        achieved = {name: value for name, value in fields["achieved"].items() if name not in ("method", "error_budget")}
+        found = [name for name, value in achieved.items() if isinstance(value, Mapping)] or list(achieved)[:1]
+        given = [f"{name} {value!r}" for name, value in achieved.items() if name not in found]
+        parts.append(
+            " and ".join(_bound(name, achieved[name]) for name in found) + "".join(f" at {each}" for each in given)
+        )
+        return f"Calibration({', '.join(parts)}, plan {fields['plan_hash'][:8]}...)"
+    except (LookupError, TypeError, AttributeError):
+        return line_of("Calibration", fields)
+
+
+def _bound(name: str, value: Any) -> str:
+    """A certified number by the end that counts: of a Bayes risk the lower one."""
+    if not isinstance(value, Mapping):
+        return f"{name} <= {value!r}"
+    return f"{name} >= {value['lower']!r}" if name == "bayes_risk" else f"{name} <= {value['upper']!r}"
+
+
 def line_of_budget(fields: Mapping[str, Any]) -> str:
     """Return the name of a budget and what became of its limit.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 from epsilond_client.answers import Answer, Card, Dataset, DatasetVersion, ProgressMessage, Run
 from epsilond_client.budgets import PAGE
 from epsilond_client.following import follow, wait_for
-from epsilond_client.naming import with_budget_ids
+from epsilond_client.naming import DatasetId, dataset_id, with_ids
 from epsilond_client.transport import Content, Resource, path_to, plain
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ _TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".np
 
 
 class Datasets(Resource):
-    """Rows that runs train on: declared in public, uploaded once, never returned."""
+    """Rows that runs train on: declared in public, uploaded once, never returned.
+
+    A data set is named by its id or its name, or given as the object itself.
+    """
 
     def upload(
         self,
@@ -51,12 +54,12 @@ class Datasets(Resource):
                 is to train on a part of the rows. All of it is public. A file with more rows than `capacity` is
                 refused; by default it is an eighth more than `declared_size`, and at least 8 more.
         """
-        with _multipart(file, filename, {"name": name} | with_budget_ids(self._http, metadata)) as body:
+        with _multipart(file, filename, {"name": name} | with_ids(self._http, metadata)) as body:
             return self._http.write("/v1/datasets", body, Dataset, idempotency_key)
 
     def add_version(
         self,
-        dataset: str | Dataset,
+        dataset: DatasetId,
         file: str | os.PathLike[str] | bytes | BinaryIO,
         *,
         change: str,
@@ -78,12 +81,12 @@ class Datasets(Resource):
             metadata: `declared_size`, `capacity`; `erase_earlier` removes the rows of all versions before.
         """
         with _multipart(file, filename, {"change": change, "reason": reason} | metadata) as body:
-            path = path_to("/v1/datasets/{}/versions", dataset)
+            path = self._path("/v1/datasets/{}/versions", dataset)
             return self._http.write(path, body, DatasetVersion, idempotency_key)
 
     def delete_persons(
         self,
-        dataset: str | Dataset,
+        dataset: DatasetId,
         persons: Sequence[str],
         *,
         reason: str,
@@ -103,12 +106,12 @@ class Datasets(Resource):
                 versions before go, too.
         """
         body = {"persons": list(persons), "reason": reason} | stated
-        path = path_to("/v1/datasets/{}/versions", dataset)
+        path = self._path("/v1/datasets/{}/versions", dataset)
         return self._http.write(path, body, DatasetVersion, idempotency_key)
 
-    def versions(self, dataset: str | Dataset, *, page_size: int = PAGE) -> Iterator[DatasetVersion]:
+    def versions(self, dataset: DatasetId, *, page_size: int = PAGE) -> Iterator[DatasetVersion]:
         """The versions of a data set, oldest first."""
-        return self._http.pages(path_to("/v1/datasets/{}/versions", dataset), DatasetVersion, page_size)
+        return self._http.pages(self._path("/v1/datasets/{}/versions", dataset), DatasetVersion, page_size)
 
     def generate(self, *, name: str, idempotency_key: str | None = None, **fields: Any) -> Dataset:
         """A public data set that is made from a seed.
@@ -121,9 +124,9 @@ class Datasets(Resource):
         request = {"kind": "synthetic", "name": name} | fields
         return self._http.write("/v1/datasets", request, Dataset, idempotency_key)
 
-    def get(self, dataset: str | Dataset) -> Dataset:
+    def get(self, dataset: DatasetId) -> Dataset:
         """Return what was declared."""
-        return self._http.get(path_to("/v1/datasets/{}", dataset), Dataset)
+        return self._http.get(self._path("/v1/datasets/{}", dataset), Dataset)
 
     def list(self, *, page_size: int = PAGE) -> Iterator[Dataset]:
         """All data sets within reach, page by page."""
@@ -133,9 +136,12 @@ class Datasets(Resource):
         """Rows that are private under several root budgets; for auditors whose keys reach all budgets."""
         return self._http.pages("/v1/datasets/shared-contents", Answer, page_size)
 
-    def delete(self, dataset: str | Dataset) -> None:
+    def delete(self, dataset: DatasetId) -> None:
         """Remove the rows for good; private ones stay bound to their budget."""
-        self._http.delete(path_to("/v1/datasets/{}", dataset))
+        self._http.delete(self._path("/v1/datasets/{}", dataset))
+
+    def _path(self, pattern: str, dataset: DatasetId) -> str:
+        return path_to(pattern, dataset_id(self._http, dataset))
 
 
 class Runs(Resource):
@@ -168,7 +174,7 @@ class Runs(Resource):
             BudgetExceeded: the plan does not fit; nothing is held and nothing runs.
         """
         named = {} if algorithm is None else {"algorithm": algorithm}
-        request = with_budget_ids(self._http, {**named, "model": model, "target": target, **fields})
+        request = with_ids(self._http, {**named, "model": model, "target": target, **fields})
         return self._http.write("/v1/runs", request, Run, idempotency_key)
 
     def get(self, run: RunId) -> Run:
@@ -291,7 +297,7 @@ class RunSweeps(Resource):
         return self._http.ask("/v1/run-sweeps", self._request(select, fields), Answer, dry_run=True)
 
     def _request(self, select: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        return {"select": select} | with_budget_ids(self._http, fields)
+        return {"select": select} | with_ids(self._http, fields)
 
     def get(self, sweep: str | Answer) -> Answer:
         """A sweep as it is now."""

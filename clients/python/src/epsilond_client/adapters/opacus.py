@@ -86,6 +86,43 @@ def is_poisson(data_loader: Any) -> bool:
     return isinstance(getattr(data_loader, "batch_sampler", None), sampler)
 
 
+def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epochs: int) -> float:
+    """Return the noise with which a training spends what a budget has left: for `make_private(noise_multiplier=...)`.
+
+    It is for the Poisson samples that `make_private` draws by default: each record is in a batch with probability
+    ``1 / len(data_loader)``, and an epoch has ``len(data_loader)`` steps. Nothing is charged or held.
+
+    Args:
+        client: Of the server that keeps the budget.
+        budget: Which one; its neighbouring relation counts.
+        data_loader: Your own, before `make_private`.
+        epochs: How many passes are planned.
+
+    Raises:
+        ValueError: the loader does not know its length, or there is no epoch.
+        InvalidRequest: no noise is enough.
+    """
+    try:
+        batches = len(data_loader)
+    except TypeError:
+        raise ValueError("this data_loader has no length, from which Opacus takes its sample rate") from None
+    if epochs < 1 or batches < 1:
+        raise ValueError(f"there is no step in {epochs} epochs of {batches} batches")
+    paid_by = client.budgets.get(budget)
+    plan = client.calibrate(
+        algorithm="dp_sgd",
+        # Only the quotient counts: one batch of all of them is drawn with the probability that Opacus uses.
+        dataset_size=batches,
+        batch_size=1,
+        iterations=epochs * batches,
+        sampling="poisson",
+        neighboring_relation=paid_by.neighboring_relation,
+        gradient_bound={"kind": "clip", "max_grad_norm": 1.0},
+        target={"kind": "budget", "budget_id": paid_by.id},
+    )
+    return float(plan.solution.noise_multiplier)
+
+
 @contextmanager
 def guard(
     client: Client,

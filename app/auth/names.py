@@ -1,0 +1,29 @@
+"""Names of principals, for answers that say who has done something: an id says nothing to people.
+
+Whoever may read that a key has done something may read the key's name with it; what the key allows stays with
+administrators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy.orm import Session
+
+from app.auth import repository
+from app.auth.principal import LOOPBACK, SERVICE
+
+_WITHOUT_A_KEY = {each.id: each.name for each in (LOOPBACK, SERVICE)}
+
+
+def names_of(session: Session, principal_ids: Iterable[str | None]) -> dict[str, str]:
+    """Return the names of principals by their ids: of revoked keys, too.
+
+    Args:
+        session: A session.
+        principal_ids: Of keys, of ``loopback`` and ``service``; None is left out, and so is what nobody has.
+    """
+    asked = {each for each in principal_ids if each is not None}
+    known = {id: name for id, name in _WITHOUT_A_KEY.items() if id in asked}
+    keys = asked - known.keys()
+    return known | (repository.names(session, keys) if keys else {})

@@ -1,0 +1,96 @@
+"""What a limit means for whoever is protected, and what speaks against it: told before a budget is opened for good.
+
+Nothing is refused: a limit that proves nothing may be right for rows that are made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+
+from accounting.best_guess import under_epsilon, under_mu, under_rho
+
+#: Of epsilon at 9.2, mu at 7.4 and rho at 7.8: beyond it a limit says nothing that anybody could use.
+_NOTHING_IS_PROVED = 0.9999
+#: One record in a thousand.
+_LARGE_DELTA = 1e-3
+
+
+def best_guess(limit: Mapping[str, object], unit: str = "unit") -> str | None:
+    """Return in a sentence what a limit leaves to an attacker; None where its amounts are no numbers yet.
+
+    Args:
+        limit: The amounts of a filter, numbers or decimals as text.
+        unit: What the budget protects one of.
+
+    >>> best_guess({"epsilon": "2", "delta": "1e-5"}, "person")[-72:]
+    'guesses right in at most 88.1 % of cases. Before any release it is 50 %.'
+    """
+    share = _share(limit)
+    if share is None:
+        return None
+    return (
+        f"Once this limit is used up: somebody who knows everything in the data except whether one {unit} took part, "
+        f"and finds both equally likely, guesses right in at most {in_per_cent(share)} of cases. Before any release it "
+        "is 50 %."
+    )
+
+
+def doubts(limit: Mapping[str, object]) -> list[str]:
+    """Return what speaks against a limit, in sentences; none where nothing does.
+
+    Args:
+        limit: The amounts of a filter, numbers or decimals as text; what is no number is left to the service.
+
+    >>> [each.partition(":")[0] for each in doubts({"epsilon": 500, "delta": "0.01"})]
+    ['With epsilon 500 the limit proves nothing', 'A delta of 0.01 is large']
+    >>> doubts({"rho": "0.5"})
+    []
+    """
+    found = []
+    share = _share(limit)
+    if share is not None and share >= _NOTHING_IS_PROVED:
+        name = next(each for each in ("epsilon", "mu", "rho") if _amount(limit, each) is not None)
+        found.append(
+            f"With {name} {limit[name]} the limit proves nothing: whoever tries to tell whether somebody took part may "
+            "be right every time."
+        )
+    delta = _amount(limit, "delta")
+    if delta is not None and _LARGE_DELTA <= delta <= 1:
+        found.append(
+            f"A delta of {limit['delta']} is large: one record in {int(1 / delta)} may be published as it is. "
+            "Choose far less than one over the number of records."
+        )
+    return found
+
+
+def same_name(name: str) -> str:
+    """Return what speaks against a second budget of one name."""
+    return f"There is a budget with the name {name} already. Whoever names it in a command will be asked for its id."
+
+
+def in_per_cent(share: float) -> str:
+    """A share in per cent, rounded up to a tenth.
+
+    >>> in_per_cent(0.95257), in_per_cent(0.5), in_per_cent(1.0)
+    ('95.3 %', '50.0 %', '100.0 %')
+    """
+    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_CEILING)} %"
+
+
+def _share(limit: Mapping[str, object]) -> float | None:
+    epsilon, mu, rho = (_amount(limit, name) for name in ("epsilon", "mu", "rho"))
+    if epsilon is not None:
+        return under_epsilon(epsilon, min(1.0, _amount(limit, "delta") or 0.0))
+    if mu is not None:
+        return under_mu(mu)
+    return None if rho is None else under_rho(rho)
+
+
+def _amount(limit: Mapping[str, object], name: str) -> float | None:
+    """The amount, where it is a finite number that is not negative."""
+    try:
+        value = float(str(limit.get(name)))
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None

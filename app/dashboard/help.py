@@ -1,0 +1,23 @@
+"""The words of these pages, for somebody who has never seen them; and what an epsilon means."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from accounting.best_guess import under_epsilon
+from app.budgets.doubts import in_per_cent
+from app.dashboard.pages import page
+
+router = APIRouter(include_in_schema=False)
+
+#: Those that people ask about, at a delta that changes no digit shown.
+_EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0)
+_DELTA = 1e-6
+
+
+@router.get("/dashboard/help")
+def show(request: Request) -> Response:
+    """The page, which asks the service nothing."""
+    scale = [(f"{epsilon:g}", in_per_cent(under_epsilon(epsilon, _DELTA))) for epsilon in _EPSILONS]
+    return page(request, "help.html", scale=scale)
