@@ -29,30 +29,38 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, action="append", choices=EPSILONS, help="all, if none is named")
     arguments = parser.parse_args()
     started = time.perf_counter()
-    figures = report.header("defaults", "make bench-defaults", False, DISTRIBUTIONS, SOURCES)
-    before: dict[str, Any] = report.read("defaults") if OUTPUT.exists() else {"sets": {}}
-    sets = before["sets"]
+    header = report.header("defaults", "make bench-defaults", False, DISTRIBUTIONS, SOURCES)
     for name in arguments.sets or known:
         sys.stdout.write(f"{name}\n")
         split = known[name]()
-        found = sets.setdefault(name, {"preset": {}, "grid": {}})
-        found |= {
+        about = {
             "records": len(split.labels),
             "features": split.features.shape[1],
             "model": split.model,
             "held_back": name in HELD_BACK,
             "finalists": split.finalists,
-            "date": figures["date"],
-            "commit": figures["commit"],
+            "date": header["date"],
+            "commit": header["commit"],
             "without_privacy": without_privacy(split),
         }
         for epsilon in arguments.epsilon or EPSILONS:
-            found["preset"][f"{epsilon:g}"] = preset_scores(split, epsilon, sys.stdout.write)
-            found["grid"][f"{epsilon:g}"] = best_of_grid(split, epsilon, sys.stdout.write)
+            found = {
+                "preset": preset_scores(split, epsilon, sys.stdout.write),
+                "grid": best_of_grid(split, epsilon, sys.stdout.write),
+            }
             sys.stdout.flush()
-            in_order = {each: sets[each] for each in known if each in sets}
-            done = report.plain({**before, **figures, "sets": in_order})
-            report.conclude(OUTPUT, done, goals(done), time.perf_counter() - started)
+            figures = {**_read(), **header}
+            one = figures["sets"].get(name, {})
+            by_epsilon = {kind: {**one.get(kind, {}), f"{epsilon:g}": each} for kind, each in found.items()}
+            sets = {**figures["sets"], name: {**about, **by_epsilon}}
+            figures["sets"] = {each: sets[each] for each in known if each in sets}
+            figures = report.plain(figures)
+            report.conclude(OUTPUT, figures, goals(figures), time.perf_counter() - started)
+
+
+def _read() -> dict[str, Any]:
+    """What stands in the file now: another process may have written to it meanwhile."""
+    return report.read("defaults") if OUTPUT.exists() else {"sets": {}}
 
 
 if __name__ == "__main__":
