@@ -5,34 +5,32 @@ The figures are written after each epsilon of each set, and those of others stay
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from typing import Any
 
 from benchmarks import report
+from benchmarks.defaults.command import OUTPUT, asked
 from benchmarks.defaults.goals import goals
 from benchmarks.defaults.grid import best_of_grid
+from benchmarks.defaults.kept import scorer
 from benchmarks.defaults.preset import preset_scores, without_privacy
-from benchmarks.defaults.protocol import EPSILONS, HELD_BACK, TUNED_ON
+from benchmarks.defaults.protocol import HELD_BACK, SETS
 
-OUTPUT = report.FOLDER / "defaults.json"
+KEPT = report.ROOT / ".bench-defaults"
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")
 SOURCES = ("trainer", "calibrators", "accounting")
 
 
 def main() -> None:
     """Measure, write, and say how it went."""
-    known = {**TUNED_ON, **HELD_BACK}
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sets", nargs="*", choices=known, help="all, if none is named")
-    parser.add_argument("--epsilon", type=float, action="append", choices=EPSILONS, help="all, if none is named")
-    arguments = parser.parse_args()
+    names, epsilons = asked(__doc__)
     started = time.perf_counter()
     header = report.header("defaults", "make bench-defaults", False, DISTRIBUTIONS, SOURCES)
-    for name in arguments.sets or known:
+    for name in names:
         sys.stdout.write(f"{name}\n")
-        split = known[name]()
+        split = SETS[name]()
+        score = scorer(name, split, header["source_sha256"], KEPT)
         about = {
             "records": len(split.labels),
             "features": split.features.shape[1],
@@ -43,17 +41,17 @@ def main() -> None:
             "commit": header["commit"],
             "without_privacy": without_privacy(split),
         }
-        for epsilon in arguments.epsilon or EPSILONS:
+        for epsilon in epsilons:
             found = {
-                "preset": preset_scores(split, epsilon, sys.stdout.write),
-                "grid": best_of_grid(split, epsilon, sys.stdout.write),
+                "preset": preset_scores(split, epsilon, score, sys.stdout.write),
+                "grid": best_of_grid(split, epsilon, score, sys.stdout.write),
             }
             sys.stdout.flush()
             figures = {**_read(), **header}
             one = figures["sets"].get(name, {})
             by_epsilon = {kind: {**one.get(kind, {}), f"{epsilon:g}": each} for kind, each in found.items()}
             sets = {**figures["sets"], name: {**about, **by_epsilon}}
-            figures["sets"] = {each: sets[each] for each in known if each in sets}
+            figures["sets"] = {each: sets[each] for each in SETS if each in sets}
             figures = report.plain(figures)
             report.conclude(OUTPUT, figures, goals(figures), time.perf_counter() - started)
 

@@ -67,6 +67,13 @@ class Split:
         """Number of classes; 0 where labels are numbers."""
         return 0 if self.model == "linear_regression" else int(self.labels.max()) + 1
 
+    def score(self, logits: Vector) -> float:
+        """Return the accuracy of the test rows' logits, (n,) or (n, classes), or R^2 where labels are numbers."""
+        if not self.num_classes:
+            return float(1.0 - np.mean((logits - self.test_labels) ** 2) / np.var(self.test_labels))
+        predicted = logits > 0.0 if logits.ndim == 1 else logits.argmax(axis=1)
+        return float(np.mean(predicted == self.test_labels))
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -207,3 +214,4 @@ TUNED_ON: Mapping[str, Callable[[], Split]] = {
 HELD_BACK: Mapping[str, Callable[[], Split]] = {
     "forest": _forest,
 }
+SETS: Mapping[str, Callable[[], Split]] = {**TUNED_ON, **HELD_BACK}
