@@ -98,10 +98,9 @@ def uploads_section(figures: Mapping[str, Any]) -> list[str]:
     return [
         f"`make bench-http`, {figures['date']}, {report.commit_of(figures)}; {versions}.",
         "Private rows of pixels, of which four in five are 0; NPZ, CSV and NPZ in each of "
-        f"{figures['rounds']} rounds. Medians, from the first byte to the answer; the CPU time is that of all processes "
-        "of the server. The load average was "
-        f"{figures['load_average_before']:.1f} before, on {figures['machine']['cores']} cores: at more than one a core, "
-        "whole times are longer than the service takes.",
+        f"{figures['rounds']} rounds. Medians, from the first byte to the answer; the CPU time is that of all",
+        f"processes of the server. The load average was {figures['load_average_before']:.1f} before, on "
+        f"{figures['machine']['cores']} cores: at more than one a core, whole times are longer than the service takes.",
         "Everything: [uploads.json](../benchmarks/results/uploads.json).",
         "",
         *report.goals_table(figures["goals"]),
