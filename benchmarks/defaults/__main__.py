@@ -1,6 +1,7 @@
 """`python -m benchmarks.defaults [SET ...] [--epsilon E ...]`: measure these, or all, into results/defaults.json.
 
-The figures are written after each epsilon of each set, and those of others stay: the whole takes hours on one core.
+What was measured is written after the preset and after the grid of each epsilon of each set, and the rest stays: the
+whole takes hours on one core.
 """
 
 from __future__ import annotations
@@ -42,18 +43,16 @@ def main() -> None:
             "without_privacy": without_privacy(split),
         }
         for epsilon in epsilons:
-            found = {
-                "preset": preset_scores(split, epsilon, score, sys.stdout.write),
-                "grid": best_of_grid(split, epsilon, score, sys.stdout.write),
-            }
-            sys.stdout.flush()
-            figures = {**_read(), **header}
-            one = figures["sets"].get(name, {})
-            by_epsilon = {kind: {**one.get(kind, {}), f"{epsilon:g}": each} for kind, each in found.items()}
-            sets = {**figures["sets"], name: {**about, **by_epsilon}}
-            figures["sets"] = {each: sets[each] for each in SETS if each in sets}
-            figures = report.plain(figures)
-            report.conclude(OUTPUT, figures, goals(figures), time.perf_counter() - started)
+            for kind, measure in (("preset", preset_scores), ("grid", best_of_grid)):
+                found = measure(split, epsilon, score, sys.stdout.write)
+                sys.stdout.flush()
+                figures = {**_read(), **header}
+                one = {"preset": {}, "grid": {}, **figures["sets"].get(name, {}), **about}
+                one[kind] = {**one[kind], f"{epsilon:g}": found}
+                sets = {**figures["sets"], name: one}
+                figures["sets"] = {each: sets[each] for each in SETS if each in sets}
+                figures = report.plain(figures)
+                report.conclude(OUTPUT, figures, goals(figures), time.perf_counter() - started)
 
 
 def _read() -> dict[str, Any]:
