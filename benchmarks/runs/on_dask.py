@@ -39,7 +39,7 @@ from benchmarks.runs.work import BUDGET, run_request
 SLOTS = 6
 #: About a second of steps for each run.
 ITERATIONS = 1000
-LOOK_S = 0.02
+LOOK_S = 0.1
 GOAL = 1.7
 #: Many rounds of few runs: the median of the rounds bears a machine that others use.
 RUNS, ROUNDS = 16, 5

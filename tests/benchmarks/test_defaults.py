@@ -89,7 +89,7 @@ def test_opacus_has_the_least_noise_that_meets_the_target() -> None:
     for factor, within in ((1.0, True), (0.999, False)):
         events = [Event(Gaussian(factor * noise), Poisson(probability), steps)]
         spent = epsilon_for_delta(events, NeighboringRelation.ADD_OR_REMOVE_ONE, DELTA)
-        assert (spent.upper <= 3.0) == within
+        assert (spent.value.upper <= 3.0) == within
     assert len(set(OPACUS_GRID)) == 6
     assert OPACUS_GRID[0] == EXAMPLE
 
