@@ -25,7 +25,9 @@ def scorer(name: str, split: Split, source: str, folder: Path) -> Scorer:
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}-{source[:16]}.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    known = {(plan_hash, seed): value for plan_hash, seed, value in map(json.loads, lines)}
+    known: dict[tuple[str, int], float] = {
+        (plan_hash, seed): value for plan_hash, seed, value in map(json.loads, lines)
+    }
 
     def scored(plan: Plan, seed: int) -> float:
         run = plan.plan_hash, seed

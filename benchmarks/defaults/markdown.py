@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.defaults.goals import mean_and_error
-from benchmarks.defaults.protocol import FINALISTS
+from benchmarks.defaults.protocol import FINALISTS, SETS
 from benchmarks.report import commit_of, goals_table, markdown_table
 
 NOT_MEASURED = "not measured"
@@ -53,6 +53,9 @@ def _when(sets: Mapping[str, Any]) -> Iterator[str]:
         by_commit.setdefault((found["date"], found["commit"]), []).append(name)
     for (date, commit), names in by_commit.items():
         yield f"Measured on {date}, commit {commit[:10]}: {', '.join(names)}."
+    missing = [name for name in SETS if name not in sets]
+    if missing:
+        yield f"Not measured in full, and left out: {', '.join(missing)}."
     for name, found in sets.items():
         if found["finalists"] < FINALISTS:
             yield (

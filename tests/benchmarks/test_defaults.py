@@ -75,6 +75,7 @@ def test_a_grid_that_was_not_measured_meets_no_goal_and_is_told() -> None:
 def test_opacus_is_a_column_with_errors_and_a_set_without_it_is_named() -> None:
     found = measured([0.9, 0.9], [0.9, 0.9]) | {"goals": []}
     assert "Opacus was not run." in defaults_section(found)
+    assert any(line.startswith("Not measured in full") and "images" in line for line in defaults_section(found))
     about = {key: found[key] for key in ("date", "commit", "uncommitted_changes")}
     found["opacus"] = {**about, "versions": {"opacus": "1.6.0"}, "sets": {}}
     assert "Opacus was not run on digits." in defaults_section(found)
