@@ -225,8 +225,8 @@ def sharing_section(figures: Mapping[str, Any]) -> list[str]:
     return [
         f"`make bench-runs`, {figures['date']}, {report.commit_of(figures)}; {versions}.",
         f"Service, scheduler and workers share {figures['machine']['cores']} cores. Medians over the rounds, whose",
-        f"ratios are {each}. The load average was {figures['load_average']:.1f}, the benchmark included: above one a core,",
-        "times are also those of other work, and CPU times tell more.",
+        f"ratios are {each}. The load average was {figures['load_average']:.1f}, the benchmark included: above one a "
+        "core, times are also those of other work, and CPU times tell more.",
         f"The one worker took {figures['divided']:.2f} times as much CPU time as the busier of the two.",
         "Everything: [sharing.json](../benchmarks/results/sharing.json).",
         "",
