@@ -106,8 +106,9 @@ bench-ledger: $(VENV)/.dev  ## the ledger beside pgbench and a bare endpoint on 
 	@$(BIN)/python -m benchmarks.ledger.verifying
 	@$(BIN)/python -m benchmarks.table
 
-bench-http: $(VENV)/.dev  ## calibrations over HTTP beside the engine in process and a bare endpoint; the results go to docs/measured.md
+bench-http: $(VENV)/.dev  ## calibrations over HTTP beside the engine in process and a bare endpoint, and uploads as NPZ beside CSV; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.http
+	@$(BIN)/python -m benchmarks.http.uploads
 	@$(BIN)/python -m benchmarks.table
 
 bench-screens: $(VENV)/.dev  ## the dashboard's screens in Chromium, first and next visits, beside a plain file; the results go to docs/measured.md
@@ -116,6 +117,7 @@ bench-screens: $(VENV)/.dev  ## the dashboard's screens in Chromium, first and n
 
 bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.runs
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.runs.on_dask
 	@$(BIN)/python -m benchmarks.table
 
 bench-trainer: $(BENCH_TRAINER_VENV)/.ready  ## a private step beside torch's and Opacus', on two cores; the results go to docs/measured.md
@@ -130,8 +132,9 @@ bench-gpu: $(VENV)/.runtime  ## a private step on a GPU beside a plain one there
 	@$(BIN)/python -m benchmarks.gpu
 	@$(BIN)/python -m benchmarks.table
 
-bench-defaults: $(VENV)/.dev  ## what a run attains that is given data, model and target, beside a grid by hand and no privacy (hours); the results go to docs/measured.md
+bench-defaults: $(VENV)/.dev $(BENCH_TRAINER_VENV)/.ready  ## what a run attains that is given data, model and target, beside a grid by hand, Opacus and no privacy (hours; goes on where it was stopped); the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.defaults
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.defaults.with_opacus
 	@$(BIN)/python -m benchmarks.table
 
 bench-papers: $(VENV)/.dev  ## the papers' theorems in their own settings; the results go to docs/algorithms/reproductions.md

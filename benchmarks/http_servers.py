@@ -52,16 +52,17 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """What it has taken of its cores so far, with all processes that it started (Linux)."""
-        return _cpu_seconds(self.process_id)
+        return cpu_seconds(self.process_id)
 
 
-def _cpu_seconds(process_id: int) -> float:
+def cpu_seconds(process_id: int) -> float:
+    """What a process has taken of its cores so far, with all processes that it started (Linux)."""
     process = Path(f"/proc/{process_id}")
     # Behind the name, which may hold anything: user and system time, then those of children that have ended.
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     children = [int(child) for task in process.glob("task/*/children") for child in task.read_text().split()]
-    return own + sum(map(_cpu_seconds, children))
+    return own + sum(map(cpu_seconds, children))
 
 
 @contextmanager

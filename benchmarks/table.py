@@ -15,10 +15,12 @@ from benchmarks.accounting.widths import widths_section
 from benchmarks.defaults.markdown import defaults_section
 from benchmarks.gpu.markdown import gpu_section
 from benchmarks.http.markdown import http_section
+from benchmarks.http.uploads import uploads_section
 from benchmarks.ledger.markdown import ledger_section
 from benchmarks.ledger.verifying import verification_section
 from benchmarks.papers.page import papers_section
 from benchmarks.runs.markdown import runs_section
+from benchmarks.runs.on_dask import sharing_section
 from benchmarks.screens import screens_section
 from benchmarks.trainer.correlated import correlated_section
 from benchmarks.trainer.few_epochs import few_epochs_section
@@ -44,8 +46,10 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "ledger": ("The ledger", ledger_section),
     "verification": ("Verification of the books", verification_section),
     "http": ("Calibrations over HTTP", http_section),
+    "uploads": ("Uploads", uploads_section),
     "screens": ("Screens", screens_section),
     "runs": ("Carrying out runs", runs_section),
+    "sharing": ("Runs on a Dask cluster", sharing_section),
     "trainer": ("A private training step", trainer_section),
     "release": ("Exact noise and exact sums", release_section),
     "correlated": ("Correlated noise", correlated_section),

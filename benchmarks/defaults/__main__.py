@@ -1,6 +1,7 @@
-"""`python -m benchmarks.defaults [SET ...]`: measure these data sets, or all, into benchmarks/results/defaults.json.
+"""`python -m benchmarks.defaults [SET ...] [--epsilon E ...]`: measure these, or all, into results/defaults.json.
 
-What was measured of other sets stays, since the whole takes hours on one core.
+What was measured is written after the preset and after the grid of each epsilon of each set, and the rest stays: the
+whole takes hours on one core.
 """
 
 from __future__ import annotations
@@ -10,39 +11,53 @@ import time
 from typing import Any
 
 from benchmarks import report
+from benchmarks.defaults.command import OUTPUT, asked
 from benchmarks.defaults.goals import goals
-from benchmarks.defaults.grid import grids
-from benchmarks.defaults.preset import presets, without_privacy
-from benchmarks.defaults.protocol import HELD_BACK, TUNED_ON
+from benchmarks.defaults.grid import best_of_grid
+from benchmarks.defaults.kept import scorer
+from benchmarks.defaults.preset import preset_scores, without_privacy
+from benchmarks.defaults.protocol import HELD_BACK, SETS
 
-OUTPUT = report.FOLDER / "defaults.json"
+KEPT = report.ROOT / ".bench-defaults"
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")
+SOURCES = ("trainer", "calibrators", "accounting")
 
 
 def main() -> None:
     """Measure, write, and say how it went."""
-    known = {**TUNED_ON, **HELD_BACK}
-    names = sys.argv[1:] or list(known)
+    names, epsilons = asked(__doc__)
     started = time.perf_counter()
-    figures = report.header(
-        "defaults", "make bench-defaults", False, DISTRIBUTIONS, ["trainer", "calibrators", "accounting"]
-    )
-    sets: dict[str, Any] = report.read("defaults")["sets"] if OUTPUT.exists() else {}
+    header = report.header("defaults", "make bench-defaults", False, DISTRIBUTIONS, SOURCES)
     for name in names:
         sys.stdout.write(f"{name}\n")
-        split = known[name]()
-        sets[name] = {
+        split = SETS[name]()
+        score = scorer(name, split, header["source_sha256"], KEPT)
+        about = {
             "records": len(split.labels),
             "features": split.features.shape[1],
             "model": split.model,
             "held_back": name in HELD_BACK,
+            "finalists": split.finalists,
+            "date": header["date"],
+            "commit": header["commit"],
             "without_privacy": without_privacy(split),
-            "preset": presets(split, sys.stdout.write),
-            "grid": grids(split, sys.stdout.write),
         }
-    figures["sets"] = {name: sets[name] for name in known if name in sets}
-    figures = report.plain(figures)
-    report.conclude(OUTPUT, figures, goals(figures), time.perf_counter() - started)
+        for epsilon in epsilons:
+            for kind, measure in (("preset", preset_scores), ("grid", best_of_grid)):
+                found = measure(split, epsilon, score, sys.stdout.write)
+                sys.stdout.flush()
+                figures = {**_read(), **header}
+                one = {"preset": {}, "grid": {}, **figures["sets"].get(name, {}), **about}
+                one[kind] = {**one[kind], f"{epsilon:g}": found}
+                sets = {**figures["sets"], name: one}
+                figures["sets"] = {each: sets[each] for each in SETS if each in sets}
+                figures = report.plain(figures)
+                report.conclude(OUTPUT, figures, goals(figures), time.perf_counter() - started)
+
+
+def _read() -> dict[str, Any]:
+    """What stands in the file now: another process may have written to it meanwhile."""
+    return report.read("defaults") if OUTPUT.exists() else {"sets": {}}
 
 
 if __name__ == "__main__":

@@ -8,23 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.defaults.protocol import EPSILONS, FINALISTS, GRID, SEEDS, Split
-from benchmarks.defaults.trials import plan_of, score
+from benchmarks.defaults.kept import Scorer
+from benchmarks.defaults.protocol import GRID, SEEDS, Split
+from benchmarks.defaults.trials import plan_of
 
 
-def best_of_grid(split: Split, epsilon: float, say: Callable[[str], object]) -> dict[str, Any]:
+def best_of_grid(split: Split, epsilon: float, score: Scorer, say: Callable[[str], object]) -> dict[str, Any]:
     """Return the grid's best at one epsilon, its scores by seed, and what one seed said of every setting."""
     plans = [plan_of(setting, len(split.labels), epsilon) for setting in GRID]
-    screened = [score(split, plan, SEEDS[0]) for plan in plans]
-    finalists = sorted(range(len(GRID)), key=lambda index: -screened[index])[:FINALISTS]
-    scores = {
-        index: [screened[index], *(score(split, plans[index], seed) for seed in SEEDS[1:])] for index in finalists
-    }
+    screened = [score(plan, SEEDS[0]) for plan in plans]
+    finalists = sorted(range(len(GRID)), key=lambda index: -screened[index])[: split.finalists]
+    scores = {index: [screened[index], *(score(plans[index], seed) for seed in SEEDS[1:])] for index in finalists}
     best = max(finalists, key=lambda index: float(np.mean(scores[index])))
     say(f"  epsilon {epsilon:g}: {np.mean(scores[best]):.4f} by {GRID[best]}\n")
     return {"setting": asdict(GRID[best]), "scores": scores[best], "screened": screened}
-
-
-def grids(split: Split, say: Callable[[str], object]) -> dict[str, Any]:
-    """Return the grid's best at each epsilon, by epsilon."""
-    return {f"{epsilon:g}": best_of_grid(split, epsilon, say) for epsilon in EPSILONS}

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.defaults.goals import mean_and_error
+from benchmarks.defaults.protocol import FINALISTS, SETS
 from benchmarks.report import commit_of, goals_table, markdown_table
+
+NOT_MEASURED = "not measured"
 
 
 def defaults_section(figures: Mapping[str, Any]) -> list[str]:
     """The lines of the section: the goals, then every data set at every epsilon."""
-    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
-    commit = commit_of(figures)
-    rows = [_row(name, found, epsilon) for name, found in figures["sets"].items() for epsilon in found["preset"]]
+    opacus = figures.get("opacus", {}).get("sets", {})
+    rows = [
+        _row(name, found, epsilon, opacus.get(name, {}).get(epsilon))
+        for name, found in figures["sets"].items()
+        for epsilon in found["preset"]
+    ]
     return [
-        f"`{figures['command']}`, {figures['date']}, {commit}; {versions}. Scores on rows that nothing was "
-        "trained on, mean and standard error over five seeds: accuracy, or R^2 of `linear_regression`. Opacus was not "
-        "run.",
+        f"`{figures['command']}`; {_versions(figures)}. Scores on rows that nothing was trained on, mean and standard "
+        "error over five seeds: accuracy, or R^2 of `linear_regression`.",
+        *_when(figures["sets"]),
+        *_of_opacus(figures),
         "Everything: [defaults.json](../benchmarks/results/defaults.json).",
         "",
         *goals_table(figures["goals"]),
@@ -30,6 +37,8 @@ def defaults_section(figures: Mapping[str, Any]) -> list[str]:
                 "preset",
                 "grid's best",
                 "of it",
+                "Opacus, its example",
+                "Opacus, best of six",
                 "scikit-learn, not private",
             ],
             rows,
@@ -37,20 +46,60 @@ def defaults_section(figures: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _row(name: str, found: Mapping[str, Any], epsilon: str) -> list[str]:
-    best = found["grid"][epsilon]
-    setting = best["setting"]
+def _when(sets: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each day and commit, with the sets that were measured then."""
+    by_commit: dict[tuple[str, str], list[str]] = {}
+    for name, found in sets.items():
+        by_commit.setdefault((found["date"], found["commit"]), []).append(name)
+    for (date, commit), names in by_commit.items():
+        yield f"Measured on {date}, commit {commit[:10]}: {', '.join(names)}."
+    missing = [name for name in SETS if name not in sets]
+    if missing:
+        yield f"Not measured in full, and left out: {', '.join(missing)}."
+    for name, found in sets.items():
+        if found["finalists"] < FINALISTS:
+            yield (
+                f"On {name}, the {found['finalists']} settings that one seed ranks first had all seeds, elsewhere "
+                f"{FINALISTS}: that may miss the grid's best."
+            )
+
+
+def _of_opacus(figures: Mapping[str, Any]) -> Iterator[str]:
+    opacus = figures.get("opacus")
+    if opacus is None:
+        yield "Opacus was not run."
+        return
+    yield (
+        f"Opacus with the same budget: {opacus['date']}, {commit_of(opacus)}; {_versions(opacus)}. Its MNIST example's "
+        "setting (SGD with step size 0.1, ten epochs, Poisson batches of 64) and the best of six by the seed 0 "
+        "(SGD and Adam, batches of 64 and of an eighth of the records), all clipped at 1."
+    )
+    missing = [name for name in figures["sets"] if name not in opacus["sets"]]
+    if missing:
+        yield f"Opacus was not run on {', '.join(missing)}."
+
+
+def _row(name: str, found: Mapping[str, Any], epsilon: str, opacus: Mapping[str, Any] | None) -> list[str]:
+    best = found["grid"].get(epsilon)
     return [
         f"{name}{', held back' if found['held_back'] else ''}",
         f"{found['records']} x {found['features']}",
         epsilon,
-        _shown(found["preset"][epsilon]["scores"]),
-        _shown(best["scores"]),
-        f"{setting['algorithm']}, {setting['iterations']} steps",
+        _shown(found["preset"][epsilon]),
+        _shown(best),
+        f"{best['setting']['algorithm']}, {best['setting']['iterations']} steps" if best else "",
+        _shown(opacus and opacus["example"]),
+        _shown(opacus and opacus["best"]),
         f"{found['without_privacy']:.3f}",
     ]
 
 
-def _shown(scores: list[float]) -> str:
-    mean, error = mean_and_error(scores)
+def _shown(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return NOT_MEASURED
+    mean, error = mean_and_error(found["scores"])
     return f"{mean:.3f} ± {error:.3f}"
+
+
+def _versions(figures: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in figures["versions"].items())

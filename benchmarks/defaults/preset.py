@@ -12,8 +12,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from benchmarks.defaults.protocol import DELTA, EPSILONS, SEEDS, Split
-from benchmarks.defaults.trials import model_of, score
+from benchmarks.defaults.kept import Scorer
+from benchmarks.defaults.protocol import DELTA, SEEDS, Split
+from benchmarks.defaults.trials import model_of
 from calibrators.plan import Plan
 from calibrators.practical import UNKNOWN_OBJECTIVE, Draft
 from calibrators.spec import Spec
@@ -34,15 +35,12 @@ def preset_plan(split: Split, epsilon: float) -> tuple[Plan, dict[str, Any]]:
     return carried_out(calibration.plan, None)[0], {choice.name: choice.value for choice in calibration.choices}
 
 
-def presets(split: Split, say: Callable[[str], object]) -> dict[str, Any]:
-    """Return the preset's scores by seed, and what it chose, at each epsilon."""
-    found = {}
-    for epsilon in EPSILONS:
-        plan, chosen = preset_plan(split, epsilon)
-        scores = [score(split, plan, seed) for seed in SEEDS]
-        say(f"  epsilon {epsilon:g}: {np.mean(scores):.4f} by the preset\n")
-        found[f"{epsilon:g}"] = {"scores": scores, "chosen": chosen}
-    return found
+def preset_scores(split: Split, epsilon: float, score: Scorer, say: Callable[[str], object]) -> dict[str, Any]:
+    """Return the preset's scores by seed at one epsilon, and what it chose."""
+    plan, chosen = preset_plan(split, epsilon)
+    scores = [score(plan, seed) for seed in SEEDS]
+    say(f"  epsilon {epsilon:g}: {np.mean(scores):.4f} by the preset\n")
+    return {"scores": scores, "chosen": chosen}
 
 
 def without_privacy(split: Split) -> float:

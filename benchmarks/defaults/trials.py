@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
 from benchmarks.defaults.protocol import DELTA, LARGEST_BATCH, Setting, Split
@@ -43,10 +41,4 @@ def score(split: Split, plan: Plan, seed: int) -> float:
     """Train by the plan and score the released model: accuracy for classes, R^2 for numbers."""
     model = model_of(split)
     parameters = run(plan, model, split.features, split.labels, seed=seed).parameters
-    logits = split.test_features @ parameters["weights"] + parameters["bias"]
-    labels = split.test_labels
-    if not split.num_classes:
-        errors = logits - labels
-        return float(1.0 - np.mean(errors**2) / np.var(labels))
-    predicted = logits > 0.0 if logits.ndim == 1 else logits.argmax(axis=1)
-    return float(np.mean(predicted == labels))
+    return split.score(split.test_features @ parameters["weights"] + parameters["bias"])

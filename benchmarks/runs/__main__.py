@@ -1,4 +1,4 @@
-"""`python -m benchmarks.runs`: measure everything and write benchmarks/results/runs.json.
+"""`python -m benchmarks.runs`: what a run costs beside its training, into benchmarks/results/runs.json.
 
 ``--quick`` asks less, for work on the benchmark itself; it writes elsewhere, not to docs/measured.md.
 """
@@ -14,9 +14,8 @@ from typing import Any
 from benchmarks import report
 from benchmarks.runs.dispatch import dispatch
 from benchmarks.runs.goals import goals
-from benchmarks.runs.on_dask import sharing
 
-DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "sqlalchemy", "distributed")
+DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "sqlalchemy")
 
 
 def main() -> None:
@@ -33,7 +32,6 @@ def main() -> None:
         folder = Path(temporary)
         url = f"sqlite:///{folder / 'dispatch.sqlite3'}"
         figures["dispatch"] = dispatch(url, folder / "dispatch", 5 if is_quick else 40)
-        figures["on_dask"] = sharing(folder, runs=8 if is_quick else 64, rounds=1 if is_quick else 3)
     figures = report.plain(figures)
     report.conclude(output, figures, goals(figures), time.perf_counter() - started)
 

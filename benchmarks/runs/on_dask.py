@@ -1,11 +1,15 @@
-"""How many runs a Dask cluster carries out, with one worker and with two: the same 64 short runs on each.
+"""`python -m benchmarks.runs.on_dask`: the same short runs on a Dask cluster of one worker and on one of two.
+
+Writes benchmarks/results/sharing.json; ``--quick`` asks less, and writes elsewhere.
 
 The runs wait in the queue; then a worker process with more slots than there are cluster workers sends their steps. The
 time is from the first run that is claimed to the last that has ended, with all that the service does about each of
-them: claim, charge, checkpoint, model, end. Each cluster worker has one thread, and so have its matrix products.
+them: claim, charge, checkpoint, model, end. Each cluster worker has one thread, and so have its matrix products; it is
+pinned to a core of its own from its start.
 
 On two cores the service and the scheduler share the cores of the cluster's workers, as they would not where there are
-machines for each. A run of a second is about the shortest that anybody trains, and lets the workers' part show.
+machines for each. A run of a second is about the shortest that anybody trains, and lets the workers' part show. How
+the work was divided is told by the workers' CPU times, which do not depend on what else a machine does.
 """
 
 from __future__ import annotations
@@ -15,12 +19,12 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 
@@ -29,55 +33,69 @@ from app.settings import Settings, environment_of
 from app.tables.runs import Run
 from app.tables.states import IN_PROGRESS, RunState
 from benchmarks import report
-from benchmarks.http_servers import HOST, client, migrated, service
+from benchmarks.http_servers import HOST, client, cpu_seconds, migrated, service
 from benchmarks.runs.work import BUDGET, run_request
 
 SLOTS = 6
 #: About a second of steps for each run.
 ITERATIONS = 1000
-LOOK_S = 0.02
+LOOK_S = 0.1
+GOAL = 1.7
+#: Many rounds of few runs: the median of the rounds bears a machine that others use.
+RUNS, ROUNDS = 16, 5
+#: What the keys of rows begin with in the cluster.
+ROWS = "rows-"
+DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "sqlalchemy", "distributed")
 CONFIGURATION = report.ROOT / "app" / "runs" / "executors" / "cluster.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """Medians over the rounds, in seconds.
+class Part(NamedTuple):
+    """All runs on one cluster.
 
     Attributes:
-        one, two: All runs on a cluster of one worker, and of two.
-        ratio: Of the two.
-        ratios: In each round, whose parts follow each other at once.
-        runs: How many.
-        slots: Runs that the service had under way at once.
+        seconds: From the first claim to the last end.
+        cpu_seconds: What each cluster worker took of its core.
+        arrivals: How often each cluster worker got the rows of a data set.
+        load_average: At the end.
     """
 
-    one: float
-    two: float
-    ratio: float
-    ratios: tuple[float, ...]
-    runs: int
-    slots: int
+    seconds: float
+    cpu_seconds: tuple[float, ...]
+    arrivals: tuple[int, ...]
+    load_average: float
 
 
-def sharing(folder: Path, runs: int, rounds: int) -> Sharing:
-    """Measure ``rounds`` times with one worker and with two, in turns."""
-    ones, twos = [], []
+def in_turns(folder: Path, runs: int, rounds: int) -> Iterator[dict[str, Any]]:
+    """Measure with one worker and with two, in turns; after each round, the medians and the parts of all so far."""
+    ones: list[Part] = []
+    twos: list[Part] = []
     for _ in range(rounds):
-        ones.append(_all_of(folder, runs, workers=1))
-        twos.append(_all_of(folder, runs, workers=2))
-    ratios = tuple(one / two for one, two in zip(ones, twos, strict=True))
-    return Sharing(
-        one=statistics.median(ones),
-        two=statistics.median(twos),
-        ratio=statistics.median(ratios),
-        ratios=ratios,
-        runs=runs,
-        slots=SLOTS,
-    )
+        ones.append(_all_of(folder, runs, 1))
+        twos.append(_all_of(folder, runs, 2))
+        yield sharing(runs, ones, twos)
 
 
-def _all_of(folder: Path, runs: int, workers: int) -> float:
-    """Seconds that the cluster takes for all runs."""
+def sharing(runs: int, ones: Sequence[Part], twos: Sequence[Part]) -> dict[str, Any]:
+    """Return the medians over the rounds, and each round's parts."""
+    pairs, parts = list(zip(ones, twos, strict=True)), [*ones, *twos]
+    ratios = [one.seconds / two.seconds for one, two in pairs]
+    return {
+        "runs": runs,
+        "rounds": len(pairs),
+        "slots": SLOTS,
+        "one": statistics.median(one.seconds for one in ones),
+        "two": statistics.median(two.seconds for two in twos),
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
+        "divided": statistics.median(one.cpu_seconds[0] / max(two.cpu_seconds) for one, two in pairs),
+        "most_arrivals": max(max(part.arrivals) for part in parts),
+        "load_average": statistics.median(part.load_average for part in parts),
+        "each_round": [{"one": one._asdict(), "two": two._asdict()} for one, two in pairs],
+    }
+
+
+def _all_of(folder: Path, runs: int, workers: int) -> Part:
+    """Let the cluster carry out all runs."""
     data_dir = folder / os.urandom(4).hex()
     data_dir.mkdir()
     url = migrated(f"sqlite:///{data_dir / 'runs.sqlite3'}")
@@ -87,23 +105,25 @@ def _all_of(folder: Path, runs: int, workers: int) -> float:
             http.post("/v1/runs", run_request(budget, "ds_digits", "softmax_regression", ITERATIONS, seed=seed), 202)
     database = Database(url)
     try:
-        with cluster(data_dir, workers) as address:
+        with cluster(data_dir, workers) as (address, processes):
             settings = Settings(data_dir=data_dir, database_url=url, dask_scheduler=address, log_level="warning")
             with _started(["-m", "app", "worker", "--count", str(SLOTS)], environment_of(settings)):
                 _until(lambda: _count(database, RunState.QUEUED) < runs)
-                began = time.perf_counter()
+                began, before = time.perf_counter(), list(map(cpu_seconds, processes))
                 _until(lambda: _count(database, RunState.QUEUED, *IN_PROGRESS) == 0)
-                elapsed = time.perf_counter() - began
+                seconds = time.perf_counter() - began
+                taken = tuple(after - start for after, start in zip(map(cpu_seconds, processes), before, strict=True))
+                part = Part(seconds, taken, _arrivals(address), os.getloadavg()[0])
         if _count(database, RunState.SUCCEEDED) != runs:
             raise RuntimeError("a run has failed")
     finally:
         database.dispose()
-    return elapsed
+    return part
 
 
 @contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[str]:
-    """A scheduler and its workers, as docs/operating/dask.md starts them; yields the scheduler's address."""
+def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[int]]]:
+    """A scheduler and its workers, as docs/operating/dask.md starts them; yields its address and their process ids."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = str(probe.getsockname()[1])
@@ -117,12 +137,15 @@ def cluster(folder: Path, workers: int) -> Iterator[str]:
     }
     dask = ["-m", "distributed.cli.dask_scheduler", "--host", HOST, "--port", port, "--dashboard-address", f"{HOST}:0"]
     worker = ["-m", "distributed.cli.dask_worker", address, "--host", HOST, "--nthreads", "1", "--no-nanny"]
+    cores = sorted(os.sched_getaffinity(0))
     with ExitStack() as processes:
         processes.enter_context(_started(dask, environment))
-        for _ in range(workers):
-            processes.enter_context(_started([*worker, "--no-dashboard"], environment))
+        ids = [
+            processes.enter_context(_started([*worker, "--no-dashboard"], environment, cores[number % len(cores)]))
+            for number in range(workers)
+        ]
         _until_there_are(address, workers)
-        yield address
+        yield address, ids
 
 
 def _until_there_are(address: str, workers: int) -> None:
@@ -132,8 +155,22 @@ def _until_there_are(address: str, workers: int) -> None:
         asking.wait_for_workers(workers, timeout=60)
 
 
+def _arrivals(address: str) -> tuple[int, ...]:
+    """How often each worker got rows: what the service sent is there, the rest came from another worker."""
+    from distributed import Client  # noqa: PLC0415  # of an optional group
+
+    with Client(address, timeout=60, set_as_default=False) as asking:
+        return tuple(asking.run(_arrived).values())
+
+
+def _arrived(dask_worker: Any) -> int:
+    held = len([key for key in dask_worker.data if key.startswith(ROWS)])
+    moved = [key for transfer in dask_worker.transfer_incoming_log for key in transfer["keys"] if key.startswith(ROWS)]
+    return max(held, len(moved))
+
+
 @contextmanager
-def _started(arguments: list[str], environment: Mapping[str, str]) -> Iterator[None]:
+def _started(arguments: list[str], environment: Mapping[str, str], core: int | None = None) -> Iterator[int]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("EPSILOND_", "DASK_"))}
     process = subprocess.Popen(
         [sys.executable, *arguments],
@@ -142,8 +179,11 @@ def _started(arguments: list[str], environment: Mapping[str, str]) -> Iterator[N
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    if core is not None:
+        # Before it has threads, which inherit it.
+        os.sched_setaffinity(process.pid, {core})
     try:
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait()
@@ -157,3 +197,55 @@ def _count(database: Database, *states: RunState) -> int:
 def _until(condition: Any) -> None:
     while not condition():
         time.sleep(LOOK_S)
+
+
+def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """``{"what", "goal", "measured", "met"}`` for the time, and for the rows' journeys."""
+    runs = figures["runs"]
+    return [
+        {
+            "what": f"{runs} short runs on one Dask worker over the same on two, a core pinned to each",
+            "goal": f"at least {GOAL:g} times as long",
+            "measured": f"{figures['ratio']:.2f} ({figures['one']:.1f} s and {figures['two']:.1f} s)",
+            "met": figures["ratio"] >= GOAL,
+        },
+        {
+            "what": f"how often the rows reached a worker that {runs} runs trained on",
+            "goal": "once",
+            "measured": f"{figures['most_arrivals']} at most",
+            "met": figures["most_arrivals"] == 1,
+        },
+    ]
+
+
+def sharing_section(figures: Mapping[str, Any]) -> list[str]:
+    """The lines of the section: what else the machine did, and the goals."""
+    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    each = ", ".join(f"{ratio:.2f}" for ratio in figures["ratios"])
+    return [
+        f"`make bench-runs`, {figures['date']}, {report.commit_of(figures)}; {versions}.",
+        f"Service, scheduler and workers share {figures['machine']['cores']} cores. Medians over the rounds, whose",
+        f"ratios are {each}. The load average was {figures['load_average']:.1f}, the benchmark included: above one a "
+        "core, times are also those of other work, and CPU times tell more.",
+        f"The one worker took {figures['divided']:.2f} times as much CPU time as the busier of the two.",
+        "Everything: [sharing.json](../benchmarks/results/sharing.json).",
+        "",
+        *report.goals_table(figures["goals"]),
+    ]
+
+
+def main() -> None:
+    """Measure, write, and say how it went."""
+    output, is_quick = report.asked("sharing", __doc__)
+    started = time.perf_counter()
+    sources = ["app", "trainer", "calibrators", "accounting"]
+    figures = report.header("sharing", "make bench-runs", is_quick, DISTRIBUTIONS, sources)
+    runs, rounds = (4, 1) if is_quick else (RUNS, ROUNDS)
+    with tempfile.TemporaryDirectory(prefix="epsilond-bench-") as temporary:
+        for found in in_turns(Path(temporary), runs, rounds):
+            done = report.plain({**figures, **found})
+            report.conclude(output, done, goals(done), time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from accounting.accountant import epsilon_for_delta
+from accounting.events import Event, Gaussian, Poisson
+from accounting.relations import NeighboringRelation
+from benchmarks.defaults import kept
 from benchmarks.defaults.goals import goals, mean_and_error
 from benchmarks.defaults.markdown import defaults_section
+from benchmarks.defaults.opacus_side import EXAMPLE, OPACUS_GRID, _least_noise
 from benchmarks.defaults.preset import preset_plan
-from benchmarks.defaults.protocol import GRID, HELD_BACK, LARGEST_BATCH, TUNED_ON
+from benchmarks.defaults.protocol import DELTA, GRID, HELD_BACK, LARGEST_BATCH, SETS, TUNED_ON, Split
 from benchmarks.defaults.trials import plan_of, score
+from calibrators.plan import Plan
 
 
 def measured(preset: list[float], grid: list[float]) -> dict[str, Any]:
@@ -27,11 +34,15 @@ def measured(preset: list[float], grid: list[float]) -> dict[str, Any]:
                 "features": 64,
                 "model": "softmax_regression",
                 "held_back": True,
+                "finalists": 5,
+                "date": "2026-01-01",
+                "commit": "0123456789abcdef",
                 "without_privacy": 0.97,
-                "preset": {"1": {"scores": preset}, "3": {"scores": [0.9, 0.9]}},
+                "preset": {"1": {"scores": preset}, "3": {"scores": [0.9, 0.9]}, "8": {"scores": [0.9, 0.9]}},
                 "grid": {
                     "1": {"setting": setting, "scores": grid},
                     "3": {"setting": setting, "scores": [0.9, 0.9]},
+                    "8": {"setting": setting, "scores": [0.9, 0.9]},
                 },
             }
         },
@@ -48,6 +59,60 @@ def test_the_worst_epsilon_decides_and_a_miss_is_told(preset: list[float], met: 
     assert any("digits, held back" in line for line in defaults_section(found))
 
 
+def test_a_grid_that_was_not_measured_meets_no_goal_and_is_told() -> None:
+    found = measured([0.9, 0.9], [0.9, 0.9])
+    assert goals(found)[0]["met"]
+    del found["sets"]["digits"]["grid"]["8"]
+    [goal] = goals(found)
+    assert not goal["met"]
+    assert "the grid was not measured at 8" in goal["measured"]
+    rows = defaults_section({**found, "goals": [goal]})
+    assert any("| 8 | 0.900 ± 0.000 | not measured |" in line for line in rows)
+    found["sets"]["digits"]["grid"] = {}
+    assert not goals(found)[0]["met"]
+
+
+def test_opacus_is_a_column_with_errors_and_a_set_without_it_is_named() -> None:
+    found = measured([0.9, 0.9], [0.9, 0.9]) | {"goals": []}
+    assert "Opacus was not run." in defaults_section(found)
+    assert any(line.startswith("Not measured in full") and "images" in line for line in defaults_section(found))
+    about = {key: found[key] for key in ("date", "commit", "uncommitted_changes")}
+    found["opacus"] = {**about, "versions": {"opacus": "1.6.0"}, "sets": {}}
+    assert "Opacus was not run on digits." in defaults_section(found)
+    found["opacus"]["sets"]["digits"] = {"1": {"example": {"scores": [0.5, 0.7]}, "best": {"scores": [0.8, 0.8]}}}
+    lines = defaults_section(found)
+    assert not any("not run" in line for line in lines)
+    assert any("| 1 |" in line and "| 0.600 ± 0.100 | 0.800 ± 0.000 |" in line for line in lines)
+
+
+def test_opacus_has_the_least_noise_that_meets_the_target() -> None:
+    noise, probability, steps = _least_noise(1 / 8, 160, 3.0), 1 / 8, 160
+    for factor, within in ((1.0, True), (0.999, False)):
+        events = [Event(Gaussian(factor * noise), Poisson(probability), steps)]
+        spent = epsilon_for_delta(events, NeighboringRelation.ADD_OR_REMOVE_ONE, DELTA)
+        assert (spent.value.upper <= 3.0) == within
+    assert len(set(OPACUS_GRID)) == 6
+    assert OPACUS_GRID[0] == EXAMPLE
+
+
+def test_scores_are_kept_for_the_same_code_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    split = SETS["breast_cancer"]()
+    plan, other = (plan_of(setting, len(split.labels), 8.0) for setting in (GRID[-1], GRID[0]))
+    trained: list[tuple[str, int]] = []
+
+    def score_of(_split: Split, asked: Plan, seed: int) -> float:
+        trained.append((asked.plan_hash, seed))
+        return 0.5 + 0.01 * len(trained)
+
+    monkeypatch.setattr(kept, "score", score_of)
+    first = kept.scorer("breast_cancer", split, "a" * 64, tmp_path)(plan, 0)
+    again = kept.scorer("breast_cancer", split, "a" * 64, tmp_path)
+    assert again(plan, 0) == first
+    assert len(trained) == 1
+    of_other_code = kept.scorer("breast_cancer", split, "b" * 64, tmp_path)
+    assert len({first, again(plan, 1), again(other, 0), of_other_code(plan, 0)}) == 4
+
+
 def test_errors_are_standard_errors_of_the_mean() -> None:
     assert mean_and_error([1.0, 3.0]) == (2.0, pytest.approx(1.0))
 
@@ -57,6 +122,15 @@ def test_the_protocol_has_fifty_settings_and_holds_a_set_back() -> None:
     assert len(TUNED_ON) == 7
     assert len(HELD_BACK) == 1
     assert not TUNED_ON.keys() & HELD_BACK.keys()
+
+
+def test_the_images_are_sixty_thousand_and_have_two_finalists() -> None:
+    split = SETS["images"]()
+    assert split.features.shape == (60000, 784)
+    assert (split.features.min(), split.features.max()) == (-1.0, 1.0)
+    assert split.num_classes == 10
+    assert split.finalists == 2
+    assert SETS["diabetes"]().finalists == 5
 
 
 def test_a_plan_is_carried_out_on_rows_and_scored_on_others() -> None:

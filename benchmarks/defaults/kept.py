@@ -1,0 +1,40 @@
+"""Scores are kept as they are measured: a command that was stopped goes on where it was, if the code is the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.defaults.protocol import Split
+from benchmarks.defaults.trials import score
+from calibrators.plan import Plan
+
+Scorer = Callable[[Plan, int], float]
+
+
+def scorer(name: str, split: Split, source: str, folder: Path) -> Scorer:
+    """Return what trains by a plan with a seed and scores the model, or reads the score of the same run.
+
+    Args:
+        name: of the data set.
+        split: its rows.
+        source: hash of the code that trains; scores of another are not read.
+        folder: for the scores; it is made.
+    """
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}-{source[:16]}.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    known: dict[tuple[str, int], float] = {
+        (plan_hash, seed): value for plan_hash, seed, value in map(json.loads, lines)
+    }
+
+    def scored(plan: Plan, seed: int) -> float:
+        run = plan.plan_hash, seed
+        if run not in known:
+            known[run] = score(split, plan, seed)
+            with path.open("a") as file:
+                file.write(json.dumps([*run, known[run]]) + "\n")
+        return known[run]
+
+    return scored

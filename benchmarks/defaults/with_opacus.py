@@ -1,0 +1,37 @@
+"""`python -m benchmarks.defaults.with_opacus [SET ...] [--epsilon E ...]`: Opacus' column of results/defaults.json.
+
+Needs torch and Opacus (requirements/bench-trainer.txt), and no scikit-learn.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from benchmarks import report
+from benchmarks.defaults.command import OUTPUT, asked
+from benchmarks.defaults.opacus_side import opacus_at
+from benchmarks.defaults.protocol import SETS
+
+DISTRIBUTIONS = ("numpy", "torch", "opacus")
+
+
+def main() -> None:
+    """Measure and write, after each epsilon of each set."""
+    names, epsilons = asked(__doc__)
+    import_module("torch").set_num_threads(1)
+    header = report.header("opacus", "make bench-defaults", False, DISTRIBUTIONS, ["benchmarks/defaults"])
+    for name in names:
+        sys.stdout.write(f"{name}\n")
+        split = SETS[name]()
+        for epsilon in epsilons:
+            found = opacus_at(split, epsilon, sys.stdout.write)
+            sys.stdout.flush()
+            figures = report.read("defaults")
+            sets = figures.get("opacus", {}).get("sets", {})
+            sets[name] = {**sets.get(name, {}), f"{epsilon:g}": found}
+            report.write(OUTPUT, {**figures, "opacus": {**header, "sets": sets}})
+
+
+if __name__ == "__main__":
+    main()
