@@ -219,7 +219,7 @@ def signed_in(front: Front) -> Iterator[httpx2.Client]:
         answer = client.post("/dashboard/sign-in", data={"key": front.token}, headers={"Origin": origin})
         assert answer.status_code == 303, answer.text
         below = front.base != origin
-        assert answer.headers["location"] == ("/epsilond/" if below else "/")
+        assert answer.headers["location"] == ("/epsilond/dashboard" if below else "/dashboard")
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith("__Secure-epsilond_session=" if below else "__Host-epsilond_session=")
         assert all(part in cookie for part in ("; Secure", "; HttpOnly", "; SameSite=strict"))

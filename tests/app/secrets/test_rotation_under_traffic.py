@@ -1,4 +1,4 @@
-"""Secrets, tokens and a webhook's secret are rotated and retired while requests come: none of them notices."""
+"""Secrets and tokens are rotated and retired while requests come: none of them notices."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_half_of_the_noise_that_is_charged_is_caught() -> None:
     assert attained(500, 0.5 * SIGMA, threshold=3.5) > charged()
 
 
-def test_the_law_of_the_steps_attains_two_thirds_of_the_charge() -> None:
+def test_the_law_of_the_steps_attains_most_of_the_charge() -> None:
     """The hockey-stick divergence of as many steps, by 100,000 draws: how tight the charge is, beside all sampling."""
     rng, q = np.random.default_rng(7), B / N
     full = -(WITH + (N - 1) * OTHERS) / N
