@@ -157,7 +157,8 @@ def most_displaced(probability: float, size: int, most_records: int) -> float:
         far = min(rising + 2 * (far - rising), most_records)
     if far - rising <= _FEW:
         return max(bound(records) for records in range(rising, far + 1))
-    return bound(rising) * math.pow(far / rising, 1.0 / falling(rising)[0] - 1.0) * (1.0 + _ALLOWANCE)
+    grown = math.exp((1.0 / falling(rising)[0] - 1.0) * math.log(far / rising))
+    return bound(rising) * grown * (1.0 + 8.0 * _ALLOWANCE)
 
 
 def _of_public_size(

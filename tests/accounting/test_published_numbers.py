@@ -205,7 +205,7 @@ def test_the_closed_form_of_shuffled_messages_is_the_theorem_not_the_code() -> N
 
 
 def test_a_cut_at_random_is_not_any_cut() -> None:
-    """dp-accounting prints 17.904330 for exactly so many records; here it is for every number of them up to that."""
+    """dp-accounting prints 17.904330 for exactly so many records; for any number up to that, less is proved here."""
     cut = {
         "class_name": "TruncatedSubsampledGaussianDpEvent",
         "sampling_probability": 0.5,
@@ -218,7 +218,7 @@ def test_a_cut_at_random_is_not_any_cut() -> None:
     ]
     events = from_dp_event({"class_name": "ComposedDpEvent", "events": parts}, ADD_REMOVE)
     value = epsilon_for_delta(events, ADD_REMOVE, 1e-6).value
-    assert value.lower < 17.904330 < value.upper == pytest.approx(19.691148, abs=1e-5)
+    assert value.upper == pytest.approx(17.006869, abs=1e-5)
     # Where the records left out may be any, delta is less than the chance of a cut: nothing finite is proved.
     arbitrary = [replace(event, sampling=replace(event.sampling, truncation="arbitrary")) for event in events]
     assert epsilon_for_delta(arbitrary, ADD_REMOVE, 1e-6).value.upper == math.inf
