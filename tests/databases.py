@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -137,8 +138,21 @@ class DatabaseFactory:
             self._server.dispose()
 
     def _create(self, server: Engine, template: str) -> str:
+        from sqlalchemy.exc import OperationalError
+
         name = f"test_{secrets.token_hex(8)}"
-        _execute(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+        made = f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy'
+        # Sessions of the template that were closed may take a moment to end.
+        for wait_s in (0.1, 0.4, 1.5, 5.0):
+            try:
+                _execute(server, made)
+                break
+            except OperationalError as error:
+                if "is being accessed by other users" not in str(error):
+                    raise
+                time.sleep(wait_s)
+        else:
+            _execute(server, made)
         url = server.url.set(database=name).render_as_string(hide_password=False)
         self._created.append(url)
         return url

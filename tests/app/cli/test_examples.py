@@ -40,7 +40,7 @@ from tests.app.cli.test_run import CREATE
 ONCE = {
     "run create", "run cancel", "run model", "budget create", "budget approve", "budget refuse",
     "budget withdraw", "keys create", "keys rotate", "keys revoke",
-    "secrets retire", "ledger export", "ledger checkpoint", "openapi", "backup", "restore",
+    "secrets retire", "secrets save", "ledger export", "ledger checkpoint", "openapi", "backup", "restore",
 }  # fmt: skip
 
 
