@@ -290,7 +290,7 @@ def _inverted(
 
 
 def _is_narrow(value: Interval, narrow: Callable[[float], float]) -> bool:
-    """Whether laws around a loss can hardly say more than this."""
+    """Return whether laws around a loss can hardly say more than this."""
     return value.width <= max(narrow(value.upper), _NARROWER_THAN_LAWS * value.upper) and math.isfinite(value.upper)
 
 

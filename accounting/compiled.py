@@ -127,7 +127,7 @@ def note_complete() -> None:
 
 
 def is_complete() -> bool:
-    """Whether everything was compiled from the sources as they are now, so that nobody waits for a compiler.
+    """Return whether everything was compiled from the sources as they are now, so that nobody waits for a compiler.
 
     Where ``NUMBA_CACHE_DIR`` names a place of its own, nothing is known of it, and the answer is yes.
     """

@@ -37,7 +37,7 @@ from accounting.relations import NeighboringRelation
 
 #: Absolute, in delta.
 REFEREE_ALLOWANCE = 1e-12
-#: Steps beyond which its truncation no longer keeps arrays small.
+#: The most steps for which dp-accounting's truncation keeps arrays small.
 MAX_REFEREE_COUNT = 200_000
 DEFAULT_INTERVAL = 1e-4
 #: Mechanisms of which it has distributions.
@@ -146,7 +146,7 @@ def _check(event: Event, relation: NeighboringRelation) -> None:
 
 
 def _is_closed(event: Event) -> bool:
-    """Whether any number of steps costs it one distribution."""
+    """Return whether any number of steps costs it one distribution."""
     return isinstance(event.mechanism, Gaussian) and isinstance(event.sampling, FullBatch)
 
 
@@ -179,7 +179,7 @@ class _Factory:
             case GaussianMixture():
                 one = self._gaussian_mixture(mechanism)
             case Laplace(noise):
-                # It knows Laplace under add/remove alone; under replace_one a full batch has twice the shift.
+                # dp-accounting has Laplace only under add/remove; under replace_one a full batch has twice the shift.
                 scale = float(noise) / self.relation.sensitivity
                 one = self._make("laplace_mechanism", scale, sampling_prob=self._probability)
             case DiscreteLaplace(noise, grid):

@@ -167,7 +167,7 @@ def _step_by_step(events: Sequence[Event], single: Composition, size: int) -> Gr
 
 
 def group_composition(single: Composition, size: int) -> GroupComposition | None:
-    """None where some step's pair for a group is not known."""
+    """Return None where some step's pair for a group is not known."""
     if size == 1:
         return GroupComposition(single, is_exact=True)
     if single.failure.upper > 0.0 or single.discrepancy:

@@ -67,7 +67,7 @@ class Bounds:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the numbers are numbers and in order; anything else is discarded."""
+        """Return whether the numbers are numbers and in order; anything else is discarded."""
         return 0.0 <= self.lower <= self.upper and not any(map(math.isnan, self.error_budget.values()))
 
     @property

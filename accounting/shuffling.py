@@ -42,7 +42,7 @@ class Shuffling:
 
     @property
     def poisson_is_refuted(self) -> bool:
-        """Whether the number of Poisson batches is less than what the list costs at least."""
+        """Return whether the number of Poisson batches is less than what the list costs at least."""
         return self.poisson is not None and self.poisson.value.upper < self.attained
 
 

@@ -73,7 +73,7 @@ class Context:
 
     @property
     def threads_of_numerics(self) -> int:
-        """How many threads may be at numerics, or wait for them, at most."""
+        """Return how many threads may be at numerics, or wait for them, at most."""
         gates = (self.numerics, self.verifications, self.processes.gate, self.audit_processes.gate)
         return sum(gate.places + gate.most_waiting for gate in gates)
 

@@ -109,7 +109,7 @@ class Evaluation:
         return self._in_bounds(pointer, evaluate, self.events, self.relation, values, **size)
 
     def _has_closed_form(self, values: int) -> bool:
-        """Whether so many values take no more than milliseconds, whatever the events' parameters are."""
+        """Return whether so many values take no more than milliseconds, whatever the events' parameters are."""
         return (
             self.group_size == 1
             and len(self.events) * values <= MOST_IN_THREAD

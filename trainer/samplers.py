@@ -365,7 +365,7 @@ class TurnsSampler(ABC):
 
     @abstractmethod
     def _batch(self, turn: int) -> Indices:
-        """Return the slots of the next step, which is the turn of this part, padded by the spare slot."""
+        """Return the slots of the next step, padded with the spare slot; it is the turn of part ``turn``."""
 
 
 class CyclicPoissonSampler(TurnsSampler):

@@ -59,7 +59,7 @@ class AllocationConvolution:
 
 
 def is_convolved(composition: Composition) -> bool:
-    """Whether `AllocationConvolution` answers, as far as the number of steps lets it."""
+    """Return whether `AllocationConvolution` answers, as far as the number of steps lets it."""
     return _allocation(composition) is not None
 
 

@@ -66,7 +66,7 @@ def _curve(composition: Composition) -> tuple[Array, Array]:
 
 
 def composition_is_sampled(composition: Composition) -> bool:
-    """Whether a part is subsampled, so that each moment is a sum or a quadrature."""
+    """Return whether a part is subsampled, so that each moment is a sum or a quadrature."""
     return any(moments is not Moments.CLOSED_FORM for moments in _moments(composition))
 
 

@@ -89,7 +89,7 @@ def _divided(size: int, solve: Callable[[int, int], Found]) -> Found:
 
 
 def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
-    """Bound the deltas at some epsilons on the line of the middle one. The list is empty if that has no line."""
+    """Bound the deltas at some epsilons on the line of the middle one; return an empty list if it has no line."""
     middle = float(epsilons[epsilons.size // 2])
     if middle >= profiles.composition.largest_loss:
         return [Bounds(0.0, 0.0, 0.0) if e >= profiles.composition.largest_loss else None for e in epsilons]
@@ -109,7 +109,7 @@ def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
 
 
 def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
-    """Bound the epsilons at some deltas on the line of the middle one. The list is empty if that has no line."""
+    """Bound the epsilons at some deltas on the line of the middle one; return an empty list if it has no line."""
     middle = float(deltas[deltas.size // 2])
     guess, table = guess_epsilon(profiles.composition, middle)
     plain = profiles.plain(table, guess, float(np.log(deltas.min())))

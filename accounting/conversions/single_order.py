@@ -127,5 +127,5 @@ class LogMoments:
 
 
 def _above_chord(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
-    """Whether the middle point lies on or above the chord, so that it bounds nothing."""
+    """Return whether the middle point lies on or above the chord, so that it bounds nothing."""
     return (middle[1] - first[1]) * (last[0] - first[0]) >= (last[1] - first[1]) * (middle[0] - first[0])

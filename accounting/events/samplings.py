@@ -48,7 +48,7 @@ class Sampling(Described):
 
     @property
     def is_amplified(self) -> bool:
-        """Whether it hides records: drawn anew at every step or allocation, and not all of them."""
+        """Return whether it hides records: drawn anew at every step or allocation, and not all of them."""
         return False
 
     def resolved(self, count: int) -> tuple[Sampling, int]:

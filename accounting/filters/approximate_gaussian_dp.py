@@ -287,7 +287,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return GivenBack((best.least, -best.failure, 0), (max(each.most for each in found), -best.failure, 0))
 
     def may_give_back(self, held: Amounts, back: Amounts) -> bool:
-        """Whether mu squared alone is given back, to a plan without a pure price.
+        """Return whether mu squared alone is given back, to a plan without a pure price.
 
         A delta of failures may be spent for it.
         """

@@ -189,7 +189,7 @@ def _searched(
 
 
 def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> float:
-    """Estimate the cover of a list, in units of mu squared, from a few estimates of epsilon; it bounds nothing.
+    """Estimate the cover of a list in units of mu squared, from a few estimates of epsilon. This is no bound.
 
     Args:
         events, relation, rate: As `cover`.

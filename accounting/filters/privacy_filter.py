@@ -121,7 +121,7 @@ class PrivacyFilter(ABC):
         return None
 
     def may_give_back(self, held: Amounts, back: Amounts) -> bool:
-        """Whether `given_back` could have returned these amounts for a plan that was charged ``held``."""
+        """Return whether `given_back` could have returned these amounts for a plan that was charged ``held``."""
         return False
 
     def describe_given_back(self, back: Amounts) -> dict[str, Json]:
@@ -129,7 +129,7 @@ class PrivacyFilter(ABC):
         raise NotImplementedError(f"a {self.kind} filter gives nothing back")
 
     def admits(self, total_amounts: Amounts) -> bool:
-        """Whether a budget whose charges add up to ``total_amounts`` is within its limit.
+        """Return whether a budget whose charges add up to ``total_amounts`` is within its limit.
 
         Guarantees: never_passes_every_cap. With one cap: total <= cap; with several orders: some order is within its.
         """
@@ -230,7 +230,7 @@ class PrivacyFilter(ABC):
                 low, below = count, share
             else:
                 high, above = count, share
-            # A price may take a search of its own, so few are asked for: between two they are nearly linear in steps.
+            # A price may need a search of its own, so few are computed: prices are nearly linear between two counts.
             step += 1
             between = (1.0 - below) / (above - below) if step % 4 and below < 1.0 < above < math.inf else 0.5
             count = min(max(low + int(between * (high - low)), low + 1), high - 1)

@@ -265,7 +265,7 @@ def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orde
     """
     events = checked(events, relation, "renyi_dp")
     _check_stated_orders(events, orders)
-    # What is linear in the order is added up once: rational numbers of many denominators add slowly.
+    # Costs that are linear in the order are added up once, since adding fractions with many denominators is slow.
     linear = [event for event in events if _is_linear_in_order(event)]
     rho = total(tuple(linear), relation, zcdp_rho).most
     rest = [

@@ -115,7 +115,7 @@ class Cut:
         s, band = pair.noise, Band(-math.inf, high, self.width)
         ends = np.linspace(0.5 if symmetrized else -13.0 * s, high + 7.0 * self.width, _PANELS + 1)
         low, above = ends[:-1] / s, ends[1:] / s
-        # From the nearer tail, where differences keep their digits.
+        # Each mass is computed from the nearer tail, where differences keep their digits.
         masses = np.where(
             low > 0.0,
             scipy.special.ndtr(-low) - scipy.special.ndtr(-above),

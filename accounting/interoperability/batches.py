@@ -94,7 +94,7 @@ def taken_in_order(events: Sequence[Event], batches: Batches) -> tuple[Event, ..
 
 
 def _check_epoch_ends(taken: Sequence[Event]) -> None:
-    """Whether the last of them may be followed by other steps."""
+    """Return whether the last of them may be followed by other steps."""
     if not taken or not isinstance(taken[-1].sampling, ShuffledEpochs):
         return
     per_epoch = taken[-1].sampling.steps_per_epoch

@@ -179,7 +179,7 @@ class Lattice:
 
 
 def fits(kinds: Kinds) -> bool:
-    """Whether the recursion over these steps is affordable.
+    """Return whether the recursion over these steps is affordable.
 
     >>> fits(((0.1, 100),)), fits(((0.1, 5000),)), fits(((0.1, 20), (0.5, 2)))
     (True, False, True)

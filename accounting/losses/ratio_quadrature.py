@@ -278,7 +278,7 @@ def _log_power_bound(law: RatioLaw, log_q: float, power: float, middle: Array, h
     if power <= 0.0:
         left = middle - reach
         if law.curvature > 0.0:
-            # Left of its maximum the density is bounded by the maximum.
+            # To the left of its maximum, the density is bounded by the maximum.
             at_most = law.log_density(np.maximum(left, -0.5 / law.curvature))
         else:
             at_most = law.log_density(left)

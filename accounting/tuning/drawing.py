@@ -35,7 +35,7 @@ _ALLOWANCE = 1e-6
 
 
 def draw_trials(trials: RandomTrials, below: Callable[[int], int]) -> int:
-    """How many trials a selection makes.
+    """Return how many trials a selection makes.
 
     Args:
         trials: The law.

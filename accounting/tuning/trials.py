@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 MAX_EXPECTED_TRIALS = 1e6
 MIN_GAMMA = 1e-12
 MAX_ETA = 100.0
-#: Covers the rounding of the closed forms here, relatively to their largest terms.
+#: Covers the rounding of the closed forms in this module, relative to their largest terms.
 _ALLOWANCE = 1e-13
 
 

@@ -105,7 +105,7 @@ class BudgetReader:
 
 
 def fits_in_budget(budget: KnownBudget, events: Sequence[Event], charge_delta: float | None) -> bool:
-    """Whether the ledger would admit these events now.
+    """Return whether the ledger would admit these events now.
 
     Raises:
         AccountingError: the filter has no price for them.

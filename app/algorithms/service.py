@@ -76,7 +76,10 @@ class Question:
     draft: Draft | EvaluatedRun | None = None
 
     def work(self) -> Callable[[], Calibration]:
-        """Return what solves for what is open. It is sent to processes that load nothing of the service."""
+        """Return a function that solves for the open quantities.
+
+        It is sent to processes that do not import the service.
+        """
         if self.draft is not None:
             return self.draft.calibrate
         return partial(registry.calibrate, self.algorithm, self.spec)

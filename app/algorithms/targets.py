@@ -225,7 +225,7 @@ def to_target(
 
 
 def achieved_body(target: Target | OpenEpsilon | OpenDelta, answer: Answer) -> AnyAchievedBody:
-    """Return what was achieved in the target's own fields: an interval, or a number where a cost is proved."""
+    """Return the achieved guarantee in the target's own fields: an interval, or a number where a cost is proved."""
     shared: Mapping[str, Any] = {"method": answer.method, "error_budget": error_budget(answer)}
     interval, upper = IntervalBody.of(answer.value), answer.value.upper
     body: AnyAchievedBody

@@ -33,7 +33,7 @@ class FailedAttempts:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def is_suspect(self, client: tuple[str, int] | None) -> bool:
-        """Whether so many attempts from there failed that the next one will be answered 429."""
+        """Return whether so many attempts from there failed that the next one will be answered 429."""
         bucket = self._buckets.get(place_of(client))
         if bucket is None:
             return False

@@ -195,7 +195,7 @@ class Guard:
 
 
 def is_calculation(path: str) -> bool:
-    """Whether it is an address that a server without keys answers to everybody on its machine."""
+    """Return whether it is an address that a server without keys answers to everybody on its machine."""
     return path in CALCULATIONS or _is_within(path, (_DESCRIPTIONS,))
 
 

@@ -125,7 +125,7 @@ KINDS: Mapping[str, _Kind] = {
 
 
 def is_reached(session: Session, principal: Principal, name: str, identifier: str) -> bool:
-    """Whether the principal reaches what an identifier names.
+    """Return whether the principal reaches what an identifier names.
 
     Args:
         session: A session.

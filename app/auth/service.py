@@ -301,7 +301,7 @@ def get_key(session: Session, key_id: str) -> ApiKey:
 
 
 def keys_exist(context: Context) -> bool:
-    """Whether the server has, or ever had, a key, or takes accounts of a provider in place of one."""
+    """Return whether the server has, or ever had, a key, or takes accounts of a provider in place of one."""
     if context.settings.oidc_file is not None:
         return True
     with context.database.read() as session:
@@ -309,7 +309,7 @@ def keys_exist(context: Context) -> bool:
 
 
 def any_key_was_made(context: Context) -> bool:
-    """Whether the server has, or ever had, a key; accounts of a provider are none."""
+    """Return whether the server has, or ever had, a key; accounts of a provider are none."""
     with context.database.read() as session:
         return repository.any_key(session, with_accounts=False)
 

@@ -50,7 +50,7 @@ class Use:
     under_way: int = 0
 
     def is_at_rest(self, now: float) -> bool:
-        """Whether nothing is lost when it is forgotten."""
+        """Return whether nothing is lost when it is forgotten."""
         return not self.under_way and (self.bucket is None or self.bucket.is_full(now))
 
 

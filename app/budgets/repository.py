@@ -48,7 +48,7 @@ def page(
 
 
 def overdue_counts(session: Session, budget_ids: Sequence[str], now: datetime) -> dict[str, int]:
-    """How many reservations of each budget were started and not committed in their time."""
+    """Return how many reservations of each budget were started and not committed in their time."""
     statement = (
         select(Reservation.budget_id, func.count())
         .where(

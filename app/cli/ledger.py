@@ -283,7 +283,7 @@ def _print_found(loss: Loss | None, settings: Settings, as_json: bool) -> None:
 def print_loss(loss: Loss, settings: Settings) -> None:
     """Print what is missing, budget by budget, and where the fence is that the settings name."""
     print_text(loss.in_words())
-    # Over HTTP no folder is named.
+    # Answers over HTTP never name the folder; this command does.
     print_text(f"The fence's place: {settings.fence_in_words}.")
     if loss.missing:
         rows = [[each.budget_id, str(each.acknowledged), str(each.found)] for each in loss.missing]

@@ -296,7 +296,7 @@ def _events(response: http.client.HTTPResponse) -> Iterator[Progress]:
 
 
 def _is_running_still(response: http.client.HTTPResponse, body: bytes) -> bool:
-    """Whether the request was sent before, and is not yet done."""
+    """Return whether the request was sent before, and is not yet done."""
     return response.status == http.HTTPStatus.CONFLICT and b'"request_in_progress"' in body
 
 

@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def is_good(self) -> bool:
-        """Whether it is what was asked for."""
+        """Return whether it is what was asked for."""
         return self.status < 400
 
     @property

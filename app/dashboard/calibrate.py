@@ -1,4 +1,4 @@
-"""The first page: what a calibration answers, as one changes it."""
+"""The first page: a calibration form whose answer follows every change."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from calibrators.registry import ALGORITHMS
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
 _WORDS = ("sampling", "neighboring_relation", "variant", "budget_id", "dtype")
-#: What a theorem may choose.
+#: The fields that a theorem may choose by itself.
 _STEPS = ("iterations", "batch_size")
 _PAPER = re.compile(r"(?:after )?(.*?\d{4})")
 

@@ -46,7 +46,7 @@ _POWERS = {"2": " squared", "3": " cubed"}
 
 
 class _NotUnderstood(Exception):
-    """The formula has something that is not read here."""
+    """The formula contains something that this module cannot read."""
 
 
 @dataclass(frozen=True)

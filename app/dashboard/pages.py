@@ -69,7 +69,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     principal = getattr(request.state, "principal", None)
 
     def may(*scopes: str) -> bool:
-        """Whether the reader has one of these scopes: what they could only be refused is not shown."""
+        """Return whether the reader has one of these scopes: what they could only be refused is not shown."""
         return principal is not None and principal.may(*map(Scope, scopes))
 
     content = (

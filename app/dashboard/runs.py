@@ -125,7 +125,7 @@ def part_of_what_goes_on(request: Request, template: str, state: str, **values: 
 
 
 async def cancelled(request: Request, path: str, then: str) -> Response:
-    """Ask for a cancellation under the key of the form that was sent, and lead back to the page ``then``."""
+    """Request a cancellation under the idempotency key of the submitted form, and redirect to the page ``then``."""
     form = await read_form(request)
     answer = await ask(request, "POST", path, body={}, key=form.get("key", ""))
     return RedirectResponse(then, 303) if answer.is_good else problem_page(request, answer)

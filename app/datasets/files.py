@@ -120,7 +120,7 @@ class DatasetFiles:
             return held_out
 
     def read_persons(self, dataset_id: str) -> Persons:
-        """Whose the rows are, of a data set with ids of persons. Nothing that trains asks for it.
+        """Return whose the rows are, of a data set with ids of persons. Nothing that trains asks for it.
 
         Raises:
             FileUnreadable: As `read`.

@@ -147,7 +147,7 @@ def roots_of_content(session: Session, content_hash: str) -> set[str]:
 
 
 def is_public_somewhere(session: Session, content_hash: str) -> bool:
-    """Whether a public data set that is not deleted has this content."""
+    """Return whether a public data set that is not deleted has this content."""
     statement = select(
         exists().where(Dataset.content_hash == content_hash, Dataset.is_public, Dataset.deleted_at.is_(None))
     )

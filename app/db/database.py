@@ -115,7 +115,7 @@ class Database:
 
     @contextmanager
     def _witnessed(self) -> Iterator[list[Any]]:
-        """A list of what a transaction has moved, of which the witness is told once it is durable."""
+        """Yield a list for what a transaction has changed; the witness is told of it once it is durable."""
         if self.witness is not None:
             self.witness.begin()
         told: list[Any] = []

@@ -87,7 +87,7 @@ class Missing:
 
     @property
     def entries(self) -> int:
-        """How many are known to be gone."""
+        """Return how many are known to be gone."""
         return max(self.acknowledged - self.found, int(self.is_rewritten))
 
 
@@ -107,7 +107,7 @@ class Loss:
 
     @property
     def entries(self) -> int | None:
-        """How many acknowledged entries are known to be gone; None where nobody knows."""
+        """Return how many acknowledged entries are known to be gone; None where nobody knows."""
         return None if self.acknowledged is None else sum(each.entries for each in self.missing)
 
     def in_words(self) -> str:

@@ -136,7 +136,7 @@ class Fence:
             return self._loss
 
     def look(self) -> bool:
-        """Whether all is well, by a comparison of seconds ago at most. What is not is logged when it begins."""
+        """Return whether all is well, by a comparison of seconds ago at most. What is not is logged when it begins."""
         try:
             loss = self.standing()
             if loss is not None and not self._is_logged:
@@ -252,7 +252,7 @@ class Fence:
         return True
 
     def _is_before(self, budget_id: str, base: Head | None) -> bool:
-        """Whether a chain ends earlier, or otherwise, than this process has seen it end."""
+        """Return whether a chain ends earlier, or otherwise, than this process has seen it end."""
         known = self._known.get(budget_id)
         return base is not None and known is not None and (base.sequence < known.sequence or _differ(base, known))
 

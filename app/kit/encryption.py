@@ -92,7 +92,7 @@ class FileEncryption:
 
     @property
     def is_on(self) -> bool:
-        """Whether new files are encrypted."""
+        """Return whether new files are encrypted."""
         return self._key is not None
 
     def write(self, path: Path, write: Write) -> None:

@@ -51,7 +51,7 @@ class FairGate:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """Return how many wait for a place."""
         with self._lock:
             return self._count()
 

@@ -106,7 +106,7 @@ class VerifierKey:
         return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.key).digest()[:4]
 
     def verifies(self, signature: bytes, text: str) -> bool:
-        """Whether this key has signed the text."""
+        """Return whether this key has signed the text."""
         try:
             Ed25519PublicKey.from_public_bytes(self.key).verify(signature, text.encode())
         except InvalidSignature:
@@ -144,7 +144,7 @@ def open_note(note: str, key: VerifierKey) -> Checkpoint:
 
 
 def is_signed_by(key: VerifierKey, checkpoint: Checkpoint, signatures: tuple[Signature, ...]) -> bool:
-    """Whether the key has signed the checkpoint.
+    """Return whether the key has signed the checkpoint.
 
     Raises:
         InvalidNote: a signature that says to be of the key is not.

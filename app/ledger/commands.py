@@ -210,11 +210,11 @@ class WithdrawLimit:
     """Take a request for another limit back."""
 
 
-#: About a request for another limit that exists.
+#: Commands about an existing request for another limit.
 LimitDecision = ApproveLimit | RefuseLimit | WithdrawLimit
 LimitRequestCommand = AskLimit | LimitDecision
-#: About a reservation that exists.
+#: Commands about a reservation that exists.
 Resolution = Start | Extend | Commit | Void | Expire | Correct
-#: About a budget.
+#: Commands about a budget.
 BudgetCommand = Reserve | Charge | ChangeLimit | EnterLoss
 Command = Resolution | BudgetCommand

@@ -49,7 +49,7 @@ from app.ledger.books import BadPlace, Head, StoredEntry, digest_of
 from app.ledger.verdicts import TreeHead
 
 FORMAT, VERSION = "epsilond-ledger", 2
-#: What can be read.
+#: The versions of the format that can be read.
 _VERSIONS = (1, VERSION)
 MEDIA_TYPE = "application/x-ndjson"
 

@@ -20,7 +20,7 @@ from app.tables.states import REGISTER
 def verify_export(
     path: Path, past: Past | None = None, kept: Checkpoint | None = None, charges: Charges | None = None
 ) -> Verdict:
-    """Whether the file is what an export wrote, whole, and its entries are what a ledger would have written.
+    """Return whether the file is what an export wrote, whole, and its entries are what a ledger would have written.
 
     Args:
         path: An export in the NDJSON format.

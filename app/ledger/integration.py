@@ -65,7 +65,7 @@ def integrate(database: Database, batches: int | None = None) -> None:
 
 
 def _is_behind(database: Database) -> bool:
-    # Asked in a read session first: whoever looks keeps nobody waiting.
+    # This looks in a read session first, which keeps nobody waiting.
     with database.read() as session:
         tree = repository.find(session)
         return tree is not None and bool(repository.left_out(session, tree.settled_leaf_index, 1))

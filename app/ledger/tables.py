@@ -128,7 +128,7 @@ class Comparison:
         return tuple(map({**expected, **texts}.__getitem__, self._names))
 
     def _is_written(self, kind: TypeDecorator[Any], found: str | None, value: Any) -> bool:
-        """Whether a text says the value."""
+        """Return whether a text says the value."""
         if found == kind.process_bind_param(value, self._dialect):
             return True
         try:

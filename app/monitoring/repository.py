@@ -19,7 +19,7 @@ MOST_BUDGETS = 2_000
 
 
 def runs_by_state(session: Session) -> dict[str, int]:
-    """How many runs are in each state, `MOST_ROWS` at most. Trials that nobody sees are not counted."""
+    """Return how many runs are in each state, `MOST_ROWS` at most. Trials that nobody sees are not counted."""
     return {
         str(state): _count(session, select(Run.id).where(Run.state == state, ~Run.is_withheld)) for state in RunState
     }

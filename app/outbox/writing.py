@@ -100,7 +100,7 @@ def write_denial(connection: Connection, path: Sequence[str], now: datetime) -> 
     """
     wanted = [each for each in subscriptions(connection, path) if WebhookEvent.DENIED in each.events]
     for webhook_id in sorted(each.webhook_id for each in wanted):
-        # One at a time, so that two denials do not make two messages.
+        # Each webhook is locked in turn, so that two denials at once do not make two messages.
         locked = select(WEBHOOKS.c.id).where(WEBHOOKS.c.id == webhook_id).with_for_update(key_share=True)
         if connection.scalar(locked) is not None:
             _add_denial(connection, webhook_id, path[0], now)

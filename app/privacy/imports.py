@@ -213,7 +213,7 @@ def _account(
 
 
 def has_their_number(answer: ImportAnswer) -> bool:
-    """Whether the library's number is there: another time, with less to do, it may be found."""
+    """Return whether the library's number is there: another time, with less to do, it may be found."""
     return answer.reported.epsilon is not None
 
 

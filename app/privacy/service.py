@@ -112,7 +112,7 @@ def _point(field: str, value: float, found: Answer, certification: Certification
         method=found.method,
         error_budget=error_budget(found),
     )
-    # What is not asked for is not in the answer, rather than null.
+    # A field that was not asked for is left out of the answer, rather than null.
     return point if certification is None else point.model_copy(update={"certification": certification})
 
 

@@ -16,7 +16,7 @@ _MOST_REMEMBERED = 100_000
 
 
 def is_known_to_hold(context: Context, reservation_id: str, principal: Principal) -> bool:
-    """Whether the principal may act on it, as far as that is known without asking the database."""
+    """Return whether the principal may act on it, as far as that is known without asking the database."""
     maker = _MAKERS.get(context.database, {}).get(reservation_id, "")
     return principal.acts_for(maker)
 

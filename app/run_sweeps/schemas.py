@@ -27,7 +27,7 @@ MAX_RELEASE_AFTER_S = 7 * 24 * 3600
 _REQUEST = "#/components/schemas/RunRequest"
 #: What is the same in every run of a sweep: a field of these takes no list, or one that means what it does in a run.
 FIXED = ("dataset_id", "dataset_version", "test_dataset_id", "budget_id", "neighboring_relation", "model")
-#: What a sweep has other words for, or refuses.
+#: Fields of a run's request that a sweep names otherwise, or refuses.
 _NOT_HERE = ("dataset", "expected_plan_hash")
 
 

@@ -77,5 +77,5 @@ def to_html(card: Card) -> str:
 
 
 def _is_facts(table: Table) -> bool:
-    """Whether a table has but a name and a value in each row: its header says nothing that must be read."""
+    """Return whether a table has but a name and a value in each row: its header says nothing that must be read."""
     return len(table.header) == 2

@@ -15,7 +15,7 @@ from app.budgets.doubts import in_per_cent
 from app.runs.card_parts import Section, fact_table
 from app.runs.report_schemas import PrivacyReport
 
-#: The share of right guesses up to which somebody learns almost the same, and that above which the limit is a weak one.
+#: Up to the first share of right guesses somebody learns almost the same; above the second the limit is a weak one.
 _ALMOST_THE_SAME, _WEAK = 0.6, 0.8
 
 
@@ -73,7 +73,7 @@ def _promise(share: float | None, protected: str) -> str:
 
 
 def _protected(report: PrivacyReport) -> str:
-    """Whose part in the data is protected."""
+    """Return whose part in the data is protected."""
     if isinstance(report.achieved, AchievedOfGroupsBody):
         return f"any {report.achieved.group_size} {report.privacy_unit}s together"
     return f"any one {report.privacy_unit}"

@@ -70,7 +70,7 @@ class CheckpointFiles:
         return self._read(self._score_path(run_id, stream_id), run_id)
 
     def exist(self, run_id: str, stream_id: str) -> bool:
-        """Whether there is a checkpoint of the stream, of whatever worth."""
+        """Return whether there is a checkpoint of the stream, of whatever worth."""
         return bool(self._of_stream(run_id, stream_id))
 
     def remove(self, run_id: str) -> None:

@@ -21,7 +21,7 @@ def new_worker_id() -> str:
 
 @contextmanager
 def alive(data_dir: Path, worker_id: str) -> Iterator[None]:
-    """Hold the worker's lock inside the block; the file goes with a clean end."""
+    """Hold the worker's lock inside the block; its file is removed if the block ends without an error."""
     path = _path(data_dir, worker_id)
     unseen = path.with_suffix(".new")
     make_private_folder(path.parent)
@@ -39,7 +39,7 @@ def dead_workers(data_dir: Path) -> list[str]:
 
 
 def living_workers(data_dir: Path) -> int:
-    """How many workers of this folder hold their locks."""
+    """Return how many workers of this folder hold their locks."""
     return sum(not has_died(data_dir, path.stem) for path in _path(data_dir, "").parent.glob("*.lock"))
 
 

@@ -159,7 +159,7 @@ def _places(runs: Sequence[Sequence[Event]]) -> dict[_Place, _Place]:
 
 
 def _counted_together(runs: Sequence[Sequence[Event]]) -> dict[_Place, int]:
-    """How often each first event happens with those that it is counted together with."""
+    """Return how often each first event happens with those that it is counted together with."""
     counts: dict[_Place, int] = {}
     for (run, place), key in _places(runs).items():
         counts[key] = counts.get(key, 0) + runs[run][place].count

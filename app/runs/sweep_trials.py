@@ -66,7 +66,7 @@ class Trials:
 
     @property
     def most(self) -> int:
-        """How many trials are ever made."""
+        """Return how many trials are ever made."""
         return max(1, self.spare, self.drawn)
 
     def id_of(self, number: int) -> str:
@@ -78,7 +78,7 @@ class Trials:
         return self._below(self.cells, f"cell\n{number}")
 
     def number_of(self, run_id: str) -> int | None:
-        """Which trial a run is; None where it is none of this sweep's."""
+        """Return which trial a run is; None where it is none of this sweep's."""
         return next((number for number in range(self.most) if self.id_of(number) == run_id), None)
 
     def counts(self, run_id: str) -> bool:
@@ -125,7 +125,7 @@ def is_as_entered(session: Session, vouched: Vouched, sweep: RunSweep) -> bool:
 
 
 def is_trial(context: Context, session: Session, sweep: RunSweep, run_id: str, cell: int | None) -> bool:
-    """Whether a run is a trial that the sweep makes, of the cell that is its own."""
+    """Return whether a run is a trial that the sweep makes, of the cell that is its own."""
     if sweep.select != Select.BEST:
         return False
     trials = trials_of(context, session, sweep)

@@ -137,7 +137,7 @@ class SecretMaterial:
         return _hmac(self.bytes_of(purpose, version), f"check value\0{purpose}".encode())
 
     def exists(self, purpose: Purpose, version: int) -> bool:
-        """Whether there is such a secret here; nothing is made."""
+        """Return whether there is such a secret here; nothing is made."""
         return self._is_in_the_settings(purpose, version) or self.file(purpose, version).exists()
 
     def make(self, purpose: Purpose, version: int) -> None:

@@ -51,11 +51,11 @@ class ApiKey(Base):
         return self.issuer is not None
 
     def has_ended(self, now: datetime) -> bool:
-        """Whether it authenticates nobody any more."""
+        """Return whether it authenticates nobody any more."""
         return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
 
     def is_under_secret(self, version: int, now: datetime) -> bool:
-        """Whether a token that may still be good is hashed under this version of the secret of keys."""
+        """Return whether a token that may still be good is hashed under this version of the secret of keys."""
         until = self.previous_token_until
         has_previous = self.previous_token_hash is not None and until is not None and until > now
         return self.secret_version == version or (has_previous and self.previous_secret_version == version)

@@ -89,7 +89,7 @@ class Run(Base):
 
     @property
     def is_charged(self) -> bool:
-        """Whether a budget pays for it: by a reservation of its own, or its sweep's."""
+        """Return whether a budget pays for it: by a reservation of its own, or its sweep's."""
         return self.budget_id is not None
 
 
@@ -118,14 +118,14 @@ class RunSweep(Base):
     sweep_hash: Mapped[str] = mapped_column(String(64))
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
     reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"), unique=True)
-    #: Of the whole sweep, whatever is seen of it.
+    #: The guarantee of the whole sweep, whatever part of it is seen.
     guarantee: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: The law of the number of trials.
     trials: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: Of its cells, so that whatever is entered of this row is entered of them: `app.entries.registered`.
+    #: A hash of the cells, so that an entry about this row also covers them (`app.entries.registered`).
     cells_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
-    #: Nothing of a sweep for the best is told before.
+    #: Nothing about a sweep for the best is told before this time.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     is_cancelled: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     #: How it ended.

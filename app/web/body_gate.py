@@ -15,9 +15,9 @@ from app.kit.json_body import read_json
 from app.observability.request_id import request_id_of
 from app.problems import Problem
 
-#: The paths that take files: of new data sets, and of their versions. Pages pass the bodies of theirs on.
+#: The paths that take files, for new data sets and for new versions. Dashboard pages pass their bodies on.
 UPLOAD_PATHS = re.compile("/(v1|dashboard)/datasets(/[^/]+/versions)?")
-#: Below it are the pages, whose commands are forms of few short fields.
+#: The pages are below this path; their commands are forms with few short fields.
 FORMS = "/dashboard/"
 LARGEST_FORM_BYTES = 2**14
 

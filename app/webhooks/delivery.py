@@ -103,7 +103,7 @@ class Deliverer:
         while not self._stopping.wait(INTERVAL_S):
             try:
                 if not fence_of(self._context).look():
-                    continue  # a database that may have forgotten something tells nobody anything
+                    continue  # a database that may have lost entries sends no webhooks
                 while not self._stopping.is_set() and self.deliver():
                     pass
                 looks += 1

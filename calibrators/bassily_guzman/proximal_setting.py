@@ -111,7 +111,7 @@ class ProximalSetting:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the bounds speak of it."""
+        """Return whether the bounds speak of it."""
         return not (self.missing or self.warnings)
 
 
@@ -182,7 +182,7 @@ def _diameter(spec: Spec, given: Given) -> float | None:
 
 
 def _initial_gap(given: Given, lipschitz: float | None, diameter: float | None) -> float | None:
-    """The smaller of the caller's and L_0 M, as far as they are known."""
+    """Return the smaller of the stated gap and L_0 M; None if neither is known."""
     stated = given.get("initial_gap")
     known = [] if stated is None else [stated]
     if lipschitz is not None and diameter is not None:

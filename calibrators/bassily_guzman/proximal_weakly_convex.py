@@ -155,7 +155,7 @@ def _rounds(spec: Spec, steps: Steps) -> int:
             pointer=("iterations",),
         )
     asked = epsilon_and_delta(spec, steps)
-    # Where the target has no epsilon, that of Gaussian DP is as large, up to a root of a logarithm.
+    # If the target has no epsilon, mu takes its place: they agree up to the square root of a logarithm.
     epsilon = spec.relation.sensitivity / steps.noise_multiplier if asked is None else asked[0]
     return balanced_rounds(n, spec.dimension, epsilon)
 

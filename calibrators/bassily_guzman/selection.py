@@ -115,7 +115,7 @@ class Selections:
 
 
 def is_pure(spec: Spec) -> bool:
-    """Whether the target asks for epsilon at delta 0, or for what follows from it and not from rho."""
+    """Return whether the target asks for epsilon at delta 0, or for what follows from it and not from rho."""
     match spec.target:
         case PureDpTarget() | GaussianDpTarget():
             return True

@@ -76,11 +76,11 @@ class ConvexSmoothProblem:
         return trivial_excess_risk(lipschitz, self.diameter)
 
     def covers(self, step_size: float) -> bool:
-        """Whether (1) holds for the steps t / (2 eta) with this 1 / (2 eta): eta >= beta, up to a few ulp."""
+        """Return whether (1) holds for the steps t / (2 eta) with this 1 / (2 eta): eta >= beta, up to a few ulp."""
         return 2.0 * step_size * self.smoothness <= 1.0 + 1e-12
 
     def covers_closed_form(self, step_size: float) -> bool:
-        """Whether (2) holds: eta >= 2 beta, up to a few ulp."""
+        """Return whether (2) holds: eta >= 2 beta, up to a few ulp."""
         return 4.0 * step_size * self.smoothness <= 1.0 + 1e-12
 
     def inverse_step(self, iterations: int, oracle: MeanOracle) -> float:

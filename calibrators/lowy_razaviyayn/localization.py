@@ -89,7 +89,7 @@ class UniformMoments:
         return self.second if self.bound_1 is None else min(self.bound_1, self.second)
 
     def never_clipped(self, max_grad_norm: float) -> bool:
-        """Whether no gradient is longer."""
+        """Return whether no gradient is longer."""
         return self.lipschitz is not None and max_grad_norm >= self.lipschitz
 
     def power(self, records: int) -> float:

@@ -90,7 +90,7 @@ class PlannedBatches:
 
     @property
     def are_drawn(self) -> bool:
-        """Whether records draw their batches, so that batches vary in size."""
+        """Return whether records draw their batches, so that batches vary in size."""
         return self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def errors(self) -> tuple[Vector, float]:

@@ -62,7 +62,7 @@ class PlannedRisk(ABC):
     @property
     @abstractmethod
     def _is_covered(self) -> bool:
-        """Whether the theorem holds at that step size."""
+        """Return whether the theorem holds at that step size."""
 
     @property
     @abstractmethod

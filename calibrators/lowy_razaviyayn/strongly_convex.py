@@ -104,7 +104,7 @@ class StronglyConvexProblem:
         return constant_schedule(iterations, self.contraction, step_size)
 
     def covers(self, step_size: float) -> bool:
-        """Whether the theorem holds at this step size; a few ulp are not held against it."""
+        """Return whether the theorem holds at this step size; a few ulp are not held against it."""
         return step_size * self.inverse_step <= 1.0 + 1e-12
 
     def closed_form(self, iterations: int, oracle: MeanOracle) -> float:
@@ -124,7 +124,7 @@ class StronglyConvexProblem:
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * oracle.sharp_variance, drift)
 
     def evaluated_bound_of_drawn_batches(self, schedule: Schedule, oracle: MeanOracle, records: int) -> float:
-        """`evaluated_bound` where each of n records draws its batch and sums are divided by the oracle's s."""
+        """`evaluated_bound` for n records that each draw their batch, with sums divided by the oracle's s."""
         bias, variance = errors_of_drawn_batches(oracle, len(schedule.step_sizes), records)
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * variance, 4.0 * bias**2 / self.strong_convexity)
 

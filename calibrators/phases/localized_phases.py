@@ -12,7 +12,7 @@ from accounting.events import Event, Gaussian
 from calibrators.phases.structured import Charge, MaxGradNorm, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, PARAMETER, SMOOTHNESS, STEP
 
-#: A plan has at most as many blocks, and a block at most as many steps, whose number any reader of JSON can hold.
+#: The most blocks of a plan, and the most steps of a block: a number that every JSON reader can represent exactly.
 MAX_BLOCKS = 1000
 MAX_BLOCK_STEPS = 2**53
 #: By which the noise of a block may fall short of what is charged: rounding, which the trainer's margin covers.

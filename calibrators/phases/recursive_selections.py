@@ -10,7 +10,7 @@ from accounting.events import PureDp, ZcDp
 from calibrators.phases.structured import Charge, Nonnegative, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS
 
-#: Selections of one plan at most.
+#: The most selections of one plan.
 MAX_SELECTIONS = 1_000_000
 
 

@@ -204,7 +204,7 @@ class NonConvex:
         return math.sqrt((self.problem.initial_gap / iterations + cost) / self.problem.decrease)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """The T >= 1 with the least bound where T steps need sqrt(T) times the noise of one: D_0/T + cost T."""
+        """Return the T >= 1 that minimises D_0/T + cost T: T steps need sqrt(T) times the noise of one step."""
         per_step = self.problem.noise_cost(noise_stddev_of_one_step)
         if self.problem.initial_gap >= 1e300 * per_step:
             return MAX_COUNT

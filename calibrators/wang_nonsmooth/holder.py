@@ -110,7 +110,7 @@ class HolderProblem:
 
     @property
     def is_lipschitz(self) -> bool:
-        """Whether gradients are bounded on all of R^d: Remark 5, where no domain is needed."""
+        """Return whether gradients are bounded on all of R^d: Remark 5, where no domain is needed."""
         return self.exponent == 0.0 and self.gradient_norm is not None
 
 

@@ -100,7 +100,7 @@ class OutputRate:
 
     @property
     def holds(self) -> bool:
-        """Whether gamma is within the theorems' range."""
+        """Return whether gamma is within the theorems' range."""
         return self.failure_probability > 4.0 * max(math.exp(-self.dimension / 8.0), self.delta)
 
     def excess_risk(self, distance: float, order_constant: float) -> float:

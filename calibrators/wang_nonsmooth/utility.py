@@ -43,7 +43,7 @@ class Run:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether the gradient bound may shorten gradients."""
+        """Return whether the gradient bound may shorten gradients."""
         bound, longest = self.phase.gradient_bound, self.problem.gradient_norm
         return isinstance(bound, Clip) and longest is not None and bound.max_grad_norm < longest * (1.0 - 1e-12)
 
@@ -292,7 +292,7 @@ def _largest_loss_at_minimiser(problem: HolderProblem, error: OptimisationError)
 
 
 def is_vacuous(problem: HolderProblem, bound: float) -> bool | None:
-    """Whether w = 0 has as small a bound: its excess is at most M |w*| by convexity, and at most M_0."""
+    """Return whether w = 0 has as small a bound: its excess is at most M |w*| by convexity, and at most M_0."""
     trivial = [] if problem.loss_at_zero is None else [problem.loss_at_zero]
     if problem.gradient_at_zero is not None and problem.distance is not None:
         trivial.append(problem.gradient_at_zero * problem.distance)

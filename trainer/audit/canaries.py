@@ -67,7 +67,7 @@ class Linear(Loss):
 
 
 def model(canaries: int) -> LinearModel:
-    """Return what is trained on canaries: one parameter for each of them, zeros at the start."""
+    """Return the model that is trained on canaries: one parameter for each, all zero at the start."""
     return LinearModel(Linear(), canaries, fit_intercept=False)
 
 

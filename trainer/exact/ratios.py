@@ -52,7 +52,7 @@ class Ratio:
         return self._bits + 32
 
     def is_accepted(self) -> bool:
-        """Whether the point is in the region, by as many bits as it takes."""
+        """Return whether the point is in the region, by as many bits as it takes."""
         while True:
             if self.refresh():
                 twice = tuple(2 * end for end in ln(self._height(), self.precision))

@@ -149,7 +149,7 @@ class Facts:
     def amount(
         self, field: str, argument: str, given: Mapping[str, Value], lower: float = 0.0, upper: float = 1e6
     ) -> float:
-        """A number that the call says, or that is filled in; 0 where neither does, which `settle` refuses.
+        """Return a number from the call or from what was filled in; 0 if neither has it, which `settle` refuses.
 
         Args:
             field: What would supply it, of `QUESTIONS`.

@@ -152,7 +152,7 @@ def _read(path: Path) -> Configuration:
 
 
 def is_trusted_address(text: str) -> bool:
-    """Whether what is sent to an address stays secret: by TLS, or because it stays on this machine.
+    """Return whether what is sent to an address stays secret: by TLS, or because it stays on this machine.
 
     >>> is_trusted_address("https://login.example"), is_trusted_address("http://login.example")
     (True, False)

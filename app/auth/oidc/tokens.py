@@ -57,7 +57,7 @@ class Claims:
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether a bearer token may be one of a provider."""
+    """Return whether a bearer token may be one of a provider."""
     return len(text) <= _LONGEST and _FORM.fullmatch(text) is not None
 
 

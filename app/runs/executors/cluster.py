@@ -101,7 +101,7 @@ class Cluster:
         self._loop.stop()
 
     def is_ready(self) -> bool:
-        """Whether there are machines, all of which can be given runs. Why not is logged when it changes.
+        """Return whether there are machines, all of which can be given runs. Why not is logged when it changes.
 
         While one thread looks, which takes seconds where nobody answers, the others are told what was seen before.
         """

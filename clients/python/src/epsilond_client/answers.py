@@ -57,7 +57,7 @@ class Document(Mapping[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._fields,)
 
-    if not TYPE_CHECKING:  # A class that declares its fields has no others for the type checker.
+    if not TYPE_CHECKING:  # Type checkers then see only the fields that a class declares.
 
         def __getattr__(self, name: str) -> Any:
             try:

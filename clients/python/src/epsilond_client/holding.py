@@ -111,7 +111,7 @@ class HeldReservation:
 
     @property
     def is_started(self) -> bool:
-        """Whether noise may be drawn; from then on the charge stands."""
+        """Return whether noise may be drawn; from then on the charge stands."""
         return self._started
 
     @property

@@ -134,7 +134,7 @@ class BudgetExceeded(Conflict):
 
     @property
     def largest_count_that_fits(self) -> int | None:
-        """How many of the steps the budget would admit, where that is known."""
+        """Return how many of the steps the budget would admit, where that is known."""
         count: int | None = self.members.get("largest_count_that_fits")
         return count
 

@@ -49,7 +49,7 @@ class Clock:
 
 
 def may_try_again(failure: httpx2.TransportError | httpx2.Response, code: str | None, *, repeatable: bool) -> bool:
-    """Whether the same request may be sent again.
+    """Return whether the same request may be sent again.
 
     Args:
         failure: No answer, or one that is an error.

@@ -347,7 +347,7 @@ class TruncatedPoisson(Sampler):
         return share * self.dataset_size
 
     def batch(self, step: int) -> Indices:
-        """Whether a batch is cut depends on all records, so that every shard draws the whole batch."""
+        """Return whether a batch is cut depends on all records, so that every shard draws the whole batch."""
         drawn = self._tossed(self.sampling["sampling_probability"], _step(step, self.steps), 0, self._places)
         if drawn.size > self.sampling["max_batch_size"]:
             drawn = self._kept(drawn, step)

@@ -274,7 +274,7 @@ class Runs(Resource):
     @overload
     def report(self, run: RunId, format: Literal["markdown", "html"]) -> str: ...
     def report(self, run: RunId, format: Literal["json", "markdown", "html"] = "json") -> Card | str:
-        """The privacy card; as JSON it is a `Card`, which notebooks show."""
+        """Return the privacy card; with ``format="json"`` it is a `Card`, which notebooks display."""
         path = path_to("/v1/runs/{}/report", run)
         if format == "json":
             return self._http.get(path, Card, format=format)

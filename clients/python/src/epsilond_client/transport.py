@@ -273,7 +273,7 @@ def local_token(base_url: str, file: str | os.PathLike[str] | None) -> str | Non
 
 
 def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> bool:
-    """Whether the address is this machine's own.
+    """Return whether the address is this machine's own.
 
     Raises:
         ValueError: it is no address, or the key would travel in clear over a network.

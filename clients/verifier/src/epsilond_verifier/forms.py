@@ -240,11 +240,12 @@ def _contour(reader: Reader, asked: Asked) -> Proof:
 
 
 def _cut(reader: Reader, asked: Asked) -> Proof:
-    """Theorem 5 with one cut at equal steps, M_above being the transform of what is above it.
+    """Theorem 5 for equal steps with one cut. M_above is the transform of the part above the cut.
 
     The profile D of P^T - P_below^T has the transform M^T - (M - M_above)^T, at most T M(c)^(T-1) |M_above| in modulus,
-    and D <= delta <= D + bulk. For a fixed size M_above is that of remove on the whole line. What it has below x = 1/2
-    weighs at most extra = psi's complement there, is added to P, and (1 + extra)^T - 1 is taken off below.
+    and D <= delta <= D + bulk. For a fixed size, M_above is the transform of remove on the whole line. Its part below
+    x = 1/2 weighs at most extra, psi's complement there. That part is added to P, and the lower bound loses
+    (1 + extra)^T - 1.
     """
     law, count, line = asked.steps[0].law, asked.steps[0].count, _read_sum(reader, asked)
     above = reader.inside("above")

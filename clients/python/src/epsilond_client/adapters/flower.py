@@ -176,7 +176,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         return self._strategy.aggregate_evaluate(server_round, replies) if self._evaluates else None
 
     def summary(self) -> None:
-        """Log what pays, and what the strategy is."""
+        """Log which budget event each round is charged as, and the strategy's own summary."""
         log.info("job %s: each round is charged as %s", self._job, self._event)
         self._strategy.summary()
 

@@ -24,7 +24,7 @@ from epsilond_client.loaders import declared_by
 from epsilond_client.naming import BudgetId
 
 Batches = Literal["poisson", "shuffled"]
-#: One process, one Gaussian over all parameters, and the number of accumulated batches is known.
+#: Optimizers that run in one process, add one Gaussian over all parameters, and know how many batches they accumulate.
 _GUARDED = ("DPOptimizer", "DPPerLayerOptimizer")
 
 
@@ -81,7 +81,7 @@ def import_engine(
 
 
 def is_poisson(data_loader: Any) -> bool:
-    """Whether a loader draws each record apart from all others, as the accounts of sampled steps suppose."""
+    """Return whether a loader draws each record apart from all others, as the accounts of sampled steps suppose."""
     sampler: Any = import_module("opacus.utils.uniform_sampler").UniformWithReplacementSampler
     return isinstance(getattr(data_loader, "batch_sampler", None), sampler)
 
