@@ -75,7 +75,7 @@ def notice_who_vanishes(listening: socket.socket) -> None:
 
 
 class Owes(Enum):
-    """What the server waits for."""
+    """The part of a connection that the server waits for."""
 
     NOTHING = auto()
     HEAD = auto()
@@ -129,7 +129,7 @@ class Connection(H11Protocol):
             self._hang_up(owes)
 
     def _looked_at(self, now: float) -> tuple[Owes, float]:
-        """What the client owes, and since when it has owed it without a pause."""
+        """Return what the server waits for from the client, and since when without a pause."""
         owes = self._owes()
         # Of an answer each byte that is taken begins the time anew, of a request its number.
         stage = self.transport.get_write_buffer_size() if owes is Owes.READING else id(self.cycle)

@@ -1,4 +1,4 @@
-"""What a request handler or a worker needs from its process: made once, handed down, never a global."""
+"""The objects that a request handler or a worker needs from its process: made once, passed down, never global."""
 
 from __future__ import annotations
 

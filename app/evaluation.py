@@ -66,7 +66,7 @@ class Evaluation:
         return self._answers(_group_deltas if self.group_size > 1 else deltas_for_epsilons, epsilons, pointer)
 
     def warnings(self, field: str, value: float) -> tuple[str, ...]:
-        """What a reader must know about the sampling schemes, with numbers for the ``value`` of ``field``."""
+        """Return warnings about the sampling schemes, with numbers for the ``value`` of ``field``."""
         if not any(map(hides_nothing, self.events)):
             # No number is in their sentences, and another wait for a process would be for nothing.
             return schedule_warnings(self.events, self.relation, **{field: value})

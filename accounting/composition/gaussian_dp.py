@@ -207,7 +207,7 @@ def _certified(mu: float, delta: float, near: tuple[float, float], sign: float) 
 
 
 def _is_certified(centre: float, mu: float, delta: float, sign: float) -> bool:
-    """Whether the profile at epsilon = mu * centre is certainly at most delta (sign 1), or above it (sign -1)."""
+    """Return whether the profile at epsilon = mu * centre is certainly at most delta (sign 1) or above (sign -1)."""
     a = centre - 0.5 * mu
     growth = math.exp(0.25 * a * a)
     scaled = delta * growth * growth * _SQRT_TWO_PI

@@ -1,4 +1,4 @@
-"""What a run is made of: the data set's public description, the model that fits it, its theory's constants."""
+"""The parts of a run: the data set's public description, the model that fits it, and the constants of its theory."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def is_brief(spec: Spec) -> bool:
 
 
 def remedy_of(*samplings: str) -> str:
-    """What to ask for instead of a calibration that took too long.
+    """Suggest what to ask for instead of a calibration that took too long.
 
     >>> remedy_of("poisson")
     'where the server is busy, ask again; fewer steps are quicker'

@@ -1,4 +1,4 @@
-"""What the algorithms that apply attain on synthetic rows: asked for beside advice, and no part of any theorem."""
+"""Simulated results of the applicable algorithms on synthetic rows: an addition to advice, not part of any theorem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose secrets a database takes: the first start enters their check values, and every other one must have the same."""
+"""The secrets that belong to a database: the first start stores their check values, and later starts must match."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SecretRefused(Exception):
 
 @dataclass(frozen=True)
 class Retired:
-    """What the end of a version was.
+    """The result of retiring a version.
 
     Attributes:
         version: Of the secret.
@@ -70,9 +70,9 @@ def listed(context: Context) -> Sequence[SecretVersion]:
 
 
 def kept(context: Context) -> dict[str, bytes]:
-    """What is to be kept of the secrets: files by their names in a data folder, wherever they lie now.
+    """Return the secrets that a backup keeps: contents by file name in a data folder, wherever they are stored now.
 
-    Versions that nothing needs any more are in it as far as they are here: a backup from before a rotation needs them.
+    Versions no longer in use are included if they are still here: a backup from before a rotation needs them.
 
     Raises:
         SecretRefused: one that the database needs is missing, or is another one. Or as `admit`.

@@ -22,7 +22,7 @@ _IPV6_PREFIX = 64
 
 
 class FailedAttempts:
-    """How many attempts of each address failed lately.
+    """Counts of recent failed attempts by address.
 
     Args:
         per_minute: How many may, at once or spread over a minute; 0 for no limit.
@@ -61,7 +61,7 @@ class FailedAttempts:
 
 
 def place_of(client: tuple[str, int] | None) -> str:
-    """What is counted together: an IPv4 address, or the network of an IPv6 address.
+    """Return the unit that attempts are counted by: an IPv4 address, or the network of an IPv6 address.
 
     >>> place_of(("::ffff:192.0.2.7", 1)), place_of(("2001:db8:1:2:3::4", 1)), place_of(None)
     ('192.0.2.7', '2001:db8:1:2::', '')

@@ -1,4 +1,4 @@
-"""What the database has just said of keys, so that not every request asks it again."""
+"""A short-lived memory of the database's answers about keys, so that not every request asks again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which budgets a key reaches, and what belongs to them: one rule, for what a request names and for lists.
+"""The budgets that a key reaches, and what belongs to them: one rule, for named objects and for lists.
 
 A key with budgets reaches those and every budget below them. What it does not reach does not exist for it: the answers
 are those to an id that names nothing, found by the same statement.
@@ -99,7 +99,7 @@ def _paid_or_own(
 
 @dataclass(frozen=True)
 class _Kind:
-    """What an identifier of this name may name."""
+    """The kind of object that an identifier of this name refers to."""
 
     word: str
     column: InstrumentedAttribute[str]

@@ -112,7 +112,7 @@ class KeyBody(Schema):
 
     @classmethod
     def of(cls, key: ApiKey, now: datetime) -> KeyBody:
-        """What an administrator sees of a key."""
+        """Return what an administrator sees of a key."""
         until = key.previous_token_until
         reached = budget_ids(key.budgets)
         return cls.model_validate(

@@ -43,7 +43,7 @@ _NO_HASH = "0" * 64
 
 @dataclass(frozen=True)
 class Terms:
-    """What a key may do, and for how long.
+    """The rights of a key, and how long it is valid.
 
     Attributes:
         name: What the key is for, in its owner's words.
@@ -368,7 +368,7 @@ def tell_of_change(context: Context) -> None:
 
 
 def token_hash(context: Context, token: str, version: int = 1) -> str:
-    """What is stored in place of a token, under a version of the secret of keys."""
+    """Return the hash that is stored in place of a token, under one version of the secret of keys."""
     return context.keyed_hash("api_key", token.encode(), version)
 
 

@@ -225,7 +225,7 @@ def _parts(address: str) -> SplitResult:
 
 
 def _named(cookie: str) -> str:
-    """What a cookie's code covers: all that is before it."""
+    """Return the part of a cookie that its code covers: all that comes before the code."""
     return cookie.rpartition(".")[0]
 
 

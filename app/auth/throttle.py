@@ -44,7 +44,7 @@ class Limits:
 
 @dataclass
 class Use:
-    """What one key asks at present."""
+    """The current use of the server by one key."""
 
     bucket: TokenBucket | None
     under_way: int = 0

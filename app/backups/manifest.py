@@ -1,4 +1,4 @@
-"""What a backup says of itself. Pure.
+"""The manifest of a backup: its description of itself. Pure.
 
 The manifest is the first thing that is read of an archive, and whoever reads it trusts nothing that it does not say: a
 member that it does not name is refused, and so is one that is not of its size and hash.

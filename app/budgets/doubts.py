@@ -1,4 +1,4 @@
-"""What a limit means for whoever is protected, and what speaks against it: told before a budget is opened for good.
+"""The meaning of a limit for the people protected, and doubts about it, told before a budget is opened for good.
 
 Nothing is refused: a limit that proves nothing may be right for rows that are made up.
 """

@@ -349,7 +349,7 @@ def _read_text(path: Path) -> str:
 
 
 class Watched(Past):
-    """What there was once, if anything, and how many entries were compared with it so far."""
+    """The earlier state, if any, and how many entries have been compared with it so far."""
 
     def __init__(self, past: Past | None, reached: Reached) -> None:
         super().__init__()

@@ -172,7 +172,7 @@ class Server:
         return found[0]
 
     def progress(self, path: str) -> Iterator[Progress]:
-        """What a run's stream says to its end, also where it breaks off; nothing, if the run has ended before."""
+        """Yield a run's stream to its end, even if it breaks off; nothing, if the run has already ended."""
         last, failures = "", 0
         while True:
             try:
@@ -263,7 +263,7 @@ class Server:
 
 
 def _how_to_show_a_key(said: str) -> str:
-    """What helps whoever is not let in, and what the service has said."""
+    """Return advice for a client that was not admitted, and the service's own message."""
     if "This server has no key yet" in said:
         return (
             "Show this server's token: `export EPSILOND_DATA_DIR=/path/to/the/server/var`, the folder of the server's "

@@ -1,4 +1,4 @@
-"""What every command begins with: settings and database, what must be there, and one line where it is not."""
+"""The beginning of every command: settings, database and other requirements, with one line about what is missing."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def show(request: Request, budget_id: str, delta: str = "") -> Response:
 
 @router.get("/{budget_id}/burn-down")
 async def burn_down(request: Request, budget_id: str) -> Response:
-    """What was left from each day on on which something was committed."""
+    """Return the remaining amount after each day with a commit."""
     budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     days: list[dict[str, Any]] = []
     cursor: str | None = None

@@ -135,7 +135,7 @@ class _Reader:
         return word
 
     def _until(self, end: str) -> _Piece:
-        """What stands before an end, which is taken, too."""
+        """Return the tokens before an end, and consume the end, too."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise _NotUnderstood

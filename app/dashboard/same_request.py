@@ -1,4 +1,4 @@
-"""What a page has just asked, as a user would ask it in a shell and in Python; and what follows from its answer."""
+"""The request that a page has just made, as shell and Python code, and the requests that its answer leads to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which format an uploaded file is in: told from how it begins, and compared with what it is called."""
+"""The format of an uploaded file, detected from its first bytes and compared with its name."""
 
 from __future__ import annotations
 

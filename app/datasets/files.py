@@ -65,7 +65,7 @@ class IncomingFile:
         return self._file if self.key is None else open_decrypting(self._file, self.key, self.name)
 
     def fileno(self) -> int:
-        """What another process can read the file by, as it is on the disk."""
+        """Return a descriptor through which another process can read the file as stored on disk."""
         return self._file.fileno()
 
 

@@ -53,7 +53,7 @@ class PersonColumn:
 
 
 class DeclaresPersons(Protocol):
-    """What a data set says of the ids in its files."""
+    """A data set's declaration of the person ids in its files."""
 
     @property
     def budget_id(self) -> str | None: ...

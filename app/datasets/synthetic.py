@@ -56,7 +56,7 @@ class SyntheticRequest(Schema):
 
     @property
     def declaration(self) -> DatasetMetadata:
-        """What an owner would declare about it."""
+        """Return what an owner would declare about the table."""
         columns: list[Column] = [
             NumberColumn(name=f"feature_{index}", type="number", lower=-1.0, upper=1.0)
             for index in range(1, self.features + 1)

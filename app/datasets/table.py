@@ -61,7 +61,7 @@ ClippedArray = NDArray[np.void]
 
 @dataclass(frozen=True)
 class Persons:
-    """Whose the rows are, and what it takes to make the table again without some of them.
+    """The person of each row, and what is needed to rebuild the table without some persons.
 
     Attributes:
         hashes: Shape (rows, 2), keyed.

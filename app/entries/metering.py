@@ -1,4 +1,4 @@
-"""What each key has written to the books today: read under a lock, decided on and counted in one transaction.
+"""The daily writes of each key to the books: read under a lock, judged and counted in one transaction.
 
 The rows of a key and a day, and of the day before, are locked before anything is decided, so that transactions of one
 key take turns, in one process and in several, also where midnight lies between them. Whoever also locks the register

@@ -1,4 +1,4 @@
-"""How much one key may write to the books: pure.
+"""Quotas of one key's writes to the books. Pure.
 
 A quota refuses what begins something or prolongs it. What tells of something that has begun (a start, a commit, a
 release, a correction, an end) is counted and never refused: a charge must not stay untold because a key has written

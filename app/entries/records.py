@@ -1,4 +1,4 @@
-"""What an entry says, as bytes: written once, hashed once, never serialised again.
+"""Entries as bytes: written once, hashed once, never serialised again.
 
 Each budget has a chain of its own, and so has the register: the hash of an entry covers its bytes and the hash of the
 entry before.

@@ -1,4 +1,4 @@
-"""What entries of the register are about, and what they may say after the first one. Nothing here needs a database."""
+"""The subjects of the register's entries, and what may follow a first entry. Nothing here needs a database."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class Fence:
             self.check()
 
     def before_commit(self, connection: Connection) -> list[Move]:
-        """What the transaction is about to acknowledge.
+        """Return the marks that the transaction is about to acknowledge.
 
         Raises:
             Unfenced: the database is behind the fence; nothing may be added to it.

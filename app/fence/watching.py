@@ -1,4 +1,4 @@
-"""Who watches which database: every process that writes to a ledger makes its context here."""
+"""The pairing of databases and their fences: every process that writes to a ledger makes its context here."""
 
 from __future__ import annotations
 

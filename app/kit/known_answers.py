@@ -1,4 +1,4 @@
-"""What endpoints and middleware do with `app.kit.answer_cache`: requests in, finished responses out."""
+"""The use of `app.kit.answer_cache` by endpoints and middleware: requests in, finished responses out."""
 
 from __future__ import annotations
 

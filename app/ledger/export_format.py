@@ -75,7 +75,7 @@ class ExportWriter:
         self._entries = 0
 
     def first_line(self, made_at: datetime, service_version: str, root_id: str | None) -> bytes:
-        """What the file is; with the root of the tree that it holds, or None for all."""
+        """Return the line that identifies the file, with the root of the tree that it holds, or None for all."""
         return self._line(
             {
                 "format": FORMAT,

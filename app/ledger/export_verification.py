@@ -35,7 +35,7 @@ def verify_export(
 
 
 def read_past(path: Path) -> tuple[Past, Verdict]:
-    """What an export has, to compare a later state with, and whether it is valid itself.
+    """Read an export as the past to compare a later state with, and say whether it is valid itself.
 
     Raises:
         OSError: the file cannot be read.

@@ -28,7 +28,7 @@ STUCK = "the entries cannot be given their places in the tree"
 
 
 class CannotIntegrate(Exception):
-    """What is stored lets no entry have its next place: somebody has changed the database. Verification names where."""
+    """The stored tree cannot take another entry, since somebody has changed the database. Verification says where."""
 
 
 def integrate(database: Database, batches: int | None = None) -> None:

@@ -246,7 +246,7 @@ def _counts(events: Iterable[Event]) -> Counter[Event]:
 
 
 def exposed_counts(events: Sequence[Event], relation: NeighboringRelation) -> Counter[Event]:
-    """How often each step takes part in what a report composes: schedules count as the batches that they amount to."""
+    """Return how often a report composes each step; a schedule counts as the batches that it amounts to."""
     return _counts(resolve_schedules(events, relation))
 
 

@@ -1,4 +1,4 @@
-"""What is handed out to be kept and checked elsewhere: signed checkpoints, and proofs that lead to their roots."""
+"""Evidence to be kept and checked elsewhere: signed checkpoints, and proofs that lead to their roots."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SignedCheckpoint:
 
 @dataclass(frozen=True)
 class InclusionProof:
-    """What shows that an entry has its place in the tree of some size.
+    """A proof that an entry has its place in the tree of some size.
 
     Attributes:
         entry_id, budget_id, entry_hash: Of the entry, whose hash in its budget's chain is the leaf.
@@ -175,7 +175,7 @@ def consistency(context: Context, first: int, second: int | None = None) -> Cons
 
 
 def verify(context: Context, root_id: str, note: str | None = None, *, prices: bool = False) -> Verdict:
-    """Whether the books are what the ledger wrote, and begin with the entries of a checkpoint that was kept; counted.
+    """Verify that the ledger wrote the books, and that they begin with the entries of a kept checkpoint; count it.
 
     Args:
         context: The process's context.

@@ -1,4 +1,4 @@
-"""What the metrics ask the database: counts alone, each of so many rows at most, and nothing that is withheld."""
+"""Database queries of the metrics: counts alone, each of a bounded number of rows, and nothing that is withheld."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def runs_by_state(session: Session) -> dict[str, int]:
 
 
 def oldest_queued(session: Session) -> datetime | None:
-    """When the run that waits longest was made; None where none waits."""
+    """Return when the longest-waiting run was created; None if none waits."""
     statement = (
         select(Run.created_at).where(Run.state == RunState.QUEUED, ~Run.is_withheld).order_by(Run.created_at).limit(1)
     )

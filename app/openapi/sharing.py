@@ -1,4 +1,4 @@
-"""What several parts of the document have in common stands once, under `components`, and they refer to it."""
+"""Shared parts of the document: each stands once, under `components`, and the others refer to it."""
 
 from __future__ import annotations
 

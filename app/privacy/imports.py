@@ -177,7 +177,7 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was recorded, its epsilon and its warnings; no epsilon where nothing was released.
+    """The recorded events with their epsilon and warnings; no epsilon if nothing was released.
 
     It comes from another process, so it can be pickled.
     """

@@ -1,4 +1,4 @@
-"""Who may act on a reservation: whoever made it, and owners."""
+"""The holders of a reservation, who may act on it: its maker, and owners."""
 
 from __future__ import annotations
 

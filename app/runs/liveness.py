@@ -44,7 +44,7 @@ def living_workers(data_dir: Path) -> int:
 
 
 def has_died(data_dir: Path, worker_id: str) -> bool:
-    """Whether the worker wrote its file in this folder and no longer holds it; a worker of elsewhere is left alone."""
+    """Return whether the worker's file is in this folder and no longer locked; workers elsewhere never count."""
     try:
         file = _path(data_dir, worker_id).open("r+")
     except FileNotFoundError:

@@ -53,7 +53,7 @@ def has_queued(session: Session) -> bool:
 
 
 def count_queued(session: Session, principal_id: str) -> int:
-    """How many runs of a key wait for a worker. Trials that nobody sees are counted as the one sweep that they are."""
+    """Count a key's runs that wait for a worker. The hidden trials of a sweep count as one run."""
     statement = select(func.count()).where(
         Run.state == RunState.QUEUED, Run.principal_id == principal_id, ~Run.is_withheld
     )

@@ -61,7 +61,7 @@ class Trials:
 
     @cached_property
     def drawn(self) -> int:
-        """How many trials count. The first is made in any case: without it, the ledger would show that none is run."""
+        """Return how many trials count. The first always runs: otherwise the ledger would show that there are none."""
         return draw_trials(self.law, lambda total: self._below(total, "number"))
 
     @property

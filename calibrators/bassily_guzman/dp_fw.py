@@ -174,7 +174,7 @@ def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, flo
 
 
 def epsilons_add_up(spec: Spec, pure: bool) -> bool:
-    """Whether the noise scale grows with T rather than sqrt(T): towards Gaussian DP, squares of epsilons add up."""
+    """Return whether the noise scale grows with T, not sqrt(T). For Gaussian DP, squares of epsilons add up."""
     if isinstance(spec.target, BudgetTarget):
         return pure and spec.target.filter.kind != "gaussian_dp"
     return pure and not isinstance(spec.target, GaussianDpTarget)

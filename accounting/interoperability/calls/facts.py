@@ -142,7 +142,7 @@ class Facts:
         return self._real(argument, value, lower, upper)
 
     def count(self, field: str, argument: str, given: Mapping[str, Value]) -> int:
-        """A whole number that the call says, or that is filled in; 0 where neither does, which `settle` refuses."""
+        """Return a whole number from the call or from what was filled in, else 0, which `settle` refuses."""
         found = self.amount(field, argument, given, 1, _INTEGERS.get(field, MAX_COUNT))
         return self._integer(argument, found) if found else 0
 

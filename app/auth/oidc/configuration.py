@@ -29,7 +29,7 @@ class Wrong(ValueError):
 
 
 class Right(Schema):
-    """What the members of a group, or one person or machine, may do here.
+    """The rights of a group's members, or of one person or machine.
 
     Attributes:
         group: The group's name, as the provider's tokens have it.

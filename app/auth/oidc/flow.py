@@ -128,7 +128,7 @@ def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
 
 
 def _kept(context: Context, cookie: str | None) -> dict[str, str] | None:
-    """What the cookie of an attempt holds; None where it is over, or was never one."""
+    """Return the contents of a sign-in attempt's cookie; None if the attempt is over or the cookie is none of ours."""
     text, _, code = (cookie or "").rpartition(".")
     if not hmac.compare_digest(context.keyed_hash(_LABEL, text.encode()).encode(), code.encode()):
         return None

@@ -34,7 +34,7 @@ _ADDRESSES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 @dataclass(frozen=True)
 class _Known:
-    """What the provider said, and when."""
+    """The provider's answer, and when it came."""
 
     addresses: Mapping[str, str]
     keys: Mapping[str | None, jwt.PyJWK]
@@ -104,7 +104,7 @@ class Provider:
         return token
 
     def _recent(self, fresh_s: float = FRESH_S) -> _Known:
-        """What the provider has said, asked again where that is older than ``fresh_s``."""
+        """Return the provider's answer, asking again if it is older than ``fresh_s``."""
         known = self._known
         if known is not None and self.clock() - known.time < fresh_s:
             return known
