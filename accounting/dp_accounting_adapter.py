@@ -64,7 +64,7 @@ _WHY_NONE = {
 
 
 class Distribution(Protocol):
-    """What is used of its privacy loss distributions."""
+    """The methods of dp-accounting's privacy loss distributions that are used here."""
 
     def self_compose(self, num_times: int) -> Distribution: ...
     def compose(self, other: Distribution) -> Distribution: ...
@@ -160,7 +160,7 @@ def _distribution(event: Event, relation: NeighboringRelation, interval: float) 
 
 @dataclass(frozen=True)
 class _Factory:
-    """What makes its distributions of single steps."""
+    """Makes dp-accounting's distributions of single steps."""
 
     sampling: Sampling
     relation: NeighboringRelation
@@ -226,7 +226,7 @@ class _Factory:
 def library_epsilon(
     dp_event: Mapping[str, object], relation: NeighboringRelation, delta: float, accountant: str
 ) -> float:
-    """What one of its own accountants says of one of its own events.
+    """Return the epsilon that a dp-accounting accountant reports for a dp-accounting event.
 
     Args:
         dp_event: The JSON form of the event (`accounting.dp_event_reader`), its numbers with their types.

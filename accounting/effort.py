@@ -1,4 +1,4 @@
-"""Which lists of events take milliseconds, and which may take seconds or minutes."""
+"""The effort of evaluations: which lists of events take milliseconds, and which seconds or minutes."""
 
 from __future__ import annotations
 

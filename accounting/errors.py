@@ -1,4 +1,4 @@
-"""What the engine says when there is no sound answer: what was wrong, where, and what would be right."""
+"""Errors of the engine when there is no sound answer: what was wrong, where, and what would be right."""
 
 from __future__ import annotations
 

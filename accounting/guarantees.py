@@ -102,7 +102,7 @@ class RenyiDpGuarantee(Described):
 
 @dataclass(frozen=True, slots=True)
 class AttackRisk(Described):
-    """What membership inference can reach at most, by the best attack; exactly one of three statements.
+    """The most that the best membership inference attack can reach: exactly one of three statements.
 
     Attributes:
         advantage: Largest true positive rate minus false positive rate: the total variation of the neighbours.

@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one evaluator can say about one number.
+    """The bounds of one evaluator on one number.
 
     Attributes:
         lower: At most the truth; 0 where the evaluator only bounds from above.

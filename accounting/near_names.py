@@ -1,4 +1,4 @@
-"""What was probably meant where a name is unknown: a field, an option, an algorithm, or a mechanism."""
+"""Suggestions for unknown names of fields, options, algorithms and mechanisms."""
 
 from __future__ import annotations
 

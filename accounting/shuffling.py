@@ -28,7 +28,7 @@ _ALLOWANCE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Shuffling:
-    """What to know about a list with shuffled epochs.
+    """Facts about a list with shuffled epochs.
 
     Attributes:
         attained: An epsilon that the list costs at least.

@@ -75,7 +75,7 @@ def notice_who_vanishes(listening: socket.socket) -> None:
 
 
 class Owes(Enum):
-    """The part of a connection that the server waits for."""
+    """The step that the server waits for a client to take."""
 
     NOTHING = auto()
     HEAD = auto()

@@ -73,7 +73,7 @@ class Evaluation:
         return self._in_bounds((field,), schedule_warnings, self.events, self.relation, **{field: value})
 
     def shuffling(self, delta: float, *pointer: str | int) -> Shuffling | None:
-        """What shuffled epochs cost at least at ``delta``, and other batches; None where there are none."""
+        """Return a lower bound on shuffled epochs' cost at ``delta``, and other batches' cost; None without epochs."""
         if not any(map(is_shuffled, self.events)):
             return None
         return self._in_bounds(pointer, about_shuffling, self.events, self.relation, delta)

@@ -17,7 +17,7 @@ MAX_COMPARED_DIMENSION = 10**10
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the tables' expressions are evaluated at.
+    """The values at which the tables' expressions are evaluated.
 
     Attributes:
         dataset_size: n.

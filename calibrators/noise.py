@@ -1,4 +1,4 @@
-"""What a spec leaves open, solved by the accounting engine: the events of equal steps that meet the target."""
+"""The open quantity of a spec, solved by the accounting engine: the events of equal steps that meet the target."""
 
 from __future__ import annotations
 

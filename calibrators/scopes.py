@@ -1,4 +1,4 @@
-"""What a theorem can be about: the shape of the objective, the norm, smoothness and tails."""
+"""Scopes of theorems: the shape of the objective, the norm, smoothness and tails."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _between(norm_order: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a theorem is about.
+    """The scope of a theorem.
 
     Attributes:
         shape: The objective's; None where no theorem speaks of the algorithm.

@@ -1,4 +1,4 @@
-"""What a calibrator is asked, and what it answers."""
+"""The specs that calibrators are given, and their answers."""
 
 from __future__ import annotations
 

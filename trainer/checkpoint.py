@@ -25,7 +25,7 @@ _LAYOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a checkpoint belongs to; with anything else it is refused.
+    """The run that a checkpoint belongs to; with anything else it is refused.
 
     Attributes:
         plan_hash: Of the plan.

@@ -47,7 +47,7 @@ class Gradients(Protocol):
         ...
 
     def keep(self, rows: Array) -> Gradients:
-        """The same with zeros for the records where ``rows``, booleans of shape (B,), is false."""
+        """Return the same with zeros for the records where ``rows``, booleans of shape (B,), is false."""
         ...
 
     def parts(self) -> tuple[Array, ...]:

@@ -39,7 +39,7 @@ _LONG_NOISE, _SHORT_PRODUCTS = 1 << 15, 1024
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run releases, and all that it releases.
+    """Everything that a run releases, and nothing else.
 
     Attributes:
         parameters: The released point under the model's names, such as "weights" and "bias".

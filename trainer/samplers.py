@@ -1,4 +1,4 @@
-"""Who takes part in a step: the sampling that was charged is the sampling that runs.
+"""Samplers of the records that take part in a step: the sampling that was charged is the sampling that runs.
 
 Every scheme draws slots, of which there are as many as public numbers say, and never looks at what they hold. A batch
 is padded by the spare slot to a size that public numbers fix, too: how many slots a Poisson step has drawn must stay as

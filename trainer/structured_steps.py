@@ -1,4 +1,4 @@
-"""What trainers share whose plan is one structured phase: what is kept from step to step, and the checks of a plan."""
+"""Shared code of trainers whose plan is one structured phase: the state between steps, and the checks of a plan."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StructuredSteps(Resumable):
         return self._point
 
     def close(self) -> None:
-        """Nothing is drawn ahead."""
+        """Do nothing, since nothing is drawn ahead."""
         return
 
 

@@ -1,4 +1,4 @@
-"""What a conversion is asked for, and what it answers."""
+"""The targets of conversions, and their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Renyi divergence of one order implies: the forms that textbooks and libraries use.
+"""Implications of the Renyi divergence of one order, in the forms that textbooks and libraries use.
 
 They are bounds, each for every order, so that the smallest over the orders is one too. `renyi_region` has the exact
 conversion, which is what an answer gives; these stand beside it.

@@ -51,7 +51,7 @@ _LARGEST_EXPONENT = 700.0
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """What a list costs, in nano-units of mu squared.
+    """The cost of a list, in nano-units of mu squared.
 
     Attributes:
         least: No cover is smaller.

@@ -63,7 +63,7 @@ _ROUNDING, _SLACK = 1e-9, 1e-14
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What a tail is worth, in nano-units of mu squared.
+    """The worth of a tail, in nano-units of mu squared.
 
     Attributes:
         least: (2) is proved for it.

@@ -1,4 +1,4 @@
-"""What every privacy filter is: caps, costs against them, what amounts mean as an epsilon, and how they are written."""
+"""The base of privacy filters: caps, costs against them, amounts in terms of epsilon, and how they are written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, add_saturating
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """What is given back for steps of a plan that will never be taken.
+    """The refund for steps of a plan that will never be taken.
 
     Attributes:
         amounts: To be subtracted from what the plan was charged. A negative amount is spent.
@@ -56,7 +56,7 @@ class PrivacyFilter(ABC):
 
     @property
     def price_terms(self) -> tuple[str, tuple[float, ...]] | None:
-        """What prices depend on beside the kind, as the name of a field and its numbers; None where that is nothing.
+        """Return what prices depend on besides the kind: the name of a field, and its numbers; None if nothing.
 
         A budget keeps them for ever, and budgets under it share them.
         """
@@ -206,7 +206,7 @@ class PrivacyFilter(ABC):
         return (0,) * len(self.caps)
 
     def remaining(self, used: Amounts) -> Amounts:
-        """What is left under each cap; 0 where the order is closed or the cap is passed."""
+        """Return the amount left under each cap; 0 where the order is closed or the cap is exceeded."""
         return tuple(max(0, cap - amount) for cap, amount in zip(self.caps, used, strict=True))
 
     def largest_count_that_fits(
@@ -322,7 +322,7 @@ class PrivacyFilter(ABC):
         """The amounts in the filter's own fields, as exact decimal strings."""
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """What is left, in the same fields."""
+        """Return what is left, in the same fields."""
         return self.describe(self.remaining(used))
 
     def describe_limit(self) -> dict[str, Json]:

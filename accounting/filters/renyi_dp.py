@@ -138,7 +138,7 @@ class RenyiFilter(PrivacyFilter):
         }
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """What is left per order; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
+        """Return what is left per order. ``epsilon`` is the limit less the use, not what a next charge may cost."""
         epsilons: Json = [from_nano(amount) for amount in self.remaining(used)]
         return {"epsilon": from_nano(self.left(used)), "orders": list(self.orders), "epsilons": epsilons}
 
@@ -192,7 +192,7 @@ def _penalties_in_nano(delta: float, orders: tuple[float, ...], conversion: str)
 
 
 def _penalties(delta: float, orders: tuple[float, ...], conversion: str) -> list[Fraction]:
-    """What epsilon is above the divergence at each order, rounded up; it may be negative."""
+    """Return by how much epsilon exceeds the divergence at each order, rounded up; it may be negative."""
     union = Fraction(_log_union(delta, len(orders)))
     if conversion == MIRONOV:
         return [union / (exact(order) - 1) for order in orders]

@@ -1,4 +1,4 @@
-"""What a loader did, where a library's record does not say: Poisson samples, or batches of a shuffled data set."""
+"""The batches of a loader if a library's record does not name them: Poisson samples, or those of shuffled data."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _binomials(tilts: tuple[int, ...]) -> tuple[NDArray[np.int64], Array, Array,
 
 @lru_cache(maxsize=4096)
 def _integrated_ends(s: float, q: float, tilt: float) -> tuple[float, float]:
-    """The same for any tilt, as 1 + E [f^p - 1 - p (f - 1)], p = tilt + 1 (the bracket is convex in f, hence positive).
+    """Return the ends for any tilt, from 1 + E [f^p - 1 - p (f - 1)], p = tilt + 1 (convex in f, hence positive).
 
     The trapezoid rule's error is bounded as in `_replace_ends`; |f(u+iy)| <= f(u) makes the L1 norm on the line
     Im x = y at most e^(y^2/(2 s^2)) (M + 1 + 2p). The bracket is at most f^p on the right, where the logarithm of the

@@ -97,7 +97,7 @@ class VisibleMixtureLoss(PrivacyLoss):
         )
 
     def without_rare_branches(self, mass: float) -> tuple[VisibleMixtureLoss, float]:
-        """The same given that none of the rarest branches is taken, and their probability: ``mass`` at most.
+        """Return the loss given that no rarest branch is taken, and those branches' probability, at most ``mass``.
 
         Guarantees: rare_branches_weigh_what_is_said_and_are_paid_for: rounded up.
         """

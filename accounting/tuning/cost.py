@@ -141,7 +141,7 @@ def selection_event(moments: RenyiDpGuarantee) -> Event:
 
 
 def selection_charge(epsilon: float, delta: float) -> Event:
-    """The same for a budget in (epsilon, delta), or a pure one."""
+    """Return the same charge for a budget in (epsilon, delta), or for a pure one."""
     return Event(ApproximateDp(epsilon, delta) if delta > 0.0 else PureDp(epsilon))
 
 
@@ -153,7 +153,7 @@ def tuning_cost(
     *,
     orders: Sequence[float] | None = None,
 ) -> TuningCost:
-    """What tuning costs at ``delta``: the best of K runs is released, all else is withheld.
+    """Return the cost of tuning at ``delta``: the best of K runs is released, all else is withheld.
 
     Args:
         events: Of one run; where runs differ, a list that bounds each of them.

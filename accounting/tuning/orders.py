@@ -1,4 +1,4 @@
-"""What the best of K runs costs, by the order in which a score puts the outcomes: from above, and from below.
+"""Bounds on the cost of the best of K runs, by the order in which a score puts the outcomes.
 
 As in `selection`: one run has the laws Q and Q' and the loss L = log dQ/dQ'; u and v are the probabilities under Q and
 Q' of what the score prefers to an outcome; and the selection has the densities g(u) and g(v) with respect to Q and Q',

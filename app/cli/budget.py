@@ -352,7 +352,7 @@ def _print_budget(budget: Mapping[str, Any]) -> None:
 
 
 def _with_names_of_rows(caveat: str) -> str:
-    """Return the service's remarks about its numbers, under their names in the table."""
+    """Return the service's caveat about its numbers, with the names that they have in the table."""
     return caveat.replace("`filter_epsilon`", "the filter's own").replace("`epsilon`", "the report")
 
 

@@ -130,7 +130,7 @@ def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey) -> str:
 
 
 def open_note(note: str, key: VerifierKey) -> Checkpoint:
-    """Return the text of a note that the key has signed. Other signatures are ignored.
+    """Return the checkpoint of a note that the key has signed. Other signatures are ignored.
 
     Raises:
         InvalidNote: it is no checkpoint, or of another ledger, or the key has not signed it.
@@ -156,7 +156,7 @@ def is_signed_by(key: VerifierKey, checkpoint: Checkpoint, signatures: tuple[Sig
 
 
 def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
-    """Return the text of a note, whoever signed it, and its signatures, which are not verified yet.
+    """Return the checkpoint of a note, whoever signed it, and its signatures, which are not verified yet.
 
     Raises:
         InvalidNote: it is no checkpoint.

@@ -54,7 +54,7 @@ def _text(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """The same where it is a line of its own.
+    """Return the same text for a line of its own.
 
     >>> print(_line("1. a"), _line("# a"), _line("- a"))
     1\\. a \\# a \\- a

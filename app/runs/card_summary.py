@@ -65,7 +65,7 @@ def _in_words(report: PrivacyReport) -> list[str]:
 
 
 def _promise(share: float | None, protected: str) -> str:
-    """What is promised, in words no stronger than the bound on a guess."""
+    """State the promise in words that are no stronger than the bound on a guess."""
     if share is not None and share <= _ALMOST_THE_SAME:
         return f"Anybody who sees the released model learns almost the same, whether or not {protected} took part."
     limited = f"There is a proved limit to what anybody can learn of {protected} from the released model."
@@ -125,7 +125,7 @@ def _not_covered(report: PrivacyReport) -> list[str]:
 
 
 def _several(unit: str) -> str:
-    """Who is protected less than one unit is."""
+    """Describe who is less protected than one unit."""
     if unit == "person":
         return "Several persons together: a household is protected less than each of its members."
     return (

@@ -161,7 +161,7 @@ def _variant(facts: CardFacts) -> str:
 
 
 def _parameters(facts: CardFacts) -> dict[str, float | None]:
-    """What the guarantee's numbers are, each a proved upper end; none for a run that protects nobody."""
+    """Return the guarantee's numbers, each a proved upper end; none for a run that protects nobody."""
     if facts.seeded:
         return {}
     match facts.achieved:

@@ -1,4 +1,4 @@
-"""Whether a worker process still lives: it holds the lock of a file of its own for as long as it does.
+"""Liveness of worker processes: each holds the lock of a file of its own for as long as it lives.
 
 The operating system lets go of the lock whenever the process ends, however it ends, so neither a process id that is
 used again nor a zombie nor another container with the same host name can be taken for a living worker.

@@ -44,7 +44,7 @@ ENDED = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 
 
 def message_of(run: Run) -> ProgressMessage:
-    """What a listener is told of a run."""
+    """Return the message about a run that listeners get."""
     return ProgressMessage(
         id=run.id,
         state=RunState(run.state),

@@ -16,7 +16,7 @@ from app.tables.states import ENDED, IN_PROGRESS, RunState, Select
 
 @dataclass(frozen=True)
 class Lease:
-    """What shows of a worker that is at a run: the claim, and how often the worker has told since that it lives."""
+    """The visible signs of a worker that holds a run: the claim, and the number of its heartbeats since."""
 
     run_id: str
     worker_id: str

@@ -115,7 +115,7 @@ class Supervisor:
         advance_all(self._context)
 
     def _release_due_holds(self) -> None:
-        """What was reserved and not started in time is free again, also where nobody needs the room."""
+        """Release reservations that were not started in time, even if nobody needs the room."""
         try:
             release_due_holds(self._context)
         except DATABASE_FAILURES as error:
@@ -129,7 +129,7 @@ class Supervisor:
             log.error("overdue_not_told", error_type=type(error).__name__)
 
     def _integrate(self) -> None:
-        """What was committed gets its place in the tree over all entries: nobody waits long for a checkpoint then."""
+        """Give committed entries their places in the tree over all entries, so that checkpoints do not have to wait."""
         try:
             integrate(self._context.database, INTEGRATED_BATCHES)
         except (CannotIntegrate, *DATABASE_FAILURES) as error:

@@ -1,4 +1,4 @@
-"""What a sweep is charged: all its runs composed, or the selection of the best of them. Pure: no database."""
+"""The charge of a sweep: all its runs composed, or the selection of the best of them. Pure: no database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STEP_BY_STEP = (FullBatch, Poisson, WithoutReplacement, WithReplacement, Trunca
 
 @dataclass(frozen=True)
 class SelectionCost:
-    """What the best of a drawn number of runs costs.
+    """The cost of the best of a random number of runs.
 
     Attributes:
         epsilon: At the delta that was asked for.
@@ -88,7 +88,7 @@ def selection_cost(
     delta: float,
     orders: Sequence[float] | None,
 ) -> SelectionCost:
-    """What releasing the best of a number of runs costs that is drawn by `accounting.tuning.drawing`.
+    """Return the cost of releasing the best of a random number of runs, drawn by `accounting.tuning.drawing`.
 
     It also runs in another process, so what it takes and gives can be pickled.
 
@@ -128,7 +128,7 @@ def quantile_of(law: RandomTrials) -> int:
 
 
 def hash_of(sweep: RunSweep, plan_hashes: Sequence[str], events: Sequence[Event]) -> str:
-    """What a sweep is, as a hash: the plans of its cells in their order, what is released of them, what is charged."""
+    """Return the hash that identifies a sweep: its cells' plans in order, what is released of them, and the charge."""
     return sha256_hex(
         canonical_bytes(
             {

@@ -1,4 +1,4 @@
-"""Which of a sweep's trials is the best: by a score that costs nothing besides what the sweep is charged."""
+"""The ranking of a sweep's trials, by a score that costs nothing besides the sweep's own charge."""
 
 from __future__ import annotations
 

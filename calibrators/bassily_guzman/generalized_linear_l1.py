@@ -112,7 +112,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What is known of the links.
+    """The known facts about the links.
 
     Attributes:
         lipschitz: l_0, in losses per logit.

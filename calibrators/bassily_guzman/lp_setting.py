@@ -71,7 +71,7 @@ LIPSCHITZ_ASSUMPTIONS = (NORM_ORDER, LIPSCHITZ, *SIZES)
 
 @dataclass(frozen=True, slots=True)
 class LpSetting:
-    """What the spec says.
+    """The setting that the spec states.
 
     Attributes:
         problem: L_0, L_1 (0 where the algorithm has no use for it) and M.
@@ -99,7 +99,7 @@ class LpSetting:
 
     @property
     def trivial_gap(self) -> float:
-        """What holds at the starting point without a step."""
+        """The bound that holds at the starting point without a step."""
         largest = self.problem.lipschitz * self.problem.diameter
         return largest if self.initial_gap is None else min(largest, self.initial_gap)
 

@@ -1,4 +1,4 @@
-"""What the proximal algorithm is asked, read and checked: weakly convex Lipschitz losses in an l2 ball, or anywhere."""
+"""The spec of the proximal algorithm, read and checked: weakly convex Lipschitz losses in an l2 ball, or anywhere."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ProximalSetting:
-    """What the spec says.
+    """The setting that the spec states.
 
     Attributes:
         problem: L_0 and omega; None where omega is not given. Without L_0 the clip threshold stands for it.

@@ -105,7 +105,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMean:
-    """What is known of the planned mean's error.
+    """The known facts about the planned mean's error.
 
     Attributes:
         oracle: The only call.

@@ -71,7 +71,7 @@ class ConvexSmoothProblem:
 
     @property
     def trivial_excess_risk(self) -> float:
-        """What holds at every point of the domain."""
+        """The bound that holds at every point of the domain."""
         lipschitz = self.moments.second + 0.5 * self.penalty_strength * self.diameter
         return trivial_excess_risk(lipschitz, self.diameter)
 

@@ -1,4 +1,4 @@
-"""What the paper's one-pass algorithms have in common: noise, rounds, batches and clip threshold of a spec, and the
+"""Shared code of the paper's one-pass algorithms: noise, rounds, batches and clip threshold of a spec, and the
 errors that a theorem reads off a planned pass.
 """
 
@@ -32,7 +32,7 @@ RELATIONS = (
 
 
 class Preset(Protocol):
-    """What a theorem chooses where the spec leaves it open."""
+    """The values that a theorem chooses where the spec leaves them open."""
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int: ...
 

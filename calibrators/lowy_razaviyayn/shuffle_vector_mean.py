@@ -129,7 +129,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMean:
-    """What is known of the planned mean's error.
+    """The known facts about the planned mean's error.
 
     Attributes:
         phase: The only one.

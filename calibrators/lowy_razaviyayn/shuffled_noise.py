@@ -1,4 +1,4 @@
-"""What a spec leaves open of shuffled counts, in closed form: noise bits for a target, or the cost of given noise."""
+"""The open quantity of shuffled counts in closed form: noise bits for a target, or the cost of given noise."""
 
 from __future__ import annotations
 

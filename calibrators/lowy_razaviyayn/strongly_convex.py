@@ -88,7 +88,7 @@ class StronglyConvexProblem:
 
     @property
     def trivial_excess_risk(self) -> float:
-        """What holds at every point of the domain."""
+        """The bound that holds at every point of the domain."""
         lipschitz = self.moments.second + 0.5 * self.penalty_strength * self.diameter
         return trivial_excess_risk(lipschitz, self.diameter, self.strong_convexity)
 
@@ -119,7 +119,7 @@ class StronglyConvexProblem:
         return 0.5 * closed_form(iterations, self.contraction, self.inverse_step, self.diameter**2, noise, drift)
 
     def evaluated_bound(self, schedule: Schedule, oracle: MeanOracle) -> float:
-        """The same without rounding constants up: (1) of the schedule, and the sharp constants of the oracle."""
+        """The bound without rounding constants up: (1) of the schedule, and the sharp constants of the oracle."""
         drift = 4.0 * oracle.sharp_bias**2 / self.strong_convexity
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * oracle.sharp_variance, drift)
 

@@ -23,7 +23,7 @@ Records = Annotated[int, Whole(1, MAX_DATASET_SIZE)]
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What the event of a phase must be.
+    """The form that the event of a phase must have.
 
     Attributes:
         mechanisms: Of one of these kinds.
@@ -163,7 +163,7 @@ class StructuredPhase(ABC):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """What `to_json` wrote.
+        """Read what `to_json` wrote.
 
         Raises:
             KeyError: a field is missing.

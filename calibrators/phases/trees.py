@@ -1,4 +1,4 @@
-"""What phases of trees share: their layout, and how far a record's part in a node can be moved."""
+"""Shared code of phases of trees: their layout, and how far a record's part in a node can be moved."""
 
 from __future__ import annotations
 

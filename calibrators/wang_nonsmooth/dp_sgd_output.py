@@ -260,7 +260,7 @@ def _step_size(
 
 
 def _missing(spec: Spec, problem: HolderProblem, name: str, what: str) -> InvalidValue:
-    """What the theorem would need to choose it."""
+    """Return what the theorem would need to choose it."""
     needs: list[tuple[str, ...]] = []
     if problem.failure_probability is None:
         needs.append(("assumptions", "failure_probability"))

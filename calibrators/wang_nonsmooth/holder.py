@@ -82,7 +82,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HolderProblem:
-    """What is known of the problem; None is not given and does not follow.
+    """The known constants of the problem; None means neither given nor implied.
 
     Attributes:
         gradient_norm: G, the longest gradient of a record in the domain.

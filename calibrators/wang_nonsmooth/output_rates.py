@@ -39,7 +39,7 @@ def theorem_9_iterations(dataset_size: int, exponent: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OutputRate:
-    """What the theorems say in terms of the sizes and the target alone.
+    """The rate of the theorems in terms of the sizes and the target alone.
 
     Attributes:
         exponent: alpha.

@@ -27,7 +27,7 @@ HOLDS = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the utility of a run depends on.
+    """The numbers that the utility of a run depends on.
 
     Attributes:
         spec: With its sizes filled in.
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def rate(self) -> Rate | None:
-        """What Theorem 12 needs; None without all of it, or for a target that is not (epsilon, delta)."""
+        """The numbers that Theorem 12 needs; None unless all are there and the target is (epsilon, delta)."""
         pair, problem, dimension = self._epsilon_delta(), self.problem, self.spec.dimension
         if pair is None or problem.failure_probability is None or dimension is None:
             return None
@@ -93,7 +93,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """What a calibration says beside its noise.
+    """The statements of a calibration besides its noise.
 
     Attributes:
         step_size: Of the plan; None where the plan cannot run.

@@ -73,7 +73,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Who scores above the one is taken for a member, who scores below the other is not; the rest is passed over."""
+    """Scores above one threshold are guessed members, those below the other non-members; the rest is skipped."""
 
     score: str
     above: float

@@ -101,7 +101,7 @@ class Weighted(Loss):
         return self.loss.value_at_zero
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """Those of a population whose classes are weighted as here."""
+        """Return the probabilities of a population whose classes are weighted as here."""
         return self.loss.probabilities(logits)
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Task(StrEnum):
-    """What labels a model learns."""
+    """The kind of labels that a model learns."""
 
     BINARY = "binary"
     CLASSIFICATION = "classification"

@@ -237,7 +237,7 @@ def radius_of(constants: Mapping[str, float]) -> float | None:
 
 @dataclass(frozen=True)
 class _Length:
-    """It takes a bound on features to one on rows, with the constant 1 of an intercept.
+    """Turns a bound on features into one on rows, which include the constant 1 of an intercept.
 
     Attributes:
         dual: q of the norm.

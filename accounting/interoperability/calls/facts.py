@@ -1,4 +1,4 @@
-"""What a pasted call says, what is filled in beside it, what is supposed, and what is still missing."""
+"""Facts about a pasted call: those that it states, those filled in or supposed, and those still missing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Incomplete(AccountingError):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is filled in beside a call; None for what is not."""
+    """The facts filled in besides a call; None for each that is not."""
 
     dataset_size: int | None = None
     batch_size: int | None = None

@@ -1,4 +1,4 @@
-"""Which calls are read, and the one of a pasted text that says how a training is made private."""
+"""The calls that are read, and the search for the one that makes a training private in a pasted text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SEARCHES = {
 
 
 def read_call(text: str, known: Known | None = None) -> PastedCall:
-    """What a pasted call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting releases and charges.
+    """Return what a pasted call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting releases and charges.
 
     Args:
         text: Python with the call, at most `MAX_LENGTH` characters; assignments before it are read, too.

@@ -52,7 +52,7 @@ for _name in ("distributed", "distributed.client", "tornado", "tornado.applicati
 
 
 class ClusterAway(Exception):
-    """Nobody answers, what was sent is lost, or the cluster is not right. It can be sent again.
+    """The cluster does not answer, is not fit for runs, or has lost the work, which can be sent again.
 
     Attributes:
         why: The type of an exception, or a fault that `ADVICE` has; for the log.
@@ -195,7 +195,7 @@ class Cluster:
             self._moving.release()
 
     def _look(self) -> tuple[str | None, int]:
-        """What is wrong with the cluster, if anything, and how many machines it has."""
+        """Return the fault of the cluster, if any, and its number of machines."""
         try:
             client = self._connected()
             machines = _within(client, ASK_S, client.scheduler.identity, n_workers=-1)["workers"].keys()
@@ -294,7 +294,7 @@ def _attended(
     *arguments: Any,
     **options: Any,
 ) -> Any:
-    """What the client's call answers, in time. Where ``attend`` raises meanwhile, the answer is dropped when it comes.
+    """Return the answer of the client's call within the time limit. If ``attend`` raises first, the answer is dropped.
 
     Raises:
         ClusterAway, MachinesLost: as `Cluster.carry_out`.

@@ -97,7 +97,7 @@ class Progress(Document):
 
 
 class ProgressMessage(Document):
-    """What a stream tells of a run, at most once a second."""
+    """A stream's message about a run, at most one per second."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class DatasetVersion(Document):
 
 
 class Dataset(Document):
-    """What the owner declared of a data set; never its rows."""
+    """The owner's declaration of a data set; never its rows."""
 
     __slots__ = ()
     if TYPE_CHECKING:

@@ -291,7 +291,7 @@ class Reservations(OfBudgets):
 
 
 class Ledger(Resource):
-    """What shows that the history stands: verification, checkpoints, proofs, exports."""
+    """Evidence that the history is unchanged: verification, checkpoints, proofs, exports."""
 
     def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None, prices: bool = False) -> Answer:
         """Recompute chains, amounts and the tree; with a checkpoint that was kept, that the ledger begins with it.

@@ -278,7 +278,7 @@ class Client:
 
 
 class Algorithms(Resource):
-    """What can be calibrated and run."""
+    """The algorithms that can be calibrated and run."""
 
     def list(self) -> Sequence[Answer]:
         """All algorithms, with their sources."""

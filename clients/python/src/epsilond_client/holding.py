@@ -318,7 +318,7 @@ class HeldReservation:
         return [{**self._events[0], "count": self._taken}]
 
     def _standing(self, failure: BaseException | None = None) -> str:
-        """What becomes of a reservation that this process could not resolve."""
+        """Describe what becomes of a reservation that this process could not resolve."""
         code = failure.code if isinstance(failure, ProblemError) else None
         if code == "already_resolved":
             return f"The reservation {self.id} is resolved: client.reservations.get({self.id!r}) says what is charged."

@@ -21,7 +21,7 @@ _SUGGESTIONS = 3
 
 @dataclass(frozen=True)
 class _Kind:
-    """What has a name.
+    """A kind of object that has a name.
 
     Attributes:
         noun: In messages.

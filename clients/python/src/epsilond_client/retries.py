@@ -1,4 +1,4 @@
-"""When a request is sent again: never where it may have happened once and could happen twice."""
+"""Retries: a request is never sent again if it may have succeeded and could take effect twice."""
 
 from __future__ import annotations
 

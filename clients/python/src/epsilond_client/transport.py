@@ -63,7 +63,7 @@ class Transport:
         self._timeout = httpx2.Timeout(timeout, connect=min(timeout, 10.0))
 
     def in_haste(self, timeout: float) -> Self:
-        """The same connections, for what is asked again soon anyhow: one attempt, that takes no longer than this."""
+        """Return a transport over the same connections for repeated questions: one attempt, within this time."""
         other = copy.copy(self)
         other._retries, other._timeout = Retries(seconds=0.0), httpx2.Timeout(timeout)
         return other
@@ -204,7 +204,7 @@ def json_body(request: Mapping[str, Any] | None) -> Content:
 
 
 def plain(value: Any) -> Any:
-    """The same in JSON's own types: of answers that are sent back, tuples, and NumPy's numbers."""
+    """Return a value in JSON's own types; answers that are sent back, tuples and NumPy's numbers are converted."""
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

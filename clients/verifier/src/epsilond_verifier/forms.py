@@ -27,7 +27,7 @@ Proof = Callable[[arb], Enclosure]
 
 @dataclass(slots=True)
 class Work:
-    """What a certificate may still ask to be evaluated, in nodes at points."""
+    """The evaluation work that a certificate may still ask for, in nodes at points."""
 
     left: int = _MOST_WORK
 
@@ -39,7 +39,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked: delta of these steps in one direction, at so many e."""
+    """A question: delta of these steps in one direction, at several epsilons."""
 
     steps: Sequence[Step]
     direction: str

@@ -40,7 +40,7 @@ def source_of(
 def import_event(
     client: Client, event: Any, *, delta: float, neighboring_relation: str | None = None, **source: Any
 ) -> Answer:
-    """What an event costs: `epsilon` as an interval, and `events` to reserve.
+    """Return an event's cost: `epsilon` as an interval, and `events` to reserve.
 
     Args:
         client: Of the server that reads it.

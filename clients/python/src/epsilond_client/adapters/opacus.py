@@ -206,7 +206,7 @@ def _check_optimizer(optimizer: Any) -> None:
 
 
 def _check_step(optimizer: Any, noise: float) -> None:
-    """What is about to happen is what was reserved.
+    """Check that the coming step is the one that was reserved.
 
     Raises:
         ValueError: it costs more; the noise is not drawn.
