@@ -43,7 +43,7 @@ Ends = tuple[Array, Array]
 _EVEN, _SMALL = 128, 12
 DEFAULT_REGRET = 1e-3
 _SMALLEST_MU = 1e-9
-#: Of mu, relatively; the regret is certified at the mu that is reported.
+#: The relative tolerance of mu; the regret is certified at the mu that is reported.
 _TOLERANCE = 1e-6
 _ROUNDING = 1e-15
 

@@ -43,7 +43,7 @@ MAX_GROUP_SIZE = 1000
 #: The name of an upper bound that went through single records.
 THROUGH_SINGLE_RECORDS = "group_privacy"
 _MAX_EPSILON = 1e15
-#: Of delta, what epsilon from below is not worth.
+#: Shares of delta below this are given up for a lower bound on epsilon.
 _SLIGHT = 1e-9
 #: How near, relatively, the share of epsilon of one record is found; the bound holds at what is found.
 _TOLERANCE = 2e-6

@@ -16,7 +16,7 @@ from accounting.described import Described, Real, Reals
 from accounting.errors import InvalidValue, one_of
 from accounting.numbers import MAX_ORDER, MAX_ORDERS, read_real
 
-#: Of epsilon, rho and Renyi divergences. Requests stay far below it, so that what follows from them stays within.
+#: The largest epsilon, rho and Renyi divergence. Requests stay far below it, so that derived numbers stay within it.
 MAX_PRIVACY_LOSS = 1e15
 MAX_MU = 1e6
 LOSS = Real(0.0, MAX_PRIVACY_LOSS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-#: So many names are listed where none is near; more would bury the fault.
+#: The most names listed if none is near; more would bury the fault.
 _MOST_LISTED = 8
 #: Longer ones are nobody's slip, and comparing takes time.
 _LONGEST = 64

@@ -66,7 +66,7 @@ class Context:
     metrics: Metrics = field(default_factory=Metrics, repr=False)
     #: Processes that read uploaded Parquet and NPZ files have limits of memory, and so has their number.
     file_readers: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(2), repr=False)
-    #: So many threads and connections at most wait long for a budget that somebody keeps locked.
+    #: Limits the threads and connections that wait long for a budget that somebody keeps locked.
     patience: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(8), repr=False)
     #: Commands of the ledger that come at once share a transaction.
     ledger_commits: GroupCommit[Any, Any] = field(default_factory=GroupCommit, repr=False)

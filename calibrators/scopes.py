@@ -26,7 +26,7 @@ class Shape(StrEnum):
     """No loss is minimised: the mean of the records is estimated."""
 
 
-#: Of what an objective of each shape is an instance, too.
+#: The more general shapes that an objective of each shape also has.
 _INSTANCES: dict[Shape, frozenset[Shape]] = {
     Shape.STRONGLY_CONVEX: frozenset(Shape) - {Shape.MEAN},
     Shape.CONVEX: frozenset({Shape.CONVEX, Shape.WEAKLY_CONVEX, Shape.NONCONVEX}),

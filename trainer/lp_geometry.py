@@ -57,7 +57,7 @@ def least_in_ball(xp: Namespace, gradient: Array, norm_order: float, radius: flo
     if length == 0.0:
         return xp.zeros_like(gradient)
     direction = dual_map(xp, gradient / length, dual_order)
-    # Of norm 1, but for rounding, which a power of a large q enlarges.
+    # The direction has norm 1 up to rounding, which a power with a large q magnifies.
     return -radius / norm(xp, direction, norm_order) * direction
 
 

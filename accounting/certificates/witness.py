@@ -357,7 +357,7 @@ class Envelope:
                 more, arguments = step.rise(angle, tilt)
                 logs, rates = np.concatenate([logs, more]), np.concatenate([rates, arguments])
             self.bounds.append(self._bound(step, float(angle), constant, logs, rates))
-        #: Those of the main rule.
+        #: The bounds of the main rule.
         self.own = self.bounds[min(1, len(self.bounds) - 1)]
         if step.kind == "fixed_size":
             self.bounds += self._above_cuts()

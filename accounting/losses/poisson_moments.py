@@ -22,7 +22,7 @@ ALLOWANCE = 1e-9
 #: Beyond these the moment is reported as inf, which is sound.
 MAX_BINOMIAL_ORDER = 65_536
 MAX_NODES = 200_000
-#: Of the binomial sums that are added up at once.
+#: The most terms of binomial sums that are added up at once.
 MAX_TERMS = 1 << 17
 #: Below this, tilts that are not integers are integrated; above it the chord between integers is tight enough.
 MAX_FRACTIONAL_TILT = 8.0
@@ -241,7 +241,7 @@ def _least(log_excess: float, log_error: float) -> float:
     relative = math.exp(min(log_error - moment, 0.0))
     if relative > 0.5:
         return 0.0
-    # Of a tiny excess x, log(1 + x) is at least x (1 - x), and its allowance is more than x.
+    # For a tiny excess x, log(1 + x) is at least x (1 - x), and the allowance is more than x.
     return max(0.0, moment * (1.0 - ALLOWANCE) - 2.0 * relative)
 
 

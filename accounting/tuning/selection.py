@@ -46,7 +46,7 @@ from accounting.tuning.trials import RandomTrials, TruncatedNegativeBinomial
 
 Array = NDArray[np.float64]
 
-#: Of the lines: many are asked for, and a wider delta moves the result a little. A convolution takes seconds for each.
+#: Evaluators of the lines. Many lines are needed, and a wider delta matters little; a convolution takes seconds each.
 _EVALUATORS_OF_LINES: tuple[Evaluator, ...] = (BinomialComposition(), FourierInversion(), *QUICK_EVALUATORS)
 #: Relative, of the place where a line touches; the bound is flat there.
 _TOLERANCE = 1e-5
@@ -54,7 +54,7 @@ _TOLERANCE = 1e-5
 _LINES, _REACH = 12, 4.0
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
-#: Of the deltas at which an attacker's set is looked for, over delta / E[K].
+#: The deltas at which an attacker's set is looked for, as multiples of delta / E[K].
 _SETS = (1.1, 2.0, 5.0, 20.0, 100.0)
 _CELLS = 600
 #: Deltas of one run between which chords are taken; lines at the edge of the tests; halvings of an interval.

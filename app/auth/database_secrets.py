@@ -14,7 +14,7 @@ from app.secrets import versions
 from app.secrets.material import Purpose, SecretMaterial, kept_name
 from app.tables.access import SecretVersion
 
-#: So many characters of a check value are shown: enough to compare by eye.
+#: The number of characters of a check value that are shown: enough to compare by eye.
 _SHOWN = 16
 
 

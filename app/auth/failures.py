@@ -17,7 +17,7 @@ from app.problems import Problem
 
 #: Addresses that are remembered; the one that was heard of least lately is forgotten first.
 MOST_PEERS = 10_000
-#: Of an IPv6 address: a customer has as many addresses as he likes below it.
+#: The prefix of an IPv6 address that is counted: a customer has any number of addresses below it.
 _IPV6_PREFIX = 64
 
 

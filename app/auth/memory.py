@@ -10,7 +10,7 @@ from app.auth import local_token, service, sessions
 from app.auth.principal import Principal
 from app.context import Context
 
-#: So long another process' word on a key may go unheard: a key that it revoked, the first key that it created.
+#: For this long another process's change of keys may go unnoticed: a revocation, or the first key.
 SECONDS = 1.0
 #: The use of a key is noted this often, seconds: a write, and nobody asks for more than living or dead.
 NOTED_EVERY_S = 600.0

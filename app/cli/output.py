@@ -15,7 +15,7 @@ import typer
 
 from app.entries.kinds import WITHOUT_A_KEY
 
-#: Of the ends of an interval, rounded outward.
+#: The digits of an interval's ends, which are rounded outward.
 _DIGITS = 10
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]

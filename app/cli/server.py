@@ -41,12 +41,12 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT_S = 120.0
 #: A stream that says nothing for longer is dead: it has a comment every 15 seconds.
 SILENCE_S = 45.0
-#: So often a request is sent again, and a stream opened again, that nobody answers.
+#: The number of attempts for a request, or for opening a stream, that nobody answers.
 ATTEMPTS = 4
 PAUSE_S = 1.0
 
 _LARGEST_LINE = 2**20
-#: Of a list, so many at once.
+#: The number of items that are fetched of a list at once.
 _LONGEST_PAGE = 200
 #: What reading an answer raises that is none.
 _OTHERWISE = (LookupError, TypeError, ValueError, AttributeError)

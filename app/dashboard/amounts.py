@@ -31,7 +31,7 @@ def of_limit(budget: Mapping[str, Any], part: str) -> str:
     ('rho 0.150001', 'rho 0.849999')
     """
     kind = budget["filter"]["kind"]
-    # Of the amounts in the currency, the one that stands beside epsilon there.
+    # For approximate_dp, the amounts in the budget's currency are shown beside epsilon.
     beside = budget["amounts"]["remaining" if part == "left" else part] if kind == "approximate_dp" else {}
     said = {**beside, READ[kind]: budget[READ[kind]][part]}
     return _in_words(budget["filter"], said, at_least if part == "left" else at_most)

@@ -22,7 +22,7 @@ from app.dashboard.wording import at_least, at_most
 
 router = APIRouter(prefix="/dashboard/budgets", include_in_schema=False)
 
-#: Of a list that may be long, a page shows so many and leads to the next.
+#: The most items on one page of a list.
 _SHOWN = 100
 #: By which the charges of a budget are added up.
 GROUPS = ("purpose", "principal", "mechanism", "month", "day")

@@ -60,7 +60,7 @@ GROUPS = {
     ),
     "Reading": (("/dashboard/help", "Help"), ("/docs", "HTTP interface")),
 }
-#: Those that lead nobody else anywhere.
+#: Links that are of use only to administrators.
 _FOR_ADMINS = frozenset({"/dashboard/keys"})
 
 

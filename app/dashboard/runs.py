@@ -15,7 +15,7 @@ from app.dashboard.try_model import body_of, can_be_tried, form_of
 
 router = APIRouter(prefix="/dashboard/runs", include_in_schema=False)
 
-#: Of a list that may be long, a page shows so many and leads to the next.
+#: The most items on one page of a list.
 _SHOWN = 50
 #: States that a run, or a sweep, leaves by itself: whoever looks at it looks again.
 UNDER_WAY = frozenset({"queued", "running", "cancelling"})

@@ -7,7 +7,7 @@ from enum import StrEnum
 from accounting.errors import one_of
 from app.problems import Problem, unprocessable
 
-#: So many bytes of its beginning tell what a file is.
+#: The number of leading bytes that show a file's format.
 HEAD_BYTES = 16
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from app.tables.datasets import Dataset, DatasetVersion
 
-# Of all versions, deleted or not: which root budgets a content is bound to.
+# The root budgets that each content is bound to, over all versions, deleted or not.
 _PRIVATE_CONTENTS = union_all(
     select(Dataset.content_hash, Dataset.budget_id, Dataset.id.label("dataset_id")).where(
         Dataset.budget_id.is_not(None)

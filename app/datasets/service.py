@@ -35,7 +35,7 @@ from trainer.scaling import memory_of_rows
 
 _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 
-#: Of a data set from before files were refused for it.
+#: The warning for a data set from before such files were refused.
 TOO_FULL = DatasetWarning(
     code="dataset_too_full",
     detail="The data set has more rows than its capacity, so its runs fail, without a charge: none could hide how many "

@@ -20,7 +20,7 @@ from accounting.events import Event, event_from_json
 from app.entries.kinds import ChargedData, EntryKind
 from app.kit.timestamps import format_moment
 
-#: Of the bytes that are written now. Those of the first version are read for ever.
+#: The version of the bytes that are written now. Those of the first version stay readable for ever.
 RECORD_VERSION = 2
 
 
@@ -165,7 +165,7 @@ _FIRST = {
 _ABSENT: dict[str, Any] = {
     member.name: None for member in fields(EntryRecord) if member.default is None and member.name != "details"
 }
-# Of each version: the members that its bytes have, and those that they may have.
+# For each version, the members that its bytes have, and those that they may have.
 _MEMBERS_OF = {
     "1": (_FIRST, _FIRST),
     "2": (_FIRST - _ABSENT.keys(), _FIRST | _ABSENT.keys()),

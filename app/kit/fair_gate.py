@@ -9,7 +9,7 @@ from types import TracebackType
 from app.kit.caller import CALLER
 from app.problems import Problem
 
-#: So many requests at most wait at a gate: each holds a thread of the service, which is cheap. Fewer would refuse those
+#: The most requests waiting at a gate. Each holds a thread of the service, which is cheap. Fewer would refuse those
 #: who come while the first process starts, and a chance crowd at a load that is otherwise met.
 MOST_WAITING = 128
 #: Who was refused a place does well to ask again after so many seconds.

@@ -14,7 +14,7 @@ from app.tables.states import ReservationStatus, RunState
 
 #: No query reads more rows than this, however large a table has become.
 MOST_ROWS = 10_000
-#: Of budgets each is read and its share computed.
+#: The most budgets, each of which is read to compute its share.
 MOST_BUDGETS = 2_000
 
 

@@ -80,7 +80,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
     )
 }
 
-#: Those that a schema writes as plain texts, by their values.
+#: Enumerations that a schema writes as plain strings, by their values.
 _PLAIN: Mapping[frozenset[str], type[StrEnum]] = {frozenset(each): each for each in (NumericType, Unknown, Select)}
 
 

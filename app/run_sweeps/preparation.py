@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 #: The calibrations of a grid are given up after so many seconds.
 MOST_SECONDS = 60.0
-#: Of what is stored of the cells, bytes: a data set with very many columns has few cells.
+#: The most bytes stored of a sweep's cells: a data set with very many columns allows only few cells.
 MOST_STORED = 64 * 2**20
 
 

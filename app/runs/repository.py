@@ -24,7 +24,7 @@ class Lease:
     heartbeat: int
 
 
-# Of a sweep for the best, the best run alone, whatever the flags of its trials say.
+# Of a sweep for the best, only the best run is released, whatever the flags of its trials say.
 _IS_RELEASED = Run.sweep_id.is_(None) | (
     select(RunSweep.id)
     .where(RunSweep.id == Run.sweep_id, (RunSweep.select == Select.ALL) | (RunSweep.best_run_id == Run.id))

@@ -30,7 +30,7 @@ WATCH_INTERVAL_S = 0.5
 SWEEP_INTERVAL_S = 10.0
 #: Between two replacements: a worker that ends at once must not be started again and again.
 REPLACEMENT_INTERVAL_S = 2.0
-#: Of entries, that a sweep gives their places in the tree: not so many that the workers would go unwatched for long.
+#: Batches of entries that one sweep puts into the tree: few enough that the workers are still watched.
 INTEGRATED_BATCHES = 8
 #: What workers may take to stop before they are killed: with the open requests' grace it is within the server's limit.
 GRACE_S = 5.0

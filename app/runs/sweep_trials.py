@@ -31,7 +31,7 @@ from app.runs.sweep_charges import law_of, quantile_of
 from app.tables.runs import RunSweep
 from app.tables.states import Select
 
-#: Of the keyed hashes.
+#: The label of the keyed hashes.
 LABEL = "sweep_trials"
 #: A number below another is a longer one, by so many bits, less multiples: that far it is from equally likely.
 _MORE_BITS = 256

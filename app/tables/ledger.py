@@ -255,7 +255,7 @@ class Entry(Base):
     sequence: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[str] = mapped_column(String(32))
     reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"))
-    #: Of an entry of the register: what it is about.
+    #: The subject of an entry of the register.
     subject_id: Mapped[str | None] = mapped_column(String(64))
     principal_id: Mapped[str] = mapped_column(String(64))
     purpose: Mapped[str | None] = mapped_column(String(200))

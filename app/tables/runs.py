@@ -43,7 +43,7 @@ class Run(Base):
     model: Mapped[dict[str, Any]] = mapped_column(JSON)
     description: Mapped[dict[str, Any]] = mapped_column(JSON)
     dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
-    #: Of private data: the version that it trains on. Null in runs from before there were versions means the first.
+    #: The version of private data that it trains on. Null in runs from before versions existed means the first.
     dataset_version: Mapped[int | None] = mapped_column(Integer)
     inline_dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     test_dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
@@ -73,7 +73,7 @@ class Run(Base):
     workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: Of a run on private data, since its first claim: `app.runs.schedule`. It follows from public numbers.
+    #: The schedule of a run on private data, set at its first claim (`app.runs.schedule`) from public numbers.
     schedule: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: When the end of a run on private data is told: not before.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -30,7 +30,7 @@ from calibrators.spec import OpenEpsilon, Spec
 
 #: Above it the engine states no rho.
 _MOST_RHO = 1e6
-#: Of noise, in its unit; its inverse is the largest.
+#: The smallest scale of noise, in its unit; its inverse is the largest scale.
 _SMALLEST_SCALE = 1e-30
 
 

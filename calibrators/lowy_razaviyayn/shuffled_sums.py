@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 from calibrators.lowy_razaviyayn.zcdp import proposition_3_epsilon, proposition_3_rho
 
-#: Of one coordinate: what Lemma 56 is proved for.
+#: The largest epsilon of one coordinate for which Lemma 56 is proved.
 LARGEST_EPSILON = 15.0
 #: Above 0.389 times the largest epsilon.
 LEAST_LEVELS = 6

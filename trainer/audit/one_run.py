@@ -18,7 +18,7 @@ from accounting.numbers import MAX_COUNT, read_integer, read_real
 
 #: Relative widening of a p-value: more than the rounding of the binomial sums.
 _ROUNDING = 1e-9
-#: Of the bound. The smaller end is returned.
+#: The resolution of the bound. The smaller end is returned.
 _RESOLUTION = 1e-9
 
 

@@ -70,7 +70,7 @@ def _chosen(calls: tuple[Call, ...]) -> Call:
     if not named:
         raise InvalidValue(_nothing(calls))
     key = next(name for name in READERS if name in named)
-    # Of events, the one that holds the others comes first.
+    # Among nested events, the outermost comes first.
     several = named[key]
     if len(several) > 1 and key not in dp_event_calls.EVENTS:
         raise InvalidValue(

@@ -27,7 +27,7 @@ BYTES_PER_S = 2.5e8
 SAMPLED_ROWS, SCORED_ROWS = 4096, 32
 #: Public rows are measured with so many numbers at most, or with as many rows as the others.
 SAMPLED_NUMBERS = 2**21
-#: So many paces are remembered.
+#: The number of paces that are remembered.
 KNOWN_PACES = 1024
 
 

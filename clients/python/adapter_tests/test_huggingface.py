@@ -15,7 +15,7 @@ from epsilond_client.adapters import huggingface
 from epsilond_client.samplers import Poisson, RandomAllocation
 
 RECORDS, BATCH, NOISE = 40, 8, 4.0
-#: Of different lengths, so that padding would show.
+#: Texts of different lengths, so that padding would show.
 DATA = [
     {"input_ids": [2 + (record * token) % 30 for token in range(1, 3 + record % 5)], "labels": record % 2}
     for record in range(RECORDS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Longer than the service takes over any answer.
 TIMEOUT_S = 150.0
-#: That an extension may take; the next one is tried soon.
+#: The time that an extension may take; the next one is tried soon.
 _EXTENSION_S = 10.0
 
 

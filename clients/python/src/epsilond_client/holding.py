@@ -84,7 +84,7 @@ class HeldReservation:
         self._certificate = certificate
         self._start_on_entry = start
         self._key = idempotency_key
-        # Of this object alone, in no other process: the answer to somebody else's start is no permission to draw noise.
+        # This key belongs to this object alone: the answer to another's start is no permission to draw noise.
         self._start_key = str(uuid.uuid4())
         self._reservation: Reservation | None = None
         self._taken = 0

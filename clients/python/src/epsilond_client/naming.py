@@ -14,7 +14,7 @@ from epsilond_client.transport import Resource, Transport, identifier, path_to
 BudgetId = str | Budget
 DatasetId = str | Dataset
 
-#: Of a list, so many at once: the longest page that the service has.
+#: The number of items that are fetched of a list at once: the longest page that the service has.
 _PAGE = 200
 _SUGGESTIONS = 3
 

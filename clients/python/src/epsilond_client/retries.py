@@ -13,7 +13,7 @@ import httpx2
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 #: Answers that say: not now. 507: the disk was full, and nothing was written.
 _LATER = frozenset({429, 502, 503, 504, 507})
-#: Of these alone it is certain, without an idempotency key too, that nothing was done.
+#: The only answers after which certainly nothing was done, even without an idempotency key.
 _NOTHING_DONE = frozenset({429})
 #: Another request with the same key is still running; its answer is the one to have.
 STILL_RUNNING = "request_in_progress"
