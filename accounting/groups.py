@@ -45,9 +45,9 @@ THROUGH_SINGLE_RECORDS = "group_privacy"
 _MAX_EPSILON = 1e15
 #: Shares of delta below this are given up for a lower bound on epsilon.
 _SLIGHT = 1e-9
-#: How near, relatively, the share of epsilon of one record is found; the bound holds at what is found.
+#: The relative accuracy at which one record's share of epsilon is found; the bound holds at the share found.
 _TOLERANCE = 2e-6
-#: How far from an estimate, relatively, the other side is looked for first.
+#: The relative distance from an estimate at which the search for the other side begins.
 _FIRST_STEP = 1e-3
 _MOST_DOUBLINGS = 12
 
@@ -208,7 +208,7 @@ def _through_single_records(single: Composition, delta: float, size: int, below:
     start, step = (max(below.value.upper, 1e-3), 1.0) if near is None else (near, _FIRST_STEP)
 
     enclosed = enclosure(single)
-    # What dominates the list says as much in a fraction of the time, where it is known well and moments say no more.
+    # A dominating list gives as much in a fraction of the time, if it is known well and moments give no more.
     over = single if enclosed is None or enclosed.has_own_moments else enclosed.above
 
     def excess(share: float) -> float:

@@ -22,7 +22,7 @@ from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.random_allocation import block_steps
 from accounting.relations import NeighboringRelation
 
-#: What floating point may put the second pair's number too high: its masses are right to some 1e-12.
+#: The most by which rounding makes the second pair's number too high: its masses are right to some 1e-12.
 _ALLOWANCE = 1e-7
 
 

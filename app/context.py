@@ -62,7 +62,7 @@ class Context:
     #: For audits, which carry plans out.
     audit_processes: ProcessPool = field(default_factory=audit_pool, repr=False)
 
-    #: What `GET /metrics` tells of this process.
+    #: The counters and timers of this process for `GET /metrics`.
     metrics: Metrics = field(default_factory=Metrics, repr=False)
     #: Processes that read uploaded Parquet and NPZ files have limits of memory, and so has their number.
     file_readers: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(2), repr=False)

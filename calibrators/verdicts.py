@@ -11,7 +11,7 @@ from calibrators.spec import OpenDelta, OpenEpsilon, Spec
 
 #: The papers' own relation.
 RELATION = NeighboringRelation.REPLACE_ONE
-#: What is said of printed noise where the spec does not ask.
+#: The statement about printed noise if the spec does not ask for a judgement.
 UNJUDGED: tuple[None, str] = (None, "Whether the printed noise meets the target was not asked.")
 
 

@@ -21,7 +21,7 @@ from trainer.sums import narrowed
 
 __all__ = ["MARGIN", "ClampedGroups", "check_groups", "lower_median"]
 
-#: How far coordinates stay below the radius, relative, where no grid says more.
+#: The relative margin by which coordinates stay below the radius if no grid needs more.
 MARGIN = MARGINS["float64"]
 #: Records whose coordinates are formed together.
 _PIECE = 1024

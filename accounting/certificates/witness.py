@@ -23,7 +23,7 @@ from accounting.fourier.steps import MOMENTS, TILTS, VARIANCES, Step, TiltTable,
 
 Array = NDArray[np.float64]
 
-#: What is left out of the sum, and aliases, are kept below this fraction of delta.
+#: The terms left out of the sum, and the aliases, stay below this fraction of delta.
 _TOLERANCE = 1e-12
 #: Points, and nodes times points, beyond which another form is tried.
 MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7

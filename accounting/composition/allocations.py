@@ -39,7 +39,7 @@ class AllocationConvolution:
         allocation = _allocation(composition)
         if allocation is None:
             return None
-        # How far up a density must be known depends on delta.
+        # The range over which a density must be known depends on delta.
         for log_above in _LOGS_ABOVE:
             profiles = _profiles(*allocation, log_above)
             if profiles is None:

@@ -346,7 +346,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         """Return epsilon at the budget's own delta; `SATURATED` where none is finite."""
         epsilon = self.epsilon_at(amounts, self.delta)
         found = SATURATED if epsilon is None else to_nano_up(exact(epsilon))
-        # What is admitted is within the limit by the theorem, however the conversion is rounded.
+        # Admitted charges are within the limit by the theorem, however the conversion is rounded.
         return min(found, self.stated_limit) if self.admits(amounts) else found
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:

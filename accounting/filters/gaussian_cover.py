@@ -36,7 +36,7 @@ from accounting.units import ATTO, NANO, SATURATED
 
 #: The number of nodes to begin with and in all, and the pieces into which a segment is divided at once.
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 6, 400, 2
-#: How far a cover may be above the largest m that a node requires, relatively.
+#: The relative amount by which a cover may exceed the largest m that a node requires.
 TOLERANCE = 2e-4
 #: A guess is the m required by a node whose delta is this multiple of the cover's; and how many guesses are made.
 _GUESSES, _GUESSED_SHARE = 6, 3.0

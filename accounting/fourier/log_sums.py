@@ -45,7 +45,7 @@ DIGITS = 36.0
 KNOWN = 0.1
 #: Points of a lattice that are summed together.
 _BLOCK = 256
-#: What stands for a density that is computed as nothing.
+#: The number that stands for a density that is computed as 0.
 _SMALLEST = 1e-290
 #: Terms of all trapezoid rules together, which take two seconds on one core.
 MOST_TERMS = 80_000_000

@@ -10,7 +10,7 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, Poisson, ShuffledEpochs, group_events
 from accounting.interoperability.difference import Difference
 
-#: How far 1 / sampling probability may be from a whole number of batches.
+#: The most by which 1 / sampling probability may differ from a whole number of batches.
 _WHOLE = 1e-6
 
 SHUFFLED_CHARGED_AS_POISSON = Difference(

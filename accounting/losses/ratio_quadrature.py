@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 _RHO = 4.0
 _REACH = 0.5 * (_RHO + 1.0 / _RHO)
 _HEIGHT = 0.5 * (_RHO - 1.0 / _RHO)
-#: How far, in nats, the bound on an ellipse may exceed the integrand on its panel.
+#: The nats by which the bound on an ellipse may exceed the integrand on its panel.
 _OVERSHOOT = 12.0
 #: Panels this many nats below the largest are bounded instead of integrated.
 _NEGLIGIBLE = 36.0

@@ -52,7 +52,7 @@ _CELLS, _LEAST_U, _DIVISIONS, _PARTS = 1000, 1e-12, 3, 24
 _NODES, _NEAREST = 40, 2e-3
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
-#: How far apart the places are between which slopes are bounded, in epsilon.
+#: The distance in epsilon between the places between which slopes are bounded.
 _APART = 2e-3
 #: Places of S_0 and S_1 that are tried; cells of p' and of u_0.
 _SETS_BEFORE, _SETS, _FEW = 120, 40, 10

@@ -108,7 +108,7 @@ TargetBody = Annotated[
     Field(discriminator="kind", title="Target"),
 ]
 
-#: What a run is held under: a guarantee that is stated of its model.
+#: The targets of runs: each is a guarantee that is stated of the run's model.
 RunTargetBody = Annotated[
     ApproximateDpTargetBody | PureDpGoal | ZcdpGoal | GaussianDpGoal, Field(discriminator="kind", title="RunTarget")
 ]

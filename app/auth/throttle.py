@@ -24,7 +24,7 @@ from app.problems import Problem
 BURST_S = 2.0
 #: Keys whose use is remembered before those that are at rest are forgotten.
 _MOST = 10_000
-#: What is limited; documentation and health are not.
+#: The paths that are limited; documentation and health are not.
 _LIMITED = "/v1/"
 _STREAM = b"text/event-stream"
 

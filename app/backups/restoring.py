@@ -41,7 +41,7 @@ _ROWS = 500
 _MARK = b"""A backup is being restored into this folder, or a restore was interrupted. `epsilond restore`, called
 again, removes what lies in datasets, models and checkpoints here, and begins anew.
 """
-#: What SQLite keeps beside a database.
+#: The suffixes of a database's file and of those that SQLite keeps beside it.
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 

@@ -48,7 +48,7 @@ PAUSE_S = 1.0
 _LARGEST_LINE = 2**20
 #: The number of items that are fetched of a list at once.
 _LONGEST_PAGE = 200
-#: What reading an answer raises that is none.
+#: Errors that reading raises for something that is no answer of the service.
 _OTHERWISE = (LookupError, TypeError, ValueError, AttributeError)
 
 

@@ -19,7 +19,7 @@ from starlette.types import Message, Scope
 
 from app.observability.request_id import HEADER, request_id_of
 
-#: What a document says of itself.
+#: The headers by which a document describes itself.
 _RELAYED = ("content-type", "content-disposition", "content-security-policy")
 _JSON = (b"content-type", b"application/json")
 _OF_THE_CONNECTION = ("type", "asgi", "http_version", "scheme", "client", "server")

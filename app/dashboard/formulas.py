@@ -280,7 +280,7 @@ def _single(piece: _Piece) -> str:
     return markup if is_leaf else f"<mrow>{markup}</mrow>"
 
 
-#: What every sign and name that stands for itself is.
+#: The piece for each sign and name that stands for itself.
 _FIXED: Mapping[str, _Piece] = {
     **{each: _Piece(f'<mo stretchy="false">{drawn}</mo>', drawn) for each, drawn in _FENCES.items() if drawn},
     **{each: _sign(drawn) for each, drawn in _PLAIN.items()},

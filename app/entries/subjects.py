@@ -29,7 +29,7 @@ class Subject(StrEnum):
     """An address that is told what happens to a budget: by whom it was registered, and its end."""
 
 
-#: What every register has, also one whose entries are older than those about the register itself.
+#: Subjects that every register has, even one that is older than entries about the register itself.
 FIRST_SUBJECTS = frozenset({Subject.DATASET, Subject.VERSION, Subject.KEY, Subject.RUN, Subject.AUDIT})
 
 

@@ -62,7 +62,7 @@ class HasKey(Protocol):
 
 
 Asked = TypeVar("Asked", bound=HasKey)
-#: How a command was decided. `Stored` and `Answer` answer it; an exception refuses it.
+#: The decision on a command. `Stored` and `Answer` answer it; an exception refuses it.
 Decision = Answer | Stored | Exception
 
 

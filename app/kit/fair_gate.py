@@ -12,7 +12,7 @@ from app.problems import Problem
 #: The most requests waiting at a gate. Each holds a thread of the service, which is cheap. Fewer would refuse those
 #: who come while the first process starts, and a chance crowd at a load that is otherwise met.
 MOST_WAITING = 128
-#: Who was refused a place does well to ask again after so many seconds.
+#: The seconds after which a request that was refused a place should be sent again.
 RETRY_AFTER_S = 2
 
 

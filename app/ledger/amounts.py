@@ -17,7 +17,7 @@ from app.tables.states import Amounts
 MOST_SHARE = 1e9
 #: Fields of a filter that are no numbers.
 _WORDS = ("kind", "conversion")
-#: What a filter counts, field by field.
+#: The amounts that a filter counts, field by field.
 FilterAmounts = dict[str, Any]
 
 

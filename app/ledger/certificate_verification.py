@@ -61,7 +61,7 @@ class _Proved:
         self._check = verifier()
         self._hash = ""
         self._stated: dict[str, Any] | str = ""
-        #: How many certificates were verified.
+        #: The number of certificates that were verified.
         self.count = 0
 
     def fault(self, row: Row[Any]) -> str | None:

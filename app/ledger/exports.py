@@ -171,7 +171,7 @@ _COLUMNS = (
     "previous_hash",
     "hash",
 )
-#: What makes a spreadsheet take a cell for a formula; the wide forms too.
+#: First characters that make a spreadsheet take a cell for a formula, including their wide forms.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 

@@ -23,7 +23,7 @@ from app.ledger.stored_values import WrongKind
 BATCH = 4096
 
 
-#: What is said where it is not known more exactly.
+#: The message when nothing more exact is known.
 STUCK = "the entries cannot be given their places in the tree"
 
 

@@ -40,7 +40,7 @@ _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     ReservationStatus.VOIDED: frozenset(),
     ReservationStatus.EXPIRED: frozenset(),
 }
-#: What bytes that say the wrong things make of the code that reads them.
+#: Errors that bytes with wrong contents cause in the code that reads them.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, AccountingError)
 
 

@@ -122,7 +122,7 @@ def look_for_wrong_kinds(
 def _is_wrong(column: Column[Any]) -> ColumnElement[bool]:
     kind = func.typeof(column)
     if isinstance(column.type, JSON):
-        # What reads JSON makes nothing of a null, and of bytes an error.
+        # JSON functions return nothing for a null, and fail for bytes.
         allowed = case(
             (kind == "text", func.json_valid(column)), else_=(kind == "null") & literal(bool(column.nullable))
         )

@@ -44,7 +44,7 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
         exporter_without_values,
     ]
     structlog.configure(
-        # What the level leaves out is not put together first.
+        # Messages below the level are dropped before they are put together.
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),

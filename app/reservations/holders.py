@@ -10,7 +10,7 @@ from app.db.database import Database
 from app.problems import Problem
 from app.reservations import repository
 
-# Who made a reservation never changes: asked once.
+# The makers of reservations. They never change, so each is read once.
 _MAKERS: WeakKeyDictionary[Database, dict[str, str]] = WeakKeyDictionary()
 _MOST_REMEMBERED = 100_000
 

@@ -11,7 +11,7 @@ PAGE_STYLES = ("colours.css", "page.css")
 
 # Whatever means something in Markdown or HTML wherever it stands, and what begins an address.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$@]|(?<!\w)_|_(?!\w)|&(?=[#\w])|://|(?<=www)\.", re.IGNORECASE)
-# What makes a line something else than text.
+# Beginnings that would make a line of Markdown something other than text.
 _LINE_START = re.compile(r"^(\d*)([-+#=.)])")
 _SPACE = re.compile(r"\s+")
 

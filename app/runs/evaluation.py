@@ -19,7 +19,7 @@ _VARIANTS = {
     "zcdp": "Zero-concentrated DP",
     "gaussian_dp": "Gaussian DP",
 }
-#: What the registry calls those that it has no name for.
+#: The registry's names for those that it has no name of its own for.
 _CUSTOM = {"gaussian_dp": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 

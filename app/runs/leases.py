@@ -23,7 +23,7 @@ from app.tables.runs import Run
 
 log = structlog.get_logger()
 
-#: How often a worker raises the heartbeat of the run it is at.
+#: The interval at which a worker raises the heartbeat of its run.
 HEARTBEAT_INTERVAL_S = 5.0
 #: A worker whose heartbeat nobody saw change for so long has lost its run.
 LEASE_S = 60.0

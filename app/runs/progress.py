@@ -34,7 +34,7 @@ KEEP_ALIVE_S = 15.0
 KEEP_ALIVE = b": keep-alive\n\n"
 #: A stream ends after so long, also where the run does not: whoever comes back shows a key that is still good.
 MAX_STREAM_S = 900.0
-#: What a client waits before it comes back, milliseconds.
+#: The milliseconds that a client waits before it reconnects.
 RETRY_MS = 3000
 #: Streams at once, of one key and of all.
 LISTENERS_PER_KEY = 20

@@ -26,13 +26,13 @@ from app.webhooks.overdue import tell_of_overdue
 log = structlog.get_logger()
 
 WATCH_INTERVAL_S = 0.5
-#: How often the runs in progress are looked at, wherever their workers are; a sixth of a shorter lease.
+#: The interval at which runs in progress are looked at, wherever their workers are; a sixth of a shorter lease.
 SWEEP_INTERVAL_S = 10.0
 #: Between two replacements: a worker that ends at once must not be started again and again.
 REPLACEMENT_INTERVAL_S = 2.0
 #: Batches of entries that one sweep puts into the tree: few enough that the workers are still watched.
 INTEGRATED_BATCHES = 8
-#: What workers may take to stop before they are killed: with the open requests' grace it is within the server's limit.
+#: The seconds workers have to stop before they are killed; with the open requests' grace, within the server's limit.
 GRACE_S = 5.0
 
 

@@ -38,7 +38,7 @@ from trainer.run import RunCancelled
 
 log = structlog.get_logger()
 
-#: How long an idle worker waits for its bell before it looks by itself.
+#: The seconds that an idle worker waits for its bell before it looks by itself.
 LOOK_INTERVAL_S = 0.5
 #: Pauses between attempts while the database is away.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0

@@ -106,7 +106,7 @@ class Reservation(Base):
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
-        # How many a key holds open.
+        # For counting how many a key holds open.
         Index(
             "ix_reservations_open",
             "principal_id",
@@ -238,7 +238,7 @@ class Entry(Base):
             postgresql_where=text("subject_id IS NOT NULL"),
             sqlite_where=text("subject_id IS NOT NULL"),
         ),
-        # How often a reservation was extended.
+        # For counting how often a reservation was extended.
         Index(
             "ix_entries_extensions",
             "reservation_id",

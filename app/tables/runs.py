@@ -62,14 +62,14 @@ class Run(Base):
     stream_id: Mapped[str | None] = mapped_column(String(64))
     #: The sweep whose charge the run is part of; such a run has no reservation of its own.
     sweep_id: Mapped[str | None] = mapped_column(ForeignKey("run_sweeps.id"), index=True)
-    #: Which cell of the sweep.
+    #: The index of the cell in the sweep.
     sweep_cell: Mapped[int | None] = mapped_column(Integer)
     #: Of the score that a trial releases besides the model: noise on the sum over the training rows of what is right of
     #: their predictions, in units of what one row adds at most.
     score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
     #: Nobody sees the run: it is a trial of a sweep that releases the best one alone.
     is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
-    #: How many workers died or stalled while they were at it.
+    #: The number of workers that died or stalled while they had it.
     workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))

@@ -21,7 +21,7 @@ UPLOAD_PATHS = re.compile("/(v1|dashboard)/datasets(/[^/]+/versions)?")
 FORMS = "/dashboard/"
 LARGEST_FORM_BYTES = 2**14
 
-#: What is read and dropped after a body proved too large, so that a client that is still sending sees the answer.
+#: The bytes that are read and dropped after a body proved too large, so that a client still sending sees the answer.
 DRAINED_BYTES = 16 * 2**20
 
 #: Parsing anything longer is left to a thread, so that other requests go on meanwhile.

@@ -230,7 +230,7 @@ def printed_noise(spec: Spec) -> AsPublished | None:
     return AsPublished(verdict, why, source, PRINTED_FORMULA, noise_multiplier=printed)
 
 
-#: What the examples of these algorithms assume.
+#: The constants that these algorithms' examples assume.
 EXAMPLE_CONSTANTS = {
     "diameter": 2.0,
     "moment_order": 4.0,

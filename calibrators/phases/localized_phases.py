@@ -17,7 +17,7 @@ MAX_BLOCKS = 1000
 MAX_BLOCK_STEPS = 2**53
 #: By which the noise of a block may fall short of what is charged: rounding, which the trainer's margin covers.
 _ROUNDING = 1e-12
-#: What steps on disjoint blocks of records are charged as.
+#: The charge of steps on disjoint blocks of records.
 ONE_GAUSSIAN = Charge((Gaussian,), "blocks of steps are one gaussian event over full batches", full_batch=True)
 
 

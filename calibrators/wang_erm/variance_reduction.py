@@ -57,7 +57,7 @@ ERRATA = (
 #: What a rate says and what the paper hides in it.
 HIDDEN = "order_constant stands for the constant that the paper leaves open"
 OF_THE_PRINTED = "of the printed noise, which is not private: for comparison"
-#: What must hold for any of the bounds, beside convexity.
+#: The assumptions of all bounds besides convexity.
 HOLDS = (
     "every record's gradient is no longer than max_grad_norm wherever the iterates go, so that none is clipped",
     "every record's loss is convex and L-smooth wherever the iterates go",

@@ -50,7 +50,7 @@ from calibrators.wang_nonsmooth.output_utility import HOLDS, OutputNoise, Output
 from calibrators.wang_nonsmooth.stability import Stability, iterate_radius
 from calibrators.wang_nonsmooth.utility import step_size_limit
 
-#: What is charged stays below the target's epsilon by so much, which pays for the rounding of sums of epsilons.
+#: Charges stay below the target's epsilon by this factor, which covers the rounding of sums of epsilons.
 _BELOW = 1.0 - 1e-12
 
 _MIXTURE = (

@@ -13,7 +13,7 @@ from calibrators.spec import Spec
 
 PAPER = "Wang, Lei, Ying & Zhang 2022"
 
-#: What G follows from where `lipschitz` is not given.
+#: The constants that G follows from if `lipschitz` is not given.
 HOLDER_NAMES = ("holder_exponent", "holder_constant", "gradient_at_zero")
 
 ASSUMPTIONS = (
@@ -201,7 +201,7 @@ def _gradient_norm(
     return None if radius is None else gradient_norm_in_ball(gradient_at_zero, constant, exponent, radius)
 
 
-#: What the examples of these algorithms assume.
+#: The constants that these algorithms' examples assume.
 EXAMPLE_CONSTANTS = {
     "radius": 2.0,
     "holder_exponent": 0.5,

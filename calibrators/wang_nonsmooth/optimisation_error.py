@@ -74,7 +74,7 @@ def paper_iterations(dataset_size: int, exponent: float) -> int:
     """
     if exponent >= 0.5:
         return dataset_size
-    # What is an integer but for rounding must not become the next one.
+    # A number that is an integer up to rounding must not become the next integer.
     power = math.pow(dataset_size, (2.0 - exponent) / (1.0 + exponent))
     return math.ceil(power * (1.0 - 1e-14))
 

@@ -38,7 +38,7 @@ DESIGNS = (ORTHOGONAL, OPPOSED)
 _LENGTH = 1e6
 #: The same of the record that is outweighed.
 _OUTWEIGHED = 1e3
-#: What stands in for a canary that does not take part, in its units.
+#: The stand-in for a canary that does not take part, in units of the canary.
 _STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trainer.audit.scores import Floats
 
-#: How many numbers of guesses of one kind are considered, from one to all.
+#: The number of different counts of guesses of one kind that are considered, from one to all.
 _LEVELS = 28
 
 

@@ -12,7 +12,7 @@ from accounting.near_names import hint, suggestion
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, MAX_NOISE_MULTIPLIER, read_integer, read_real
 from accounting.relations import NeighboringRelation
 
-#: What may have to be filled in: the end of "the call does not say ...".
+#: The facts that may have to be filled in, as the end of "the call does not say ...".
 QUESTIONS: Mapping[str, str] = {
     "dataset_size": "how many records there are",
     "batch_size": "how many records a batch has",

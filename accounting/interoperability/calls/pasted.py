@@ -18,7 +18,7 @@ from accounting.interoperability.opacus import OpacusHistory, import_opacus
 from accounting.relations import NeighboringRelation
 from accounting.solve.noise import solve_noise_multiplier
 
-#: How far below the noise that was found it is rounded down, relatively, until it is too little.
+#: The relative margins by which the noise that was found is rounded down, until it is too little.
 _MARGINS = (1e-5, 1e-4, 1e-3)
 #: An event of dp-accounting, as `accounting.dp_event_reader` reads it.
 DpEventJson = Mapping[str, Any]
@@ -63,7 +63,7 @@ class PastedCall:
         try:
             return self._imported()
         except AccountingError as error:
-            # What is inside the record is nothing that somebody has filled in.
+            # Nobody has filled in what is inside the record.
             error.pointer = error.pointer if error.pointer == ("batches",) else ()
             raise
 

@@ -30,7 +30,7 @@ READERS: Mapping[str, Read] = {
     "compose": dp_event_calls.compose,
     **dict.fromkeys(dp_event_calls.EVENTS, dp_event_calls.dp_event),
 }
-#: What searches for something that a training has, and says nothing of one by itself.
+#: Calls that search for a property of a training, and describe no training by themselves.
 _SEARCHES = {
     "calibrate_num_updates": "paste DpParams(...) with the number of updates that it found",
     "calibrate_batch_size": "paste DpParams(...) with the batch size that it found",

@@ -34,13 +34,13 @@ from app.settings import is_in_the_clear
 log = structlog.get_logger()
 
 CONNECT_S = 3.0
-#: What a question to the scheduler or to its machines may take.
+#: The seconds that a question to the scheduler or to its machines may take.
 ASK_S = 3.0
-#: What it may take to bring an answer from a machine, and to bring rows to one.
+#: The seconds that bringing an answer from a machine may take, and those for bringing rows to one.
 ANSWER_S, MOVE_S = 60.0, 600.0
-#: How long an answer to "is it ready" holds.
+#: For this long an answer about readiness is reused.
 LOOK_INTERVAL_S = 1.0
-#: How often whoever waits for the cluster looks around meanwhile.
+#: The interval at which a wait for the cluster looks at other things.
 ATTEND_INTERVAL_S = 0.2
 #: Rows stay in the cluster's memory until others have come that make it more.
 KEPT_BYTES = 4 * 2**30

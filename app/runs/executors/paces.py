@@ -21,7 +21,7 @@ from trainer.pace import dummy_rows, measure
 from trainer.scores import class_scores, number_scores
 from trainer.streams import random_streams
 
-#: What a disk reads and writes in a second, at least; decryption keeps up with it.
+#: The least number of bytes that a disk reads or writes per second; decryption keeps up with it.
 BYTES_PER_S = 2.5e8
 #: Rows on which reading and scoring are measured.
 SAMPLED_ROWS, SCORED_ROWS = 4096, 32

@@ -271,7 +271,7 @@ class Dataset(Document):
         version: int
         declared_size: int
         capacity: int
-        #: What the rows of a run take in a worker at most.
+        #: The most memory that a run's rows take in a worker.
         run_memory_bytes: int
         privacy_unit: str
         columns: Sequence[Mapping[str, Any]]

@@ -16,7 +16,7 @@ from epsilond_client.answers import Answer, Budget, Entry, Event, Reservation
 from epsilond_client.naming import BudgetId, OfBudgets, budget_id, with_ids
 from epsilond_client.transport import Resource, identifier, path_to
 
-#: What a call takes in place of an id: the object itself.
+#: An id, or the object itself in its place.
 ReservationId = str | Reservation
 Moment = str | datetime
 PAGE = 50

@@ -23,7 +23,7 @@ from epsilond_client.answers import Answer
 FORMAT_VERSION = 1
 
 FloatArray = npt.NDArray[np.float64]
-#: What rows may be: a table by column names (pandas, Polars, a dict of columns), a list of dicts, or a 2-D array.
+#: Rows: a table by column names (pandas, Polars, a dict of columns), a list of dicts, or a 2-D array.
 Rows = Any
 
 

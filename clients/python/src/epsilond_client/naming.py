@@ -10,7 +10,7 @@ from typing import Any
 from epsilond_client.answers import Budget, Dataset
 from epsilond_client.transport import Resource, Transport, identifier, path_to
 
-#: What a call takes in place of an id: the object itself, or its name.
+#: An id, or in its place the object itself or its name.
 BudgetId = str | Budget
 DatasetId = str | Dataset
 

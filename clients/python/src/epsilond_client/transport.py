@@ -24,7 +24,7 @@ from epsilond_client.retries import Clock, Retries, may_try_again, retry_after
 
 _LOCAL_NAME = "localhost"
 _TOKEN_LINE = re.compile(r"Authorization: Bearer ([!-~]+)")
-#: What a request's body is made of, anew for each attempt: a file has to be read from its beginning.
+#: Makes the content of a request's body for each attempt, since a file must be read from its beginning again.
 Content = Callable[[], Mapping[str, Any]]
 D = TypeVar("D", bound=Document)
 

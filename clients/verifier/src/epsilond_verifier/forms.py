@@ -18,7 +18,7 @@ from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, Place, Transform, powers, read_place, transform
 
 MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
-#: What it takes to find a node, and to turn a line's sum to another e, as nodes at points.
+#: The work of finding a node, and of turning a line's sum to another e, in nodes at points.
 _OF_NODE, _OF_SUM = 100, 4
 _TILTS = (1e-9, 1e9)
 #: It encloses delta at e. What does not depend on e is found once.

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from epsilond_client.client import Client
 from epsilond_client.models import Model, columns_of, names_of, numbers_in
 
-#: What may be declared of a column: two bounds, or its categories.
+#: The declaration of a column: two bounds, or its categories.
 Declaration = Sequence[float] | Sequence[str]
 
 
