@@ -28,9 +28,9 @@ class Binding:
     """The run that a checkpoint belongs to; with anything else it is refused.
 
     Attributes:
-        plan_hash: Of the plan.
+        plan_hash: The hash of the plan.
         data_tag: A keyed hash of the data, the caller's.
-        code_version: Of the program that wrote it.
+        code_version: The version of the program that wrote it.
     """
 
     plan_hash: str

@@ -75,7 +75,7 @@ def mirror_step(
         gradient: g, shape (d,).
         step_size: eta.
         norm_order: p in (1, 2].
-        radius: Of the ball.
+        radius: The radius of the ball.
 
     >>> import numpy as np
     >>> y, g = np.array([0.5, -0.2, 0.1]), np.array([1.0, 0.5, -2.0])

@@ -31,7 +31,7 @@ class ClampedGroups:
     """Groups of records: blocks of the declared places in a secret order, taken one after the other.
 
     Args:
-        task: Of a plan under whose relation neighbours have the same places.
+        task: The task of a plan under whose relation neighbours have the same places.
         group_size: b, places of a group; the public divisor of its mean, whatever the number of its rows.
         radius: Coordinates are clamped to [-radius, radius], a little drawn in.
 

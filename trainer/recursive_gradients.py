@@ -40,7 +40,7 @@ class RecursiveFrankWolfe(StructuredSteps):
     without a row contributes nothing, and rows beyond the declared size are never read.
 
     Args:
-        task: Of a plan of one phase of recursive selections in an l1 ball.
+        task: The task of a plan of one phase of recursive selections in an l1 ball.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one step, or to none.

@@ -104,7 +104,7 @@ def rule_for(release: Release, steps: int, start: Array, stream: AESCounter) -> 
     """The rule that a plan names.
 
     Args:
-        steps: Of the whole plan.
+        steps: The number of steps of the whole plan.
         start: The point that training starts from.
         stream: Where a random choice is drawn from.
     """

@@ -533,7 +533,7 @@ def sampler_for(
     """Return the sampler that runs what ``sampling`` was charged for.
 
     Args:
-        steps: Of the phase: as many draws.
+        steps: The number of steps of the phase, and of draws.
         divisor: The nominal batch size: of disjoint batches by position, the batch size.
         dataset_size: The declared size; no more than the records' capacity.
         records: Whose slots are drawn.

@@ -23,7 +23,7 @@ class StructuredSteps(Resumable):
     A subclass names in ``kept`` what else goes on from step to step.
 
     Args:
-        task: Of a plan of one structured phase.
+        task: The task of a plan of one structured phase.
         noise: Where the noise comes from.
         start: shape (d,), float64; None is 0, the centre of a ball.
     """

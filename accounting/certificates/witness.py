@@ -59,7 +59,7 @@ class Direction:
     """All events in one direction, at one epsilon.
 
     Attributes:
-        mu_squared: Of all full batches of Gaussian noise.
+        mu_squared: The mu squared of all full batches of Gaussian noise.
         extra: Natural digits beyond those that should do, for a second try.
     """
 

@@ -44,7 +44,7 @@ class PrivacyFilter(ABC):
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
         gives_back: Whether `given_back` ever gives anything.
-        caps: Of each amount, in the filter's units, rounded down.
+        caps: The caps of each amount, in the filter's units, rounded down.
     """
 
     kind: ClassVar[str]

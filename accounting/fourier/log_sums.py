@@ -277,7 +277,7 @@ def _convolve(
         lattice: Its first place and size; the step of the two sums over its own, and the other way round, at least 1;
             their step.
         a, b: Of the two sums, `_in_phases`.
-        firsts: Of the two sums' lattices.
+        firsts: The first points of the two sums' lattices.
         moved_a, moved_b: log(1 + e^-v) and log(1 + e^v) at each v of the rule.
     """
     first, size, ratio, apart, step = lattice

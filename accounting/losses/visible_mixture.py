@@ -38,7 +38,7 @@ class VisibleMixtureLoss(PrivacyLoss):
 
     Attributes:
         weights: Probabilities of the branches, positive, adding up to 1 but for rounding.
-        losses: Of the branches. They have pairs.
+        losses: The losses of the branches. They have pairs.
 
     Guarantees: profile_is_the_weighted_sum; moment_is_the_weighted_sum.
     """

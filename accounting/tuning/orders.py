@@ -191,7 +191,7 @@ def attained_epsilon(
     """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 where none is found.
 
     Args:
-        composition: Of one run.
+        composition: The composition of one run.
         trials: The law of K.
         delta: Of the selection.
         largest: About the epsilon of one run at delta / E[K]: S_1 is looked for at this loss and below.

@@ -71,7 +71,7 @@ class BudgetReader:
         """The budget's filter and amounts.
 
         Args:
-            relation: Of the request; None takes whichever the budget counts under.
+            relation: The relation of the request; None takes whichever the budget counts under.
 
         Raises:
             Problem: 403 for a key that may not read budgets; 422 ``unknown_budget`` at ``pointer``, or

@@ -190,7 +190,7 @@ def to_target(
     Args:
         body: Of a request.
         unknown: What is solved for.
-        budget: Of a body that names one.
+        budget: The budget of a body that names one.
 
     Raises:
         Problem: 422 at the field of the target that is missing, given twice or impossible.

@@ -27,7 +27,7 @@ class Retired:
     """The result of retiring a version.
 
     Attributes:
-        version: Of the secret.
+        version: The version of the secret.
         revoked: Ids of API keys that were revoked with it.
     """
 

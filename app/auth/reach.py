@@ -130,7 +130,7 @@ def is_reached(session: Session, principal: Principal, name: str, identifier: st
     Args:
         session: A session.
         principal: Who asks.
-        name: Of the kind, as in `KINDS`.
+        name: The name of the kind, as in `KINDS`.
         identifier: Of a thing that need not exist; what does not exist is not reached, except by who reaches all.
     """
     return principal.budgets is None or KINDS[name].is_reached(session, principal, identifier)

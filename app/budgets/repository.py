@@ -32,7 +32,7 @@ def page(
         session: A session.
         before: None for the first page.
         limit: Most budgets.
-        parent_id: Of the children.
+        parent_id: The id of the children's parent.
         within: Which budgets the reader reaches; None for all.
     """
     statement = select(Budget).order_by(Budget.created_at.desc(), Budget.id.desc()).limit(limit)

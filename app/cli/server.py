@@ -96,7 +96,7 @@ class Server:
         Args:
             path: Of the call.
             request: None for no body.
-            idempotency_key: Of an earlier call, to have it answered again; None for a new one.
+            idempotency_key: The idempotency key of an earlier call, to have it answered again; None for a new one.
         """
         key = idempotency_key or secrets.token_hex(16)
         headers = {"Idempotency-Key": key}

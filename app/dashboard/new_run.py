@@ -68,7 +68,7 @@ def address_from(request: Mapping[str, Any], answer: Mapping[str, Any]) -> str |
 
     Args:
         request: That was calibrated.
-        answer: Of the service to it.
+        answer: The answer of the service to it.
     """
     solved_for = request.get("solve_for", "noise_multiplier")
     if solved_for not in ("noise_multiplier", "iterations", "batch_size"):

@@ -29,7 +29,7 @@ def as_python(request: Request, call: str, body: Mapping[str, Any]) -> str:
 
     Args:
         request: The page's.
-        call: Of the client's methods.
+        call: The call of the client's methods.
         body: Whose members are the arguments.
     """
     arguments = "".join(f"    {name}={_literal(value)},\n" for name, value in body.items())

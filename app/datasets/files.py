@@ -87,7 +87,7 @@ class DatasetFiles:
         """Store the rows. The file appears under its name when all of it is on the disk, and not before.
 
         Args:
-            dataset_id: Of the version.
+            dataset_id: The id of the version's data set.
             table: The rows.
             held_out: Which of them are held out; None where the data set holds none out.
         """

@@ -34,13 +34,13 @@ class EntryRecord:
         events: What the amounts are for. Empty where ``refers_to`` names the entry that has them.
         details: What else is needed to rebuild the state: the budget's terms, the reservation's times.
         refers_to: The hash of the entry that made the reservation.
-        subject_id: Of an entry of the register: the data set, key, run or audit that it is about.
+        subject_id: The id of the subject of an entry of the register: the data set, key, run or audit that it is about.
         dataset: The data that the charge is for, where that is known.
         work: The work that was spent on the price; None for the engine's own.
         certificate: The SHA-256 of a certificate of what the events cost alone, hexadecimal.
         failure: A failure probability that is charged beside the amounts, in units of 1e-18.
         tail: What was given back for steps that will never be taken, per position of the amounts.
-        version: Of the format of its bytes.
+        version: The version of the format of its bytes.
     """
 
     id: str

@@ -113,7 +113,7 @@ class Account:
         history: What its own entries amount to.
         above: The accounts of the budgets above it, the parent first.
         used: By this budget and those under it: what the limit bounds.
-        makers: Of each reservation in ``history``: the sequence and the principal of the entry that made it.
+        makers: The makers of each reservation in ``history``: the sequence and the principal of the entry that made it.
         exposed: How often each step may have been released under this budget itself, by what it says.
         steps: The steps in ``exposed``.
     """

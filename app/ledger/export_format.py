@@ -109,7 +109,7 @@ class ExportReader:
     """Reads the lines, and compares the last one with those before.
 
     Attributes:
-        root_id: Of the tree that the file holds; None for all.
+        root_id: The id of the root of the tree that the file holds; None for all.
         ends: Where the chains end, once `entries` is exhausted.
         tree: What the file says of the tree over all entries, then; None where it says nothing.
     """

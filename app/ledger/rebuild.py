@@ -68,7 +68,7 @@ class BrokenChain(Exception):
     """The chain is not what it was: at ``sequence`` something was altered, deleted, inserted or moved.
 
     Attributes:
-        sequence: Of the first entry that does not follow from those before it.
+        sequence: The sequence of the first entry that does not follow from those before it.
         reason: In words.
     """
 

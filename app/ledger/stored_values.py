@@ -53,7 +53,7 @@ def rows(
         session: A session.
         statement: Selects the columns, in their order.
         columns: What is selected. None is a value of each that may be null, or that is the key of an outer join.
-        values: Of the statement's parameters.
+        values: The values of the statement's parameters.
 
     Raises:
         WrongKind: one is not.

@@ -111,7 +111,7 @@ def describe(span: Span, method: str, route: str, status: int) -> None:
         span: Its span.
         method: As `app.observability.metrics.method_of` has it.
         route: The route's template.
-        status: Of the answer; 0 where there was none.
+        status: The status of the answer; 0 where there was none.
     """
     method = _OTHER_METHOD if method == "other" else method
     about: dict[str, Any] = {"http.request.method": method}

@@ -46,7 +46,7 @@ class Subscription:
         webhook_id: Its id.
         budget_id: It is told of this budget, and of all under it.
         events: What it wants to hear.
-        fractions: Of the limit, for `WebhookEvent.SPENDING_THRESHOLD`.
+        fractions: The fractions of the limit, for `WebhookEvent.SPENDING_THRESHOLD`.
     """
 
     webhook_id: str
@@ -94,7 +94,7 @@ def write_denial(connection: Connection, path: Sequence[str], now: datetime) -> 
     """Tell of a reservation that was refused for want of room; a flood of them makes one message a minute.
 
     Args:
-        connection: Of the transaction that stores the refusal.
+        connection: The connection of the transaction that stores the refusal.
         path: The ids of the budget that was asked and of those above it.
         now: The time of the refusal.
     """

@@ -48,7 +48,7 @@ class Prepared:
 
     Attributes:
         grid: The request.
-        columns: Of each cell's runs: what a row says of its request and its plan.
+        columns: The columns of each cell's runs: what a row says of its request and its plan.
         events: What is charged.
         sweep: The row, as far as it follows from the request.
         price: In its budget, where it has one; in an approximate_dp budget at the largest delta of the cells'.

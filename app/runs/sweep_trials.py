@@ -43,7 +43,7 @@ class Trials:
 
     Attributes:
         keyed_hash: Takes a label and bytes, returns 256 bits, hexadecimal (`app.context.Context.keyed_hash`).
-        sweep_id: Of the sweep.
+        sweep_id: The id of the sweep.
         law: Of their number.
         cells: How many cells there are.
         spare: So many are made at least, whatever number is drawn.

@@ -164,7 +164,7 @@ class LimitRequest(Base):
     """Another limit that was asked for, and how that ended.
 
     Attributes:
-        sequence: Of the entry that made it.
+        sequence: The sequence of the entry that made it.
         filter: With the limit that is wanted.
         filter_before: With the limit that the budget had when it was made.
         approvals: Who has approved it, why and when, in their order.

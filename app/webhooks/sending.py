@@ -27,7 +27,7 @@ class Outcome:
 
     Attributes:
         error: The class of the failure; None where the receiver has taken the message.
-        status: Of the answer; None where there was none.
+        status: The status of the answer; None where there was none.
     """
 
     error: str | None

@@ -63,7 +63,7 @@ def noise_scale(
     r"""$\sigma$ of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
 
     Args:
-        regularity: Of the dual norm; the noise is of its norm.
+        regularity: The regularity of the dual norm; the noise is of its norm.
         bound: c, dual norm of one record's part in the sum.
         records: m, of the mean.
         noise_multiplier: As `Releases` reads it.

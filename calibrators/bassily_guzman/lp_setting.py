@@ -77,7 +77,7 @@ class LpSetting:
         problem: L_0, L_1 (0 where the algorithm has no use for it) and M.
         norm_order: p.
         dimension: Number d of parameters.
-        regularity: Of the dual norm: the noise is of its smooth norm.
+        regularity: The regularity of the dual norm: the noise is of its smooth norm.
         initial_gap: The caller's own; None leaves L_0 M.
         order_constant: c of the rates.
     """

@@ -149,7 +149,7 @@ def excess_risk_bound(
     Args:
         problem: L_0, L_1, M.
         recursion: The steps.
-        noise_scale: Of the Gumbel noise.
+        noise_scale: The scale of the Gumbel noise.
         num_vertices: K.
         kappa: Regularity constant of the dual norm (`regularity.kappa_pair`).
         initial_gap: $\Gamma_0 \ge F(x_0) - \min F$.

@@ -59,7 +59,7 @@ class ConvexSmoothProblem:
         smoothness: beta of F, a penalty included; may be 0.
         diameter: D, of the domain.
         dimension: d.
-        moments: Of the gradients that are clipped.
+        moments: The moments of the gradients that are clipped.
         penalty_strength: lambda, the share of beta that is added without being clipped.
     """
 

@@ -110,7 +110,7 @@ class LocalizedProblem:
     Attributes:
         diameter: D, of the domain, a ball centred at 0.
         dimension: d.
-        moments: Of the gradients that are clipped.
+        moments: The moments of the gradients that are clipped.
         penalty_strength: s, of the l2 penalty that is added without being clipped.
         strong_convexity: mu of F, the penalty included; 0 where it is not used.
     """

@@ -42,7 +42,7 @@ class MeanOracle:
         batch_size: s, by which the sum is divided.
         noise_multiplier: z, of the noise on the sum, over C.
         dimension: d.
-        moments: Of the records' gradients.
+        moments: The moments of the records' gradients.
 
     >>> oracle = MeanOracle(3.0, 100, 2.0, 10, Moments(order=3.0, bound=2.0, bound_2=1.5))
     >>> round(oracle.noise_variance, 10), round(oracle.bias, 10), round(oracle.sharp_bias, 10)

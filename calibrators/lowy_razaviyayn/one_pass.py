@@ -61,7 +61,7 @@ class PlannedBatches:
     Attributes:
         phase: The steps, which need no step size yet.
         dimension: d.
-        moments: Of the gradients that are clipped.
+        moments: The moments of the gradients that are clipped.
         dataset_size: n.
         relation: Decides whether batches are cut or drawn.
     """
@@ -129,7 +129,7 @@ def choose(
 
     Args:
         preset: None where the theorem's assumptions are not there.
-        paper_epsilon: Of the noise that was solved for.
+        paper_epsilon: The paper's epsilon of the noise that was solved for.
         preset_words: The preset's formula for T.
         extra_rounds: How many rounds there are beside T.
 

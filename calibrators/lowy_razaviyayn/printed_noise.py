@@ -146,11 +146,11 @@ def judge_counts(
     """Judge printed noise bits by what they cost when a record is replaced, charged as the plan is.
 
     Args:
-        spec: Of the target, in epsilon and delta.
+        spec: The spec, with a target in epsilon and delta.
         why: The first words of the reason.
-        cost: Of the printed bits.
+        cost: The cost of the printed bits.
         printed: Their noise multiplier.
-        phase: Of the plan, whose sizes are the printed ones.
+        phase: The phase of the plan, whose sizes are the printed ones.
         reach: K where a record is replaced.
     """
     target = target_of(spec)

@@ -133,8 +133,8 @@ class _PlannedMean:
 
     Attributes:
         phase: The only one.
-        moments: Of the records.
-        order_constant: Of the rate.
+        moments: The moments of the records.
+        order_constant: The order constant of the rate.
     """
 
     phase: ShuffledCounts

@@ -60,7 +60,7 @@ class StronglyConvexProblem:
         strong_convexity: mu of F, a penalty included; at most beta.
         diameter: D, of the domain.
         dimension: d.
-        moments: Of the gradients that are clipped.
+        moments: The moments of the gradients that are clipped.
         penalty_strength: lambda, the share of mu that is added without being clipped.
     """
 

@@ -119,9 +119,9 @@ def check_block_noise(
     Args:
         event: What is charged: one Gaussian mechanism.
         records: That the block's sums are divided by.
-        steps: Of the block.
+        steps: The number of steps of the block.
         bound: On a record's contribution to a sum.
-        stddev: Of the noise on a mean, per coordinate.
+        stddev: The standard deviation of the noise on a mean, per coordinate.
         pointer: Where the noise stands.
 
     Raises:

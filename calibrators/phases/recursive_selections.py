@@ -29,7 +29,7 @@ class RecursiveSelections(StructuredPhase):
         first_batch: n_0.
         batch: m, records of each of the T - 1 other steps.
         step_size: eta in (0, 1].
-        gumbel_scale: Of the noise on the scores, in loss units.
+        gumbel_scale: The Gumbel scale of the noise on the scores, in loss units.
         lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
         smoothness: Bound on its change per unit of l1 distance.
     """

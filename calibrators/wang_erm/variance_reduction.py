@@ -73,7 +73,7 @@ class Solved:
     Attributes:
         steps: Noise, batch size and what they cost.
         noise_stddev_on_mean: sigma, in gradient units.
-        inner_iterations: Of each epoch.
+        inner_iterations: The inner iterations of each epoch.
     """
 
     steps: Steps

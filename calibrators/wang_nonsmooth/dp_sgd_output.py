@@ -64,10 +64,10 @@ class _Steps:
     """The steps, before their noise.
 
     Attributes:
-        stability: Of the average.
-        radius: Of all points.
+        stability: The stability of the average.
+        radius: The radius of all points.
         chosen: What the theorem chose, with its provenance.
-        rate: Of the theorem; None without all that it needs.
+        rate: The rate of the theorem; None without all that it needs.
     """
 
     stability: Stability

@@ -83,9 +83,9 @@ class OutputRun:
         noise: On the average.
         iterations: T.
         step_size: eta.
-        radius: Of all points.
+        radius: The radius of all points.
         own_step_size: Whether the caller has chosen eta.
-        rate: Of the theorem; None without all that it needs.
+        rate: The rate of the theorem; None without all that it needs.
     """
 
     problem: HolderProblem

@@ -96,7 +96,7 @@ class Utility:
     """The statements of a calibration besides its noise.
 
     Attributes:
-        step_size: Of the plan; None where the plan cannot run.
+        step_size: The step size of the plan; None where the plan cannot run.
     """
 
     step_size: float | None

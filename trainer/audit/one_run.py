@@ -31,8 +31,8 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         canaries: m, each in the data with probability 1/2, independently.
         guesses: r, a number fixed before the run; the other canaries are abstained from.
         correct: v, the right ones among the guesses.
-        epsilon: Of the hypothesis, >= 0.
-        delta: Of the hypothesis, in [0, 1].
+        epsilon: The epsilon of the hypothesis, >= 0.
+        delta: The delta of the hypothesis, in [0, 1].
 
     Guarantees:
         - bounds_the_probability: of v or more right guesses, over coins and mechanism, for every (epsilon, delta)-DP

@@ -25,7 +25,7 @@ class Ratio:
     """One point of the rectangle, whose ratio x/y is drawn where it is accepted.
 
     Args:
-        stream: Of the words that are read.
+        stream: The stream of the words that are read.
         ends: Bounds of x; y is in (0, 1].
         log_density: ln h.
 

@@ -52,7 +52,7 @@ class Weighted(Loss):
 
     Attributes:
         loss: Of classes.
-        weights: Of each class, by its code: in (0, 1], and one of them 1.
+        weights: The weights of each class, by its code: in (0, 1], and one of them 1.
 
     Guarantees:
         - bounds_of_the_loss_hold: every constant of ``loss`` is one of this loss, for every label.

@@ -58,8 +58,8 @@ class Simulation:
 
     Attributes:
         problem, facts: As advice takes them.
-        kind: Of the model; "mean" for the mean of records.
-        classes: Of a softmax regression, or of a perceptron.
+        kind: The kind of the model; "mean" for the mean of records.
+        classes: The number of classes of a softmax regression, or of a perceptron.
         fit_intercept: Whether a linear model has an intercept. Perceptrons have their biases.
         hidden, activation: Of a perceptron.
         penalty: What is added to the loss in training.

@@ -40,7 +40,7 @@ class Attempt:
     """An attempt to sign in.
 
     Attributes:
-        address: Of the provider, where the browser goes.
+        address: The address of the provider, where the browser goes.
         cookie: What the browser keeps until it is back.
     """
 
@@ -88,8 +88,8 @@ def finish(
     Args:
         context: The process's context.
         provider: The provider.
-        cookie: Of the attempt, as the browser sent it.
-        query: Of the address that the provider sent the browser to.
+        cookie: The cookie of the attempt, as the browser sent it.
+        query: The query of the address that the provider sent the browser to.
 
     Returns:
         The session, and the page to show. No session where the account is barred.

@@ -46,7 +46,7 @@ class Slice:
 
     Attributes:
         plan: Canonical bytes.
-        plan_hash: Of the plan, as it was charged.
+        plan_hash: The hash of the plan, as it was charged.
         model: What is trained.
         capacity: Slots of the data set.
         checkpoint: To go on from.

@@ -40,7 +40,7 @@ class Budgets(OfBudgets):
             name: For people.
             neighboring_relation: Of everything that is charged to it.
             filter: Kind and limit.
-            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             fields: `privacy_unit`, `parent_id`, `report_delta`, `labels`.
         """
         request = {"name": name, "neighboring_relation": neighboring_relation, "filter": filter} | fields

@@ -245,7 +245,7 @@ class Client:
 
         Args:
             budget: What pays: its name, its id, or the budget itself.
-            noise_multiplier: Of each step: noise over the bound on one record's contribution.
+            noise_multiplier: The multiplier of each step: noise over the bound on one record's contribution.
             steps: The most that may be taken; those that a sampler has left where it is left out.
             epochs: Passes, in place of steps: each is 1 / sample_rate steps, rounded up.
             sampler: Of `epsilond_client.samplers`, which draws the batches.

@@ -26,7 +26,7 @@ class _Kind:
     Attributes:
         noun: In messages.
         prefix: How its ids begin. What begins so is taken for an id, and whoever gives ids asks nothing more.
-        path: Of the list.
+        path: The path of the list.
         answer: Of which class its items are.
         hint: Which call lists them.
     """

@@ -53,7 +53,7 @@ def may_try_again(failure: httpx2.TransportError | httpx2.Response, code: str | 
 
     Args:
         failure: No answer, or one that is an error.
-        code: Of the problem, where it is one.
+        code: The code of the problem, where it is one.
         repeatable: It reads, or it carries an idempotency key: twice is once.
     """
     if isinstance(failure, httpx2.TransportError):

@@ -43,7 +43,7 @@ def import_event(
     """Return an event's cost: `epsilon` as an interval, and `events` to reserve.
 
     Args:
-        client: Of the server that reads it.
+        client: A client of the server that reads it.
         event: A `DpEvent`.
         delta: At which it is accounted.
         neighboring_relation: An event carries none; the service's default where it is left out.

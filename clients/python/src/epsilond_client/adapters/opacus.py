@@ -71,7 +71,7 @@ def import_engine(
     """What an engine has spent: `epsilon` as an interval, Opacus' own number, and each reason why they differ.
 
     Args:
-        client: Of the server that accounts it.
+        client: A client of the server that accounts it.
         engine, data_loader, batches: As `source_of`.
         delta: At which it is accounted.
         neighboring_relation: The service's default where it is left out.
@@ -93,7 +93,7 @@ def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epoc
     ``1 / len(data_loader)``, and an epoch has ``len(data_loader)`` steps. Nothing is charged or held.
 
     Args:
-        client: Of the server that keeps the budget.
+        client: A client of the server that keeps the budget.
         budget: Which one; its neighbouring relation counts.
         data_loader: Your own, before `make_private`.
         epochs: How many passes are planned.
@@ -141,7 +141,7 @@ def guard(
     those that are reserved raises `StepsExhausted`, with its noise undrawn and the parameters as they were.
 
     Args:
-        client: Of the server that keeps the budget.
+        client: A client of the server that keeps the budget.
         budget: What pays; its neighbouring relation is ``add_or_remove_one`` for what Opacus itself would report.
         optimizer, data_loader: As `make_private` returned them.
         epochs: How many passes are reserved, ``len(data_loader)`` steps each; or `steps`.
