@@ -131,7 +131,7 @@ def bounds_of(answer: Answer | None) -> Bounds | None:
 
 
 def between(above: Answer, below: Answer, one_step: float, others: Sequence[Bounds | None]) -> Answer:
-    """The upper end of one answer, with the lower end of another, or those of others where they are narrower.
+    """Combine the upper end of one answer and the lower end of another, or narrower ends of further answers.
 
     Args:
         one_step: A lower bound besides.

@@ -253,7 +253,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         relation: NeighboringRelation,
         failure: int | None = None,
     ) -> GivenBack | None:
-        """Return what the steps that were not taken are worth as a Gaussian.
+        """Return the worth of the steps that were not taken, as that of a Gaussian.
 
         A plan with a pure price gets nothing, because amounts must only grow while the pure epsilons decide. A plan
         that was charged less than it costs today gets nothing either.

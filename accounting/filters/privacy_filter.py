@@ -125,7 +125,7 @@ class PrivacyFilter(ABC):
         return False
 
     def describe_given_back(self, back: Amounts) -> dict[str, Json]:
-        """Return what was given back, and what was spent for it, in the filter's own fields."""
+        """Return the amounts given back and those spent for it, in the filter's own fields."""
         raise NotImplementedError(f"a {self.kind} filter gives nothing back")
 
     def admits(self, total_amounts: Amounts) -> bool:

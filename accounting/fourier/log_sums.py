@@ -88,7 +88,7 @@ class LogSum:
 
     @cached_property
     def table(self) -> Table:
-        """Return what interpolation needs of this density."""
+        """Return the table that interpolation needs of this density."""
         return table_of(self)
 
     @property

@@ -172,7 +172,7 @@ def rules_of(mechanism: Mechanism) -> MechanismRules[Any]:
 
 
 def sampling_rules_of(sampling: Sampling) -> SamplingRules[Any]:
-    """Return what a sampling needs beside the losses of its steps."""
+    """Return the rules of a sampling besides the losses of its steps."""
     return _OF_SAMPLINGS.get(type(sampling), _NOTHING_MORE)
 
 

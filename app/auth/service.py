@@ -383,7 +383,7 @@ def _has_ended(key: ApiKey) -> Problem:
 
 
 def quotas_of(session: Session, context: Context, principal: Principal) -> list[tuple[Quota, int, int]]:
-    """Return what a key has used of its quotas, with their limits; nothing where nothing is counted."""
+    """Return a key's use of its quotas, with their limits; nothing if nothing is counted."""
     if principal.id in WITHOUT_A_KEY or not principal.id.startswith("key_"):
         return []
     limits = Quotas.of(context.settings)

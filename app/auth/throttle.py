@@ -112,7 +112,7 @@ class Throttle:
 
 
 def limits_of(principal: Principal, requests_per_second: float, concurrent_requests: int) -> Limits:
-    """The key's own limits, and those of the settings where it has none."""
+    """Return the key's own limits, or the limits of the settings where it has none."""
     own_rate, own_number = principal.requests_per_second, principal.concurrent_requests
     return Limits(
         requests_per_second if own_rate is None else own_rate,

@@ -253,7 +253,7 @@ def _migrate(connection: Connection, revision: str) -> None:
 
 
 def _require_same_tables(connection: Connection, manifest: Manifest) -> None:
-    """See that the tables and columns of the archive are among those of its revision."""
+    """Require that the archive's tables and columns are among those of its revision."""
     inspector = inspect(connection)
     there = set(inspector.get_table_names()) - {"alembic_version"}
     named = {table.name for table in manifest.tables}

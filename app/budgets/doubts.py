@@ -37,7 +37,7 @@ def best_guess(limit: Mapping[str, object], unit: str = "unit") -> str | None:
 
 
 def doubts(limit: Mapping[str, object]) -> list[str]:
-    """Return what speaks against a limit, in sentences; none where nothing does.
+    """Return doubts about a limit as sentences; none if there are none.
 
     Args:
         limit: The amounts of a filter, numbers or decimals as text; what is no number is left to the service.
@@ -65,7 +65,7 @@ def doubts(limit: Mapping[str, object]) -> list[str]:
 
 
 def same_name(name: str) -> str:
-    """Return what speaks against a second budget of one name."""
+    """Return the doubt about a second budget of the same name."""
     return f"There is a budget with the name {name} already. Whoever names it in a command will be asked for its id."
 
 

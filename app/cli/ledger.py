@@ -291,7 +291,7 @@ def print_loss(loss: Loss, settings: Settings) -> None:
 
 
 def loss_body(loss: Loss) -> dict[str, Any]:
-    """Return what is missing as JSON."""
+    """Return the missing entries as JSON."""
     return {
         "reason": str(loss.reason),
         "acknowledged_entries": loss.acknowledged,

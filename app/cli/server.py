@@ -143,7 +143,7 @@ class Server:
         return self._id_of(named, "bud_", "budget", "/v1/budgets")
 
     def dataset_id(self, named: str) -> str:
-        """The id of a data set, as `budget_id` finds that of a budget."""
+        """Find the id of a data set, as `budget_id` does for a budget."""
         return self._id_of(named, "ds_", "dataset", "/v1/datasets")
 
     def ids_of(self, path: str, name: str) -> list[str]:

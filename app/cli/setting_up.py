@@ -74,7 +74,7 @@ def require_data_folder(settings: Settings) -> None:
 
 
 def require_secrets(context: Context) -> None:
-    """Find out now that the secrets are not those of the database; one that knows none takes them."""
+    """Refuse early if the secrets are not the database's own; a database that knows none takes them."""
     try:
         admit(context)
     except SecretRefused as error:

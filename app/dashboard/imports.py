@@ -55,7 +55,7 @@ class Form(FilledForm):
 
     @property
     def values(self) -> dict[str, str]:
-        """Return what is filled in, by the fields' names."""
+        """Return the values that are filled in, by the fields' names."""
         return {each.name: each.value for each in self.fields if each.value}
 
     @property

@@ -126,7 +126,7 @@ async def need(
     body: Mapping[str, Any] | None = None,
     in_part: bool = False,
 ) -> dict[str, Any]:
-    """Return what the service answers, without which there is no page.
+    """Return the service's answer, without which there is no page.
 
     Args:
         request: The page's.

@@ -110,7 +110,7 @@ def recommended(item: Mapping[str, Any]) -> str:
 
 
 def kind_of_formula(kind: str) -> str:
-    """Return what is known of a formula.
+    """Return in words how a formula is known.
 
     >>> kind_of_formula("exact")
     'as the paper has it'

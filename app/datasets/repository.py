@@ -95,7 +95,7 @@ def stored(session: Session) -> list[str]:
 
 
 def gone(session: Session, version_ids: Collection[str]) -> set[str]:
-    """Return those of the ids of versions whose rows are deleted or erased; an unknown id is not among them."""
+    """Return the ids among the given ones of versions whose rows are deleted or erased; unknown ids are left out."""
     found: set[str] = set()
     ids = sorted(version_ids)
     is_deleted = Dataset.deleted_at.is_not(None)

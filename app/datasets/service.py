@@ -163,7 +163,7 @@ def list_versions(session: Session, dataset_id: str, cursor: str | None, limit: 
 
 
 def version_body(version: Version) -> VersionBody:
-    """Return what everyone may see of a version who reaches its data set."""
+    """Return what everyone who reaches the data set may see of one of its versions."""
     return VersionBody(
         id=version.id,
         dataset_id=version.dataset_id,
@@ -233,7 +233,7 @@ def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) ->
 
 
 def charged_by_run(session: Session, dataset_id: str | None, version: int | None, budget_id: str) -> ChargedData | None:
-    """Return what the charge of a run says of its data; None for public data, which may be charged to any budget.
+    """Return how a run's charge names its data; None for public data, which may be charged to any budget.
 
     Args:
         session: A session.

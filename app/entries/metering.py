@@ -181,7 +181,7 @@ class Meter:
 
 
 def used_by(session: Session, principal_id: str, now: datetime) -> dict[Quota, int]:
-    """Return what a key has used of its quotas."""
+    """Return a key's use of its quotas."""
     columns = (USES.c.entries, USES.c.bytes)
     statement = select(*columns).where(USES.c.principal_id == principal_id, USES.c.day == day_of(now))
     today = session.execute(statement).one_or_none()

@@ -112,7 +112,7 @@ def content_under(root_id: str | None, dataset_id: str, version: int, content_ha
 
 
 def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> ChargedData:
-    """Return what a charge for a data set says of it.
+    """Return how a charge for a data set names it.
 
     Args:
         dataset: One with private rows.

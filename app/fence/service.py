@@ -319,7 +319,7 @@ class Fence:
 
 
 def refusal(loss: Loss) -> Unfenced:
-    """Return what everybody is answered while the database is refused."""
+    """Return the answer to every request while the database is refused."""
     if loss.reason is Reason.OTHER_SCHEMA:
         detail = f"{loss.in_words()} Nothing is served. Ask a server of the other version."
         return Unfenced(503, "database_unavailable", detail, headers={"Retry-After": "5"})

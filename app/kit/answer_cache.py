@@ -111,7 +111,7 @@ class AnswerCache:
             return text
 
     async def answer(self, key: bytes, spelling: bytes | None, compute: Callable[[], Finding]) -> tuple[bytes, Source]:
-        """The remembered answer, or that of an equal request under way, or a computed one.
+        """Return the remembered answer, the answer of an equal request under way, or a computed one.
 
         Args:
             key: Of the request.

@@ -357,7 +357,7 @@ def beside(entry: StoredEntry, record: EntryRecord, column: str) -> BadPlace:
 
 
 def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
-    """Return what is wrong with an entry that does not follow the one before it."""
+    """Describe the fault of an entry that does not follow the one before it."""
     record = rebuild.said_by(entry)
     if record is not None and record.budget_id != entry.budget_id:
         return beside(entry, record, "budget_id")

@@ -125,7 +125,7 @@ def checkpoint(context: Context) -> SignedCheckpoint:
 
 @wrong_kinds_are_a_conflict()
 def inclusion(context: Context, entry_id: str, size: int | None = None) -> InclusionProof:
-    """A proof that the entry is in the tree of a size, or in that of a new checkpoint.
+    """Return a proof that the entry is in the tree of a given size, or in the tree of a new checkpoint.
 
     Raises:
         Problem: 404: there is no such entry. 422: the tree is not that large, or the entry came later.

@@ -135,7 +135,7 @@ def _guarantee(report: PrivacyReport) -> Section:
 
 
 def _amounts_first(achieved: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return what is guaranteed, and then how it was found."""
+    """Return the guaranteed amounts, and then how they were found."""
     return sorted(achieved.items(), key=lambda item: item[0] in ("method", "error_budget"))
 
 

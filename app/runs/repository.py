@@ -141,7 +141,7 @@ def _held_by(claimed: Run) -> tuple[ColumnElement[bool], ...]:
 
 
 def ended_among(session: Session, run_ids: Collection[str]) -> list[Run]:
-    """Return those of the runs that have ended; their plans are not read."""
+    """Return the runs among these that have ended, without their plans."""
     statement = select(Run).where(Run.id.in_(run_ids), Run.state.in_(ENDED))
     return list(session.scalars(statement.options(load_only(Run.id, Run.state, Run.epoch))))
 

@@ -117,7 +117,7 @@ class Configuration(Schema):
 
 
 def configuration_of(settings: Settings) -> Configuration | None:
-    """Return what the file of the settings says; None where nobody signs in by a provider.
+    """Return the configuration in the file that the settings name; None if nobody signs in by a provider.
 
     It is read once. Another configuration takes a new start of the server.
 
