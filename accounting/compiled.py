@@ -119,7 +119,7 @@ def _cache_folder(sources: Path) -> str:
 
 
 def note_complete() -> None:
-    """Note, where it is kept, that everything is compiled."""
+    """Record, in the cache, that everything is compiled."""
     if "NUMBA_CACHE_DIR" in os.environ:
         return
     for folder in FOLDERS:

@@ -40,7 +40,7 @@ REFEREE_ALLOWANCE = 1e-12
 #: The most steps for which dp-accounting's truncation keeps arrays small.
 MAX_REFEREE_COUNT = 200_000
 DEFAULT_INTERVAL = 1e-4
-#: Mechanisms of which it has distributions.
+#: Mechanisms whose distributions dp-accounting has.
 KNOWN = (
     Gaussian,
     GaussianMixture,

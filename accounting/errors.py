@@ -27,7 +27,7 @@ class AccountingError(ValueError):
             self.code = code
 
     def inside(self, *prefix: str | int) -> AccountingError:
-        """The same error, seen from the object that holds the one it was raised in."""
+        """Return the same error, seen from the object that holds the one it was raised in."""
         self.pointer = (*prefix, *self.pointer)
         return self
 

@@ -13,7 +13,7 @@ from accounting.events import Event
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
-#: An end that its own slack does not prove is stated this much wider, relatively.
+#: An end that its own slack does not prove is stated wider by this relative amount.
 WIDENED = 1e-6
 
 

@@ -126,7 +126,7 @@ def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
 def _certified(plain: Contour, epsilons: Array, deltas: Array) -> Found:
     """Intervals around ``epsilons`` whose ends the bounds of delta prove; None where one is not proved, or wide."""
     values, slopes = plain.evaluate(epsilons), np.maximum(plain.estimates(epsilons)[1], 1e-300)
-    # Half as much again as the errors ask for, so that the ends prove themselves.
+    # Half as much again as the errors require, so that both ends are proved.
     above = 1.5 * np.maximum(values.upper - deltas, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     below = 1.5 * np.maximum(deltas - values.lower, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     uppers, lowers = epsilons + above, epsilons - below

@@ -194,7 +194,7 @@ def _check(material: SecretMaterial, known: Sequence[SecretVersion]) -> None:
 
 
 def _needed(known: Sequence[SecretVersion]) -> list[SecretVersion]:
-    """Versions that a server needs: all in use, but of the keys that sign only the newest one signs."""
+    """Return the versions that a server needs: all in use, but only the newest of the signing keys."""
     signing = max((row.version for row in known if row.purpose == Purpose.SIGNATURES), default=1)
     return [
         row for row in known if row.retired_at is None and (row.purpose != Purpose.SIGNATURES or row.version == signing)

@@ -93,7 +93,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
 
 
 def part_of(request: Request, form: str) -> str:
-    """What of a page with a live form is asked for: "page", "form" where a choice changed its fields, else "answer".
+    """Return the requested part of a page with a live form: "page", "form" if a choice changed its fields, or "answer".
 
     Args:
         request: The page's.

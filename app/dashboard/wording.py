@@ -1,4 +1,4 @@
-"""How numbers and moments are written on pages. Privacy losses are rounded up, what is left is rounded down."""
+"""Wording of numbers and moments on pages. Privacy losses are rounded up, remaining amounts down."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Quotas:
 
     @classmethod
     def of(cls, settings: Settings) -> Quotas:
-        """Those of the settings."""
+        """Return the quotas in the settings."""
         return cls(
             settings.entries_per_day,
             settings.entry_bytes_per_day,

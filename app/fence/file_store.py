@@ -90,7 +90,7 @@ class FileStore:
 
     @contextmanager
     def _locked(self, kind: int) -> Iterator[bool]:
-        """Whether there is a fence; if so, it is open, locked, and read to its end."""
+        """Yield whether there is a fence; if so, it is open, locked, and read to its end."""
         while True:
             if self._descriptor is None:
                 try:

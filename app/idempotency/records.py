@@ -134,7 +134,7 @@ _RUNNING_LOCK = threading.Lock()
 
 @contextmanager
 def in_flight(database: Database, key: Key) -> Iterator[bool]:
-    """Whether no other thread is at this principal's key; if so, none will be until the block ends."""
+    """Yield whether no other thread is at this principal's key; if so, none will be until the block ends."""
     with _RUNNING_LOCK:
         running = _RUNNING.setdefault(database, set())
         is_first = key not in running

@@ -65,7 +65,7 @@ class Readiness(Schema):
 
 
 class LastLook:
-    """What was found of the parts: one look at a time and in `BELIEVED_S`, however often and by however many asked."""
+    """The last findings about the parts. There is one look at a time, and one per `BELIEVED_S`, whoever asks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What the values of an enumeration mean: the text under each of its members, told where the document lists them.
+"""Meanings of enumerations' values: the text under each member, told where the document lists the members.
 
 A kind of a union needs no such text: the docstring of its model explains it, and is the description of its schema.
 """

@@ -120,14 +120,14 @@ class ProgressFeed:
         self._closed = False
 
     def close(self) -> None:
-        """End every stream now: a server that stops waits for nobody who only listens."""
+        """End every stream now, since a stopping server does not wait for mere listeners."""
         self._closed = True
         for listener in self._listeners:
             listener.end()
 
     @contextmanager
     def listen(self, message: ProgressMessage, principal_id: str) -> Iterator[Listener]:
-        """A listener, for as long as the block lasts.
+        """Yield a listener for as long as the block lasts.
 
         Raises:
             Problem: 429 ``too_many_listeners``.

@@ -209,7 +209,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
 
 
 def _as_published(spec: Spec) -> AsPublished | None:
-    """Nothing printed can be certified."""
+    """Say why nothing that the paper prints can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget | PureDpTarget):
         return None
     why = (

@@ -36,7 +36,7 @@ DESIGNS = (ORTHOGONAL, OPPOSED)
 
 #: Length of a canary's gradient in units of what a record may contribute: bounded for certain, normalised to nearly 1.
 _LENGTH = 1e6
-#: The same of the record that is outweighed.
+#: The same number for the record that is outweighed.
 _OUTWEIGHED = 1e3
 #: The stand-in for a canary that does not take part, in units of the canary.
 _STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
