@@ -55,10 +55,10 @@ TOO_FAR = (
     "No finite epsilon is proved at this delta: the accounted mechanism differs from the one that stands for it with a "
     "total variation of {:.6g} over all steps, which e^epsilon magnifies, against delta {:.6g}."
 )
-#: Branches of mixtures that are taken less often than this share of delta, all together, are left out.
+#: Rare mixture branches are left out if their total probability is below this share of delta.
 RARE_SHARE = 1e-7
 _MOST_REACHES = 16
-#: Relative width of what pairs around a law never better: they are some thousandths apart.
+#: The relative width that pairs around a law never improve on: they are some thousandths apart.
 _NARROWER_THAN_LAWS = 1e-4
 #: Relative error of a sum of largest losses, whose exponentials magnify the rounding of a noise multiplier.
 PURE_ALLOWANCE = 2e-12
@@ -108,7 +108,7 @@ def epsilon_for_delta(
 def epsilon_of_composition(
     composition: Composition, delta: float, evaluators: Sequence[Evaluator] = EVALUATORS
 ) -> Answer:
-    """`epsilon_for_delta` of losses that are at hand."""
+    """`epsilon_for_delta` for losses that are already composed."""
     below = composition.from_below
     if below is not None:
         answer = epsilon_of_composition(replace(composition, from_below=None), delta, evaluators)
@@ -122,7 +122,7 @@ def epsilon_of_composition(
 
 
 def _lowered(answer: Answer, below: Answer | None) -> Answer:
-    """Return the answer with the lower end of another list, which costs no more; of none, with 0."""
+    """Return the answer with the lower end of another list that costs no more; without a list, that end is 0."""
     value, least = answer.value, 0.0 if below is None else below.value.lower
     lower = min(value.lower, least)
     budget = {**answer.error_budget, "rounded_events": value.lower - lower}
@@ -130,14 +130,14 @@ def _lowered(answer: Answer, below: Answer | None) -> Answer:
 
 
 def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
-    """The stand-in's epsilon at what the discrepancy leaves of delta, and at as much more.
+    """Bound epsilon by the stand-in's, at delta less the discrepancy and at delta plus the discrepancy.
 
     Where the discrepancy is taken at E, an upper end of at most E is proved, as is every lower end of at most E.
     """
     discrepancy, grows = composition.discrepancy, composition.discrepancy.growing > 0.0
     reach = _epsilon(composition, delta, evaluators).value.upper if grows else 0.0
     most, lower = _more(delta, discrepancy.at(reach)), 0.0
-    # Where it is fixed both deltas are known at once, and lie close together.
+    # If the discrepancy is fixed, both deltas are known at once, and they lie close together.
     together = (
         {}
         if grows or evaluators is not EVALUATORS
@@ -238,7 +238,7 @@ def delta_for_epsilon(
 def delta_of_composition(
     composition: Composition, epsilon: float, evaluators: Sequence[Evaluator] = EVALUATORS
 ) -> Answer:
-    """`delta_for_epsilon` of losses that are at hand."""
+    """`delta_for_epsilon` for losses that are already composed."""
     below = composition.from_below
     if below is not None:
         answer = delta_of_composition(replace(composition, from_below=None), epsilon, evaluators)
@@ -277,20 +277,20 @@ def _inverted(
     largest: float,
     narrow: Callable[[float], float],
 ) -> Answer | None:
-    """Return what the densities of losses that are enclosed, but inverted, say of a list; None where some are not."""
+    """Return the answer by densities of enclosed losses that are inverted themselves; None if some are not."""
     if not is_inverted(composition):
         return None
     known = [evaluator for evaluator in evaluators if isinstance(evaluator, AskedBefore)]
     convolved: tuple[Evaluator, ...] = (*known, AllocationConvolution())
     answer = intersect(composition, convolved, ask, largest, narrow)
-    # Contours are wider where a list is convolved.
+    # For lists that are convolved, contours give a wider interval.
     if _is_narrow(answer.value, narrow):
         return answer
     return intersect(composition, (*convolved, FourierInversion()), ask, largest, narrow)
 
 
 def _is_narrow(value: Interval, narrow: Callable[[float], float]) -> bool:
-    """Whether laws around a loss can hardly say more than this."""
+    """Return whether laws around a loss could hardly narrow this interval."""
     return value.width <= max(narrow(value.upper), _NARROWER_THAN_LAWS * value.upper) and math.isfinite(value.upper)
 
 
@@ -318,7 +318,7 @@ def _epsilons_of_composition(composition: Composition, deltas: Sequence[float]) 
     asked = [delta for delta in deltas if 0.0 < delta < 1.0]
     if len(asked) < 2:
         return [epsilon_of_composition(composition, delta) for delta in deltas]
-    # Branches that are rare beside the smallest delta are rare beside all.
+    # Branches that are rare compared with the smallest delta are rare compared with all.
     common = _without_rare_branches(composition, min(asked))
     if common.discrepancy.growing:
         return [epsilon_of_composition(composition, delta) for delta in deltas]
@@ -387,7 +387,7 @@ def _on_shared_lines(
 
 
 def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> float:
-    """A number near the certified epsilon, for a search that certifies where it ends; it bounds nothing."""
+    """Return a number near the certified epsilon, for a search that certifies its result. It is no bound."""
     composition = like_poisson(_without_rare_branches(compose(events, NeighboringRelation(relation)), delta))
     if composition.gaussian_only is None and composition.count > 1:
         with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError):
@@ -398,7 +398,7 @@ def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, del
 
 
 def closely_estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> float | None:
-    """Return the certified epsilon of the remove direction alone, in half the time; None where that is not quicker."""
+    """Return the certified epsilon of the remove direction alone, in half the time; None if that is not quicker."""
     composition = _without_rare_branches(compose(events, NeighboringRelation(relation)), delta)
     if composition.gaussian_only is not None or composition.count == 1:
         return None

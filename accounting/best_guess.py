@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-#: What the rounding of the functions below moves a probability by is far less.
+#: Far more than the rounding of the functions below changes a probability.
 _ROUNDING = 1e-12
 
 

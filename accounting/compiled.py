@@ -119,7 +119,7 @@ def _cache_folder(sources: Path) -> str:
 
 
 def note_complete() -> None:
-    """Note, where it is kept, that everything is compiled."""
+    """Record, in the cache, that everything is compiled."""
     if "NUMBA_CACHE_DIR" in os.environ:
         return
     for folder in FOLDERS:
@@ -127,7 +127,7 @@ def note_complete() -> None:
 
 
 def is_complete() -> bool:
-    """Whether everything was compiled from the sources as they are now, so that nobody waits for a compiler.
+    """Return whether everything was compiled from the sources as they are now, so that nobody waits for a compiler.
 
     Where ``NUMBA_CACHE_DIR`` names a place of its own, nothing is known of it, and the answer is yes.
     """

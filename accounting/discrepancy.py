@@ -70,7 +70,7 @@ class Discrepancy:
         return (self.fixed + self.growing * math.exp(epsilon)) * (1.0 + _ALLOWANCE * (1.0 + epsilon))
 
     def around(self, delta: Interval, epsilon: float) -> Interval:
-        """delta of the list, from that of its stand-in."""
+        """Return the list's delta from the delta of its stand-in."""
         if not self:
             return delta
         most = self.at(epsilon)

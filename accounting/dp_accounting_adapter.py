@@ -37,10 +37,10 @@ from accounting.relations import NeighboringRelation
 
 #: Absolute, in delta.
 REFEREE_ALLOWANCE = 1e-12
-#: Steps beyond which its truncation no longer keeps arrays small.
+#: The most steps for which dp-accounting's truncation keeps arrays small.
 MAX_REFEREE_COUNT = 200_000
 DEFAULT_INTERVAL = 1e-4
-#: Mechanisms of which it has distributions.
+#: Mechanisms whose distributions dp-accounting has.
 KNOWN = (
     Gaussian,
     GaussianMixture,
@@ -64,7 +64,7 @@ _WHY_NONE = {
 
 
 class Distribution(Protocol):
-    """What is used of its privacy loss distributions."""
+    """The methods of dp-accounting's privacy loss distributions that are used here."""
 
     def self_compose(self, num_times: int) -> Distribution: ...
     def compose(self, other: Distribution) -> Distribution: ...
@@ -146,7 +146,7 @@ def _check(event: Event, relation: NeighboringRelation) -> None:
 
 
 def _is_closed(event: Event) -> bool:
-    """Whether any number of steps costs it one distribution."""
+    """Return whether any number of steps costs it one distribution."""
     return isinstance(event.mechanism, Gaussian) and isinstance(event.sampling, FullBatch)
 
 
@@ -160,7 +160,7 @@ def _distribution(event: Event, relation: NeighboringRelation, interval: float) 
 
 @dataclass(frozen=True)
 class _Factory:
-    """What makes its distributions of single steps."""
+    """Makes dp-accounting's distributions of single steps."""
 
     sampling: Sampling
     relation: NeighboringRelation
@@ -179,7 +179,7 @@ class _Factory:
             case GaussianMixture():
                 one = self._gaussian_mixture(mechanism)
             case Laplace(noise):
-                # It knows Laplace under add/remove alone; under replace_one a full batch has twice the shift.
+                # dp-accounting has Laplace only under add/remove; under replace_one a full batch has twice the shift.
                 scale = float(noise) / self.relation.sensitivity
                 one = self._make("laplace_mechanism", scale, sampling_prob=self._probability)
             case DiscreteLaplace(noise, grid):
@@ -226,7 +226,7 @@ class _Factory:
 def library_epsilon(
     dp_event: Mapping[str, object], relation: NeighboringRelation, delta: float, accountant: str
 ) -> float:
-    """What one of its own accountants says of one of its own events.
+    """Return the epsilon that a dp-accounting accountant reports for a dp-accounting event.
 
     Args:
         dp_event: The JSON form of the event (`accounting.dp_event_reader`), its numbers with their types.

@@ -106,7 +106,7 @@ def class_name(event: object) -> str:
 
 
 def event_of_json(value: object, depth: int = 0) -> object:
-    """What a JSON object says, as something that `from_dp_event` reads; other values as they are.
+    """Return a JSON object as something that `from_dp_event` reads; other values stay as they are.
 
     Raises:
         InvalidValue: a field that the class lacks or does not have, or too many levels.

@@ -1,4 +1,4 @@
-"""Which lists of events take milliseconds, and which may take seconds or minutes."""
+"""The effort of evaluations: which lists of events take milliseconds, and which seconds or minutes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_EVENTS = 16
 
 
 def is_quick(events: Sequence[Event]) -> bool:
-    """Whether closed forms and contour integrals answer, in milliseconds but for corners of the range.
+    """Return whether closed forms and contour integrals answer, in milliseconds but for corners of the range.
 
     The other kinds have laws that are enumerated, averaged or mixed first, and long lists add up: whoever serves them
     keeps a limit.

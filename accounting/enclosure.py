@@ -43,7 +43,7 @@ class Enclosure:
 
 
 def enclosure(composition: Composition, tilt: Callable[[], float] | None = None) -> Enclosure | None:
-    """None where every step is one pair that is attained, or taken as stated.
+    """Return None where every step is one pair that is attained, or taken as stated.
 
     Steps that are inverted stay as they are while there are others. Steps of bounded range are taken together.
 
@@ -118,7 +118,7 @@ def dominating(composition: Composition) -> Composition:
 
 
 def is_inverted(composition: Composition) -> bool:
-    """Whether contour integrals of the composition bound it itself, and not pairs around it."""
+    """Return whether contour integrals of the composition bound it itself, and not pairs around it."""
     return all(loss.is_inverted or not loss.is_enclosed for loss, _ in composition.steps)
 
 
@@ -131,7 +131,7 @@ def bounds_of(answer: Answer | None) -> Bounds | None:
 
 
 def between(above: Answer, below: Answer, one_step: float, others: Sequence[Bounds | None]) -> Answer:
-    """The upper end of one answer, with the lower end of another, or those of others where they are narrower.
+    """Combine the upper end of one answer and the lower end of another, or narrower ends of further answers.
 
     Args:
         one_step: A lower bound besides.

@@ -1,4 +1,4 @@
-"""What the engine says when there is no sound answer: what was wrong, where, and what would be right."""
+"""Errors of the engine when there is no sound answer: what was wrong, where, and what would be right."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AccountingError(ValueError):
             self.code = code
 
     def inside(self, *prefix: str | int) -> AccountingError:
-        """The same error, seen from the object that holds the one it was raised in."""
+        """Return the same error, seen from the object that holds the one it was raised in."""
         self.pointer = (*prefix, *self.pointer)
         return self
 

@@ -58,7 +58,7 @@ class Failure:
         return bounds[0], bounds[1]
 
     def with_rest(self, rest: Interval) -> Interval:
-        """delta of everything, from that of the rest."""
+        """Return the total delta from the delta given that no step fails."""
         if self.upper == 0.0:
             return rest
         lower = (self.lower + (1.0 - self.lower) * rest.lower) * (1.0 - _ALLOWANCE)

@@ -1,13 +1,13 @@
 """One number mu for a whole trade-off curve, and its regret: how far Gaussian DP is from the truth.
 
 The regret of putting a curve g in the place of f is the smallest k with g moved by (k, k) towards the origin below f:
-g(a + k) - k <= f(a) for every false positive rate a. Moving a curve by (k, k) moves its Bayes risk by k at every prior
+g(a + k) - k <= f(a) for every false positive rate a. Moving a curve by (k, k) changes its Bayes risk by k at each prior
 (`bayes_risk`), and convex curves are ordered as their Bayes risks, so that the regret is
 
     the largest of R_g(p) - R_f(p) over all priors p, or 0:
 
-an attacker's probability of success, whatever the prior, is larger than g promises by at most that much. Both ways
-together, the larger of the two regrets is a distance of the two curves.
+whatever the prior, an attacker's probability of success exceeds what g promises by at most that much. There is one
+regret in each direction; the larger of the two is a distance between the curves.
 
 Bounds. R is concave in p, R(0) = 0, and R(p) = R(1 - p), for the list and for the Gaussian. Between two priors a
 concave function lies above its chord and below the extensions of the neighbouring chords; a chord's extension is
@@ -43,7 +43,7 @@ Ends = tuple[Array, Array]
 _EVEN, _SMALL = 128, 12
 DEFAULT_REGRET = 1e-3
 _SMALLEST_MU = 1e-9
-#: Of mu, relatively; the regret is certified at the mu that is reported.
+#: The relative tolerance of mu; the regret is certified at the mu that is reported.
 _TOLERANCE = 1e-6
 _ROUNDING = 1e-15
 

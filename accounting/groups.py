@@ -43,11 +43,11 @@ MAX_GROUP_SIZE = 1000
 #: The name of an upper bound that went through single records.
 THROUGH_SINGLE_RECORDS = "group_privacy"
 _MAX_EPSILON = 1e15
-#: Of delta, what epsilon from below is not worth.
+#: Shares of delta below this are given up for a lower bound on epsilon.
 _SLIGHT = 1e-9
-#: How near, relatively, the share of epsilon of one record is found; the bound holds at what is found.
+#: The relative accuracy at which one record's share of epsilon is found; the bound holds at the share found.
 _TOLERANCE = 2e-6
-#: How far from an estimate, relatively, the other side is looked for first.
+#: The relative distance from an estimate at which the search for the other side begins.
 _FIRST_STEP = 1e-3
 _MOST_DOUBLINGS = 12
 
@@ -167,7 +167,7 @@ def _step_by_step(events: Sequence[Event], single: Composition, size: int) -> Gr
 
 
 def group_composition(single: Composition, size: int) -> GroupComposition | None:
-    """None where some step's pair for a group is not known."""
+    """Return None where some step's pair for a group is not known."""
     if size == 1:
         return GroupComposition(single, is_exact=True)
     if single.failure.upper > 0.0 or single.discrepancy:
@@ -208,7 +208,7 @@ def _through_single_records(single: Composition, delta: float, size: int, below:
     start, step = (max(below.value.upper, 1e-3), 1.0) if near is None else (near, _FIRST_STEP)
 
     enclosed = enclosure(single)
-    # What dominates the list says as much in a fraction of the time, where it is known well and moments say no more.
+    # A dominating list gives as much in a fraction of the time, if it is known well and moments give no more.
     over = single if enclosed is None or enclosed.has_own_moments else enclosed.above
 
     def excess(share: float) -> float:

@@ -16,7 +16,7 @@ from accounting.described import Described, Real, Reals
 from accounting.errors import InvalidValue, one_of
 from accounting.numbers import MAX_ORDER, MAX_ORDERS, read_real
 
-#: Of epsilon, rho and Renyi divergences. Requests stay far below it, so that what follows from them stays within.
+#: The largest epsilon, rho and Renyi divergence. Requests stay far below it, so that derived numbers stay within it.
 MAX_PRIVACY_LOSS = 1e15
 MAX_MU = 1e6
 LOSS = Real(0.0, MAX_PRIVACY_LOSS)
@@ -102,7 +102,7 @@ class RenyiDpGuarantee(Described):
 
 @dataclass(frozen=True, slots=True)
 class AttackRisk(Described):
-    """What membership inference can reach at most, by the best attack; exactly one of three statements.
+    """The most that the best membership inference attack can reach: exactly one of three statements.
 
     Attributes:
         advantage: Largest true positive rate minus false positive rate: the total variation of the neighbours.

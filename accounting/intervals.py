@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one evaluator can say about one number.
+    """The bounds of one evaluator on one number.
 
     Attributes:
         lower: At most the truth; 0 where the evaluator only bounds from above.
@@ -67,7 +67,7 @@ class Bounds:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the numbers are numbers and in order; anything else is discarded."""
+        """Return whether the numbers are numbers and in order; anything else is discarded."""
         return 0.0 <= self.lower <= self.upper and not any(map(math.isnan, self.error_budget.values()))
 
     @property

@@ -1,11 +1,11 @@
-"""What was probably meant where a name is unknown: a field, an option, an algorithm, or a mechanism."""
+"""Suggestions for unknown names of fields, options, algorithms and mechanisms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-#: So many names are listed where none is near; more would bury the fault.
+#: The most names listed if none is near; more would bury the fault.
 _MOST_LISTED = 8
 #: Longer ones are nobody's slip, and comparing takes time.
 _LONGEST = 64

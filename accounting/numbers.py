@@ -11,9 +11,9 @@ from accounting.errors import InvalidValue
 MAX_COUNT = 10**8
 MAX_EVENTS = 1000
 MAX_DATASET_SIZE = 10**13
-#: Of a released vector.
+#: The largest dimension of a released vector.
 MAX_DIMENSION = 10**10
-#: Of Renyi orders, how many and how large.
+#: The most Renyi orders, and the largest.
 MAX_ORDERS = 64
 MAX_ORDER = 1e7
 MIN_NOISE_MULTIPLIER = 1e-3

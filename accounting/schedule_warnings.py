@@ -1,4 +1,4 @@
-"""What a reader must know beside the numbers of some sampling schemes."""
+"""Warnings that belong beside the numbers of some sampling schemes."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Opinion:
         return "above" if self.value > interval.upper else "within"
 
     def agrees(self, interval: Interval) -> bool | None:
-        """Whether it could be a pessimistic account of the same truth; None where it cannot tell.
+        """Return whether it could be a pessimistic account of the same truth; None where it cannot tell.
 
         >>> [Opinion(x, 0.01, 0.1).agrees(Interval(1.0, 1.0, 1.0)) for x in (0.98, 0.995, 1.05, 1.2)]
         [False, True, True, False]
@@ -105,7 +105,7 @@ def opinions_on_delta(
 
 
 def _lattice_events(events: Sequence[Event], relation: NeighboringRelation) -> tuple[int, int]:
-    """How many losses are split between lattice points, and how many are rounded up."""
+    """Return how many losses are split between lattice points, and how many are rounded up."""
     grouped = check_referee(events, relation)
     rounded = sum(
         event.count for event in grouped if isinstance(event.mechanism, PureDp | ApproximateDp | RandomizedResponse)

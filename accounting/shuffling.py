@@ -22,13 +22,13 @@ from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.random_allocation import block_steps
 from accounting.relations import NeighboringRelation
 
-#: What floating point may put the second pair's number too high: its masses are right to some 1e-12.
+#: The most by which rounding makes the second pair's number too high: its masses are right to some 1e-12.
 _ALLOWANCE = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
 class Shuffling:
-    """What to know about a list with shuffled epochs.
+    """Facts about a list with shuffled epochs.
 
     Attributes:
         attained: An epsilon that the list costs at least.
@@ -42,7 +42,7 @@ class Shuffling:
 
     @property
     def poisson_is_refuted(self) -> bool:
-        """Whether the number of Poisson batches is less than what the list costs at least."""
+        """Return whether the number of Poisson batches is less than what the list costs at least."""
         return self.poisson is not None and self.poisson.value.upper < self.attained
 
 

@@ -1,4 +1,4 @@
-"""What a calibration aims at: a number that the events' certified cost must not pass.
+"""Targets of calibrations: a number that the events' certified cost must not exceed.
 
 | target | the number | what it means for a list of events |
 |---|---|---|
@@ -73,7 +73,7 @@ class Target(Protocol):
     def limit(self) -> float: ...
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """What the events cost, in the unit of ``limit``; ``quick`` gives a number near it, which bounds nothing."""
+        """Return the events' cost in the unit of ``limit``; ``quick`` returns an estimate, which is no bound."""
 
     def level(self, figure: float) -> float:
         """An increasing function of the number whose logarithm is nearly linear in that of the noise multiplier."""

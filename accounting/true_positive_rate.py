@@ -31,7 +31,7 @@ from accounting.trade_off import trade_off
 
 #: Beyond it the mirrored form is 1 but for rounding.
 _LARGEST_MIRRORED_EPSILON = 36.0
-#: Of the place of the minimum. The bound is flat there, so that its own error is of the order of the square.
+#: The tolerance of the minimum's place. The bound is flat there, so that its error is of the order of the square.
 _TOLERANCE = 1e-4
 _ULP = 2.0**-52
 

@@ -42,7 +42,7 @@ HEAD_BYTES = 16 * 2**10
 
 #: Files that a process may have open; what the system allows at most, where that is less.
 FILES = 8192
-#: Of those, what is not for connections of clients: the database's, uploads, workers.
+#: The number of open files kept for other uses than clients' connections: the database, uploads, workers.
 OTHER_FILES = 256
 #: After so long without a packet the system asks whether the other end is still there, and so often.
 PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 60, 10, 3
@@ -75,7 +75,7 @@ def notice_who_vanishes(listening: socket.socket) -> None:
 
 
 class Owes(Enum):
-    """What the server waits for."""
+    """The step that the server waits for a client to take."""
 
     NOTHING = auto()
     HEAD = auto()
@@ -129,9 +129,9 @@ class Connection(H11Protocol):
             self._hang_up(owes)
 
     def _looked_at(self, now: float) -> tuple[Owes, float]:
-        """What the client owes, and since when it has owed it without a pause."""
+        """Return what the server waits for from the client, and since when without a pause."""
         owes = self._owes()
-        # Of an answer each byte that is taken begins the time anew, of a request its number.
+        # While an answer is sent, each byte taken restarts the time; for requests, a new request does.
         stage = self.transport.get_write_buffer_size() if owes is Owes.READING else id(self.cycle)
         if (owes, stage) != self._owed:
             self._owed, self._since, self._received_before = (owes, stage), now, self._received

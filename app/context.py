@@ -1,4 +1,4 @@
-"""What a request handler or a worker needs from its process: made once, handed down, never a global."""
+"""The objects that a request handler or a worker needs from its process: made once, passed down, never global."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ class Context:
     #: For audits, which carry plans out.
     audit_processes: ProcessPool = field(default_factory=audit_pool, repr=False)
 
-    #: What `GET /metrics` tells of this process.
+    #: The counters and timers of this process for `GET /metrics`.
     metrics: Metrics = field(default_factory=Metrics, repr=False)
     #: Processes that read uploaded Parquet and NPZ files have limits of memory, and so has their number.
     file_readers: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(2), repr=False)
-    #: So many threads and connections at most wait long for a budget that somebody keeps locked.
+    #: Limits the threads and connections that wait long for a budget that somebody keeps locked.
     patience: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(8), repr=False)
     #: Commands of the ledger that come at once share a transaction.
     ledger_commits: GroupCommit[Any, Any] = field(default_factory=GroupCommit, repr=False)
 
     @property
     def threads_of_numerics(self) -> int:
-        """How many threads may be at numerics, or wait for them, at most."""
+        """Return how many threads may be at numerics, or wait for them, at most."""
         gates = (self.numerics, self.verifications, self.processes.gate, self.audit_processes.gate)
         return sum(gate.places + gate.most_waiting for gate in gates)
 

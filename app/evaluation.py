@@ -66,14 +66,14 @@ class Evaluation:
         return self._answers(_group_deltas if self.group_size > 1 else deltas_for_epsilons, epsilons, pointer)
 
     def warnings(self, field: str, value: float) -> tuple[str, ...]:
-        """What a reader must know about the sampling schemes, with numbers for the ``value`` of ``field``."""
+        """Return warnings about the sampling schemes, with numbers for the ``value`` of ``field``."""
         if not any(map(hides_nothing, self.events)):
             # No number is in their sentences, and another wait for a process would be for nothing.
             return schedule_warnings(self.events, self.relation, **{field: value})
         return self._in_bounds((field,), schedule_warnings, self.events, self.relation, **{field: value})
 
     def shuffling(self, delta: float, *pointer: str | int) -> Shuffling | None:
-        """What shuffled epochs cost at least at ``delta``, and other batches; None where there are none."""
+        """Return a lower bound on shuffled epochs' cost at ``delta``, and other batches' cost; None without epochs."""
         if not any(map(is_shuffled, self.events)):
             return None
         return self._in_bounds(pointer, about_shuffling, self.events, self.relation, delta)
@@ -109,7 +109,7 @@ class Evaluation:
         return self._in_bounds(pointer, evaluate, self.events, self.relation, values, **size)
 
     def _has_closed_form(self, values: int) -> bool:
-        """Whether so many values take no more than milliseconds, whatever the events' parameters are."""
+        """Return whether so many values take no more than milliseconds, whatever the events' parameters are."""
         return (
             self.group_size == 1
             and len(self.events) * values <= MOST_IN_THREAD

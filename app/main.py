@@ -90,7 +90,7 @@ def create_app(context: Context) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # Who waits for numerics holds a thread; as many as before are left to commands of the ledger and all others.
+        # Each request that waits for numerics holds a thread; these are added, so that others keep as many as before.
         current_default_thread_limiter().total_tokens += context.threads_of_numerics
         app.state.began = time.monotonic()
         await run_in_threadpool(fence_of(context).look)

@@ -24,7 +24,7 @@ from app.problems import Problem, database_unavailable, disk_full, from_accounti
 
 log = structlog.get_logger("epsilond.http")
 
-#: What the framework itself says, in the contract's words.
+#: Errors of the framework itself, in the contract's words.
 _FRAMEWORK = {
     400: ("malformed_request", "The request could not be read."),
     404: ("not_found", "There is nothing at this path."),
@@ -33,10 +33,10 @@ _FRAMEWORK = {
     415: ("unsupported_media_type", "The content type is not one that this call takes."),
 }
 
-#: What the system says where there is no room: on the disk, in the user's quota, in a file of the largest size.
+#: Errors of the system without room: on the disk, in the user's quota, or in a file of the largest size.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-#: What logs and metrics show of a request whose client left before it was complete; nobody is answered it.
+#: The status in logs and metrics when a client left before its request was complete; it is never sent.
 CLIENT_GONE = 499
 
 

@@ -68,7 +68,7 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
     def inside(self, *path: str | int) -> Problem:
-        """The same about a part of a request: its pointers begin at ``path``."""
+        """Return the same problem about a part of a request, with pointers that begin at ``path``."""
         prefix = json_pointer(path)
         errors = [item.model_copy(update={"pointer": f"{prefix}{item.pointer}"}) for item in self.errors]
         return Problem(self.status, self.code, self.detail, errors=errors, members=self.members, headers=self.headers)

@@ -28,7 +28,7 @@ MIN_SECRET_LENGTH = 32
 _SQLITE = ("sqlite", "sqlite+pysqlite")
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 
-#: What `make tracing` installs.
+#: The modules that `make tracing` installs.
 _TRACING = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
 
 _DASK_ADDRESS = re.compile(r"(tls|tcp)://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")

@@ -1,4 +1,4 @@
-"""Which algorithms apply to a problem, ranked by what their theorems promise there, and why the others do not.
+"""The algorithms that apply to a problem, ranked by what their theorems promise, and why the others do not.
 
 Every algorithm that could apply is calibrated with the facts at hand, so that what is said of it is what a calibration
 says. A number that is known up to a constant never ranks above a bound, nor a vacuous bound above another.

@@ -61,7 +61,7 @@ def judge(
     Args:
         events: With the printed noise, under the paper's own sampling.
         relation: The paper's own.
-        target: Of the spec.
+        target: The target of the spec.
         printed: The printed noise.
         needed: The least noise, in the same unit, that meets the target under the same sampling and relation; None
             where it was not solved for.

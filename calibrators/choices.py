@@ -1,4 +1,4 @@
-"""What a request left out and was chosen for it."""
+"""Choices made for what a request left out."""
 
 from __future__ import annotations
 

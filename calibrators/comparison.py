@@ -17,7 +17,7 @@ MAX_COMPARED_DIMENSION = 10**10
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the tables' expressions are evaluated at.
+    """The values at which the tables' expressions are evaluated.
 
     Attributes:
         dataset_size: n.
@@ -27,7 +27,7 @@ class Setting:
         condition_number: kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong convexity is 1 / kappa.
         moment_order: k of heavy-tailed gradients.
         norm_order: p of l_p geometries, in (1, 2].
-        gaussian_width: Of a constraint set; None is that of the l2 ball, sqrt(d).
+        gaussian_width: The Gaussian width of a constraint set; None is that of the l2 ball, sqrt(d).
 
     Raises:
         InvalidValue: a number outside its range.

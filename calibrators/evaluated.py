@@ -34,7 +34,7 @@ class EvaluatedRun:
     Attributes:
         algorithm, spec, preset, facts: As `calibrators.practical.Draft` takes them; the target is that of training and
             evaluation together.
-        noise_multiplier: Of the evaluation; None takes a share of the target.
+        noise_multiplier: The noise multiplier of the evaluation; None takes a share of the target.
     """
 
     algorithm: str | None

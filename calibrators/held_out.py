@@ -14,7 +14,7 @@ from accounting.canonical import Json
 from accounting.described import Real
 from accounting.events import Event, Gaussian
 
-#: Of an evaluation. More noise would have too many digits on the grid of `trainer.held_out`.
+#: The noise of an evaluation. More noise would have too many digits on the grid of `trainer.held_out`.
 EVALUATION_NOISE = Real(0.01, 4096.0, "Noise on each coordinate over the bound on a row's contribution.")
 
 

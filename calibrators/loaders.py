@@ -1,4 +1,4 @@
-"""What a loader does with the records: the batches that it can make, and what not sampling them costs.
+"""Loaders of records: the batches that they can make, and the cost of not sampling them.
 
 Batches that are not sampled are not amplified. Noise that is correlated over the steps of a fixed order gains most of
 that back: its error stands beside that of fresh noise, with the same batches and with Poisson ones, at one target.

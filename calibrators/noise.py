@@ -1,4 +1,4 @@
-"""What a spec leaves open, solved by the accounting engine: the events of equal steps that meet the target."""
+"""The open quantity of a spec, solved by the accounting engine: the events of equal steps that meet the target."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from calibrators.provenance import Provenance
 from calibrators.release import LAST_ITERATE, Release
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 
-#: Of correlated noise that is recommended instead of shuffled epochs: bands, and the most steps that it is weighed for.
+#: Advice to use correlated noise instead of shuffled epochs: its bands, and the most steps that it is considered for.
 _BANDS_OF_ADVICE, _STEPS_OF_ADVICE = 16, 100_000
 #: Noise multiplier, number of steps and batch size to the event of all steps. Must be hashable: solutions are kept.
 EventOf = Callable[[float, int, int], Event]

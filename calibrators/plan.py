@@ -39,7 +39,7 @@ from calibrators.phases import PHASES
 from calibrators.phases.structured import Noise, StructuredPhase
 from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_from_json
 
-#: A schedule of step sizes has at most as many numbers.
+#: The most numbers in a schedule of step sizes.
 MAX_SCHEDULE = 100_000
 #: Coefficients of correlated noise that are carried out are whole multiples of 2 to the minus so much, at the finest.
 MAX_COEFFICIENT_BITS = 20

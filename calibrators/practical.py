@@ -1,4 +1,4 @@
-"""What a request leaves out, chosen from public numbers alone: the presets `practical` and `theorem`.
+"""Choices for what a request leaves out, from public numbers alone: the presets `practical` and `theorem`.
 
 A choice depends on declared sizes, declared bounds and the target. No row is looked at, so that nothing is charged for
 it; noise and charge are those of the plan that the choices lead to. `docs/concepts/practical_defaults.md` says where
@@ -69,7 +69,7 @@ _CHOICE = "A choice, and not a fact about the records: give your own where you k
 
 @dataclass(frozen=True)
 class Objective:
-    """What is publicly known of the objective.
+    """The public facts about the objective.
 
     Attributes:
         derive: Takes p of the norm of parameters, and the constants that are given. Returns, by their names, those

@@ -1,4 +1,4 @@
-"""What an algorithm has no use for is refused, and a request's records that no step reads are told of."""
+"""Refusals of what an algorithm has no use for, and warnings about records that no step reads."""
 
 from __future__ import annotations
 

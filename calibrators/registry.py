@@ -163,7 +163,7 @@ def _variant(algorithm: Algorithm, name: str | None) -> str | None:
 def _check_sampling(algorithm: Algorithm, kind: str) -> None:
     kinds = [scheme.kind for scheme in algorithm.samplings]
     if kind not in kinds:
-        # Who names another scheme that there is has not mistyped this one.
+        # A request that names another existing scheme has not mistyped this one.
         meant = "" if kind in SAMPLINGS else suggestion(kind, kinds)
         raise Unsupported(
             f"{algorithm.name} is not available with the sampling {kind!r}; use {one_of(kinds)}.{meant}",

@@ -1,4 +1,4 @@
-"""Which of a run's points is released: the model is one of them, or an average of them."""
+"""The released point of a run: the model is one of the run's points, or an average of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a theorem can be about: the shape of the objective, the norm, smoothness and tails."""
+"""Scopes of theorems: the shape of the objective, the norm, smoothness and tails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shape(StrEnum):
     """No loss is minimised: the mean of the records is estimated."""
 
 
-#: Of what an objective of each shape is an instance, too.
+#: The more general shapes that an objective of each shape also has.
 _INSTANCES: dict[Shape, frozenset[Shape]] = {
     Shape.STRONGLY_CONVEX: frozenset(Shape) - {Shape.MEAN},
     Shape.CONVEX: frozenset({Shape.CONVEX, Shape.WEAKLY_CONVEX, Shape.NONCONVEX}),
@@ -106,7 +106,7 @@ def _between(norm_order: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a theorem is about.
+    """The scope of a theorem.
 
     Attributes:
         shape: The objective's; None where no theorem speaks of the algorithm.

@@ -1,4 +1,4 @@
-"""What a calibrator is asked, and what it answers."""
+"""The specs that calibrators are given, and their answers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Spec:
         step_size_schedule: How step sizes change over the run, of an algorithm that lets them; None is not at all.
         averaged_share: Share of the last steps whose points are averaged, of an algorithm with a `step_rule`; None
             releases the last point.
-        momentum: Of an algorithm that has any; None is none.
+        momentum: The momentum of an algorithm that has any; None is none.
         correlation: How the noise of successive steps is to be correlated, of an algorithm that does it.
         noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
         variant: Which of an algorithm's forms; None is its first.

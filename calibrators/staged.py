@@ -86,7 +86,7 @@ def _events(spec: Spec, noise_multiplier: float, *, in_range: bool = False) -> t
 
     Args:
         spec: With its stages.
-        noise_multiplier: Of the whole training.
+        noise_multiplier: The noise multiplier of the whole training.
         in_range: Whether noise beyond the engine's range is taken for its end, as a search at that range's ends needs.
     """
     event_of = gaussian_event(spec)

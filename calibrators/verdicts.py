@@ -11,7 +11,7 @@ from calibrators.spec import OpenDelta, OpenEpsilon, Spec
 
 #: The papers' own relation.
 RELATION = NeighboringRelation.REPLACE_ONE
-#: What is said of printed noise where the spec does not ask.
+#: The statement about printed noise if the spec does not ask for a judgement.
 UNJUDGED: tuple[None, str] = (None, "Whether the printed noise meets the target was not asked.")
 
 
@@ -24,7 +24,7 @@ def judge_steps(
     own, under the paper's batches, so that a spec may do without it.
 
     Args:
-        spec: Of the target, which is given, and of the number of records.
+        spec: The spec, which has a target and the number of records.
         event_of: From the noise, the steps and the batch size to the event of the steps.
         printed: The printed noise, in the unit that ``event_of`` takes.
         iterations, batch_size: Of the paper's steps.

@@ -1,4 +1,4 @@
-"""How much work a default makes: about a minute of one core. Whoever wants more says so in the request."""
+"""The work of default choices: about a minute of one core. A request that wants more says so."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Namespace = Any
 TINY = {"float64": 2.0**-450, "float32": 2.0**-40}
 #: By dtype: exponentials of less than this are as good as those of it, and are not subnormal.
 _SMALLEST_EXPONENTS = {"float64": -300.0, "float32": -27.0}
-#: So many squares are added in their own dtype: in float32 their sum is wrong by 4096 2^-24 = 2^-12 of it at most.
+#: The most squares added in their own dtype: in float32 the sum's relative error is at most 4096 2^-24 = 2^-12.
 _LONGEST_NARROW_SUM = 4096
 
 

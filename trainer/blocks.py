@@ -89,8 +89,8 @@ class BlockSteps(StructuredSteps):
     that it starts from.
 
     Args:
-        task: Of a plan that `check_blocks` has seen.
-        records: Of each block.
+        task: The task of a plan that `check_blocks` has seen.
+        records: The records of each block.
         inner_iterations: Steps of each block.
 
     Guarantees:

@@ -25,12 +25,12 @@ _LAYOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a checkpoint belongs to; with anything else it is refused.
+    """The run that a checkpoint belongs to; with anything else it is refused.
 
     Attributes:
-        plan_hash: Of the plan.
+        plan_hash: The hash of the plan.
         data_tag: A keyed hash of the data, the caller's.
-        code_version: Of the program that wrote it.
+        code_version: The version of the program that wrote it.
     """
 
     plan_hash: str

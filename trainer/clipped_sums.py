@@ -25,7 +25,7 @@ _DTYPE = "float64"
 
 @dataclass(frozen=True)
 class Term:
-    """What a record contributes to a sum: its clipped gradient, or its gradient's clipped change, times a weight.
+    """A record's contribution to a sum: its clipped gradient, or its gradient's clipped change, times a weight.
 
     Attributes:
         point: shape (d,), float64: where gradients are taken.

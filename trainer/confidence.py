@@ -60,7 +60,7 @@ def ratio(
     Args:
         above, below: shape (d,), weights of the sums.
         sums: shape (d,), noisy.
-        stddev: Of the noise on each of them.
+        stddev: The standard deviation of the noise on each of them.
         risk: The probability with which the true ratio is not in the interval, at most.
         within: What the ratio is between whatever the rows are.
 
@@ -108,7 +108,7 @@ def bilinear_noise(matrix: FloatArray, left: FloatArray, right: FloatArray, stdd
     Args:
         matrix: M, shape (k, k).
         left, right: p' and n', shape (k,).
-        stddev: Of the noise on each of their coordinates.
+        stddev: The standard deviation of the noise on each of their coordinates.
         risk: On one side.
 
     Guarantees:

@@ -25,7 +25,7 @@ from trainer.models import MODELS, MeanModel, Model, MultilayerPerceptron
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a run would be.
+    """A proposed run.
 
     Attributes:
         plan: What is to be carried out.

@@ -149,7 +149,7 @@ class EstimateFrankWolfe(StructuredSteps):
 
 
 def _arrays_of(xp: Namespace, state: State) -> State:
-    """The same state in arrays of the run's library."""
+    """Return the same state in arrays of the run's library."""
     return {
         name: _arrays_of(xp, value) if isinstance(value, dict) else xp.asarray(value) for name, value in state.items()
     }

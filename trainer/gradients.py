@@ -10,7 +10,7 @@ from typing import Protocol
 from trainer.arrays import TINY, Array, Namespace, as_float64, cleared, dtype_name, flushed, on_host, squared_norms
 from trainer.records import Block
 
-#: Rows that are summed by one product before the sum is rounded to the grid, by dtype: `trainer.grid` says why so few.
+#: By dtype, the rows that one matrix product sums before rounding to the grid; `trainer.grid` says why so few.
 PIECE_ROWS = {"float64": 2048, "float32": 320}
 #: The same where one call sums all pieces of a block: at most as many rows, and a power of two, as in blocks.
 _EVEN_PIECE_ROWS = {"float64": 2048, "float32": 256}
@@ -47,7 +47,7 @@ class Gradients(Protocol):
         ...
 
     def keep(self, rows: Array) -> Gradients:
-        """The same with zeros for the records where ``rows``, booleans of shape (B,), is false."""
+        """Return the same with zeros for the records where ``rows``, booleans of shape (B,), is false."""
         ...
 
     def parts(self) -> tuple[Array, ...]:

@@ -38,7 +38,7 @@ from trainer.streams import RandomStreams
 
 FloatArray = npt.NDArray[np.float64]
 
-#: What a row adds is a whole number of these.
+#: Each row adds a whole number of these.
 GRAIN = 2.0**-20
 #: Bins by which rows are ranked: equal ones of arcsin(sqrt(probability)), which are finer near 0 and 1.
 RANKING_BINS = 12

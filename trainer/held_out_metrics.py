@@ -71,9 +71,9 @@ def metrics_of(layout: Layout, sums: FloatArray, noise_stddev: float) -> HeldOut
     """Return every metric that the noisy sums say.
 
     Args:
-        layout: Of the sums.
+        layout: The layout of the sums.
         sums: shape (d,), as `trainer.held_out.noisy_sums` gives them.
-        noise_stddev: Of the noise on each of them.
+        noise_stddev: The standard deviation of the noise on each of them.
 
     Guarantees:
         - intervals_hold: each holds what the metric is on the rows with probability `CONFIDENCE` at least.

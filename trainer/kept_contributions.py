@@ -1,4 +1,4 @@
-"""What records contribute at one point, kept so that sums over some of them have it bit by bit.
+"""Contributions of records at one point, kept so that sums over some records contain them bit for bit.
 
 A gradient that is taken again at the same point, but at another place of a block, may differ: products of matrices
 round by place, and a record may be such that rounding decides over its gradient. Where a record's part in one sum has

@@ -57,7 +57,7 @@ def least_in_ball(xp: Namespace, gradient: Array, norm_order: float, radius: flo
     if length == 0.0:
         return xp.zeros_like(gradient)
     direction = dual_map(xp, gradient / length, dual_order)
-    # Of norm 1, but for rounding, which a power of a large q enlarges.
+    # The direction has norm 1 up to rounding, which a power with a large q magnifies.
     return -radius / norm(xp, direction, norm_order) * direction
 
 
@@ -75,7 +75,7 @@ def mirror_step(
         gradient: g, shape (d,).
         step_size: eta.
         norm_order: p in (1, 2].
-        radius: Of the ball.
+        radius: The radius of the ball.
 
     >>> import numpy as np
     >>> y, g = np.array([0.5, -0.2, 0.1]), np.array([1.0, 0.5, -2.0])

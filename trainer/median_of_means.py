@@ -21,7 +21,7 @@ from trainer.sums import narrowed
 
 __all__ = ["MARGIN", "ClampedGroups", "check_groups", "lower_median"]
 
-#: How far coordinates stay below the radius, relative, where no grid says more.
+#: The relative margin by which coordinates stay below the radius if no grid needs more.
 MARGIN = MARGINS["float64"]
 #: Records whose coordinates are formed together.
 _PIECE = 1024
@@ -31,7 +31,7 @@ class ClampedGroups:
     """Groups of records: blocks of the declared places in a secret order, taken one after the other.
 
     Args:
-        task: Of a plan under whose relation neighbours have the same places.
+        task: The task of a plan under whose relation neighbours have the same places.
         group_size: b, places of a group; the public divisor of its mean, whatever the number of its rows.
         radius: Coordinates are clamped to [-radius, radius], a little drawn in.
 

@@ -1,4 +1,4 @@
-"""What a source of normal noise is to the trainer.
+"""The trainer's interface of sources of normal noise.
 
 Whoever can reproduce the noise can subtract it, so it comes from AES in counter mode under keys of the operating
 system: a statistical generator (PCG, Philox, the Mersenne Twister) would void the guarantee, however good its

@@ -38,7 +38,7 @@ def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
     """Return the plan in a numeric type, and why it is float64 where that was not asked for.
 
     Args:
-        plan: Of an algorithm in `trainer.algorithms`.
+        plan: The plan of an algorithm in `trainer.algorithms`.
         dtype: "float32" or "float64"; None takes float32 unless there is a reason against it.
 
     Guarantees:

@@ -28,7 +28,7 @@ BUDGET_S = 0.25
 
 @dataclass(frozen=True)
 class Pace:
-    """What carrying out a plan takes, in seconds.
+    """The time that carrying out a plan takes, in seconds.
 
     Attributes:
         preparing_s: From the scaled rows to the first step.

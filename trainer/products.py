@@ -1,4 +1,4 @@
-"""How many threads the matrix library uses, and how many it had better leave alone."""
+"""The threads of the matrix library: how many it uses, and how many it should leave free."""
 
 from __future__ import annotations
 

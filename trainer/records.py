@@ -42,7 +42,7 @@ Selection = slice | Indices
 
 
 class Rows(Protocol):
-    """What rows must look like: a model says so, and is one."""
+    """The form that rows must have. A model states it, and is itself such a form."""
 
     @property
     def num_features(self) -> int: ...
@@ -55,7 +55,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Block:
-    """What some slots hold, in the order in which they were asked for.
+    """The contents of some slots, in the order in which they were asked for.
 
     Attributes:
         xp: The arrays' namespace.

@@ -40,7 +40,7 @@ class RecursiveFrankWolfe(StructuredSteps):
     without a row contributes nothing, and rows beyond the declared size are never read.
 
     Args:
-        task: Of a plan of one phase of recursive selections in an l1 ball.
+        task: The task of a plan of one phase of recursive selections in an l1 ball.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one step, or to none.
@@ -96,7 +96,7 @@ class RecursiveFrankWolfe(StructuredSteps):
 
 
 def rounding_is_paid_for(phase: RecursiveSelections, radius: float) -> bool:
-    """Whether what the estimates are rounded by is within half the margin: see the module."""
+    """Return whether what the estimates are rounded by is within half the margin: see the module."""
     recursion = Recursion(phase.selections, phase.first_batch, phase.batch, phase.step_size)
     problem, eta = Problem(phase.lipschitz, phase.smoothness, 2.0 * radius), phase.step_size
     largest = phase.lipschitz + recursion.change_bound(problem) / eta

@@ -1,4 +1,4 @@
-"""Which points of a run make the model: kept step by step, so that no path is stored."""
+"""The points of a run that make the model, gathered step by step, so that no path is stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Rule(Protocol):
         ...
 
     def released(self) -> Array:
-        """What is released after the last step, shape (d,)."""
+        """Return what is released after the last step, shape (d,)."""
         ...
 
     def state(self) -> State:
@@ -104,7 +104,7 @@ def rule_for(release: Release, steps: int, start: Array, stream: AESCounter) -> 
     """The rule that a plan names.
 
     Args:
-        steps: Of the whole plan.
+        steps: The number of steps of the whole plan.
         start: The point that training starts from.
         stream: Where a random choice is drawn from.
     """

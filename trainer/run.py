@@ -33,13 +33,13 @@ from trainer.products import one_core_left
 from trainer.records import Records, prepare
 from trainer.streams import RandomStreams, random_streams
 
-#: So many parameters make their noise worth a core, in steps of at most so many records.
+#: From this many parameters on, noise is worth a core of its own, in steps of at most that many records.
 _LONG_NOISE, _SHORT_PRODUCTS = 1 << 15, 1024
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run releases, and all that it releases.
+    """Everything that a run releases, and nothing else.
 
     Attributes:
         parameters: The released point under the model's names, such as "weights" and "bias".

@@ -1,4 +1,4 @@
-"""Who takes part in a step: the sampling that was charged is the sampling that runs.
+"""Samplers of the records that take part in a step: the sampling that was charged is the sampling that runs.
 
 Every scheme draws slots, of which there are as many as public numbers say, and never looks at what they hold. A batch
 is padded by the spare slot to a size that public numbers fix, too: how many slots a Poisson step has drawn must stay as
@@ -365,7 +365,7 @@ class TurnsSampler(ABC):
 
     @abstractmethod
     def _batch(self, turn: int) -> Indices:
-        """Return the slots of the next step, which is the turn of this part, padded by the spare slot."""
+        """Return the slots of the next step, padded with the spare slot; it is the turn of part ``turn``."""
 
 
 class CyclicPoissonSampler(TurnsSampler):
@@ -533,7 +533,7 @@ def sampler_for(
     """Return the sampler that runs what ``sampling`` was charged for.
 
     Args:
-        steps: Of the phase: as many draws.
+        steps: The number of steps of the phase, and of draws.
         divisor: The nominal batch size: of disjoint batches by position, the batch size.
         dataset_size: The declared size; no more than the records' capacity.
         records: Whose slots are drawn.

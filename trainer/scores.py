@@ -18,9 +18,9 @@ FloatArray = npt.NDArray[np.float64]
 _BLOCK_NUMBERS, _WIDE_LAYER = 2**21, 1024
 #: Most probabilities that are kept at once to be ranked: 160 MB.
 _RANKED_NUMBERS = 2 * 10**7
-#: A table for more classes is one that nobody reads.
+#: A confusion table for more classes would be too large to read.
 MAX_CONFUSED_CLASSES = 20
-#: Equal intervals of the predicted class's probability.
+#: The number of equal intervals into which the predicted class's probability is divided.
 CALIBRATION_BINS = 15
 #: A smaller probability of the true class counts as this one.
 _LEAST_PROBABILITY = float(np.finfo(np.float64).eps)

@@ -1,4 +1,4 @@
-"""What trainers share whose plan is one structured phase: what is kept from step to step, and the checks of a plan."""
+"""Shared code of trainers whose plan is one structured phase: the state between steps, and the checks of a plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StructuredSteps(Resumable):
     A subclass names in ``kept`` what else goes on from step to step.
 
     Args:
-        task: Of a plan of one structured phase.
+        task: The task of a plan of one structured phase.
         noise: Where the noise comes from.
         start: shape (d,), float64; None is 0, the centre of a ball.
     """
@@ -48,7 +48,7 @@ class StructuredSteps(Resumable):
         return self._point
 
     def close(self) -> None:
-        """Nothing is drawn ahead."""
+        """Do nothing, since nothing is drawn ahead."""
         return
 
 

@@ -96,7 +96,7 @@ class BoundedSum:
             gradients, xp = self.model.gradients(narrow, block), block.xp
             norms, weights = gradients.norms(), self.model.record_weights(block)
             if weights is not None:
-                # Of the gradients without their weights: a bound on the weighted ones would take the weights back.
+                # These norms are of gradients without weights: a bound on weighted ones would undo the weights.
                 norms = norms / weights
             usable = xp.isfinite(norms)
             factors = contribution_factors(bound, xp.where(usable, norms, xp.ones_like(norms)), margin)

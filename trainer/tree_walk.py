@@ -25,7 +25,7 @@ class TreeWalk(StructuredSteps):
     Args:
         task: Of such a plan.
         phase: Its only one.
-        radius: Of the ball.
+        radius: The radius of the ball.
         sums: Of gradients that are clipped in the ball's dual norm.
         noise: Where the algorithm's noise comes from.
 

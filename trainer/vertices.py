@@ -29,7 +29,7 @@ def noisy_vertex(gradient: Array, radius: float, selections: Selections, noise_s
 
     Args:
         gradient: shape (d,), float64.
-        radius: Of the l1 ball.
+        radius: The radius of the l1 ball.
         selections: They choose among 2 d scores: of +D e_1..+D e_d, then of -D e_1..-D e_d.
         noise_scale: In units of a score.
     """

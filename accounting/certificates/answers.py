@@ -13,7 +13,7 @@ from accounting.events import Event
 from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
-#: An end that its own slack does not prove is stated this much wider, relatively.
+#: An end that its own slack does not prove is stated wider by this relative amount.
 WIDENED = 1e-6
 
 
@@ -35,7 +35,7 @@ class CertifiedEnd:
 def certify_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, delta: float, value: Interval
 ) -> tuple[CertifiedEnd, CertifiedEnd]:
-    """Return what is certified of the upper and of the lower end of epsilon at ``delta``."""
+    """Return certificates of the upper and of the lower end of epsilon at ``delta``."""
     upper = [(value.upper, delta), (value.upper * (1.0 + WIDENED), delta)]
     lower = [(value.lower, delta), (value.lower * (1.0 - WIDENED), delta)]
     return _first(AT_MOST, events, relation, upper), _first(MORE_THAN, events, relation, lower, value.lower)
@@ -44,7 +44,7 @@ def certify_epsilon(
 def certify_upper(
     events: Sequence[Event], relation: NeighboringRelation, delta: float, most: float | None = None
 ) -> CertifiedEnd:
-    """Return what is certified of epsilon at ``delta`` from above.
+    """Return a certificate of an upper bound on epsilon at ``delta``.
 
     Args:
         events: What is accounted.
@@ -64,7 +64,7 @@ def certify_upper(
 def certify_delta(
     events: Sequence[Event], relation: NeighboringRelation, epsilon: float, value: Interval
 ) -> tuple[CertifiedEnd, CertifiedEnd]:
-    """Return what is certified of the upper and of the lower end of delta at ``epsilon``."""
+    """Return certificates of the upper and of the lower end of delta at ``epsilon``."""
     upper = [(epsilon, value.upper), (epsilon, min(1.0, value.upper * (1.0 + WIDENED)))]
     lower = [(epsilon, value.lower), (epsilon, value.lower * (1.0 - WIDENED))]
     return _first(AT_MOST, events, relation, upper), _first(MORE_THAN, events, relation, lower, value.lower)

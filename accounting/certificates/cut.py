@@ -21,7 +21,7 @@ from accounting.certificates.witness import MOST_POINTS, Direction
 
 Array = NDArray[np.float64]
 
-#: What the bulk below the cut may weigh, over delta: the first is often enough, the second takes more points.
+#: The share of delta that the bulk below the cut may weigh: the first often suffices, the second takes more points.
 _BULKS = (2e-9, 1e-11)
 #: Where the law is cut, over epsilon.
 _SHARES = (0.75, 0.6, 0.47, 0.36, 0.27, 0.2, 0.15, 0.1, 0.06, 0.04, 0.025, 0.015, 0.01)

@@ -244,7 +244,7 @@ def panels_of(edges: Array) -> tuple[Array, Array]:
 
 
 def rounded(number: float, *, down: bool = False) -> float:
-    """Return a number of few digits nearby: certificates stay short, and places of nodes need not be exact."""
+    """Return a nearby number with few digits. This keeps certificates short; places of nodes need not be exact."""
     digits = 3 if number < 1e3 else 6
     scaled = float(f"{number:.{digits}g}")
     return scaled if not down or scaled <= number else float(f"{number * (1 - 10.0 ** (1 - digits)):.{digits}g}")

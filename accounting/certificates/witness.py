@@ -23,7 +23,7 @@ from accounting.fourier.steps import MOMENTS, TILTS, VARIANCES, Step, TiltTable,
 
 Array = NDArray[np.float64]
 
-#: What is left out of the sum, and aliases, are kept below this fraction of delta.
+#: The terms left out of the sum, and the aliases, stay below this fraction of delta.
 _TOLERANCE = 1e-12
 #: Points, and nodes times points, beyond which another form is tried.
 MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7
@@ -59,7 +59,7 @@ class Direction:
     """All events in one direction, at one epsilon.
 
     Attributes:
-        mu_squared: Of all full batches of Gaussian noise.
+        mu_squared: The mu squared of all full batches of Gaussian noise.
         extra: Natural digits beyond those that should do, for a second try.
     """
 
@@ -357,7 +357,7 @@ class Envelope:
                 more, arguments = step.rise(angle, tilt)
                 logs, rates = np.concatenate([logs, more]), np.concatenate([rates, arguments])
             self.bounds.append(self._bound(step, float(angle), constant, logs, rates))
-        #: Those of the main rule.
+        #: The bounds of the main rule.
         self.own = self.bounds[min(1, len(self.bounds) - 1)]
         if step.kind == "fixed_size":
             self.bounds += self._above_cuts()

@@ -39,7 +39,7 @@ class AllocationConvolution:
         allocation = _allocation(composition)
         if allocation is None:
             return None
-        # How far up a density must be known depends on delta.
+        # The range over which a density must be known depends on delta.
         for log_above in _LOGS_ABOVE:
             profiles = _profiles(*allocation, log_above)
             if profiles is None:
@@ -59,7 +59,7 @@ class AllocationConvolution:
 
 
 def is_convolved(composition: Composition) -> bool:
-    """Whether `AllocationConvolution` answers, as far as the number of steps lets it."""
+    """Return whether `AllocationConvolution` answers, as far as the number of steps lets it."""
     return _allocation(composition) is not None
 
 

@@ -118,7 +118,7 @@ def one_step_epsilon(composition: Composition, delta: float) -> float:
 
 
 def _one_step_epsilon(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
-    """Two epsilons around that of one step alone: it costs more than delta at the first, at most delta at the second.
+    """Bracket the epsilon of one step alone: it costs more than delta at the first end, at most delta at the second.
 
     (0, inf) where one step has no pair.
     """

@@ -64,7 +64,7 @@ def _crossing(outcomes: Outcomes, delta: float, *, upward: bool) -> tuple[float,
 
 
 def _outcomes(composition: Composition) -> Outcomes | None:
-    """None where a step is something else, or there are too many losses."""
+    """Return None where a step is something else, or there are too many losses."""
     groups: dict[float, int] = {}
     for loss, count in composition.steps:
         if not isinstance(loss, RandomizedResponseLoss):

@@ -18,7 +18,7 @@ from accounting.losses.privacy_loss import PrivacyLoss
 
 Steps = list[tuple[PrivacyLoss, int]]
 
-#: Of a list that has such steps alone.
+#: The method named for a list that has only such steps.
 METHOD = "bounded_range_recursion"
 #: Steps of one block: with more, the lattice is coarser; with fewer, blocks differ more from one.
 _MOST, _LEAST = 250, 150

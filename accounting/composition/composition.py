@@ -73,7 +73,7 @@ class Composition:
         return any(loss.is_mixture for loss, _ in self.steps)
 
     def without_rare_branches(self, mass: float) -> Composition:
-        """The same without the rarest branches of mixtures, whose moments may explode; that costs ``mass`` at most.
+        """Return the composition without mixtures' rarest branches, whose moments may explode; costs ``mass`` at most.
 
         Whether a branch is taken does not depend on the data, and it is seen: given that no step takes one of these,
         the rest is what it was, so the profile moves by no more than the probability that some step does.

@@ -111,7 +111,7 @@ class _Enumerated:
     """All outcomes of some steps.
 
     Attributes:
-        atoms: Of the sum of the losses.
+        atoms: The atoms of the sum of the losses.
         mass_error: Relative error of every mass.
         loss_error: Absolute error of every loss.
     """

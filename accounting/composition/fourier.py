@@ -65,7 +65,7 @@ class FourierInversion:
             if here is None:
                 return None
             if here.left_out > 0.0:
-                # What may be cut depends on delta.
+                # The part that may be cut depends on delta.
                 log_delta = choose_line(here.table_at(epsilon), epsilon).log_delta
                 here = directed(composition, direction, log_delta) or here
                 one_step = SMALLEST_DELTA

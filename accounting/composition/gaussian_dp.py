@@ -170,10 +170,13 @@ def _start(mu: float, delta: float, log_delta: float) -> float:
 
 
 def _certified(mu: float, delta: float, near: tuple[float, float], sign: float) -> float:
-    """An epsilon whose own profile is certified to be at most delta (sign 1), or above delta (sign -1), else 0.
+    """Return an epsilon at which the profile is certified to be at most delta (sign 1) or above it (sign -1).
+
+    With sign -1 the answer is 0 where nothing better is certified.
 
     Args:
-        near: a about where the profile is delta, and the slope of its logarithm; it decides how narrow the bound is.
+        near: An approximate a at which the profile equals delta, and the slope of the profile's logarithm there. They
+            decide how narrow the bound is.
     """
     if sign > 0.0:
         mu = max(mu, _SMALLEST_MU)
@@ -204,7 +207,7 @@ def _certified(mu: float, delta: float, near: tuple[float, float], sign: float) 
 
 
 def _is_certified(centre: float, mu: float, delta: float, sign: float) -> bool:
-    """Whether the profile at epsilon = mu * centre is certainly at most delta (sign 1), or above it (sign -1)."""
+    """Return whether the profile at epsilon = mu * centre is certainly at most delta (sign 1) or above (sign -1)."""
     a = centre - 0.5 * mu
     growth = math.exp(0.25 * a * a)
     scaled = delta * growth * growth * _SQRT_TWO_PI

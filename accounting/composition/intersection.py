@@ -45,7 +45,7 @@ NO_FINITE_BOUND = (
 EFFORT_REACHED = (
     "The engine stopped at its effort of {} operations. The interval holds; with a larger effort it may be narrower."
 )
-#: How far, relatively, two bounds may cross by the rounding of their own numerics.
+#: The relative amount by which two bounds may cross because of rounding in their own numerics.
 CROSSING_ALLOWANCE = 1e-9
 
 

@@ -187,7 +187,7 @@ class Line:
         return math.exp(min(0.0, float(np.min(exponents))))
 
     def _aliases(self, epsilon: float) -> float:
-        """What folding can have added to delta(eps): both sides, by Chernoff and a geometric series."""
+        """Bound what folding can have added to delta(eps) from both sides, by Chernoff and a geometric series."""
         total = 0.0
         for side in (self.tilts > self.tilt, self.tilts < self.tilt):
             gap = np.abs(self.tilts[side] - self.tilt) * self.period

@@ -21,7 +21,7 @@ from accounting.losses.privacy_loss import Moments
 Array = NDArray[np.float64]
 #: Covers the rounding of K(x) + log B(x) and of its division by x, relatively to the terms' sizes.
 _ALLOWANCE = 4e-15
-#: Of a sampled composition; larger ones help only where epsilon is below ln(1 / delta) / 4095.
+#: The largest tilt for a sampled composition; larger ones help only if epsilon is below ln(1 / delta) / 4095.
 _LARGEST_TILT = 4095
 
 
@@ -66,7 +66,7 @@ def _curve(composition: Composition) -> tuple[Array, Array]:
 
 
 def composition_is_sampled(composition: Composition) -> bool:
-    """Whether a part is subsampled, so that each moment is a sum or a quadrature."""
+    """Return whether a part is subsampled, so that each moment is a sum or a quadrature."""
     return any(moments is not Moments.CLOSED_FORM for moments in _moments(composition))
 
 

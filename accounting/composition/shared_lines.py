@@ -89,7 +89,7 @@ def _divided(size: int, solve: Callable[[int, int], Found]) -> Found:
 
 
 def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
-    """Bound the deltas at some epsilons on the line of the middle one. The list is empty if that has no line."""
+    """Bound the deltas at some epsilons on the line of the middle one; return an empty list if it has no line."""
     middle = float(epsilons[epsilons.size // 2])
     if middle >= profiles.composition.largest_loss:
         return [Bounds(0.0, 0.0, 0.0) if e >= profiles.composition.largest_loss else None for e in epsilons]
@@ -109,7 +109,7 @@ def _deltas_on_a_line(profiles: DirectedProfiles, epsilons: Array) -> Found:
 
 
 def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
-    """Bound the epsilons at some deltas on the line of the middle one. The list is empty if that has no line."""
+    """Bound the epsilons at some deltas on the line of the middle one; return an empty list if it has no line."""
     middle = float(deltas[deltas.size // 2])
     guess, table = guess_epsilon(profiles.composition, middle)
     plain = profiles.plain(table, guess, float(np.log(deltas.min())))
@@ -126,7 +126,7 @@ def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
 def _certified(plain: Contour, epsilons: Array, deltas: Array) -> Found:
     """Intervals around ``epsilons`` whose ends the bounds of delta prove; None where one is not proved, or wide."""
     values, slopes = plain.evaluate(epsilons), np.maximum(plain.estimates(epsilons)[1], 1e-300)
-    # Half as much again as the errors ask for, so that the ends prove themselves.
+    # Half as much again as the errors require, so that both ends are proved.
     above = 1.5 * np.maximum(values.upper - deltas, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     below = 1.5 * np.maximum(deltas - values.lower, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     uppers, lowers = epsilons + above, epsilons - below

@@ -1,4 +1,4 @@
-"""What one privacy guarantee implies about another: `convert`. One file for each kind that is converted from."""
+"""Conversions: what one privacy guarantee implies about another. There is one file for each kind converted from."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def convert(
 
 
 def _stronger_form(guarantee: Guarantee) -> Guarantee:
-    """The same statement in the kind that converts furthest: delta 0 is pure DP, an advantage t is (0, t)-DP."""
+    """Return the same statement in its strongest kind: delta 0 is pure DP, and an advantage t is (0, t)-DP."""
     if isinstance(guarantee, AttackRisk):
         if guarantee.advantage is None:
             raise Unsupported(_ONE_POINT, code="no_such_conversion", pointer=("from",))

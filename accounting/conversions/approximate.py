@@ -1,4 +1,4 @@
-"""What (epsilon, delta)-DP with a positive delta implies, and what an attack's advantage t does, which is (0, t)-DP."""
+"""Implications of (epsilon, delta)-DP with a positive delta, and of an attack's advantage t, which is (0, t)-DP."""
 
 from __future__ import annotations
 

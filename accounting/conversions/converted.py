@@ -1,4 +1,4 @@
-"""What a conversion is asked for, and what it answers."""
+"""The targets of conversions, and their answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.guarantees import GUARANTEES, Guarantee, read_orders
 from accounting.numbers import MAX_ORDER, read_real
 
-#: What each target needs to be told, and what it may be told.
+#: The arguments that each kind of target needs, and those that it may have.
 _NEEDED: dict[str, tuple[str, ...]] = {
     "approximate_dp": ("delta",),
     "renyi_dp": ("orders",),

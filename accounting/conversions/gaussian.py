@@ -1,4 +1,4 @@
-"""What mu-GDP implies. The Gaussian mechanism attains it, so all of it is tight."""
+"""Implications of mu-GDP. The Gaussian mechanism attains it, so all of them are tight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What epsilon-DP implies. Randomised response on one bit dominates every epsilon-DP mechanism, so all of it is tight.
+"""Implications of epsilon-DP. Randomised response on one bit dominates every such mechanism, so all are tight.
 
 Source of the domination: Kairouz, Oh & Viswanath 2015.
 """

@@ -28,7 +28,7 @@ from accounting.errors import Unreachable
 _RELAXATION = 1e-13
 #: Covers the root and the maximum, relatively to the log-ratio at which it is taken.
 _LOG_RATIO_ALLOWANCE = 1e-12
-#: Of a log-ratio that was found, relatively.
+#: The relative error of a log-ratio that was found.
 _NOISE = 1e-13
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 #: Smallest log-odds that are tried: probabilities below 1e-323 are nothing.

@@ -1,4 +1,4 @@
-"""What the Renyi divergence of one order implies: the forms that textbooks and libraries use.
+"""Implications of the Renyi divergence of one order, in the forms that textbooks and libraries use.
 
 They are bounds, each for every order, so that the smallest over the orders is one too. `renyi_region` has the exact
 conversion, which is what an answer gives; these stand beside it.
@@ -127,5 +127,5 @@ class LogMoments:
 
 
 def _above_chord(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
-    """Whether the middle point lies on or above the chord, so that it bounds nothing."""
+    """Return whether the middle point lies on or above the chord, so that it bounds nothing."""
     return (middle[1] - first[1]) * (last[0] - first[0]) >= (last[1] - first[1]) * (middle[0] - first[0])

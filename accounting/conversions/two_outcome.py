@@ -85,7 +85,7 @@ def _h(y: float) -> float:
     if abs(y) >= _SERIES_BELOW:
         return math.expm1(y) - y
     term, total, power = 0.5 * y * y, 0.0, 3
-    # Each term is less than a sixth of the one before: after one that changes nothing, none does.
+    # Each term is less than a sixth of the one before. Once a term no longer changes the total, no later one does.
     while total + term != total:
         total += term
         term *= y / power

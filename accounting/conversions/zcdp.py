@@ -1,4 +1,4 @@
-"""What zCDP implies, and truncated zCDP.
+"""Implications of zCDP and of truncated zCDP.
 
 Tests are bounded by `renyi_region`, whose maxima a mechanism with one bit of output attains; that mechanism satisfies
 the stated guarantee at all orders, so the conversions are tight. A Gaussian of the same rho is safer: who knows that it
@@ -42,7 +42,7 @@ def to_same(stated: Stated, _: Target) -> Converted:
 
 
 def to_truncated_zcdp(stated: Stated, target: Target) -> Converted:
-    """The same rho for fewer orders."""
+    """Return the same rho for fewer orders."""
     assert target.omega is not None
     _check_order(stated, target, target.omega, "omega")
     return Converted(TruncatedZcdpGuarantee(stated.rho, target.omega), "as_stated", True, "fewer orders")

@@ -12,7 +12,7 @@ from accounting.events.mechanism import Mechanism, NoiseMultiplier, mechanism
 from accounting.events.samplings import SCHEDULES, Poisson
 
 _MAX_BRANCHES = 64
-#: How far from 1 the weights may add up.
+#: The most by which the sum of the weights may differ from 1.
 _TOLERANCE = 1e-9
 
 

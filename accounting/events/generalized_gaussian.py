@@ -68,7 +68,7 @@ class GeneralizedGaussian(Mechanism):
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether the noise is known to be that of l_2, and kappa the squared length of some contribution.
+        """Return whether the noise is known to be that of l_2, and kappa the squared length of some contribution.
 
         A larger kappa belongs to another norm, and one with a power of d in it is rounded up.
         """

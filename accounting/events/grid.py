@@ -1,4 +1,4 @@
-"""What mechanisms with discrete noise on a scalar sum have in common: contributions and noise lie on one grid."""
+"""Shared code of mechanisms with discrete noise on a scalar sum: contributions and noise lie on one grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every mechanism says of itself: one class for each kind, in a file of its own, found by its registration."""
+"""The interface of mechanisms: one class for each kind, in a file of its own, found by its registration."""
 
 from __future__ import annotations
 

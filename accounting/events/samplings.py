@@ -48,7 +48,7 @@ class Sampling(Described):
 
     @property
     def is_amplified(self) -> bool:
-        """Whether it hides records: drawn anew at every step or allocation, and not all of them."""
+        """Return whether it hides records: drawn anew at every step or allocation, and not all of them."""
         return False
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
@@ -460,7 +460,7 @@ def _is_in_l2(mechanism: object) -> bool:
 SCHEDULES: tuple[type[Sampling], ...] = (FullBatch, ShuffledEpochs, DisjointBatches)
 #: Schedules that correlated noise can be used with, beside full batches.
 SEPARATED: tuple[type[Sampling], ...] = (CyclicPoisson, FixedOrderEpochs)
-#: Of records whose contributions are summed up.
+#: Samplings of batches of records whose contributions are summed up.
 BATCHES: tuple[type[Sampling], ...] = tuple(
     cls for cls in SAMPLINGS.values() if cls is not ShuffleModel and cls not in SEPARATED
 )

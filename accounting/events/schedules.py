@@ -1,4 +1,4 @@
-"""What one record takes part in, and which schedules and mechanisms are refused under a relation.
+"""The participations of one record, and the schedules and mechanisms that are refused under a relation.
 
 A schedule that is fixed in advance hides nothing: a record that takes part in n steps costs n full batches. Each
 sampling says in `accounting.events.samplings` what its steps amount to; here lists of events are resolved.
@@ -15,7 +15,7 @@ from accounting.relations import NeighboringRelation
 
 
 def resolve_schedules(events: Sequence[Event], relation: NeighboringRelation) -> tuple[Event, ...]:
-    """The same list with every fixed schedule written as the full batches that one record takes part in.
+    """Return the list with every fixed schedule written as the full batches that one record takes part in.
 
     Two events are two schedules: a record may take part in both, whatever their sampling says.
 

@@ -253,7 +253,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         relation: NeighboringRelation,
         failure: int | None = None,
     ) -> GivenBack | None:
-        """Return what the steps that were not taken are worth as a Gaussian.
+        """Return the worth of the steps that were not taken, as that of a Gaussian.
 
         A plan with a pure price gets nothing, because amounts must only grow while the pure epsilons decide. A plan
         that was charged less than it costs today gets nothing either.
@@ -287,7 +287,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return GivenBack((best.least, -best.failure, 0), (max(each.most for each in found), -best.failure, 0))
 
     def may_give_back(self, held: Amounts, back: Amounts) -> bool:
-        """Whether mu squared alone is given back, to a plan without a pure price.
+        """Return whether mu squared alone is given back, to a plan without a pure price.
 
         A delta of failures may be spent for it.
         """
@@ -346,7 +346,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         """Return epsilon at the budget's own delta; `SATURATED` where none is finite."""
         epsilon = self.epsilon_at(amounts, self.delta)
         found = SATURATED if epsilon is None else to_nano_up(exact(epsilon))
-        # What is admitted is within the limit by the theorem, however the conversion is rounded.
+        # Admitted charges are within the limit by the theorem, however the conversion is rounded.
         return min(found, self.stated_limit) if self.admits(amounts) else found
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What an event costs in a filter: which cells of the table exist, what a cost is, and how costs add up.
+"""Costs of events in filters: which cells of the table exist, what a cost is, and how costs add up.
 
 T = steps of full batches (shuffled epochs: passes; disjoint batches: 1; random allocation: participations, begun
 allocations in full), s = noise multiplier, eps = sens / b for a Laplace event of scale b, h = nodes of a tree over one

@@ -36,7 +36,7 @@ from accounting.units import ATTO, NANO, SATURATED
 
 #: The number of nodes to begin with and in all, and the pieces into which a segment is divided at once.
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 6, 400, 2
-#: How far a cover may be above the largest m that a node requires, relatively.
+#: The relative amount by which a cover may exceed the largest m that a node requires.
 TOLERANCE = 2e-4
 #: A guess is the m required by a node whose delta is this multiple of the cover's; and how many guesses are made.
 _GUESSES, _GUESSED_SHARE = 6, 3.0
@@ -51,7 +51,7 @@ _LARGEST_EXPONENT = 700.0
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """What a list costs, in nano-units of mu squared.
+    """The cost of a list, in nano-units of mu squared.
 
     Attributes:
         least: No cover is smaller.
@@ -189,7 +189,7 @@ def _searched(
 
 
 def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> float:
-    """Estimate the cover of a list, in units of mu squared, from a few estimates of epsilon; it bounds nothing.
+    """Estimate the cover of a list in units of mu squared, from a few estimates of epsilon. This is no bound.
 
     Args:
         events, relation, rate: As `cover`.

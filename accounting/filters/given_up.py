@@ -53,7 +53,7 @@ _SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, WithReplacement, Truncated
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 24, 800, 8
 #: The most points that are bounded one by one where no shared line bounds any of them; each takes up to a second.
 _MOST_ALONE = 8
-#: How far what is found may be below the largest m that the nodes allow, relatively.
+#: The relative amount by which the result may be below the largest m that the nodes allow.
 _TOLERANCE = 2e-4
 #: The rarest branches of mixtures, which together are taken less often than this share of the failure, are left out.
 _RARE_SHARE = 1e-3
@@ -63,7 +63,7 @@ _ROUNDING, _SLACK = 1e-9, 1e-14
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What a tail is worth, in nano-units of mu squared.
+    """The worth of a tail, in nano-units of mu squared.
 
     Attributes:
         least: (2) is proved for it.

@@ -1,4 +1,4 @@
-"""What every privacy filter is: caps, costs against them, what amounts mean as an epsilon, and how they are written."""
+"""The base of privacy filters: caps, costs against them, amounts in terms of epsilon, and how they are written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, add_saturating
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """What is given back for steps of a plan that will never be taken.
+    """The refund for steps of a plan that will never be taken.
 
     Attributes:
         amounts: To be subtracted from what the plan was charged. A negative amount is spent.
@@ -44,7 +44,7 @@ class PrivacyFilter(ABC):
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
         gives_back: Whether `given_back` ever gives anything.
-        caps: Of each amount, in the filter's units, rounded down.
+        caps: The caps of each amount, in the filter's units, rounded down.
     """
 
     kind: ClassVar[str]
@@ -56,7 +56,7 @@ class PrivacyFilter(ABC):
 
     @property
     def price_terms(self) -> tuple[str, tuple[float, ...]] | None:
-        """What prices depend on beside the kind, as the name of a field and its numbers; None where that is nothing.
+        """Return what prices depend on besides the kind: the name of a field, and its numbers; None if nothing.
 
         A budget keeps them for ever, and budgets under it share them.
         """
@@ -121,15 +121,15 @@ class PrivacyFilter(ABC):
         return None
 
     def may_give_back(self, held: Amounts, back: Amounts) -> bool:
-        """Whether `given_back` could have returned these amounts for a plan that was charged ``held``."""
+        """Return whether `given_back` could have returned these amounts for a plan that was charged ``held``."""
         return False
 
     def describe_given_back(self, back: Amounts) -> dict[str, Json]:
-        """Return what was given back, and what was spent for it, in the filter's own fields."""
+        """Return the amounts given back and those spent for it, in the filter's own fields."""
         raise NotImplementedError(f"a {self.kind} filter gives nothing back")
 
     def admits(self, total_amounts: Amounts) -> bool:
-        """Whether a budget whose charges add up to ``total_amounts`` is within its limit.
+        """Return whether a budget whose charges add up to ``total_amounts`` is within its limit.
 
         Guarantees: never_passes_every_cap. With one cap: total <= cap; with several orders: some order is within its.
         """
@@ -206,7 +206,7 @@ class PrivacyFilter(ABC):
         return (0,) * len(self.caps)
 
     def remaining(self, used: Amounts) -> Amounts:
-        """What is left under each cap; 0 where the order is closed or the cap is passed."""
+        """Return the amount left under each cap; 0 where the order is closed or the cap is exceeded."""
         return tuple(max(0, cap - amount) for cap, amount in zip(self.caps, used, strict=True))
 
     def largest_count_that_fits(
@@ -230,7 +230,7 @@ class PrivacyFilter(ABC):
                 low, below = count, share
             else:
                 high, above = count, share
-            # A price may take a search of its own, so few are asked for: between two they are nearly linear in steps.
+            # A price may need a search of its own, so few are computed: prices are nearly linear between two counts.
             step += 1
             between = (1.0 - below) / (above - below) if step % 4 and below < 1.0 < above < math.inf else 0.5
             count = min(max(low + int(between * (high - low)), low + 1), high - 1)
@@ -322,7 +322,7 @@ class PrivacyFilter(ABC):
         """The amounts in the filter's own fields, as exact decimal strings."""
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """What is left, in the same fields."""
+        """Return what is left, in the same fields."""
         return self.describe(self.remaining(used))
 
     def describe_limit(self) -> dict[str, Json]:

@@ -138,7 +138,7 @@ class RenyiFilter(PrivacyFilter):
         }
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """What is left per order; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
+        """Return what is left per order. ``epsilon`` is the limit less the use, not what a next charge may cost."""
         epsilons: Json = [from_nano(amount) for amount in self.remaining(used)]
         return {"epsilon": from_nano(self.left(used)), "orders": list(self.orders), "epsilons": epsilons}
 
@@ -192,7 +192,7 @@ def _penalties_in_nano(delta: float, orders: tuple[float, ...], conversion: str)
 
 
 def _penalties(delta: float, orders: tuple[float, ...], conversion: str) -> list[Fraction]:
-    """What epsilon is above the divergence at each order, rounded up; it may be negative."""
+    """Return by how much epsilon exceeds the divergence at each order, rounded up; it may be negative."""
     union = Fraction(_log_union(delta, len(orders)))
     if conversion == MIRONOV:
         return [union / (exact(order) - 1) for order in orders]
@@ -265,7 +265,7 @@ def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orde
     """
     events = checked(events, relation, "renyi_dp")
     _check_stated_orders(events, orders)
-    # What is linear in the order is added up once: rational numbers of many denominators add slowly.
+    # Costs that are linear in the order are added up once, since adding fractions with many denominators is slow.
     linear = [event for event in events if _is_linear_in_order(event)]
     rho = total(tuple(linear), relation, zcdp_rho).most
     rest = [

@@ -32,7 +32,7 @@ from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, Complex, St
 
 Array = NDArray[np.float64]
 
-#: Lattice points per sigma, about, and the width of a cut in units of sigma.
+#: The approximate number of lattice points per sigma, and the width of a cut in units of sigma.
 _PER_SIGMA, _CUT = 5.0, 1.2
 #: A sum over lattice cells is at most so much more than the mass of a mixture of normal densities there.
 _CELLS = 1.01

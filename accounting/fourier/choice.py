@@ -50,7 +50,7 @@ class DirectedComposition:
 
     Attributes:
         steps: Steps with a line, and their counts.
-        mu_squared: Of all full-batch Gaussians together.
+        mu_squared: The mu squared of all full-batch Gaussians together.
         left_out: P-mass that cuts leave out of the steps, all together; delta is above that of the rest by no more.
     """
 

@@ -143,7 +143,7 @@ def weigh(u: float, weights: Array) -> None:
         weights[:] = 0.0
         weights[half - 1 if u == 0.0 else half] = 1.0
         return
-    # Binomials, which are exact.
+    # The binomial coefficients here are exact.
     binomial = 1.0
     for node in range(nodes):
         weights[node] = binomial / (u - (node - half + 1))

@@ -45,7 +45,7 @@ DIGITS = 36.0
 KNOWN = 0.1
 #: Points of a lattice that are summed together.
 _BLOCK = 256
-#: What stands for a density that is computed as nothing.
+#: The number that stands for a density that is computed as 0.
 _SMALLEST = 1e-290
 #: Terms of all trapezoid rules together, which take two seconds on one core.
 MOST_TERMS = 80_000_000
@@ -88,7 +88,7 @@ class LogSum:
 
     @cached_property
     def table(self) -> Table:
-        """Return what interpolation needs of this density."""
+        """Return the table that interpolation needs of this density."""
         return table_of(self)
 
     @property
@@ -277,7 +277,7 @@ def _convolve(
         lattice: Its first place and size; the step of the two sums over its own, and the other way round, at least 1;
             their step.
         a, b: Of the two sums, `_in_phases`.
-        firsts: Of the two sums' lattices.
+        firsts: The first points of the two sums' lattices.
         moved_a, moved_b: log(1 + e^-v) and log(1 + e^v) at each v of the rule.
     """
     first, size, ratio, apart, step = lattice

@@ -81,7 +81,7 @@ class MixtureLine:
 
     Attributes:
         shares: v_i, each within ``share_error`` relatively.
-        lines: Of the branches.
+        lines: The lines of the branches.
         left_out: The share of those without a line; neither falls nor is known, but by its size.
         log_moment: log M(c), within ``log_moment_error``.
     """
@@ -124,7 +124,7 @@ class MixtureStep:
 
     Attributes:
         weights: Probabilities of the branches.
-        steps: Of the branches.
+        steps: The steps of the branches.
         negligible: Share of M below which a branch has no line.
 
     Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.

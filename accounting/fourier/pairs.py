@@ -294,7 +294,7 @@ def _shifted_log_ratio(u: float, law: Law, turns: Array) -> tuple[float, float]:
     """log |f| and arg f at u + i angle s^2.
 
     Args:
-        turns: Of each place, rows: cosine and sine of its phase k angle, and 1 less the cosine.
+        turns: The turns of each place, rows: cosine and sine of its phase k angle, and 1 less the cosine.
     """
     _, s, places, weights, log_weights, _ = law
     top = log_weights[0]

@@ -240,7 +240,7 @@ class DirectedProfiles:
         return DirectedComposition(((cut.below(top), count),), 0.0), count * cut.mass_beyond(top)
 
     def split(self, epsilon: float, log_scale: float) -> Iterator[SumProfile]:
-        """Nothing where the composition is no repetition of one subsampled step, or no cut serves."""
+        """Yield nothing if the composition is no repetition of one subsampled step, or if no cut helps."""
         if self._repeated is None or epsilon <= 0.0:
             return
         step, pair, count = self._repeated

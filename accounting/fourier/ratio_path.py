@@ -84,7 +84,7 @@ class RatioPart:
 
     @property
     def has_profile(self) -> bool:
-        """Whether `profile` applies."""
+        """Return whether `profile` applies."""
         return self.curvature == 0.0 and self.high - self.low < _WIDEST
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
@@ -182,7 +182,7 @@ class RatioPart:
             # Beyond its end the share falls like a normal law of deviation w; the tilt moves it by less than this.
             end, width = self.cut
             farthest = max(end, 0.0) + REACH * width + 2.0 * (tilt + 1.0) * width * width
-        # Small q: f does not move the law as far as the tilt could.
+        # With small q, f moves the law less far than the tilt could.
         for share in (0.0, 0.03, 0.1, 0.3):
             place = min(REACH / s + share * (tilt + 1.0) / self.curvature, farthest)
             if float(self._log_tail(place, np.array([tilt]))[0]) < -digits - 25.0:

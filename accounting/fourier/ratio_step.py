@@ -30,7 +30,7 @@ _KNOTS_BELOW, _MOST_KNOTS = 6, 48
 _SETTLED = 1.1
 #: By how much fewer the digits of a table are than those of a line: it steers, and bounds what is far below delta.
 _FEWER_DIGITS = 22.0
-#: Of the largest tilt, below which no smaller one is tried.
+#: The share of the largest tilt below which no smaller tilt is tried.
 _LEAST_SHARE = 1e-12
 #: Terms whose log is below this add up to less than a unit, whatever the number of nodes.
 _NOTHING = -100.0
@@ -213,7 +213,7 @@ class RatioStep:
             losses=loss,
             log_moment=log_moment,
             log_moment_error=log_moment_error,
-            # Of M at c + it, and of M at c, which the differences are taken from.
+            # The error of M at c + it, and that of M at c, from which the differences are taken.
             relative_error=2.0 * (quadrature + left_out),
             rounding=UNIT * (weight.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment))
             + (SHARE_ERROR if any(part.cut for part in self.parts) else _ATOM_ERROR),

@@ -115,7 +115,7 @@ class Cut:
         s, band = pair.noise, Band(-math.inf, high, self.width)
         ends = np.linspace(0.5 if symmetrized else -13.0 * s, high + 7.0 * self.width, _PANELS + 1)
         low, above = ends[:-1] / s, ends[1:] / s
-        # From the nearer tail, where differences keep their digits.
+        # Each mass is computed from the nearer tail, where differences keep their digits.
         masses = np.where(
             low > 0.0,
             scipy.special.ndtr(-low) - scipy.special.ndtr(-above),
@@ -147,7 +147,7 @@ class Cut:
         for width in (2.5, 4.0, 5.5, 7.0):
             end = high + width * self.width
             index = min(int(np.searchsorted(ends, end)), _PANELS)
-            # What lies beyond the last panel counts as 1 in `moments`, and is bounded by its mass.
+            # The part beyond the last panel counts as 1 in `moments`, and is bounded by its mass.
             log_moments = count * np.log1p(np.maximum(moments[:, index - 1], -0.999))
             log_bounds = log_moments + log_kernel(tilts) - tilts * epsilon
             outside = count * self._mass_of_share_beyond(float(ends[index]), band)

@@ -1,4 +1,4 @@
-"""What a quadrature leaves out of a sampled Gaussian pair: bounds of the integrals beyond its window.
+"""Bounds on the part of a sampled Gaussian pair that a quadrature leaves out: the integrals beyond its window.
 
 The factor grows towards one side. There it is bounded panel by panel, by its value at the outer end times the mass of
 N(0, s^2) beyond the inner end, and behind the last panel by a closed form, which may do for all panels. Towards the

@@ -1,4 +1,4 @@
-"""What users of other libraries have, re-accounted, and why the numbers differ."""
+"""Re-accounting of other libraries' records, with the reasons why the numbers differ."""
 
 from __future__ import annotations
 

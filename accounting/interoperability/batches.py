@@ -1,4 +1,4 @@
-"""What a loader did, where a library's record does not say: Poisson samples, or batches of a shuffled data set."""
+"""The batches of a loader if a library's record does not name them: Poisson samples, or those of shuffled data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import Event, Poisson, ShuffledEpochs, group_events
 from accounting.interoperability.difference import Difference
 
-#: How far 1 / sampling probability may be from a whole number of batches.
+#: The most by which 1 / sampling probability may differ from a whole number of batches.
 _WHOLE = 1e-6
 
 SHUFFLED_CHARGED_AS_POISSON = Difference(
@@ -94,7 +94,7 @@ def taken_in_order(events: Sequence[Event], batches: Batches) -> tuple[Event, ..
 
 
 def _check_epoch_ends(taken: Sequence[Event]) -> None:
-    """Whether the last of them may be followed by other steps."""
+    """Return whether the last of them may be followed by other steps."""
     if not taken or not isinstance(taken[-1].sampling, ShuffledEpochs):
         return
     per_epoch = taken[-1].sampling.steps_per_epoch

@@ -1,4 +1,4 @@
-"""What an import answers: our events, what the library reports for them, and each reason why the two differ."""
+"""The answer to an import: our events, the library's own number for them, and each reason why the two differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What the library says.
+    """The number that the library reports.
 
     Attributes:
         library, accountant: Whose number it is.

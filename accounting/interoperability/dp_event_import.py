@@ -79,7 +79,7 @@ def _nodes(event: Any) -> Iterator[Any]:
 
 
 def _forgets_composition(event: Any) -> bool:
-    """Whether its Renyi accountant reads one Gaussian where several are on a batch: at an integer multiplier."""
+    """Return whether its Renyi accountant reads one Gaussian where several are on a batch: at an integer multiplier."""
     if class_name(event) not in _SAMPLES or class_name(event.event) not in {"ComposedDpEvent", "SelfComposedDpEvent"}:
         return False
     return any(

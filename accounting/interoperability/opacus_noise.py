@@ -13,7 +13,7 @@ _MOST_HALVINGS = 100
 def noise_that_opacus_finds(
     mechanism: str, target_epsilon: float, delta: float, sample_rate: float, steps: int, tolerance: float = 0.01
 ) -> float:
-    """What `get_noise_multiplier` returns.
+    """Return the result of Opacus' `get_noise_multiplier`.
 
     Its search doubles from 20 until epsilon is at most the target, and halves the interval until epsilon is less than
     the tolerance below it. Where its epsilon is not reproduced to the last digit, a decision at the edge may differ.

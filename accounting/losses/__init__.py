@@ -1,4 +1,4 @@
-"""What a step costs: one file for each mechanism and for each sampling, with all that is known of it.
+"""Privacy losses of steps: one file for each mechanism and for each sampling, with all that is known of it.
 
 * privacy_loss.py: the one protocol of a privacy loss.
 * rules.py: the registries of mechanisms, of samplings, and of mechanisms under samplings.

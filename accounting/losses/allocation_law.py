@@ -199,7 +199,7 @@ def _spread_mean(left: _Grid, right: _Grid, share: float, points: int) -> _Grid:
 
 
 def _on_grid(law: _Grid, step: float) -> _Grid:
-    """The same law on a grid that has been halved more often."""
+    """Return the same law on a grid that has been halved more often."""
     ratio = round(law.step / step)
     if ratio == 1:
         return law
@@ -209,7 +209,7 @@ def _on_grid(law: _Grid, step: float) -> _Grid:
 
 
 def _refined(law: _Grid, points: int) -> _Grid:
-    """The same law, the grid halved while it has few points."""
+    """Return the same law, its grid halved until it has enough points."""
     while 2 * law.masses.size <= points:
         law = _on_grid(law, 0.5 * law.step)
     return law

@@ -31,7 +31,7 @@ class AtomStep:
     """One step, as `steps.Step`.
 
     Attributes:
-        atoms: Of the direction.
+        atoms: The atoms of the direction.
         bounded: Whether the atoms are all there are; otherwise what is missing has no mass in double precision.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
         error: Relative, of P's and Q's masses.

@@ -1,6 +1,6 @@
-"""Losses of outcomes that can be counted: masses and losses, one after the other.
+"""Privacy losses with countably many outcomes, kept as lists of masses and losses.
 
-Written so that nothing cancels, however small the losses: with masses p_i and losses l_i,
+The formulas are written so that nothing cancels, however small the losses. With masses p_i and losses l_i,
 
     delta(eps) = (1 - e^(eps - l_m)) A_m + e^(eps - l_m) D_m,   m the first with l_m > eps,
     A_m = sum of p_i over i >= m,   D_m = (1 - e^(l_m - l_(m+1))) A_(m+1) + e^(l_m - l_(m+1)) D_(m+1),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Blocks that are added up, and standard deviations after which a geometric series bounds the rest.
+#: The most blocks that are added up, and the standard deviations beyond which a geometric series bounds the rest.
 _MOST_BLOCKS = 400_000
 _REACH = 13.0
 #: Masses from here on are that of the first, times this share, or less.

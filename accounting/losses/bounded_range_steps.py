@@ -1,4 +1,4 @@
-"""What several steps of bounded range cost together, adaptive ones too: one pair from above, and one from below.
+"""The joint cost of several steps of bounded range, even adaptive: one pair from above, and one from below.
 
 A step's pair has the losses t and t - eps, t with P-mass p_t = (e^eps - e^t) / (e^eps - 1), for some t in [0, eps]
 (`accounting.losses.exponential`); every t is attained, in the limit. Where t may depend on what was seen, k steps cost
@@ -179,7 +179,7 @@ class Lattice:
 
 
 def fits(kinds: Kinds) -> bool:
-    """Whether the recursion over these steps is affordable.
+    """Return whether the recursion over these steps is affordable.
 
     >>> fits(((0.1, 100),)), fits(((0.1, 5000),)), fits(((0.1, 20), (0.5, 2)))
     (True, False, True)
@@ -287,7 +287,7 @@ def _convex_minorant(places: Array, deltas: Array) -> NDArray[np.int64]:
 
 
 def _from_below(lattice: Lattice) -> tuple[Array, Array]:
-    """What choices of t attain at x = 0, step, ..., and Q(L > x) of the same choices.
+    """Return the deltas that choices of t attain at x = 0, step, ..., and Q(L > x) for the same choices.
 
     The longest intervals come last in the list, where their choice can follow everything else.
     """

@@ -56,7 +56,7 @@ _ULP = 2.0**-52
 
 @rules_for(DiscreteGaussian)
 class DiscreteGaussianRules(MechanismRules[DiscreteGaussian]):
-    """It has the Gaussian's rho without being as private as one, and no cost in a gaussian_dp budget."""
+    """Rules of discrete Gaussians: a Gaussian's rho, but less privacy, hence no cost in a gaussian_dp budget."""
 
     linear_in_order = True
 
@@ -116,7 +116,7 @@ class DiscreteGaussianLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class FineGaussianLoss(PrivacyLoss):
-    """The same where the grid is far finer than the noise: two Gaussian pairs enclose it.
+    """The same loss with a grid far finer than the noise: two Gaussian pairs enclose it.
 
     Attributes:
         deviation, shift: As of `DiscreteGaussianLoss`.

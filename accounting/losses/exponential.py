@@ -41,7 +41,7 @@ Array = NDArray[np.float64]
 
 #: Covers the rounding of the closed forms below; see `test_exponential`.
 _ALLOWANCE = 1e-12
-#: Of a range: below, eps^2 / 8 is the smallest rho to 1e-9, relatively.
+#: The range below which eps^2 / 8 is the smallest rho up to a relative 1e-9.
 _SMALL_RANGE = 1e-4
 #: Beyond it a quadrature over the losses would take too many nodes.
 _LARGEST_RANGE = 1000.0

@@ -99,7 +99,7 @@ class GroupLaplaceLoss(AtomicLoss):
 
 
 def laplace_group(epsilon: float, sampling_probability: float, size: int, *, replaced: bool) -> GroupStep:
-    """Return what a group of ``size`` records meets at a step; either end is as good as attained."""
+    """Return the loss of a group of ``size`` records at a step; either end is as good as attained."""
     above, below = (GroupLaplaceLoss(epsilon, sampling_probability, size, replaced, upward) for upward in (True, False))
     return GroupStep(EnclosedLoss(above, below, above), is_exact=True)
 

@@ -26,9 +26,9 @@ import scipy
 from accounting.losses.hits import FEW_HITS, HitsLoss
 from accounting.losses.privacy_loss import GroupStep
 
-#: Of records of one group in one batch that are told apart; every profile is a sum of so many terms.
+#: The most records of one group in one batch that are told apart; a profile is a sum with that many terms.
 MOST_HITS = 256
-#: Of a group of more than `FEW_HITS`, the probability that more of them are in a batch than are told apart.
+#: For a group larger than `FEW_HITS`, the probability that a batch has more of its records than are told apart.
 _RARE = 1e-50
 
 

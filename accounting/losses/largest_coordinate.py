@@ -1,4 +1,4 @@
-"""What shuffled epochs show at least: the largest of an epoch's steps, where all other records pull the other way.
+"""A lower bound for shuffled epochs: the largest of an epoch's steps, if all other records pull the other way.
 
 All other contributions are -e. A record of contribution e is in one batch of t: without it each step's noisy sum is
 N(0, s^2), but for a public shift, and N(1, s^2) in the batch where it is null; with it that batch has N(2, s^2). To one

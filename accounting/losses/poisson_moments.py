@@ -22,7 +22,7 @@ ALLOWANCE = 1e-9
 #: Beyond these the moment is reported as inf, which is sound.
 MAX_BINOMIAL_ORDER = 65_536
 MAX_NODES = 200_000
-#: Of the binomial sums that are added up at once.
+#: The most terms of binomial sums that are added up at once.
 MAX_TERMS = 1 << 17
 #: Below this, tilts that are not integers are integrated; above it the chord between integers is tight enough.
 MAX_FRACTIONAL_TILT = 8.0
@@ -133,7 +133,7 @@ def _binomials(tilts: tuple[int, ...]) -> tuple[NDArray[np.int64], Array, Array,
 
 @lru_cache(maxsize=4096)
 def _integrated_ends(s: float, q: float, tilt: float) -> tuple[float, float]:
-    """The same for any tilt, as 1 + E [f^p - 1 - p (f - 1)], p = tilt + 1 (the bracket is convex in f, hence positive).
+    """Return the ends for any tilt, from 1 + E [f^p - 1 - p (f - 1)], p = tilt + 1 (convex in f, hence positive).
 
     The trapezoid rule's error is bounded as in `_replace_ends`; |f(u+iy)| <= f(u) makes the L1 norm on the line
     Im x = y at most e^(y^2/(2 s^2)) (M + 1 + 2p). The bracket is at most f^p on the right, where the logarithm of the
@@ -241,7 +241,7 @@ def _least(log_excess: float, log_error: float) -> float:
     relative = math.exp(min(log_error - moment, 0.0))
     if relative > 0.5:
         return 0.0
-    # Of a tiny excess x, log(1 + x) is at least x (1 - x), and its allowance is more than x.
+    # For a tiny excess x, log(1 + x) is at least x (1 - x), and the allowance is more than x.
     return max(0.0, moment * (1.0 - ALLOWANCE) - 2.0 * relative)
 
 

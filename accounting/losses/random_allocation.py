@@ -268,7 +268,7 @@ def block_steps(noise_multiplier: float, bins: int, blocks: int, count: int) -> 
         if number:
             numbers[loss] = numbers.get(loss, 0) + number
 
-    # Of the steps of an epoch that is cut short, all of some blocks are seen and the first of the next one.
+    # A shortened epoch shows all steps of some blocks, and the first steps of the next block.
     begun = -(-rest * blocks // bins) if rest else 0
     whole = begun if begun * bins // blocks <= rest else begun - 1
     longer_seen = whole * bins // blocks - whole * size

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 _RHO = 4.0
 _REACH = 0.5 * (_RHO + 1.0 / _RHO)
 _HEIGHT = 0.5 * (_RHO - 1.0 / _RHO)
-#: How far, in nats, the bound on an ellipse may exceed the integrand on its panel.
+#: The nats by which the bound on an ellipse may exceed the integrand on its panel.
 _OVERSHOOT = 12.0
 #: Panels this many nats below the largest are bounded instead of integrated.
 _NEGLIGIBLE = 36.0
@@ -278,7 +278,7 @@ def _log_power_bound(law: RatioLaw, log_q: float, power: float, middle: Array, h
     if power <= 0.0:
         left = middle - reach
         if law.curvature > 0.0:
-            # Left of its maximum the density is bounded by the maximum.
+            # To the left of its maximum, the density is bounded by the maximum.
             at_most = law.log_density(np.maximum(left, -0.5 / law.curvature))
         else:
             at_most = law.log_density(left)

@@ -80,7 +80,7 @@ class NoisyMaxLoss(RandomizedResponseLoss):
 
     @property
     def attained(self) -> PrivacyLoss:
-        """What some candidates attain whatever is asked; a tilt finds better ones.
+        """A loss that some candidates attain, whatever is asked; a tilt finds better candidates.
 
         >>> NoisyMaxLoss(1.0, "laplace").attained
         BoundedRangeLoss(epsilon=1.0)

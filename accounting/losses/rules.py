@@ -134,7 +134,7 @@ def rules_for(mechanism: type[Mechanism]) -> Callable[[R], R]:
 
 
 def sampling_rules_for(sampling: type[Sampling]) -> Callable[[Q], Q]:
-    """Register what a sampling needs beside the losses of its steps."""
+    """Register the rules that a sampling needs in addition to the losses of its steps."""
 
     def register(rules: Q) -> Q:
         _OF_SAMPLINGS[sampling] = rules()
@@ -172,7 +172,7 @@ def rules_of(mechanism: Mechanism) -> MechanismRules[Any]:
 
 
 def sampling_rules_of(sampling: Sampling) -> SamplingRules[Any]:
-    """Return what a sampling needs beside the losses of its steps."""
+    """Return the rules of a sampling besides the losses of its steps."""
     return _OF_SAMPLINGS.get(type(sampling), _NOTHING_MORE)
 
 

@@ -21,7 +21,7 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: Of all numbers of clones and messages that are left out, together.
+#: The total probability of all numbers of clones and messages that are left out.
 LEFT_OUT = 1e-59
 #: Nats of the tails beyond which they lie.
 _TAIL = 140.0

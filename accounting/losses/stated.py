@@ -23,7 +23,7 @@ from accounting.units import Between, exact, exactly
 
 Array = NDArray[np.float64]
 _ALLOWANCE = 1e-12
-#: Of a group's epsilon; below, masses of discrete Laplace noise are no numbers.
+#: The smallest epsilon for groups; below it, masses of discrete Laplace noise cannot be represented.
 _SMALLEST_FOR_GROUPS = 1e-100
 
 

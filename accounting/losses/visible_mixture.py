@@ -38,7 +38,7 @@ class VisibleMixtureLoss(PrivacyLoss):
 
     Attributes:
         weights: Probabilities of the branches, positive, adding up to 1 but for rounding.
-        losses: Of the branches. They have pairs.
+        losses: The losses of the branches. They have pairs.
 
     Guarantees: profile_is_the_weighted_sum; moment_is_the_weighted_sum.
     """
@@ -97,7 +97,7 @@ class VisibleMixtureLoss(PrivacyLoss):
         )
 
     def without_rare_branches(self, mass: float) -> tuple[VisibleMixtureLoss, float]:
-        """The same given that none of the rarest branches is taken, and their probability: ``mass`` at most.
+        """Return the loss given that no rarest branch is taken, and those branches' probability, at most ``mass``.
 
         Guarantees: rare_branches_weigh_what_is_said_and_are_paid_for: rounded up.
         """

@@ -93,7 +93,7 @@ class SymmetrizedLoss(PrivacyLoss):
         return self.pair.symmetrized_step(log_count)
 
     def for_group(self, size: int) -> GroupStep:
-        """The same at ``size`` times the distance; a full batch where some of the group is always in it."""
+        """Return the loss at ``size`` times the distance; a full batch if some of the group is always in it."""
         farther = self.pair.farther(size, fixed_size=True)
         if isinstance(farther, PoissonGaussianLoss | PoissonLaplaceLoss):
             return GroupStep(SymmetrizedLoss(farther), is_exact=False)

@@ -11,7 +11,7 @@ from accounting.relations import NeighboringRelation
 from accounting.solve.solution import EventsAtInteger, IntegerSolution, Range, log_level, refuse_if_indifferent
 from accounting.targets import Target
 
-#: How far the quick bound's own largest integer is pinned down, as a ratio.
+#: The ratio up to which the quick bound's own largest integer is located.
 _QUICK_RATIO = 1.03
 
 Assess = Callable[[int], Answer]

@@ -98,7 +98,7 @@ def solve_noise(
         advice="allow a larger epsilon or delta (or whatever the target limits), fewer steps or a smaller batch",
     )
     tolerance, guess = _TOLERANCE, max(1.0, least)
-    # What a ledger counts in whole units is not solved to the last digits.
+    # A ledger counts whole units, so its noise is not solved to the last digits.
     if isinstance(target, BudgetTarget):
         tolerance = max(tolerance, 2.0 * target.filter.price_tolerance)
     else:

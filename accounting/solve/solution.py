@@ -24,7 +24,7 @@ class Solution:
     """A value and what it achieves.
 
     Attributes:
-        value: Of the unknown.
+        value: The value of the unknown.
         achieved: The certified cost at this very value, in the unit of the target's limit; its upper end meets it.
     """
 
@@ -37,7 +37,7 @@ class IntegerSolution:
     """The largest integer that meets a target.
 
     Attributes:
-        value: Of the unknown.
+        value: The value of the unknown.
         achieved: Its certified cost; the upper end meets the target.
         next_achieved: The certified cost of ``value + 1``; the upper end does not meet the target.
     """

@@ -47,7 +47,7 @@ class TuningCost:
     """Find what releasing the best of K runs costs.
 
     Attributes:
-        epsilon: Of the selection at delta; the lower end is what some score makes it cost.
+        epsilon: The epsilon of the selection at delta; the lower end is what some score makes it cost.
         run: Epsilon of one run, at the same delta.
         composition: Epsilon of ``ceil(E[K])`` runs all of which are released, at the same delta; None where they are
             more steps than are accounted.
@@ -71,7 +71,7 @@ def selection_moments(
     """Renyi divergences of releasing the best of K runs, K drawn in secret.
 
     Args:
-        events: Of one run; where runs differ, a list that bounds each of them.
+        events: The events of one run; where runs differ, a list that bounds each of them.
         relation: The neighbouring relation.
         trials: The law of K; a fixed K composes.
         orders: 1 to 64, above 1, increasing; `DEFAULT_ORDERS` as far as they have a bound of at most 1e6.
@@ -141,7 +141,7 @@ def selection_event(moments: RenyiDpGuarantee) -> Event:
 
 
 def selection_charge(epsilon: float, delta: float) -> Event:
-    """The same for a budget in (epsilon, delta), or a pure one."""
+    """Return the same charge for a budget in (epsilon, delta), or for a pure one."""
     return Event(ApproximateDp(epsilon, delta) if delta > 0.0 else PureDp(epsilon))
 
 
@@ -153,14 +153,14 @@ def tuning_cost(
     *,
     orders: Sequence[float] | None = None,
 ) -> TuningCost:
-    """What tuning costs at ``delta``: the best of K runs is released, all else is withheld.
+    """Return the cost of tuning at ``delta``: the best of K runs is released, all else is withheld.
 
     Args:
-        events: Of one run; where runs differ, a list that bounds each of them.
+        events: The events of one run; where runs differ, a list that bounds each of them.
         relation: The neighbouring relation.
         trials: The law of K. A fixed K composes: every run may be released then.
         delta: In [0, 1).
-        orders: Of the Renyi moments; as for `selection_moments`.
+        orders: The orders of the Renyi moments; as for `selection_moments`.
 
     Guarantees:
         above_every_selection: epsilon's upper end holds for the selection by any score.

@@ -35,7 +35,7 @@ _ALLOWANCE = 1e-6
 
 
 def draw_trials(trials: RandomTrials, below: Callable[[int], int]) -> int:
-    """How many trials a selection makes.
+    """Return how many trials a selection makes.
 
     Args:
         trials: The law.
@@ -83,7 +83,7 @@ def capped_moments(moments: RenyiDpGuarantee) -> RenyiDpGuarantee:
         (epsilon + (2.0 * order - 1.0) / (order - 1.0) * growth) * (1.0 + 1e-15)
         for order, epsilon in zip(moments.orders, moments.epsilons, strict=True)
     ]
-    # What is added falls in the order: a divergence is at most that of every larger order, which keeps them in order.
+    # The added term falls with the order. A divergence is at most that of every larger order, which keeps them sorted.
     for index in range(len(epsilons) - 2, -1, -1):
         epsilons[index] = min(epsilons[index], epsilons[index + 1])
     return RenyiDpGuarantee(moments.orders, tuple(epsilons))

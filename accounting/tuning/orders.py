@@ -1,4 +1,4 @@
-"""What the best of K runs costs, by the order in which a score puts the outcomes: from above, and from below.
+"""Bounds on the cost of the best of K runs, by the order in which a score puts the outcomes.
 
 As in `selection`: one run has the laws Q and Q' and the loss L = log dQ/dQ'; u and v are the probabilities under Q and
 Q' of what the score prefers to an outcome; and the selection has the densities g(u) and g(v) with respect to Q and Q',
@@ -52,7 +52,7 @@ _CELLS, _LEAST_U, _DIVISIONS, _PARTS = 1000, 1e-12, 3, 24
 _NODES, _NEAREST = 40, 2e-3
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
-#: How far apart the places are between which slopes are bounded, in epsilon.
+#: The distance in epsilon between the places between which slopes are bounded.
 _APART = 2e-3
 #: Places of S_0 and S_1 that are tried; cells of p' and of u_0.
 _SETS_BEFORE, _SETS, _FEW = 120, 40, 10
@@ -191,7 +191,7 @@ def attained_epsilon(
     """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 where none is found.
 
     Args:
-        composition: Of one run.
+        composition: The composition of one run.
         trials: The law of K.
         delta: Of the selection.
         largest: About the epsilon of one run at delta / E[K]: S_1 is looked for at this loss and below.

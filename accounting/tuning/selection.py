@@ -1,4 +1,4 @@
-"""What the best of a random number of runs costs: bounds from the runs' deltas and from their Renyi divergences.
+"""Bounds on the cost of the best of a random number of runs, from the runs' deltas and Renyi divergences.
 
 One run on two neighbours gives the laws Q and Q' of an outcome with its score. Order the outcomes from best to worst,
 ties by a coin, and let u(y), v(y) be the probabilities under Q and Q' of what is better than y. With f(x) = E x^K, the
@@ -46,7 +46,7 @@ from accounting.tuning.trials import RandomTrials, TruncatedNegativeBinomial
 
 Array = NDArray[np.float64]
 
-#: Of the lines: many are asked for, and a wider delta moves the result a little. A convolution takes seconds for each.
+#: Evaluators of the lines. Many lines are needed, and a wider delta matters little; a convolution takes seconds each.
 _EVALUATORS_OF_LINES: tuple[Evaluator, ...] = (BinomialComposition(), FourierInversion(), *QUICK_EVALUATORS)
 #: Relative, of the place where a line touches; the bound is flat there.
 _TOLERANCE = 1e-5
@@ -54,7 +54,7 @@ _TOLERANCE = 1e-5
 _LINES, _REACH = 12, 4.0
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
-#: Of the deltas at which an attacker's set is looked for, over delta / E[K].
+#: The deltas at which an attacker's set is looked for, as multiples of delta / E[K].
 _SETS = (1.1, 2.0, 5.0, 20.0, 100.0)
 _CELLS = 600
 #: Deltas of one run between which chords are taken; lines at the edge of the tests; halvings of an interval.
@@ -183,7 +183,7 @@ class Selection:
         return np.minimum(descending, (self.log_ratio + pure_epsilon(self.composition)) * (1.0 + _ALLOWANCE))
 
     def least_epsilon(self, delta: float) -> float:
-        """What some score makes the selection cost, rounded down."""
+        """Return an epsilon that the selection costs with some score, rounded down."""
         something = 1.0 - self.trials.none_probability
         silent = 0.0
         if delta < something:
@@ -234,7 +234,7 @@ class Selection:
 
     @property
     def _has_moments(self) -> bool:
-        """What may fail outright, or is only near its composition, has none, however small the chance."""
+        """Return whether moments exist: none do if a step may fail outright, or is only close to its composition."""
         return self.composition.failure.upper == 0.0 and not self.composition.discrepancy
 
     def _touch(self, trials: TruncatedNegativeBinomial) -> None:

@@ -63,9 +63,9 @@ def solve_noise_factor(events: Sequence[Event], relation: NeighboringRelation, t
     """The smallest factor on every noise multiplier of a run at which the selection meets the target.
 
     Args:
-        events: Of one run; the proportions of their noise are kept. Stated guarantees stay as they are.
+        events: The events of one run; the proportions of their noise are kept. Stated guarantees stay as they are.
         relation: The neighbouring relation.
-        target: Of the whole selection.
+        target: The target of the whole selection.
 
     Returns:
         The factor and the certified epsilon of the selection with it; `with_noise_factor` makes the events.

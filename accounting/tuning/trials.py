@@ -1,4 +1,4 @@
-"""How many runs a selection makes: the laws of a random number of trials that Papernot & Steinke 2022 analyse.
+"""Laws of the random number of runs of a selection, as Papernot & Steinke 2022 analyse them.
 
 With f(x) = E x^K, the best of K independent runs lies in a set of the best outcomes that one run hits with probability
 x, with probability 1 - f(1 - x), and the selection's density relative to one run's is f' (`selection`). What its
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 MAX_EXPECTED_TRIALS = 1e6
 MIN_GAMMA = 1e-12
 MAX_ETA = 100.0
-#: Covers the rounding of the closed forms here, relatively to their largest terms.
+#: Covers the rounding of the closed forms in this module, relative to their largest terms.
 _ALLOWANCE = 1e-13
 
 
@@ -151,7 +151,7 @@ class TruncatedNegativeBinomial(Described):
         return self._enlarged(math.log(self.expected_trials)) + (1.0 + self.eta) * (float(np.min(rises)) + rounding)
 
     def log_renyi_factor_by_moments(self, order: float, orders: Array, divergences: Array) -> float:
-        """The same from Renyi divergences e_hat of orders l_hat, as Theorem 2 has it.
+        """Return the same factor from Renyi divergences e_hat of orders l_hat, as in Theorem 2.
 
         log E[K] + (order - 1) (1 + eta) ((1 - 1 / l_hat) e_hat + log(1 / gamma) / l_hat), the smallest.
         """

@@ -286,7 +286,7 @@ def _loader_advice(found: LoaderAdvice) -> LoaderAdviceBody:
 
 
 def _batches(facts: Facts) -> LoaderAdvice | None:
-    """Return what is to be said of a loader; None where no batches of its kind meet the target, as others are told."""
+    """Return the advice about a loader; None if no batches of its kind meet the target."""
     try:
         return advise_on_batches(facts)
     except AccountingError:

@@ -129,7 +129,7 @@ ASSUMPTIONS_EXAMPLES: dict[str, Example] = {
 
 
 def answer(context: Context, request: AssumptionsRequest, principal: Principal) -> AssumptionsAnswer:
-    """What a run with this model would derive, with reasons, and what follows from a domain and from moments.
+    """Return the constants that a run with this model would derive, with reasons, and those of domain and moments.
 
     Raises:
         Problem: 422 that points at what is malformed or does not fit, 404 for an unknown data set.

@@ -1,4 +1,4 @@
-"""What a run is made of: the data set's public description, the model that fits it, its theory's constants."""
+"""The parts of a run: the data set's public description, the model that fits it, and the constants of its theory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DataDescription(Schema):
 
     @classmethod
     def of(cls, dataset: Dataset, version: Version) -> DataDescription:
-        """Return what a stored data set declares of one of its versions."""
+        """Return a stored data set's declaration of one of its versions."""
         features, label = split_label(columns_of(dataset), dataset.label)
         trained_on, held_out = split_size(version.declared_size, dataset.held_out_share)
         return cls(
@@ -55,7 +55,7 @@ class DataDescription(Schema):
 
     @classmethod
     def of_inline(cls, data: LoadedDataset) -> DataDescription:
-        """Return what rows that came in a request declare."""
+        """Return the declaration of rows that came in a request."""
         return cls(
             declared_size=data.declared_size,
             capacity=data.capacity,
@@ -164,7 +164,7 @@ def _check_label(choice: ModelChoice, data: DataDescription) -> None:
 
 
 def facts_of(choice: AlgorithmChoice, kind: str, model: Model, data: DataDescription) -> Objective:
-    """Return what is publicly known of the training objective."""
+    """Return the public facts about the training objective."""
     derivation = Derivation(model, tuple(data.scaled_columns), to_domain(choice.domain), to_penalty(choice.penalty))
     numbers = isinstance(model, LinearModel) and not model.num_classes
     return Objective(derivation, isinstance(model, LinearModel), numbers, trainers_of(kind))

@@ -71,7 +71,7 @@ class BudgetReader:
         """The budget's filter and amounts.
 
         Args:
-            relation: Of the request; None takes whichever the budget counts under.
+            relation: The relation of the request; None takes whichever the budget counts under.
 
         Raises:
             Problem: 403 for a key that may not read budgets; 422 ``unknown_budget`` at ``pointer``, or
@@ -105,7 +105,7 @@ class BudgetReader:
 
 
 def fits_in_budget(budget: KnownBudget, events: Sequence[Event], charge_delta: float | None) -> bool:
-    """Whether the ledger would admit these events now.
+    """Return whether the ledger would admit these events now.
 
     Raises:
         AccountingError: the filter has no price for them.
@@ -114,7 +114,7 @@ def fits_in_budget(budget: KnownBudget, events: Sequence[Event], charge_delta: f
 
 
 def cost_in_budget(budget: KnownBudget, events: Sequence[Event], charge_delta: float | None) -> CostInBudgetBody:
-    """What the ledger would hold for these events.
+    """Return the amounts that the ledger would hold for these events.
 
     Raises:
         AccountingError: the filter has no price for them.
@@ -132,7 +132,7 @@ def cost_in_budget(budget: KnownBudget, events: Sequence[Event], charge_delta: f
 
 
 def budget_target(budget: KnownBudget, charge_delta: float | None) -> BudgetTarget:
-    """What remains of the budget and of those above it, as a target."""
+    """Return what remains of the budget and of those above it, as a calibration target."""
     state = narrowed(budget.path)
     return BudgetTarget(state.filter, state.used, charge_delta)
 

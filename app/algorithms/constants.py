@@ -51,7 +51,7 @@ def constants(
     domain: Domain | None = None,
     penalty: Penalty | None = None,
 ) -> dict[str, float]:
-    """Return what `derive` derives, by name."""
+    """Return the constants that `derive` derives, by name."""
     found = derive(model, columns, given, norm_order, domain=domain, penalty=penalty)
     return {constant.name: constant.value for constant in found}
 

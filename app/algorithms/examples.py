@@ -12,7 +12,7 @@ from calibrators.registry import ALGORITHMS
 
 
 class Record(Protocol):
-    """What has example requests: an algorithm, or its execution."""
+    """An object with example requests: an algorithm, or its execution."""
 
     @property
     def requests(self) -> Mapping[str, ExampleRequest]: ...

@@ -76,7 +76,10 @@ class Question:
     draft: Draft | EvaluatedRun | None = None
 
     def work(self) -> Callable[[], Calibration]:
-        """Return what solves for what is open. It is sent to processes that load nothing of the service."""
+        """Return a function that solves for the open quantities.
+
+        It is sent to processes that do not import the service.
+        """
         if self.draft is not None:
             return self.draft.calibrate
         return partial(registry.calibrate, self.algorithm, self.spec)
@@ -238,7 +241,7 @@ def is_brief(spec: Spec) -> bool:
 
 
 def remedy_of(*samplings: str) -> str:
-    """What to ask for instead of a calibration that took too long.
+    """Suggest what to ask for instead of a calibration that took too long.
 
     >>> remedy_of("poisson")
     'where the server is busy, ask again; fewer steps are quicker'

@@ -1,4 +1,4 @@
-"""What the algorithms that apply attain on synthetic rows: asked for beside advice, and no part of any theorem."""
+"""Simulated results of the applicable algorithms on synthetic rows: an addition to advice, not part of any theorem."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainer.simulation.attained import MAX_REPETITIONS, Attained, Simulation, b
 
 #: After so long no further algorithm is begun.
 MOST_SECONDS = 100.0
-#: Of the limit of a job's process, so much is for the runs; the rest is for starting and for answering.
+#: The runs' share of the time limit of a job's process; the rest is for starting and for answering.
 SHARE_OF_TIME = 0.8
 
 LABEL = (

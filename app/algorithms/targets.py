@@ -108,7 +108,7 @@ TargetBody = Annotated[
     Field(discriminator="kind", title="Target"),
 ]
 
-#: What a run is held under: a guarantee that is stated of its model.
+#: The targets of runs: each is a guarantee that is stated of the run's model.
 RunTargetBody = Annotated[
     ApproximateDpTargetBody | PureDpGoal | ZcdpGoal | GaussianDpGoal, Field(discriminator="kind", title="RunTarget")
 ]
@@ -190,7 +190,7 @@ def to_target(
     Args:
         body: Of a request.
         unknown: What is solved for.
-        budget: Of a body that names one.
+        budget: The budget of a body that names one.
 
     Raises:
         Problem: 422 at the field of the target that is missing, given twice or impossible.
@@ -225,7 +225,7 @@ def to_target(
 
 
 def achieved_body(target: Target | OpenEpsilon | OpenDelta, answer: Answer) -> AnyAchievedBody:
-    """Return what was achieved in the target's own fields: an interval, or a number where a cost is proved."""
+    """Return the achieved guarantee in the target's own fields: an interval, or a number where a cost is proved."""
     shared: Mapping[str, Any] = {"method": answer.method, "error_budget": error_budget(answer)}
     interval, upper = IntervalBody.of(answer.value), answer.value.upper
     body: AnyAchievedBody

@@ -1,4 +1,4 @@
-"""Which models and plans an algorithm trains: what a worker would refuse is refused before anything is charged."""
+"""The models and plans that an algorithm trains. Whatever a worker would refuse is refused before any charge."""
 
 from __future__ import annotations
 

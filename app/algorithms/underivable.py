@@ -41,7 +41,7 @@ _AWAY = "The domain does not hold zero, so that a run starts elsewhere; lipschit
 _MINIMISER = "The minimiser depends on the records; the diameter of a domain bounds how far it is from the start."
 _RANDOM_START = "A network starts from random parameters, at which no declared bound bounds the loss or its gradient."
 
-#: What a bound on all gradients brings.
+#: The constants that a bound on all gradients implies.
 _OF_GRADIENTS = ("lipschitz", "link_lipschitz", "deviation_tau0", "moment_bound", "moment_bound_2k")
 _OF_CHANGES = ("smoothness", "generalized_smoothness_l0", "holder_exponent", "holder_constant")
 #: Constants that mean something together: where the request gives one, the others are the request's to give.

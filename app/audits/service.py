@@ -37,7 +37,7 @@ from app.wire.events import EventSchema
 from calibrators.plan import Plan, plan_from_canonical
 from trainer.audit.audit import AuditCancelled, audit
 
-#: Of the limit of an audit's process, so much is for the audit; the rest is for starting and for answering.
+#: The audit's share of the time limit of its process; the rest is for starting and for answering.
 SHARE_OF_TIME = 0.8
 
 

@@ -1,1 +1,1 @@
-"""Who asks: API keys with scopes, and the token of a server that has no key yet."""
+"""Authentication: API keys with scopes, and the token of a server that has no key yet."""

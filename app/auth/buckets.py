@@ -45,7 +45,7 @@ class TokenBucket:
         return math.ceil(max(0.0, tokens - self._tokens) / self.rate)
 
     def is_full(self, now: float) -> bool:
-        """Whether nothing was taken that has not flowed in again."""
+        """Return whether nothing was taken that has not flowed in again."""
         self.refill(now)
         return self._tokens >= self.capacity
 

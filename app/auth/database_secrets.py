@@ -1,4 +1,4 @@
-"""Whose secrets a database takes: the first start enters their check values, and every other one must have the same."""
+"""The secrets that belong to a database: the first start stores their check values, and later starts must match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.secrets import versions
 from app.secrets.material import Purpose, SecretMaterial, kept_name
 from app.tables.access import SecretVersion
 
-#: So many characters of a check value are shown: enough to compare by eye.
+#: The number of characters of a check value that are shown: enough to compare by eye.
 _SHOWN = 16
 
 
@@ -24,10 +24,10 @@ class SecretRefused(Exception):
 
 @dataclass(frozen=True)
 class Retired:
-    """What the end of a version was.
+    """The result of retiring a version.
 
     Attributes:
-        version: Of the secret.
+        version: The version of the secret.
         revoked: Ids of API keys that were revoked with it.
     """
 
@@ -70,9 +70,9 @@ def listed(context: Context) -> Sequence[SecretVersion]:
 
 
 def kept(context: Context) -> dict[str, bytes]:
-    """What is to be kept of the secrets: files by their names in a data folder, wherever they lie now.
+    """Return the secrets that a backup keeps: contents by file name in a data folder, wherever they are stored now.
 
-    Versions that nothing needs any more are in it as far as they are here: a backup from before a rotation needs them.
+    Versions no longer in use are included if they are still here: a backup from before a rotation needs them.
 
     Raises:
         SecretRefused: one that the database needs is missing, or is another one. Or as `admit`.
@@ -194,7 +194,7 @@ def _check(material: SecretMaterial, known: Sequence[SecretVersion]) -> None:
 
 
 def _needed(known: Sequence[SecretVersion]) -> list[SecretVersion]:
-    """Versions that a server needs: all in use, but of the keys that sign only the newest one signs."""
+    """Return the versions that a server needs: all in use, but only the newest of the signing keys."""
     signing = max((row.version for row in known if row.purpose == Purpose.SIGNATURES), default=1)
     return [
         row for row in known if row.retired_at is None and (row.purpose != Purpose.SIGNATURES or row.version == signing)

@@ -17,12 +17,12 @@ from app.problems import Problem
 
 #: Addresses that are remembered; the one that was heard of least lately is forgotten first.
 MOST_PEERS = 10_000
-#: Of an IPv6 address: a customer has as many addresses as he likes below it.
+#: The prefix of an IPv6 address that is counted: a customer has any number of addresses below it.
 _IPV6_PREFIX = 64
 
 
 class FailedAttempts:
-    """How many attempts of each address failed lately.
+    """Counts of recent failed attempts by address.
 
     Args:
         per_minute: How many may, at once or spread over a minute; 0 for no limit.
@@ -33,7 +33,7 @@ class FailedAttempts:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def is_suspect(self, client: tuple[str, int] | None) -> bool:
-        """Whether so many attempts from there failed that the next one will be answered 429."""
+        """Return whether so many attempts from there failed that the next one will be answered 429."""
         bucket = self._buckets.get(place_of(client))
         if bucket is None:
             return False
@@ -61,7 +61,7 @@ class FailedAttempts:
 
 
 def place_of(client: tuple[str, int] | None) -> str:
-    """What is counted together: an IPv4 address, or the network of an IPv6 address.
+    """Return the unit that attempts are counted by: an IPv4 address, or the network of an IPv6 address.
 
     >>> place_of(("::ffff:192.0.2.7", 1)), place_of(("2001:db8:1:2:3::4", 1)), place_of(None)
     ('192.0.2.7', '2001:db8:1:2::', '')

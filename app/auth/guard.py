@@ -175,7 +175,7 @@ class Guard:
             sessions.check_same_origin(self.context.settings, headers)
 
     def _shown(self, scope: Scope, headers: Headers) -> tuple[KeyMemory, str | None]:
-        """What a request shows of who it is from, and who knows of that: a session opens pages, a key all else."""
+        """Return a request's credential and who checks it: a session opens pages, a key everything else."""
         if sessions.is_page(scope["path"]):
             return self.sessions, sessions.cookie_of(self.context.settings, headers)
         return self.memory, _token(headers)
@@ -195,7 +195,7 @@ class Guard:
 
 
 def is_calculation(path: str) -> bool:
-    """Whether it is an address that a server without keys answers to everybody on its machine."""
+    """Return whether it is an address that a server without keys answers to everybody on its machine."""
     return path in CALCULATIONS or _is_within(path, (_DESCRIPTIONS,))
 
 
@@ -206,7 +206,7 @@ def _shown_to(scope: Scope) -> Principal | None:
 
 
 def _token(headers: Headers) -> str | None:
-    """What follows `Bearer` in the one header that may say it."""
+    """Return what follows `Bearer` in the only header that may carry it."""
     given = headers.getlist("authorization")
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else None

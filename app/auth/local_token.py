@@ -90,7 +90,7 @@ def read(settings: Settings) -> str | None:
 
 
 def is_right(settings: Settings, shown: str) -> bool:
-    """Whether this is the token. Hashes are compared, in constant time, which hides the length of the token, too."""
+    """Return whether this is the token. Comparing hashes in constant time hides the token's length, too."""
     token = read(settings)
     return token is not None and hmac.compare_digest(_digest(token), _digest(shown))
 

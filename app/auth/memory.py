@@ -1,4 +1,4 @@
-"""What the database has just said of keys, so that not every request asks it again."""
+"""A short-lived memory of the database's answers about keys, so that not every request asks again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.auth import local_token, service, sessions
 from app.auth.principal import Principal
 from app.context import Context
 
-#: So long another process' word on a key may go unheard: a key that it revoked, the first key that it created.
+#: For this long another process's change of keys may go unnoticed: a revocation, or the first key.
 SECONDS = 1.0
 #: The use of a key is noted this often, seconds: a write, and nobody asks for more than living or dead.
 NOTED_EVERY_S = 600.0
@@ -41,7 +41,7 @@ class KeyMemory:
     _noted: dict[str, float] = field(default_factory=dict)
 
     def keys_exist(self, *, ask: bool) -> bool | None:
-        """Whether the server has, or ever had, a key; None if that is not known and ``ask`` is false.
+        """Return whether the server has, or ever had, a key; None if that is not known and ``ask`` is false.
 
         Keys are never deleted, only revoked: once there is one, that is so for ever.
         """
@@ -74,7 +74,7 @@ class KeyMemory:
         return principal
 
     def knows(self, token: str) -> bool:
-        """Whether the token was good when the database was last asked, however long ago."""
+        """Return whether the token was good when the database was last asked, however long ago."""
         return _digest(token) in self._principals
 
     def is_due_for_a_note(self, principal: Principal) -> bool:
@@ -101,7 +101,7 @@ class KeyMemory:
         return _Moment(time.monotonic(), service.changes(self.context))
 
     def _is_fresh(self, moment: _Moment) -> bool:
-        """Whether nothing was changed since by this process, and not more than `SECONDS` have passed."""
+        """Return whether nothing was changed since by this process, and not more than `SECONDS` have passed."""
         return moment.changes == service.changes(self.context) and time.monotonic() - moment.time < SECONDS
 
 

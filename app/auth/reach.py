@@ -1,4 +1,4 @@
-"""Which budgets a key reaches, and what belongs to them: one rule, for what a request names and for lists.
+"""The budgets that a key reaches, and what belongs to them: one rule, for named objects and for lists.
 
 A key with budgets reaches those and every budget below them. What it does not reach does not exist for it: the answers
 are those to an id that names nothing, found by the same statement.
@@ -99,7 +99,7 @@ def _paid_or_own(
 
 @dataclass(frozen=True)
 class _Kind:
-    """What an identifier of this name may name."""
+    """The kind of object that an identifier of this name refers to."""
 
     word: str
     column: InstrumentedAttribute[str]
@@ -125,12 +125,12 @@ KINDS: Mapping[str, _Kind] = {
 
 
 def is_reached(session: Session, principal: Principal, name: str, identifier: str) -> bool:
-    """Whether the principal reaches what an identifier names.
+    """Return whether the principal reaches what an identifier names.
 
     Args:
         session: A session.
         principal: Who asks.
-        name: Of the kind, as in `KINDS`.
+        name: The name of the kind, as in `KINDS`.
         identifier: Of a thing that need not exist; what does not exist is not reached, except by who reaches all.
     """
     return principal.budgets is None or KINDS[name].is_reached(session, principal, identifier)

@@ -15,7 +15,7 @@ _BUDGETS = table("budgets", column("id", String), column("path", String))
 
 
 def any_key(session: Session, *, with_accounts: bool = True) -> bool:
-    """Whether a key was ever created, revoked ones included; accounts of a provider count if ``with_accounts``."""
+    """Return whether a key was ever created, even if revoked since; ``with_accounts`` counts provider accounts, too."""
     counted = true() if with_accounts else ApiKey.issuer.is_(None)
     return bool(session.scalar(select(exists().where(counted).select_from(ApiKey))))
 

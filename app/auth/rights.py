@@ -1,4 +1,4 @@
-"""What a route requires of whoever asks: a scope, and that the key reaches what the path names.
+"""The rights that a route requires: a scope, and a key that reaches what the path names.
 
 Apart from `app.auth.principal`, which the commands of keys import: the rule of reach knows every table.
 """

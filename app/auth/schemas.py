@@ -20,7 +20,7 @@ MAX_EXPIRES_IN_S = 10 * 366 * 24 * 3600
 Rate = Annotated[float, Field(ge=0, le=1e6)]
 Number = Annotated[int, Field(ge=0, le=100_000), INTEGRAL]
 
-#: Of a member that says who a `principal_id` is.
+#: The description of a member that says who a `principal_id` is.
 PRINCIPAL_NAME = "What people call the key; null where it is not known here."
 
 _OWN_RATE = "The key's limit on each server process, on average; 0 for no limit, null for the server's own."
@@ -112,7 +112,7 @@ class KeyBody(Schema):
 
     @classmethod
     def of(cls, key: ApiKey, now: datetime) -> KeyBody:
-        """What an administrator sees of a key."""
+        """Return what an administrator sees of a key."""
         until = key.previous_token_until
         reached = budget_ids(key.budgets)
         return cls.model_validate(

@@ -43,7 +43,7 @@ _NO_HASH = "0" * 64
 
 @dataclass(frozen=True)
 class Terms:
-    """What a key may do, and for how long.
+    """The rights of a key, and how long it is valid.
 
     Attributes:
         name: What the key is for, in its owner's words.
@@ -301,7 +301,7 @@ def get_key(session: Session, key_id: str) -> ApiKey:
 
 
 def keys_exist(context: Context) -> bool:
-    """Whether the server has, or ever had, a key, or takes accounts of a provider in place of one."""
+    """Return whether the server has, or ever had, a key, or takes accounts of a provider in place of one."""
     if context.settings.oidc_file is not None:
         return True
     with context.database.read() as session:
@@ -309,7 +309,7 @@ def keys_exist(context: Context) -> bool:
 
 
 def any_key_was_made(context: Context) -> bool:
-    """Whether the server has, or ever had, a key; accounts of a provider are none."""
+    """Return whether the server has, or ever had, a key; accounts of a provider are none."""
     with context.database.read() as session:
         return repository.any_key(session, with_accounts=False)
 
@@ -368,7 +368,7 @@ def tell_of_change(context: Context) -> None:
 
 
 def token_hash(context: Context, token: str, version: int = 1) -> str:
-    """What is stored in place of a token, under a version of the secret of keys."""
+    """Return the hash that is stored in place of a token, under one version of the secret of keys."""
     return context.keyed_hash("api_key", token.encode(), version)
 
 
@@ -383,7 +383,7 @@ def _has_ended(key: ApiKey) -> Problem:
 
 
 def quotas_of(session: Session, context: Context, principal: Principal) -> list[tuple[Quota, int, int]]:
-    """Return what a key has used of its quotas, with their limits; nothing where nothing is counted."""
+    """Return a key's use of its quotas, with their limits; nothing if nothing is counted."""
     if principal.id in WITHOUT_A_KEY or not principal.id.startswith("key_"):
         return []
     limits = Quotas.of(context.settings)

@@ -110,7 +110,7 @@ def begin_with_local_token(context: Context) -> Session | None:
 
 
 def is_of_local_token(context: Context, cookie: str) -> bool:
-    """Whether it is a session that the local token of now began; asked only on a server without keys."""
+    """Return whether it is a session that the local token of now began; asked only on a server without keys."""
     parts, token = _COOKIE.fullmatch(cookie), local_token.read(context.settings)
     if parts is None or parts["id"] != LOOPBACK.id or token is None or is_over(context, cookie):
         return False
@@ -140,7 +140,7 @@ def _groups(text: str) -> list[str]:
 
 
 def is_over(context: Context, cookie: str) -> bool:
-    """Whether a cookie of the right form says of itself that its time is over: nobody tries anything with it."""
+    """Return whether a cookie of the right form says of itself that its time is over: nobody tries anything with it."""
     parts = _COOKIE.fullmatch(cookie)
     return parts is not None and int(parts["end"]) <= context.clock().timestamp()
 
@@ -163,7 +163,7 @@ def cookie_of(settings: Settings, headers: Headers) -> str | None:
 
 
 def is_page(path: str) -> bool:
-    """Whether it is an address of the dashboard."""
+    """Return whether it is an address of the dashboard."""
     return path in (START, PAGES) or path.startswith(f"{PAGES}/")
 
 
@@ -225,7 +225,7 @@ def _parts(address: str) -> SplitResult:
 
 
 def _named(cookie: str) -> str:
-    """What a cookie's code covers: all that is before it."""
+    """Return the part of a cookie that its code covers: all that comes before the code."""
     return cookie.rpartition(".")[0]
 
 

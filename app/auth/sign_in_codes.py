@@ -54,7 +54,7 @@ def _remove_old(context: Context, now: float) -> None:
 
 
 def _end(path: Path) -> int:
-    """When a code ends, seconds since 1970; 0 where that cannot be read."""
+    """Return when a code expires, in seconds since 1970; 0 if it cannot be read."""
     with suppress(OSError, ValueError):
         return int(path.read_bytes())
     return 0

@@ -24,7 +24,7 @@ from app.problems import Problem
 BURST_S = 2.0
 #: Keys whose use is remembered before those that are at rest are forgotten.
 _MOST = 10_000
-#: What is limited; documentation and health are not.
+#: The paths that are limited; documentation and health are not.
 _LIMITED = "/v1/"
 _STREAM = b"text/event-stream"
 
@@ -44,13 +44,13 @@ class Limits:
 
 @dataclass
 class Use:
-    """What one key asks at present."""
+    """The current use of the server by one key."""
 
     bucket: TokenBucket | None
     under_way: int = 0
 
     def is_at_rest(self, now: float) -> bool:
-        """Whether nothing is lost when it is forgotten."""
+        """Return whether nothing is lost when it is forgotten."""
         return not self.under_way and (self.bucket is None or self.bucket.is_full(now))
 
 
@@ -112,7 +112,7 @@ class Throttle:
 
 
 def limits_of(principal: Principal, requests_per_second: float, concurrent_requests: int) -> Limits:
-    """The key's own limits, and those of the settings where it has none."""
+    """Return the key's own limits, or the limits of the settings where it has none."""
     own_rate, own_number = principal.requests_per_second, principal.concurrent_requests
     return Limits(
         requests_per_second if own_rate is None else own_rate,

@@ -33,7 +33,7 @@ _PART_BYTES = 2**20
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 1
 
-#: What `zipfile` raises on bytes that are no archive.
+#: Errors that `zipfile` raises on bytes that are no archive.
 _NOT_AN_ARCHIVE = (
     OSError,  # a place before the beginning
     zipfile.BadZipFile,

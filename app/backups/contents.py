@@ -1,4 +1,4 @@
-"""What belongs into a backup: every table, and the files of the data folder that rows refer to.
+"""The contents of a backup: every table, and the files of the data folder that rows refer to.
 
 Secrets have no part in it, nor has anything that noise comes from: the checkpoints of runs, which hold the keys of
 their generators, stay where they are. So does the fence, which tells an old backup from the newest state.

@@ -1,4 +1,4 @@
-"""What a backup says of itself. Pure.
+"""The manifest of a backup: its description of itself. Pure.
 
 The manifest is the first thing that is read of an archive, and whoever reads it trusts nothing that it does not say: a
 member that it does not name is refused, and so is one that is not of its size and hash.
@@ -87,14 +87,14 @@ class Manifest(_Record):
 
     Attributes:
         format, version: Of the archive.
-        service_version: Of the program that made it.
-        revision: Of the schema that the tables have.
+        service_version: The version of the program that made it.
+        revision: The revision of the schema that the tables have.
         database: The kind of database that they come from; they go into either.
         made_at: When its view of the database began, in UTC.
         is_verified: Whether the books were verified when it was made.
         ledger: The books.
         tables: All of them.
-        files: Of the data folder.
+        files: The files of the data folder.
         missing_files: That belong to rows and were not in the data folder.
     """
 

@@ -41,7 +41,7 @@ _ROWS = 500
 _MARK = b"""A backup is being restored into this folder, or a restore was interrupted. `epsilond restore`, called
 again, removes what lies in datasets, models and checkpoints here, and begins anew.
 """
-#: What SQLite keeps beside a database.
+#: The suffixes of a database's file and of those that SQLite keeps beside it.
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
@@ -253,7 +253,7 @@ def _migrate(connection: Connection, revision: str) -> None:
 
 
 def _require_same_tables(connection: Connection, manifest: Manifest) -> None:
-    """See that the tables and columns of the archive are among those of its revision."""
+    """Require that the archive's tables and columns are among those of its revision."""
     inspector = inspect(connection)
     there = set(inspector.get_table_names()) - {"alembic_version"}
     named = {table.name for table in manifest.tables}

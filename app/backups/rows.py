@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 from app.backups.manifest import ArchiveRefused, Kind
 from app.tables.base import UtcDateTime
 
-#: What a column of each kind is read and written as.
+#: The type that a column of each kind is read and written as.
 _TYPES: Mapping[Kind, TypeEngine[Any]] = {
     "integer": sa.BigInteger(),
     "boolean": sa.Boolean(),

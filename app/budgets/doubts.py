@@ -1,4 +1,4 @@
-"""What a limit means for whoever is protected, and what speaks against it: told before a budget is opened for good.
+"""The meaning of a limit for the people protected, and doubts about it, told before a budget is opened for good.
 
 Nothing is refused: a limit that proves nothing may be right for rows that are made up.
 """
@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 
 from accounting.best_guess import under_epsilon, under_mu, under_rho
 
-#: Of epsilon at 9.2, mu at 7.4 and rho at 7.8: beyond it a limit says nothing that anybody could use.
+#: Epsilon reaches it at 9.2, mu at 7.4 and rho at 7.8. Beyond it a limit means nothing in practice.
 _NOTHING_IS_PROVED = 0.9999
 #: One record in a thousand.
 _LARGE_DELTA = 1e-3
@@ -37,7 +37,7 @@ def best_guess(limit: Mapping[str, object], unit: str = "unit") -> str | None:
 
 
 def doubts(limit: Mapping[str, object]) -> list[str]:
-    """Return what speaks against a limit, in sentences; none where nothing does.
+    """Return doubts about a limit as sentences; none if there are none.
 
     Args:
         limit: The amounts of a filter, numbers or decimals as text; what is no number is left to the service.
@@ -65,7 +65,7 @@ def doubts(limit: Mapping[str, object]) -> list[str]:
 
 
 def same_name(name: str) -> str:
-    """Return what speaks against a second budget of one name."""
+    """Return the doubt about a second budget of the same name."""
     return f"There is a budget with the name {name} already. Whoever names it in a command will be asked for its id."
 
 

@@ -1,4 +1,4 @@
-"""What everything that was charged to a budget amounts to, at one delta: the filter's promise, and the tight number.
+"""The total of all charges to a budget at one delta: the filter's promise, and the tight number.
 
 The filter's number holds whatever later charges learnt from earlier outputs. The tight one composes the same steps as
 if all of them had been fixed in advance. The steps are counted with every transition, so that a report reads as many
@@ -43,7 +43,7 @@ Steps = tuple[tuple[Event, int], ...]
 
 
 def exposed_steps(session: Session, budget: Budget) -> Steps:
-    """What may have been released under the budget, to be evaluated once the session is closed."""
+    """Return the steps that may have been released under the budget, to be evaluated once the session is closed."""
     return tuple(repository.exposed_steps(session, budget.path, MAX_STEPS))
 
 

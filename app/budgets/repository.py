@@ -32,7 +32,7 @@ def page(
         session: A session.
         before: None for the first page.
         limit: Most budgets.
-        parent_id: Of the children.
+        parent_id: The id of the children's parent.
         within: Which budgets the reader reaches; None for all.
     """
     statement = select(Budget).order_by(Budget.created_at.desc(), Budget.id.desc()).limit(limit)
@@ -48,7 +48,7 @@ def page(
 
 
 def overdue_counts(session: Session, budget_ids: Sequence[str], now: datetime) -> dict[str, int]:
-    """How many reservations of each budget were started and not committed in their time."""
+    """Return how many reservations of each budget were started and not committed in their time."""
     statement = (
         select(Reservation.budget_id, func.count())
         .where(

@@ -1,4 +1,4 @@
-"""Who has spent what, and when: charges of a budget and of those under it, added up by a key.
+"""Spending by key and by time: charges of a budget and of those under it, added up by a key.
 
 Sums are exact whatever their size: the database groups equal amounts and counts them, and Python multiplies and adds.
 """

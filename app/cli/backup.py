@@ -31,7 +31,7 @@ from app.settings import Settings
 
 commands = typer.Typer(rich_markup_mode=None)
 
-#: A bar counts in these, and is moved when one is full.
+#: The progress bar advances each time this many bytes are done.
 _STEP_BYTES = 2**20
 
 Archive = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The file of a backup.")]

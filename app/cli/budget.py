@@ -104,7 +104,7 @@ def create(
 
 
 def _doubts(server: Server, asked_for: Any) -> list[str]:
-    """What speaks against a budget that is asked for, whatever JSON that is."""
+    """Return doubts about a requested budget, whatever JSON the request is."""
     from app.budgets.doubts import doubts, same_name  # no other command waits for it
 
     if not isinstance(asked_for, Mapping):
@@ -352,12 +352,12 @@ def _print_budget(budget: Mapping[str, Any]) -> None:
 
 
 def _with_names_of_rows(caveat: str) -> str:
-    """What the service says of its numbers, under the names that they have in the table."""
+    """Return the service's caveat about its numbers, with the names that they have in the table."""
     return caveat.replace("`filter_epsilon`", "the filter's own").replace("`epsilon`", "the report")
 
 
 def _of_limit(budget: Mapping[str, Any], part: str) -> str:
-    """What became of the limit, in the number that it is stated in."""
+    """Return the use of the limit, in the unit that it is stated in."""
     name = next(name for name in ("epsilon", "rho", "mu") if budget[name] is not None)
     said = f"{name} {budget[name][part]}"
     if budget["filter"]["kind"] == "approximate_dp":

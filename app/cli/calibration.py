@@ -217,7 +217,7 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
 
 
 def _chosen(found: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return what the calibration is of, where the request left it out: another loop would need other noise."""
+    """Return the choices for what the request left out of the loop: another loop would need other noise."""
     chosen = {choice["name"]: choice["value"] for choice in found.get("choices", ())}
     facts = {}
     for name in ("algorithm", "gradient_bound"):
@@ -241,7 +241,7 @@ def _print_events(found: Mapping[str, Any]) -> None:
 
 
 def _of_the_paper(literal: Mapping[str, Any] | None) -> Mapping[str, object]:
-    """Return what was found of the paper's own calibration, where it was judged."""
+    """Return the verdict on the paper's own calibration, if it was judged."""
     if literal is None or literal["verdict"] is None:
         return {}
     return {"formula_printed_in_the_paper": f"{literal['verdict']} (it is not used)", "why": literal["why"]}
@@ -252,7 +252,7 @@ def _numbers(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _ends(achieved: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return what was achieved, an interval as its two ends."""
+    """Return the achieved numbers, an interval as its two ends."""
     ends: dict[str, object] = {}
     for name, value in achieved.items():
         if name == "error_budget":

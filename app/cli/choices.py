@@ -1,4 +1,4 @@
-"""What a calibration and a run have in common: the options of an algorithm and its target, as fields of a request."""
+"""Options that calibrations and runs share: those of an algorithm and its target, as fields of a request."""
 
 from __future__ import annotations
 

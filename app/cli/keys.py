@@ -150,7 +150,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
 
 def _shown(names: Sequence[str] | None, key: KeyBody, everything: str) -> str:
-    """What a key may do or reach; an account of a provider has no rights of its own."""
+    """Return the rights of a key; a provider's account has none of its own."""
     if key.issuer is not None:
         return "by its groups"
     return everything if names is None else ",".join(names)

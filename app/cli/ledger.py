@@ -283,7 +283,7 @@ def _print_found(loss: Loss | None, settings: Settings, as_json: bool) -> None:
 def print_loss(loss: Loss, settings: Settings) -> None:
     """Print what is missing, budget by budget, and where the fence is that the settings name."""
     print_text(loss.in_words())
-    # Over HTTP no folder is named.
+    # Answers over HTTP never name the folder; this command does.
     print_text(f"The fence's place: {settings.fence_in_words}.")
     if loss.missing:
         rows = [[each.budget_id, str(each.acknowledged), str(each.found)] for each in loss.missing]
@@ -291,7 +291,7 @@ def print_loss(loss: Loss, settings: Settings) -> None:
 
 
 def loss_body(loss: Loss) -> dict[str, Any]:
-    """Return what is missing as JSON."""
+    """Return the missing entries as JSON."""
     return {
         "reason": str(loss.reason),
         "acknowledged_entries": loss.acknowledged,
@@ -349,7 +349,7 @@ def _read_text(path: Path) -> str:
 
 
 class Watched(Past):
-    """What there was once, if anything, and how many entries were compared with it so far."""
+    """The earlier state, if any, and how many entries have been compared with it so far."""
 
     def __init__(self, past: Past | None, reached: Reached) -> None:
         super().__init__()

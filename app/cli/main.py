@@ -116,7 +116,7 @@ cli = typer.Typer(
 
 
 def _in_words(error: UsageError) -> str:
-    """Return what is wrong with a command; of an option that there is not, which was probably meant."""
+    """Describe what is wrong with a command; for an unknown option, suggest the one that was probably meant."""
     if not isinstance(error, NoSuchOption) or error.ctx is None:
         return error.format_message()
     known = (each for taken in error.ctx.command.params for each in taken.opts)

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, one JSON document for programs.
+"""The output of commands: tables for people, one JSON document for programs.
 
 On a terminal tables fit its width; elsewhere a row is a line, without colours or frames, for grep and awk.
 """
@@ -15,7 +15,7 @@ import typer
 
 from app.entries.kinds import WITHOUT_A_KEY
 
-#: Of the ends of an interval, rounded outward.
+#: The digits of an interval's ends, which are rounded outward.
 _DIGITS = 10
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
@@ -125,7 +125,7 @@ def amounts(fields: Mapping[str, Any]) -> str:
 
 
 def price_in_words(price: Mapping[str, Any] | None) -> str | None:
-    """What a plan costs alone, and what it adds where that is known, on one line.
+    """Return one line with a plan's cost alone, and the cost that it adds if that is known.
 
     >>> alone = {"delta": 1e-5, "tight": {"lower": 0.99, "upper": 0.9993}, "charged": 1.0027}
     >>> price_in_words({**alone, "adds": 0.41, "left": 0.3})

@@ -35,7 +35,7 @@ def _rate(text: str) -> float:
 
 
 def _steps(steps: int | None, epochs: int | None, rate: float | None) -> int:
-    """How many steps are asked about."""
+    """Return how many steps are asked about."""
     if epochs is None:
         return 1 if steps is None else steps
     if steps is not None:

@@ -50,7 +50,7 @@ class Asked:
 
         Args:
             option: Its name.
-            path: Of the field: a JSON pointer; 0 is the only element of an array.
+            path: The path of the field: a JSON pointer; 0 is the only element of an array.
             value: None, or nothing in a list, where the option was not given.
         """
         self.places[path] = option

@@ -41,14 +41,14 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT_S = 120.0
 #: A stream that says nothing for longer is dead: it has a comment every 15 seconds.
 SILENCE_S = 45.0
-#: So often a request is sent again, and a stream opened again, that nobody answers.
+#: The number of attempts for a request, or for opening a stream, that nobody answers.
 ATTEMPTS = 4
 PAUSE_S = 1.0
 
 _LARGEST_LINE = 2**20
-#: Of a list, so many at once.
+#: The number of items that are fetched of a list at once.
 _LONGEST_PAGE = 200
-#: What reading an answer raises that is none.
+#: Errors that reading raises for something that is no answer of the service.
 _OTHERWISE = (LookupError, TypeError, ValueError, AttributeError)
 
 
@@ -96,7 +96,7 @@ class Server:
         Args:
             path: Of the call.
             request: None for no body.
-            idempotency_key: Of an earlier call, to have it answered again; None for a new one.
+            idempotency_key: The idempotency key of an earlier call, to have it answered again; None for a new one.
         """
         key = idempotency_key or secrets.token_hex(16)
         headers = {"Idempotency-Key": key}
@@ -143,7 +143,7 @@ class Server:
         return self._id_of(named, "bud_", "budget", "/v1/budgets")
 
     def dataset_id(self, named: str) -> str:
-        """The id of a data set, as `budget_id` finds that of a budget."""
+        """Find the id of a data set, as `budget_id` does for a budget."""
         return self._id_of(named, "ds_", "dataset", "/v1/datasets")
 
     def ids_of(self, path: str, name: str) -> list[str]:
@@ -172,7 +172,7 @@ class Server:
         return found[0]
 
     def progress(self, path: str) -> Iterator[Progress]:
-        """What a run's stream says to its end, also where it breaks off; nothing, if the run has ended before."""
+        """Yield a run's stream to its end, even if it breaks off; nothing, if the run has already ended."""
         last, failures = "", 0
         while True:
             try:
@@ -263,7 +263,7 @@ class Server:
 
 
 def _how_to_show_a_key(said: str) -> str:
-    """What helps whoever is not let in, and what the service has said."""
+    """Return advice for a client that was not admitted, and the service's own message."""
     if "This server has no key yet" in said:
         return (
             "Show this server's token: `export EPSILOND_DATA_DIR=/path/to/the/server/var`, the folder of the server's "
@@ -296,7 +296,7 @@ def _events(response: http.client.HTTPResponse) -> Iterator[Progress]:
 
 
 def _is_running_still(response: http.client.HTTPResponse, body: bytes) -> bool:
-    """Whether the request was sent before, and is not yet done."""
+    """Return whether the request was sent before, and is not yet done."""
     return response.status == http.HTTPStatus.CONFLICT and b'"request_in_progress"' in body
 
 

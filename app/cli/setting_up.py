@@ -1,4 +1,4 @@
-"""What every command begins with: settings and database, what must be there, and one line where it is not."""
+"""The beginning of every command: settings, database and other requirements, with one line about what is missing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def require_data_folder(settings: Settings) -> None:
 
 
 def require_secrets(context: Context) -> None:
-    """Find out now that the secrets are not those of the database; one that knows none takes them."""
+    """Refuse early if the secrets are not the database's own; a database that knows none takes them."""
     try:
         admit(context)
     except SecretRefused as error:

@@ -19,7 +19,7 @@ READ = {
 
 
 def of_limit(budget: Mapping[str, Any], part: str) -> str:
-    """What became of a budget's limit, in words: what is left is rounded down, and the rest up.
+    """Describe the use of a budget's limit in words; what is left is rounded down, the rest up.
 
     Args:
         budget: As the interface answers it.
@@ -31,7 +31,7 @@ def of_limit(budget: Mapping[str, Any], part: str) -> str:
     ('rho 0.150001', 'rho 0.849999')
     """
     kind = budget["filter"]["kind"]
-    # Of the amounts in the currency, the one that stands beside epsilon there.
+    # For approximate_dp, the amounts in the budget's currency are shown beside epsilon.
     beside = budget["amounts"]["remaining" if part == "left" else part] if kind == "approximate_dp" else {}
     said = {**beside, READ[kind]: budget[READ[kind]][part]}
     return _in_words(budget["filter"], said, at_least if part == "left" else at_most)
@@ -49,7 +49,7 @@ def used_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
 
 
 def left_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
-    """What is left, rounded down.
+    """Return the remaining amount in words, rounded down.
 
     >>> left_in_words({"kind": "approximate_dp", "epsilon": 4, "delta": 1e-6}, {"epsilon": 1.20466477, "delta": 7e-7})
     'epsilon 1.20466, delta 7e-7'
@@ -58,7 +58,7 @@ def left_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
 
 
 def back_in_words(back: Mapping[str, float]) -> str:
-    """What came back for steps that were never taken: rounded down, and what was spent for it up.
+    """Describe what was given back for steps never taken, rounded down, and what that cost, rounded up.
 
     >>> back_in_words({"mu_squared": 0.03321456789, "failure_delta": 1e-8})
     'mu squared 0.0332145 came back, for delta 1e-8'

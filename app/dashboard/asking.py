@@ -1,4 +1,4 @@
-"""What a page shows is what the service answers: it asks the paths that every other client asks.
+"""Requests of pages to the service: a page shows the answers of the same paths that other clients use.
 
 So a page knows no rights, limits or rules of its own: whoever it is shown to sees what their key sees.
 """
@@ -19,7 +19,7 @@ from starlette.types import Message, Scope
 
 from app.observability.request_id import HEADER, request_id_of
 
-#: What a document says of itself.
+#: The headers by which a document describes itself.
 _RELAYED = ("content-type", "content-disposition", "content-security-policy")
 _JSON = (b"content-type", b"application/json")
 _OF_THE_CONNECTION = ("type", "asgi", "http_version", "scheme", "client", "server")
@@ -27,7 +27,7 @@ _OF_THE_CONNECTION = ("type", "asgi", "http_version", "scheme", "client", "serve
 
 @dataclass(frozen=True)
 class Answer:
-    """What the service answered.
+    """An answer of the service.
 
     Attributes:
         status: Of HTTP.
@@ -39,22 +39,22 @@ class Answer:
 
     @property
     def is_good(self) -> bool:
-        """Whether it is what was asked for."""
+        """Return whether it is what was asked for."""
         return self.status < 400
 
     @property
     def was_given_up(self) -> bool:
-        """Whether the service ran out of time: no field is wrong, and the same question may be answered later."""
+        """Return whether the service ran out of time. No field is wrong; the same question may be answered later."""
         return self.body.get("code") == "too_much_work"
 
     @property
     def refusal(self) -> str:
-        """What a problem says, in a sentence for somebody who sees its faults at the fields."""
+        """Return a problem as a sentence for a reader who sees its faults at the fields."""
         many = len(self.body.get("errors") or []) > 1
         return "The fields that are marked need another value." if many else str(self.body["detail"])
 
     def faults(self, *pointers: str) -> list[str]:
-        """What a problem says of these fields of the request (JSON pointers, and all below them)."""
+        """Return a problem's faults at these fields of the request (JSON pointers, and all below them)."""
         found = self.body.get("errors") or []
         return [fault["detail"] for fault in found if any(is_within(fault["pointer"], each) for each in pointers)]
 

@@ -47,7 +47,7 @@ class Axis:
     written: Callable[[float], str] = at_most
 
     def shows(self, value: float | None) -> bool:
-        """Whether a number has a place."""
+        """Return whether a number has a place."""
         return value is not None and math.isfinite(value) and (self.scale is not Scale.LOGARITHMIC or value > 0.0)
 
     def text(self, value: float) -> str:

@@ -22,7 +22,7 @@ from app.dashboard.wording import at_least, at_most
 
 router = APIRouter(prefix="/dashboard/budgets", include_in_schema=False)
 
-#: Of a list that may be long, a page shows so many and leads to the next.
+#: The most items on one page of a list.
 _SHOWN = 100
 #: By which the charges of a budget are added up.
 GROUPS = ("purpose", "principal", "mechanism", "month", "day")
@@ -65,7 +65,7 @@ async def show(request: Request, budget_id: str, delta: str = "") -> Response:
 
 @router.get("/{budget_id}/burn-down")
 async def burn_down(request: Request, budget_id: str) -> Response:
-    """What was left from each day on on which something was committed."""
+    """Return the remaining amount after each day with a commit."""
     budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     days: list[dict[str, Any]] = []
     cursor: str | None = None

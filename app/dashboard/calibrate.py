@@ -1,4 +1,4 @@
-"""The first page: what a calibration answers, as one changes it."""
+"""The first page: a calibration form whose answer follows every change."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _summary(form: Form, answer: Answer) -> str:
 
 
 def achieved_in_words(body: Mapping[str, Any]) -> str:
-    """Return what is certified, in words."""
+    """Return the certified guarantee in words."""
     name, value, given = _found_and_given(body)
     if not isinstance(value, Mapping):
         bound = f"at most {at_most(value)}"
@@ -119,7 +119,7 @@ def achieved_in_words(body: Mapping[str, Any]) -> str:
 
 
 def _found_and_given(body: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
-    """Return what was achieved: the interval, or the proved cost; and beside it what the target says, such as delta."""
+    """Return the achieved interval or proved cost, and beside it the numbers of the target, such as delta."""
     values = {name: value for name, value in body.items() if name not in ("method", "error_budget")}
     name = next((each for each, value in values.items() if isinstance(value, Mapping)), next(iter(values)))
     return name, values[name], [each for each in values if each != name]

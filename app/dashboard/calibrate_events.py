@@ -1,4 +1,4 @@
-"""What one field of a plain list of events may be for a target, whatever pipeline the events are from."""
+"""The range of one field of a plain list of events that meets a target, whatever pipeline the events are from."""
 
 from __future__ import annotations
 

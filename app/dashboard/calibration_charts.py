@@ -17,7 +17,7 @@ from app.dashboard.wording import at_least, at_most, words
 DELTA = 1e-5
 _POINTS_OF_STEPS = 12
 _POINTS_OF_TRADE_OFF = 25
-#: What a target is multiplied by.
+#: The factors that a target is multiplied by.
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: The field that is varied, by the kind of target; the first that a target has.
 _VARIED = ("epsilon", "rho", "mu", "advantage", "tpr", "bayes_risk")

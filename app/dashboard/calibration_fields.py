@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from app.dashboard.wording import words
 
-#: What the first screen answers: the common case.
+#: The question of the first screen: the common case.
 START: Mapping[str, str] = {
     "algorithm": "dp_sgd",
     "dataset_size": "50000",
@@ -18,7 +18,7 @@ START: Mapping[str, str] = {
     "target": "approximate_dp",
     "solve_for": "noise_multiplier",
 }
-#: What stands in a field when it first appears.
+#: The values of fields when they first appear.
 FIRST_VALUES: Mapping[str, str] = {
     "noise_multiplier": "1.1",
     "max_batch_size": "1200",

@@ -34,7 +34,7 @@ from calibrators.registry import ALGORITHMS
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?")
 _WORDS = ("sampling", "neighboring_relation", "variant", "budget_id", "dtype")
-#: What a theorem may choose.
+#: The fields that a theorem may choose by itself.
 _STEPS = ("iterations", "batch_size")
 _PAPER = re.compile(r"(?:after )?(.*?\d{4})")
 
@@ -46,7 +46,7 @@ class Form(FilledForm):
     Attributes:
         algorithm: As `GET /v1/algorithms` describes it.
         is_example: Whether constants of the algorithm's example were put in, because none were given.
-        values: Of the fields that are shown, by their names.
+        values: The values of the fields that are shown, by their names.
         judges_literal: Whether the paper's own calibration is judged, which lasts until a field is changed.
         certifies: Whether a certificate is asked for, which lasts as long.
     """

@@ -11,7 +11,7 @@ from app.dashboard.calibration_form import number
 from app.dashboard.fields import Field, FilledForm
 from app.dashboard.wording import words
 
-#: What the first screen answers.
+#: The question of the first screen.
 START: Mapping[str, str] = {
     "shape": "convex",
     "norm_order": "2",
@@ -134,7 +134,7 @@ _MEANINGS: Mapping[str, str] = {
     "moment_order": "gradients have moments up to this order",
     "moment_bound": "of that order, its root: bounded gradients have their bound for it",
 }
-#: What nobody compares algorithms by.
+#: Fields that nobody compares algorithms by.
 _NOT_ASKED = ("order_constant", "norm_order")
 
 

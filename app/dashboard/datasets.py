@@ -12,7 +12,7 @@ from app.dashboard.pages import need, page
 
 router = APIRouter(prefix="/dashboard/datasets", include_in_schema=False)
 
-#: Of a list that may be long, a page shows so many and leads to the next.
+#: The most items on one page of a list.
 _SHOWN = 100
 #: A data set with more columns than these has the others folded away.
 _COLUMNS = 40

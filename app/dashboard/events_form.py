@@ -20,7 +20,7 @@ from app.dashboard.wording import words
 
 #: Kinds of steps of a list that the form has; a request may have more.
 MOST_PARTS = 4
-#: What stands in a field when it first appears: the common case. Fields that are not here begin empty.
+#: The values of fields when they first appear: the common case. Fields that are not here begin empty.
 _START: Mapping[str, str] = {
     **FIRST_VALUES,
     "parts": "1",

@@ -20,7 +20,7 @@ class Field:
         pointers: Where its faults lie in a request.
         faults: What the service says is wrong with it.
         is_text: Whether what is typed is no number.
-        lines: Of the text; a field of one line unless there are more.
+        lines: The number of lines of the text; a field of one line unless there are more.
     """
 
     name: str

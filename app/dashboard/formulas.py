@@ -46,7 +46,7 @@ _POWERS = {"2": " squared", "3": " cubed"}
 
 
 class _NotUnderstood(Exception):
-    """The formula has something that is not read here."""
+    """The formula contains something that this module cannot read."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class _Reader:
         return word
 
     def _until(self, end: str) -> _Piece:
-        """What stands before an end, which is taken, too."""
+        """Return the tokens before an end, and consume the end, too."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise _NotUnderstood
@@ -280,7 +280,7 @@ def _single(piece: _Piece) -> str:
     return markup if is_leaf else f"<mrow>{markup}</mrow>"
 
 
-#: What every sign and name that stands for itself is.
+#: The piece for each sign and name that stands for itself.
 _FIXED: Mapping[str, _Piece] = {
     **{each: _Piece(f'<mo stretchy="false">{drawn}</mo>', drawn) for each, drawn in _FENCES.items() if drawn},
     **{each: _sign(drawn) for each, drawn in _PLAIN.items()},

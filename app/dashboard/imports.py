@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 _PATH, _ASKED = "/dashboard/import", "/v1/import"
 _TEMPLATES = {"page": "import.html", "form": "import_form_changed.html", "answer": "import_answer_changed.html"}
-#: What the first screen answers.
+#: The question of the first screen.
 _START: Mapping[str, str] = {
     "code": "privacy_engine = PrivacyEngine()\n"
     "model, optimizer, loader = privacy_engine.make_private(\n"
@@ -55,7 +55,7 @@ class Form(FilledForm):
 
     @property
     def values(self) -> dict[str, str]:
-        """Return what is filled in, by the fields' names."""
+        """Return the values that are filled in, by the fields' names."""
         return {each.name: each.value for each in self.fields if each.value}
 
     @property

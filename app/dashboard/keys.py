@@ -18,7 +18,7 @@ from app.dashboard.wording import told_apart
 
 router = APIRouter(prefix="/dashboard/keys", include_in_schema=False)
 
-#: How many keys of the list a page shows.
+#: The most keys on one page of the list.
 _SHOWN = 50
 #: As many as a list has at once.
 _MOST_BUDGETS = 200
@@ -80,7 +80,7 @@ def body_of(given: Mapping[str, str], named: Mapping[str, str]) -> dict[str, Any
     body["scopes"] = scopes_of(given)
     ids = {name: identifier for identifier, name in named.items()}
     typed = [each.strip() for each in given.get("budgets", "").split(",")]
-    # What names none goes as it stands, and is refused at the field.
+    # A text that names no budget is passed on as typed, and is refused at the field.
     budgets = [ids.get(each, each) for each in typed if each]
     days = number(given["days"]) if given.get("days") else None
     if budgets:

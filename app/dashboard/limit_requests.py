@@ -17,7 +17,7 @@ from app.dashboard.pages import need, page, problem_page
 
 router = APIRouter(include_in_schema=False)
 
-#: Of a list that may be long, a page shows so many and leads to the next.
+#: The most items on one page of a list.
 _SHOWN = 50
 #: States by which requests are looked for; the first is those that wait for somebody.
 STATES = ("open", "approved", "refused", "withdrawn")

@@ -45,7 +45,7 @@ class Form(FilledForm):
     """The fields of a budget, filled in."""
 
     def judged(self, answer: Answer) -> Self:
-        """The same with what the service found wrong; a key that was used before is told in words of this page."""
+        """Return the form with the faults that the service found; a reused key is explained in words of this page."""
         if answer.body["code"] == "idempotency_key_reused":
             return replace(self, other_faults=(_SENT_BEFORE,))
         return super().judged(answer)
@@ -105,7 +105,7 @@ def _refused(request: Request, pointer: str, detail: str) -> Answer:
 
 
 def _doubts(body: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What speaks against the budget: its limit, and another one of its name."""
+    """Return doubts about the budget: about its limit, and about another budget of the same name."""
     name = body.get("name")
     named = [same_name(name)] if name is not None and name in {each["name"] for each in budgets} else []
     return named + doubts(body["filter"])
@@ -164,7 +164,7 @@ def _limits(kind: str) -> tuple[str, ...]:
 
 
 def _values(given: Mapping[str, str]) -> dict[str, str]:
-    """What is filled in, and what stands there at first."""
+    """Return the values of the fields: those filled in, else the initial ones."""
     return {**_START, **{name: value.strip() for name, value in given.items() if value.strip()}}
 
 

@@ -137,7 +137,7 @@ def read(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> Filled
 
 
 def _at_lines(answer: Answer, body: Mapping[str, Any]) -> Answer:
-    """The same with faults of a column told at the field in which all of them are typed."""
+    """Return the form with each column's faults shown at the field in which all columns are typed."""
     faults = [_at_its_line(fault, body["columns"]) for fault in answer.body["errors"]]
     return replace(answer, body=answer.body | {"errors": faults})
 

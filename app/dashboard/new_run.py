@@ -27,7 +27,7 @@ from trainer.models import MODELS
 router = APIRouter(include_in_schema=False)
 
 PATH = "/dashboard/runs/new"
-#: What stands in the form at first. Who empties a field has not asked for it.
+#: The form's first values. A reader who empties a field has not asked for it.
 _START: Mapping[str, str] = {"epsilon": "3", "delta": "1e-5"}
 #: The number of data sets and of budgets offered in the form.
 _LISTED = 200
@@ -68,7 +68,7 @@ def address_from(request: Mapping[str, Any], answer: Mapping[str, Any]) -> str |
 
     Args:
         request: That was calibrated.
-        answer: Of the service to it.
+        answer: The answer of the service to it.
     """
     solved_for = request.get("solve_for", "noise_multiplier")
     if solved_for not in ("noise_multiplier", "iterations", "batch_size"):
@@ -105,7 +105,7 @@ def _model(values: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": values["model"]} if "model" in values else {}
     if "class_priors" in values:
         parts = (line.rpartition("=") for line in values["class_priors"].splitlines() if line.strip())
-        # What is no line of this form goes as it stands, and is refused at its place.
+        # A line in any other form is passed on as typed, and is refused at its place.
         found["class_priors"] = {
             (name if sign else share).strip(): number(share.strip() if sign else "") for name, sign, share in parts
         }

@@ -60,7 +60,7 @@ GROUPS = {
     ),
     "Reading": (("/dashboard/help", "Help"), ("/docs", "HTTP interface")),
 }
-#: Those that lead nobody else anywhere.
+#: Links that are of use only to administrators.
 _FOR_ADMINS = frozenset({"/dashboard/keys"})
 
 
@@ -69,7 +69,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     principal = getattr(request.state, "principal", None)
 
     def may(*scopes: str) -> bool:
-        """Whether the reader has one of these scopes: what they could only be refused is not shown."""
+        """Return whether the reader has one of these scopes: what they could only be refused is not shown."""
         return principal is not None and principal.may(*map(Scope, scopes))
 
     content = (
@@ -93,7 +93,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
 
 
 def part_of(request: Request, form: str) -> str:
-    """What of a page with a live form is asked for: "page", "form" where a choice changed its fields, else "answer".
+    """Return the requested part of a page with a live form: "page", "form" if a choice changed its fields, or "answer".
 
     Args:
         request: The page's.
@@ -126,7 +126,7 @@ async def need(
     body: Mapping[str, Any] | None = None,
     in_part: bool = False,
 ) -> dict[str, Any]:
-    """Return what the service answers, without which there is no page.
+    """Return the service's answer, without which there is no page.
 
     Args:
         request: The page's.

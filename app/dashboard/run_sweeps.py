@@ -52,6 +52,6 @@ async def heat_map(request: Request, sweep_id: str) -> Response:
 
 
 def _table(sweep: dict[str, Any]) -> dict[str, Any]:
-    """What the page and its part show: the sweep, whether it goes on, and whether there is a map to look at."""
+    """Return what the page and its part show: the sweep, whether it is still running, and whether there is a map."""
     scored = [cell for cell in sweep["cells"] if cell["metrics"]]
     return {"sweep": sweep, "is_under_way": sweep["state"] in UNDER_WAY, "has_map": bool(scored)}

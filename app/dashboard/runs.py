@@ -15,7 +15,7 @@ from app.dashboard.try_model import body_of, can_be_tried, form_of
 
 router = APIRouter(prefix="/dashboard/runs", include_in_schema=False)
 
-#: Of a list that may be long, a page shows so many and leads to the next.
+#: The most items on one page of a list.
 _SHOWN = 50
 #: States that a run, or a sweep, leaves by itself: whoever looks at it looks again.
 UNDER_WAY = frozenset({"queued", "running", "cancelling"})
@@ -125,7 +125,7 @@ def part_of_what_goes_on(request: Request, template: str, state: str, **values: 
 
 
 async def cancelled(request: Request, path: str, then: str) -> Response:
-    """Ask for a cancellation under the key of the form that was sent, and lead back to the page ``then``."""
+    """Request a cancellation under the idempotency key of the submitted form, and redirect to the page ``then``."""
     form = await read_form(request)
     answer = await ask(request, "POST", path, body={}, key=form.get("key", ""))
     return RedirectResponse(then, 303) if answer.is_good else problem_page(request, answer)

@@ -1,4 +1,4 @@
-"""What a page has just asked, as a user would ask it in a shell and in Python; and what follows from its answer."""
+"""The request that a page has just made, as shell and Python code, and the requests that its answer leads to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_python(request: Request, call: str, body: Mapping[str, Any]) -> str:
 
     Args:
         request: The page's.
-        call: Of the client's methods.
+        call: The call of the client's methods.
         body: Whose members are the arguments.
     """
     arguments = "".join(f"    {name}={_literal(value)},\n" for name, value in body.items())

@@ -25,7 +25,7 @@ Declaration = TypeVar("Declaration", bound=Schema)
 
 
 def checked(request: Request, body: Mapping[str, Any], schema: type[Declaration]) -> Declaration | Answer:
-    """Return what is declared, or what the service would say is wrong with it."""
+    """Return the declaration, or the faults that the service would find in it."""
     try:
         return schema.model_validate(body)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""How numbers and moments are written on pages. Privacy losses are rounded up, what is left is rounded down."""
+"""Wording of numbers and moments on pages. Privacy losses are rounded up, remaining amounts down."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def recommended(item: Mapping[str, Any]) -> str:
 
 
 def kind_of_formula(kind: str) -> str:
-    """Return what is known of a formula.
+    """Return in words how a formula is known.
 
     >>> kind_of_formula("exact")
     'as the paper has it'

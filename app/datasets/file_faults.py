@@ -1,4 +1,4 @@
-"""How a file that does not hold what was declared is refused: by row and column, and never with a value of it."""
+"""Refusals of files that contradict their declaration: by row and column, and never with a value of theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which format an uploaded file is in: told from how it begins, and compared with what it is called."""
+"""The format of an uploaded file, detected from its first bytes and compared with its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from accounting.errors import one_of
 from app.problems import Problem, unprocessable
 
-#: So many bytes of its beginning tell what a file is.
+#: The number of leading bytes that show a file's format.
 HEAD_BYTES = 16
 
 

@@ -65,7 +65,7 @@ class IncomingFile:
         return self._file if self.key is None else open_decrypting(self._file, self.key, self.name)
 
     def fileno(self) -> int:
-        """What another process can read the file by, as it is on the disk."""
+        """Return a descriptor through which another process can read the file as stored on disk."""
         return self._file.fileno()
 
 
@@ -87,7 +87,7 @@ class DatasetFiles:
         """Store the rows. The file appears under its name when all of it is on the disk, and not before.
 
         Args:
-            dataset_id: Of the version.
+            dataset_id: The id of the version's data set.
             table: The rows.
             held_out: Which of them are held out; None where the data set holds none out.
         """
@@ -120,7 +120,7 @@ class DatasetFiles:
             return held_out
 
     def read_persons(self, dataset_id: str) -> Persons:
-        """Whose the rows are, of a data set with ids of persons. Nothing that trains asks for it.
+        """Return whose the rows are, of a data set with ids of persons. Nothing that trains asks for it.
 
         Raises:
             FileUnreadable: As `read`.

@@ -57,7 +57,7 @@ def read_cell(cell: InlineCell, column: Column, *pointer: str | int) -> float:
     """A number, clipped to its column's bounds, or the code of a category.
 
     Args:
-        cell: Of a row in a request.
+        cell: The cell of a row in a request.
         column: What is declared of it.
         pointer: Where the cell stands in the request's body.
 

@@ -53,7 +53,7 @@ class PersonColumn:
 
 
 class DeclaresPersons(Protocol):
-    """What a data set says of the ids in its files."""
+    """A data set's declaration of the person ids in its files."""
 
     @property
     def budget_id(self) -> str | None: ...
@@ -102,7 +102,7 @@ def surplus_rows(persons: PersonArray, most_rows: int) -> list[int]:
 
 
 def rows_of(persons: PersonArray, named: PersonArray) -> NDArray[np.bool_]:
-    """Which rows belong to one of the persons that are named.
+    """Return which rows belong to one of the persons that are named.
 
     >>> rows_of(np.array([[1, 1], [1, 2], [3, 3]], np.uint64), np.array([[3, 3], [1, 1]], np.uint64)).tolist()
     [True, False, True]

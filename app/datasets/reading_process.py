@@ -20,7 +20,7 @@ from typing import IO, Any
 from app.datasets.typed_columns import ColumnarFile, Declared, FileRefused, ReadLimits
 from app.kit.encryption import FileUnreadable, open_decrypting
 
-#: Faults told of one column of one block; the parent names fewer.
+#: The most faults reported for one column of one block; the parent process names fewer.
 MAX_TOLD_FAULTS = 32
 
 

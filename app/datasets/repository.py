@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from app.tables.datasets import Dataset, DatasetVersion
 
-# Of all versions, deleted or not: which root budgets a content is bound to.
+# The root budgets that each content is bound to, over all versions, deleted or not.
 _PRIVATE_CONTENTS = union_all(
     select(Dataset.content_hash, Dataset.budget_id, Dataset.id.label("dataset_id")).where(
         Dataset.budget_id.is_not(None)
@@ -95,7 +95,7 @@ def stored(session: Session) -> list[str]:
 
 
 def gone(session: Session, version_ids: Collection[str]) -> set[str]:
-    """Return those of the ids of versions whose rows are deleted or erased; an unknown id is not among them."""
+    """Return the ids among the given ones of versions whose rows are deleted or erased; unknown ids are left out."""
     found: set[str] = set()
     ids = sorted(version_ids)
     is_deleted = Dataset.deleted_at.is_not(None)
@@ -147,7 +147,7 @@ def roots_of_content(session: Session, content_hash: str) -> set[str]:
 
 
 def is_public_somewhere(session: Session, content_hash: str) -> bool:
-    """Whether a public data set that is not deleted has this content."""
+    """Return whether a public data set that is not deleted has this content."""
     statement = select(
         exists().where(Dataset.content_hash == content_hash, Dataset.is_public, Dataset.deleted_at.is_(None))
     )

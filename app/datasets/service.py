@@ -35,7 +35,7 @@ from trainer.scaling import memory_of_rows
 
 _COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 
-#: Of a data set from before files were refused for it.
+#: The warning for a data set from before such files were refused.
 TOO_FULL = DatasetWarning(
     code="dataset_too_full",
     detail="The data set has more rows than its capacity, so its runs fail, without a charge: none could hide how many "
@@ -74,7 +74,7 @@ class LoadedDataset:
 
     @property
     def is_too_full(self) -> bool:
-        """Whether there are more rows than slots: such data cannot be trained on without showing their number."""
+        """Return whether there are more rows than slots. Training on such data would reveal the number of rows."""
         held_out = 0 if self.held_out is None else len(self.held_out[1])
         return len(self.labels) + held_out > self.capacity
 
@@ -99,7 +99,7 @@ def columns_of(dataset: Dataset) -> list[Column]:
 def body_of(
     dataset: Dataset, newest: Version, principal: Principal = SERVICE, warnings: Sequence[DatasetWarning] = ()
 ) -> DatasetBody:
-    """What everyone may see who reaches the data set; its root budget is named where that is reached, too."""
+    """Return what everyone who reaches the data set may see; its root budget is named if that is reached, too."""
     columns = columns_of(dataset)
     features, _ = split_label(columns, dataset.label)
     is_bound_in_reach = dataset.budget_id is not None and principal.reaches(dataset.budget_id)
@@ -163,7 +163,7 @@ def list_versions(session: Session, dataset_id: str, cursor: str | None, limit: 
 
 
 def version_body(version: Version) -> VersionBody:
-    """Return what everyone may see of a version who reaches its data set."""
+    """Return what everyone who reaches the data set may see of one of its versions."""
     return VersionBody(
         id=version.id,
         dataset_id=version.dataset_id,
@@ -178,7 +178,7 @@ def version_body(version: Version) -> VersionBody:
 
 
 def _warnings(context: Context, dataset: Dataset, newest: Version, principal: Principal) -> list[DatasetWarning]:
-    """What the owner of private rows is told of them. No file is opened for anybody else, so no time tells of it."""
+    """Return warnings for the owner of private rows. For others no file is opened, so that timing reveals nothing."""
     if dataset.budget_id is None or not (principal.may(Scope.OWNER) and principal.reaches(dataset.budget_id)):
         return []
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
@@ -233,7 +233,7 @@ def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) ->
 
 
 def charged_by_run(session: Session, dataset_id: str | None, version: int | None, budget_id: str) -> ChargedData | None:
-    """Return what the charge of a run says of its data; None for public data, which may be charged to any budget.
+    """Return how a run's charge names its data; None for public data, which may be charged to any budget.
 
     Args:
         session: A session.

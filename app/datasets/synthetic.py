@@ -56,7 +56,7 @@ class SyntheticRequest(Schema):
 
     @property
     def declaration(self) -> DatasetMetadata:
-        """What an owner would declare about it."""
+        """Return what an owner would declare about the table."""
         columns: list[Column] = [
             NumberColumn(name=f"feature_{index}", type="number", lower=-1.0, upper=1.0)
             for index in range(1, self.features + 1)
@@ -79,7 +79,7 @@ def generate(request: SyntheticRequest) -> Table:
         centres = _unit_rows(draws.normal((request.classes, request.features)))
         labels = np.floor(draws.uniform((request.rows,)) * request.classes)
         features = request.separation * centres[labels.astype(np.intp)] + draws.normal(shape)
-        # So that nearly all of it lies inside the bounds.
+        # After this division nearly all features lie inside the bounds.
         features /= request.separation + 3.0
     else:
         (weights,) = _unit_rows(draws.normal((1, request.features)))

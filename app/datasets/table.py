@@ -61,7 +61,7 @@ ClippedArray = NDArray[np.void]
 
 @dataclass(frozen=True)
 class Persons:
-    """Whose the rows are, and what it takes to make the table again without some of them.
+    """The person of each row, and what is needed to rebuild the table without some persons.
 
     Attributes:
         hashes: Shape (rows, 2), keyed.
@@ -105,7 +105,7 @@ class _ColumnReader:
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     rows: int = 0
     values_clipped: int = 0
-    #: Of all blocks: rows, and the values there as given. Kept where the caller asks for it.
+    #: Clipped rows of all blocks, and their original values. Kept if the caller asks for it.
     clipped: list[tuple[NDArray[np.intp], FloatArray]] | None = None
 
     def read(self, texts: Sequence[str]) -> FloatArray | list[tuple[int, str, str]]:

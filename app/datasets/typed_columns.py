@@ -1,4 +1,4 @@
-"""What the readers of Parquet and NPZ have in common. It is imported by a process that nothing else is loaded into."""
+"""Code shared by the readers of Parquet and NPZ. It is imported by a process that loads nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """How much a file may hold."""
+    """The limits on the size of a file."""
 
     rows: int
     cells: int

@@ -79,7 +79,7 @@ class Database:
 
     @property
     def witness(self) -> Witness | None:
-        """Who is told of what is written; None where nobody was asked to watch."""
+        """Return the witness that is told of writes; None if there is none."""
         with self._witness_lock:
             if self._witness is None and self._make_witness is not None:
                 self._witness = self._make_witness()
@@ -115,7 +115,7 @@ class Database:
 
     @contextmanager
     def _witnessed(self) -> Iterator[list[Any]]:
-        """A list of what a transaction has moved, of which the witness is told once it is durable."""
+        """Yield a list for what a transaction has changed; the witness is told of it once it is durable."""
         if self.witness is not None:
             self.witness.begin()
         told: list[Any] = []
@@ -145,7 +145,7 @@ class Database:
             return session.execute(text("SELECT 1")).scalar() == 1
 
     def is_lock_timeout(self, error: DBAPIError) -> bool:
-        """Whether the statement failed only because of other transactions: their locks, or a deadlock with them."""
+        """Return whether the statement failed only because of other transactions' locks or a deadlock with them."""
         if isinstance(error.orig, sqlite3.OperationalError):
             return error.orig.sqlite_errorcode == sqlite3.SQLITE_BUSY
         return getattr(error.orig, "sqlstate", None) in POSTGRESQL_BUSY

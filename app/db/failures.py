@@ -24,7 +24,7 @@ _POSTGRESQL_DISK_FULL = "53100"
 
 
 def is_disk_full(error: DBAPIError) -> bool:
-    """Whether the database had no room; what was under way is undone."""
+    """Return whether the database had no room; what was under way is undone."""
     if isinstance(error.orig, sqlite3.OperationalError):
         return error.orig.sqlite_errorcode == sqlite3.SQLITE_FULL
     return getattr(error.orig, "sqlstate", None) == _POSTGRESQL_DISK_FULL

@@ -79,7 +79,7 @@ def current_revision(database: Database) -> str | None:
 
 
 def is_at_head(database: Database) -> bool:
-    """Whether this checkout's code and the database's tables belong together."""
+    """Return whether this checkout's code and the database's tables belong together."""
     return current_revision(database) == head_revision()
 
 

@@ -13,7 +13,7 @@ from app.tables.ledger import Budget
 
 
 def nearest(session: Session, budget_id: str) -> Deployment | None:
-    """Return the answers for a budget, or for the nearest one above it that has any; None if there are none."""
+    """Return a budget's answers, or those of its nearest ancestor that has any; None if no budget has any."""
     path = session.execute(select(Budget.path).where(Budget.id == budget_id)).scalar_one_or_none()
     ids = [] if path is None else path.split("/")
     said = {each.budget_id: each for each in session.scalars(select(Deployment).where(Deployment.budget_id.in_(ids)))}

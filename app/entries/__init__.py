@@ -1,1 +1,1 @@
-"""What an entry says, as bytes; and the register, whose entries say what decides a charge besides reservations."""
+"""Ledger entries as bytes, and the register: entries about everything besides reservations that decides a charge."""

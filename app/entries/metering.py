@@ -1,4 +1,4 @@
-"""What each key has written to the books today: read under a lock, decided on and counted in one transaction.
+"""The daily writes of each key to the books: read under a lock, judged and counted in one transaction.
 
 The rows of a key and a day, and of the day before, are locked before anything is decided, so that transactions of one
 key take turns, in one process and in several, also where midnight lies between them. Whoever also locks the register
@@ -181,7 +181,7 @@ class Meter:
 
 
 def used_by(session: Session, principal_id: str, now: datetime) -> dict[Quota, int]:
-    """Return what a key has used of its quotas."""
+    """Return a key's use of its quotas."""
     columns = (USES.c.entries, USES.c.bytes)
     statement = select(*columns).where(USES.c.principal_id == principal_id, USES.c.day == day_of(now))
     today = session.execute(statement).one_or_none()

@@ -1,4 +1,4 @@
-"""How much one key may write to the books: pure.
+"""Quotas of one key's writes to the books. Pure.
 
 A quota refuses what begins something or prolongs it. What tells of something that has begun (a start, a commit, a
 release, a correction, an end) is counted and never refused: a charge must not stay untold because a key has written
@@ -46,7 +46,7 @@ class Quotas:
 
     @classmethod
     def of(cls, settings: Settings) -> Quotas:
-        """Those of the settings."""
+        """Return the quotas in the settings."""
         return cls(
             settings.entries_per_day,
             settings.entry_bytes_per_day,

@@ -1,4 +1,4 @@
-"""What an entry says, as bytes: written once, hashed once, never serialised again.
+"""Entries as bytes: written once, hashed once, never serialised again.
 
 Each budget has a chain of its own, and so has the register: the hash of an entry covers its bytes and the hash of the
 entry before.
@@ -20,7 +20,7 @@ from accounting.events import Event, event_from_json
 from app.entries.kinds import ChargedData, EntryKind
 from app.kit.timestamps import format_moment
 
-#: Of the bytes that are written now. Those of the first version are read for ever.
+#: The version of the bytes that are written now. Those of the first version stay readable for ever.
 RECORD_VERSION = 2
 
 
@@ -34,13 +34,13 @@ class EntryRecord:
         events: What the amounts are for. Empty where ``refers_to`` names the entry that has them.
         details: What else is needed to rebuild the state: the budget's terms, the reservation's times.
         refers_to: The hash of the entry that made the reservation.
-        subject_id: Of an entry of the register: the data set, key, run or audit that it is about.
+        subject_id: The id of the subject of an entry of the register: the data set, key, run or audit that it is about.
         dataset: The data that the charge is for, where that is known.
         work: The work that was spent on the price; None for the engine's own.
         certificate: The SHA-256 of a certificate of what the events cost alone, hexadecimal.
         failure: A failure probability that is charged beside the amounts, in units of 1e-18.
         tail: What was given back for steps that will never be taken, per position of the amounts.
-        version: Of the format of its bytes.
+        version: The version of the format of its bytes.
     """
 
     id: str
@@ -141,7 +141,7 @@ def record_from_canonical(data: bytes) -> EntryRecord:
     plain["amounts"] = tuple(map(int, plain["amounts"]))
     if plain.keys() & _CONVERTED:
         _convert(plain)
-    # `EntryRecord(**plain)`, which takes as long as everything above.
+    # This does what `EntryRecord(**plain)` does; that call alone would take as long as everything above.
     record = object.__new__(EntryRecord)
     vars(record).update(_ABSENT, **plain)
     return record
@@ -165,7 +165,7 @@ _FIRST = {
 _ABSENT: dict[str, Any] = {
     member.name: None for member in fields(EntryRecord) if member.default is None and member.name != "details"
 }
-# Of each version: the members that its bytes have, and those that they may have.
+# For each version, the members that its bytes have, and those that they may have.
 _MEMBERS_OF = {
     "1": (_FIRST, _FIRST),
     "2": (_FIRST - _ABSENT.keys(), _FIRST | _ABSENT.keys()),

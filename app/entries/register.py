@@ -21,7 +21,7 @@ class Refused(Exception):
     """An entry says what the service would not have entered; the message says what."""
 
 
-#: What bytes that nobody here wrote make of the code that reads entries of the register.
+#: Errors that foreign bytes cause in the code that reads entries of the register.
 UNREADABLE = (Refused, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 

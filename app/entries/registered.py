@@ -102,7 +102,7 @@ def content_under(root_id: str | None, dataset_id: str, version: int, content_ha
     Args:
         root_id: The root budget of private data.
         dataset_id, version: Whose content it is.
-        content_hash: Of the rows, keyed.
+        content_hash: The content hash of the rows, keyed.
 
     >>> content_under("bud_a", "ds_1", 1, "00") == content_under("bud_b", "ds_1", 1, "00")
     False
@@ -112,12 +112,12 @@ def content_under(root_id: str | None, dataset_id: str, version: int, content_ha
 
 
 def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> ChargedData:
-    """Return what a charge for a data set says of it.
+    """Return how a charge for a data set names it.
 
     Args:
         dataset: One with private rows.
         version: Which of its versions is trained on.
-        content_hash: Of the rows of that version.
+        content_hash: The content hash of the rows of that version.
     """
     content = content_under(dataset.budget_id, dataset.id, version, str(content_hash))
     return ChargedData(dataset.id, version, content)

@@ -22,7 +22,7 @@ def entry_row(record: EntryRecord, previous_hash: str, events: tuple[Event, ...]
 
     Args:
         record: What it says.
-        previous_hash: Of the entry before it.
+        previous_hash: The hash of the entry before it.
         events: What it is for, where another entry says that.
     """
     canonical = record.canonical()

@@ -1,4 +1,4 @@
-"""What entries of the register are about, and what they may say after the first one. Nothing here needs a database."""
+"""The subjects of the register's entries, and what may follow a first entry. Nothing here needs a database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Subject(StrEnum):
     """An address that is told what happens to a budget: by whom it was registered, and its end."""
 
 
-#: What every register has, also one whose entries are older than those about the register itself.
+#: Subjects that every register has, even one that is older than entries about the register itself.
 FIRST_SUBJECTS = frozenset({Subject.DATASET, Subject.VERSION, Subject.KEY, Subject.RUN, Subject.AUDIT})
 
 

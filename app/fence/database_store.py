@@ -49,7 +49,7 @@ class DatabaseStore:
         self._is_made = False
 
     def read(self, ids: Collection[str] | None = None) -> Kept | None:
-        """What the fence says, of some budgets or of all; None where there is none."""
+        """Return the fence's marks of some budgets or of all; None if there is no fence."""
         self._make_tables()
         dialect = self._database.engine.dialect.name
         statement = select(_HEADS)

@@ -45,7 +45,7 @@ class FileStore:
         self._forget()
 
     def read(self, ids: Collection[str] | None = None) -> Kept | None:
-        """What the fence says, of some budgets or of all; None where there is none.
+        """Return the fence's marks of some budgets or of all; None if there is no fence.
 
         Raises:
             DamagedFence: the file is not what this service wrote.
@@ -90,7 +90,7 @@ class FileStore:
 
     @contextmanager
     def _locked(self, kind: int) -> Iterator[bool]:
-        """Whether there is a fence; if so, it is open, locked, and read to its end."""
+        """Yield whether there is a fence; if so, it is open, locked, and read to its end."""
         while True:
             if self._descriptor is None:
                 try:
@@ -201,6 +201,6 @@ def _record(fields: list[str]) -> bytes:
 
 
 def _fields(line: bytes) -> list[str] | None:
-    """What a record says; None where its checksum does not fit."""
+    """Return the fields of a record; None if its checksum does not match."""
     text, _, checksum = line.rpartition(b" ")
     return text.decode().split(" ") if b"%08x" % zlib.crc32(text) == checksum else None

@@ -1,4 +1,4 @@
-"""What the fence holds, and what a comparison of it with the database says. Pure.
+"""The marks that the fence holds, and the result of comparing them with the database. Pure.
 
 The fence holds the end of every budget's chain. A number of entries for the whole ledger would not do: on PostgreSQL
 transactions commit in another order than they draw their numbers, so that a copy may have a later entry and lack an
@@ -39,7 +39,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Kept:
-    """What the fence says.
+    """The contents of the fence.
 
     Attributes:
         ledger_id: The ledger that it belongs to.
@@ -71,7 +71,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Missing:
-    """What a budget has lost.
+    """The loss of one budget.
 
     Attributes:
         budget_id: Which budget.
@@ -87,7 +87,7 @@ class Missing:
 
     @property
     def entries(self) -> int:
-        """How many are known to be gone."""
+        """Return how many are known to be gone."""
         return max(self.acknowledged - self.found, int(self.is_rewritten))
 
 
@@ -107,11 +107,11 @@ class Loss:
 
     @property
     def entries(self) -> int | None:
-        """How many acknowledged entries are known to be gone; None where nobody knows."""
+        """Return how many acknowledged entries are known to be gone; None where nobody knows."""
         return None if self.acknowledged is None else sum(each.entries for each in self.missing)
 
     def in_words(self) -> str:
-        """What is wrong, in one or two sentences."""
+        """Return the fault in one or two sentences."""
         if self.reason is Reason.OTHER_LEDGER:
             return "The fence belongs to another ledger: EPSILOND_FENCE or EPSILOND_DATABASE_URL names the wrong one."
         if self.reason is Reason.OTHER_SCHEMA:

@@ -29,7 +29,7 @@ def ledger_id(connection: Connection) -> str:
 
 
 def has_own_schema(connection: Connection) -> bool:
-    """Whether the tables are those that this version was written for: another one may have changed them meanwhile."""
+    """Return whether the tables are those of this version; another version may have changed them meanwhile."""
     return bool(connection.scalar(_REVISION) == head_revision())
 
 

@@ -136,7 +136,7 @@ class Fence:
             return self._loss
 
     def look(self) -> bool:
-        """Whether all is well, by a comparison of seconds ago at most. What is not is logged when it begins."""
+        """Return whether all is well, by a comparison of seconds ago at most. What is not is logged when it begins."""
         try:
             loss = self.standing()
             if loss is not None and not self._is_logged:
@@ -172,7 +172,7 @@ class Fence:
             self.check()
 
     def before_commit(self, connection: Connection) -> list[Move]:
-        """What the transaction is about to acknowledge.
+        """Return the marks that the transaction is about to acknowledge.
 
         Raises:
             Unfenced: the database is behind the fence; nothing may be added to it.
@@ -252,7 +252,7 @@ class Fence:
         return True
 
     def _is_before(self, budget_id: str, base: Head | None) -> bool:
-        """Whether a chain ends earlier, or otherwise, than this process has seen it end."""
+        """Return whether a chain ends earlier, or otherwise, than this process has seen it end."""
         known = self._known.get(budget_id)
         return base is not None and known is not None and (base.sequence < known.sequence or _differ(base, known))
 
@@ -319,7 +319,7 @@ class Fence:
 
 
 def refusal(loss: Loss) -> Unfenced:
-    """Return what everybody is answered while the database is refused."""
+    """Return the answer to every request while the database is refused."""
     if loss.reason is Reason.OTHER_SCHEMA:
         detail = f"{loss.in_words()} Nothing is served. Ask a server of the other version."
         return Unfenced(503, "database_unavailable", detail, headers={"Retry-After": "5"})

@@ -1,4 +1,4 @@
-"""Who watches which database: every process that writes to a ledger makes its context here."""
+"""Contexts whose database a fence watches: every process that writes to a ledger makes its context here."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Keyed:
-    """What makes two requests the same.
+    """The identity of a request: two requests with equal fields are the same.
 
     Attributes:
         key: The principal and the text of the key; another principal may use the same text.
@@ -55,14 +55,14 @@ class Keyed:
 
 
 class HasKey(Protocol):
-    """Whatever is asked under a key."""
+    """A request that is made under an idempotency key."""
 
     @property
     def keyed(self) -> Keyed: ...
 
 
 Asked = TypeVar("Asked", bound=HasKey)
-#: How a command was decided. `Stored` and `Answer` answer it; an exception refuses it.
+#: The decision on a command. `Stored` and `Answer` answer it; an exception refuses it.
 Decision = Answer | Stored | Exception
 
 

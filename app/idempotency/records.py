@@ -126,15 +126,15 @@ def insert_all(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
         connection.execute(_INSERT, list(rows))
 
 
-# Requests that this process is at. Other processes are kept out by the record's primary key; this keeps a twin from
-# doing slow work a second time, and from waiting.
+# The requests that this process is carrying out. The record's primary key keeps other processes out; this set keeps a
+# second copy of a request from repeating slow work, and from waiting for it.
 _RUNNING: WeakKeyDictionary[Database, set[Key]] = WeakKeyDictionary()
 _RUNNING_LOCK = threading.Lock()
 
 
 @contextmanager
 def in_flight(database: Database, key: Key) -> Iterator[bool]:
-    """Whether no other thread is at this principal's key; if so, none will be until the block ends."""
+    """Yield whether no other thread is at this principal's key; if so, none will be until the block ends."""
     with _RUNNING_LOCK:
         running = _RUNNING.setdefault(database, set())
         is_first = key not in running

@@ -64,7 +64,7 @@ OptionalIdempotencyKey = Annotated[str | None, Depends(optional_idempotency_key)
 
 
 def request_fingerprint(operation: str, body: BaseModel | None = None) -> bytes:
-    """What makes two requests the same: the operation with its path parameters, and the body after validation."""
+    """Return a hash that equal requests share: of the operation with its path parameters, and the validated body."""
     content = None if body is None else body.model_dump(mode="json")
     return json.dumps([operation, content], sort_keys=True, separators=(",", ":")).encode()
 

@@ -1,1 +1,1 @@
-"""What every resource of the service uses: field types, ids, idempotent commands, the application's context."""
+"""Building blocks of every resource: field types, ids, idempotent commands, the application's context."""

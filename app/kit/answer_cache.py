@@ -23,11 +23,11 @@ from starlette.concurrency import run_in_threadpool
 from accounting import ENGINE_VERSION
 from app.problems import Problem
 
-#: What an entry is taken to weigh besides its text: its key, its place, and the names that lead to it.
+#: The assumed size of an entry besides its text: its key, its place, and the names that lead to it.
 ENTRY_BYTES = 500
 #: No single answer takes more than this part of all the bytes: others would go for it.
 _LARGEST_PART = 16
-#: How many spellings of a request are remembered, for each entry of the cache.
+#: The number of spellings of a request that are remembered for each entry of the cache.
 _SPELLINGS = 2
 #: JSON values that are what they are; all others are numbers with a fraction, objects, and lists.
 _LEAVES = (str, int, type(None))
@@ -111,7 +111,7 @@ class AnswerCache:
             return text
 
     async def answer(self, key: bytes, spelling: bytes | None, compute: Callable[[], Finding]) -> tuple[bytes, Source]:
-        """The remembered answer, or that of an equal request under way, or a computed one.
+        """Return the remembered answer, the answer of an equal request under way, or a computed one.
 
         Args:
             key: Of the request.

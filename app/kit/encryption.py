@@ -92,7 +92,7 @@ class FileEncryption:
 
     @property
     def is_on(self) -> bool:
-        """Whether new files are encrypted."""
+        """Return whether new files are encrypted."""
         return self._key is not None
 
     def write(self, path: Path, write: Write) -> None:
@@ -129,7 +129,7 @@ class FileEncryption:
                 yield open_decrypting(file, self._key, _name(path))
 
     def foreign_files(self, folder: Path) -> int:
-        """How many encrypted files directly in the folder this key does not open; their headers alone are read."""
+        """Count the encrypted files directly in the folder that this key does not open; only headers are read."""
         expected = None if self._key is None else _key_id(self._key)
         count = 0
         for path in folder.iterdir() if folder.is_dir() else ():

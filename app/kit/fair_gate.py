@@ -9,10 +9,10 @@ from types import TracebackType
 from app.kit.caller import CALLER
 from app.problems import Problem
 
-#: So many requests at most wait at a gate: each holds a thread of the service, which is cheap. Fewer would refuse those
+#: The most requests waiting at a gate. Each holds a thread of the service, which is cheap. Fewer would refuse those
 #: who come while the first process starts, and a chance crowd at a load that is otherwise met.
 MOST_WAITING = 128
-#: Who was refused a place does well to ask again after so many seconds.
+#: The seconds after which a request that was refused a place should be sent again.
 RETRY_AFTER_S = 2
 
 
@@ -51,7 +51,7 @@ class FairGate:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """Return how many wait for a place."""
         with self._lock:
             return self._count()
 

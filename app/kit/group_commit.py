@@ -69,7 +69,7 @@ class GroupCommit(Generic[Item, Result]):
             at_work = [ticket for ticket in group if ticket.future.set_running_or_notify_cancel()]
             if at_work:
                 self._do_together(at_work)
-            # Those who have their answers often come again at once: let them.
+            # Clients that have their answers often send another request at once: let them.
             time.sleep(0)
 
     def _next_group(self) -> list[_Ticket[Item, Result]]:

@@ -1,4 +1,4 @@
-"""What endpoints and middleware do with `app.kit.answer_cache`: requests in, finished responses out."""
+"""The use of `app.kit.answer_cache` by endpoints and middleware: requests in, finished responses out."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class KnownAnswers:
 
 
 def _may_be_known(scope: Scope) -> bool:
-    """Whether it is one of the calls, with a short body of plain JSON; the gate decides about all others."""
+    """Return whether it is one of the calls, with a short body of plain JSON; the gate decides about all others."""
     if scope["method"] != "POST" or scope["path"] not in PATHS or scope["query_string"]:
         return False
     is_json, length = False, 0

@@ -1,4 +1,4 @@
-"""Which of several media types a client would rather have (RFC 9110, section 12.5.1)."""
+"""The choice among several media types by a client's preference (RFC 9110, section 12.5.1)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import IO
 #: A draft of this age belongs to a process that is gone: no file takes as long to write.
 DRAFT_IS_LEFT_OVER_AFTER_S = 24 * 3600
 
-# What `_draft` calls its files. Nothing else is taken for one, so a sweep cannot meet anybody else's file.
+# The names of `_draft`'s files. Nothing else is taken for a draft, so that a sweep leaves other files alone.
 _DRAFT_NAME = re.compile(r".+\.[0-9a-f]{16}\.part")
 
 Write = Callable[[IO[bytes]], None]

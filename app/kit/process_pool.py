@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
-#: Which limit a job met: its time, its memory; or its process ended by itself, or with the service.
+#: The limit that a job met: time or memory; or its process ended by itself, or with the service.
 Limit = Literal["time", "memory", "ended", "stopping"]
 
 #: A function, its arguments and its keyword arguments.

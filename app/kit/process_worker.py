@@ -16,7 +16,7 @@ MOST_REPLY_BYTES = 64 * 2**20
 
 
 def answer(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, Any]:
-    """Whether it succeeded, and its value or its exception."""
+    """Return whether it succeeded, and its value or its exception."""
     try:
         return True, function(*args, **kwargs)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Which fields an object of a request may have, at the place where it has one that is unknown."""
+"""The fields that an object of a request may have, at the place where it has an unknown one."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def record_with(tracer: Tracer | None) -> None:
 
 
 def tracer() -> Tracer | None:
-    """What this process records with; None where it does not."""
+    """Return the tracer that this process records with; None if it records nothing."""
     return _tracer
 
 

@@ -85,9 +85,9 @@ def from_model(error: ValidationError, schema: type[BaseModel], body: Any, *plac
 
     Args:
         error: What the schema raised.
-        schema: It.
-        body: The request body, in which pointers begin.
-        place: Of what was read, inside the body.
+        schema: The schema that found the faults.
+        body: The request body, which pointers start from.
+        place: The place in the body of what was read.
     """
     faults = [{**fault, "loc": ("body", *place, *fault["loc"])} for fault in error.errors(include_url=False)]
     return from_validation(faults, body, schema, place)

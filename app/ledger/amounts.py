@@ -17,7 +17,7 @@ from app.tables.states import Amounts
 MOST_SHARE = 1e9
 #: Fields of a filter that are no numbers.
 _WORDS = ("kind", "conversion")
-#: What a filter counts, field by field.
+#: The amounts that a filter counts, field by field.
 FilterAmounts = dict[str, Any]
 
 
@@ -37,7 +37,7 @@ def amounts_in_words(budget_filter: PrivacyFilter, amounts: Amounts) -> dict[str
 
 
 def given_back_in_words(budget_filter: PrivacyFilter, reservation: ReservationState) -> dict[str, Any] | None:
-    """What a commit gave back for a tail that was given up, and what was spent for it; None where it gave nothing."""
+    """Describe what a commit gave back for an abandoned tail, and what that cost; None if it gave nothing back."""
     is_part = reservation.charged_events not in (None, reservation.events) and not reservation.corrected
     if reservation.charged is None or not is_part:
         return None
@@ -59,7 +59,7 @@ def in_short(amount: Mapping[str, Any] | None) -> str:
 
 
 def remaining_in_words(path: Path) -> dict[str, Any]:
-    """What is left: the least, field by field and order by order, over the budget and those above it."""
+    """Describe what is left: the least over the budget and those above it, field by field and order by order."""
     if len(path) == 1:
         return numbers(path[0].filter.describe_remaining(path[0].used))
     described = [numbers(level.filter.describe_remaining(level.used)) for level in path]
@@ -72,7 +72,7 @@ def limit_in_words(budget_filter: PrivacyFilter) -> dict[str, Any]:
 
 
 def used_of_limit(path: Path) -> dict[str, float]:
-    """What became of a budget's limit, in the number that it is stated in: the members of `UsedOfLimit`.
+    """Return the use of a budget's limit, in the unit that it is stated in: the members of `UsedOfLimit`.
 
     ``spent`` and ``reserved`` together are rounded up, and ``left`` down: of the budget, or of one above it if less.
     """

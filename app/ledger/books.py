@@ -113,7 +113,7 @@ class Account:
         history: What its own entries amount to.
         above: The accounts of the budgets above it, the parent first.
         used: By this budget and those under it: what the limit bounds.
-        makers: Of each reservation in ``history``: the sequence and the principal of the entry that made it.
+        makers: The makers of each reservation in ``history``: the sequence and the principal of the entry that made it.
         exposed: How often each step may have been released under this budget itself, by what it says.
         steps: The steps in ``exposed``.
     """
@@ -357,7 +357,7 @@ def beside(entry: StoredEntry, record: EntryRecord, column: str) -> BadPlace:
 
 
 def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
-    """Return what is wrong with an entry that does not follow the one before it."""
+    """Describe the fault of an entry that does not follow the one before it."""
     record = rebuild.said_by(entry)
     if record is not None and record.budget_id != entry.budget_id:
         return beside(entry, record, "budget_id")

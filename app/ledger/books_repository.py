@@ -47,7 +47,7 @@ from app.tables.ledger import under
 from app.tables.runs import RunSweepCell
 
 KEYS = REGISTERED[Subject.KEY].table
-#: What stands beside the entries and is compared with them.
+#: Tables that are kept beside the entries and compared with them.
 STATE_TABLES: tuple[Table, ...] = (
     *(BUDGETS, RESERVATIONS, LIMIT_REQUESTS, EXPOSED, REGISTERS),
     *(registered.table for registered in REGISTERED.values()),

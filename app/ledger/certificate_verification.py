@@ -61,11 +61,11 @@ class _Proved:
         self._check = verifier()
         self._hash = ""
         self._stated: dict[str, Any] | str = ""
-        #: How many certificates were verified.
+        #: The number of certificates that were verified.
         self.count = 0
 
     def fault(self, row: Row[Any]) -> str | None:
-        """Return what is wrong with the certificate of a reservation."""
+        """Return the fault of a reservation's certificate; None if it has none."""
         if row.certificate != self._hash:
             self._hash, self._stated = row.certificate, self._statement(row.certificate)
             self.count += isinstance(self._stated, dict)
@@ -79,7 +79,7 @@ class _Proved:
         return "its certificate states more than it charges" if states_more(stated, row) else None
 
     def _statement(self, hashed: str) -> dict[str, Any] | str:
-        """Return what a certificate states, or why it proves nothing."""
+        """Return a certificate's statement, or why it proves nothing."""
         data = repository.certificate(self._session, hashed)
         if data is None:
             return "is missing"

@@ -60,7 +60,7 @@ class Checkpoint:
     root: bytes
 
     def text(self) -> str:
-        """What is signed.
+        """Return the text that is signed.
 
         >>> Checkpoint("epsilond/led_a", 0, bytes(32)).text().splitlines()[:2]
         ['epsilond/led_a', '0']
@@ -106,7 +106,7 @@ class VerifierKey:
         return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.key).digest()[:4]
 
     def verifies(self, signature: bytes, text: str) -> bool:
-        """Whether this key has signed the text."""
+        """Return whether this key has signed the text."""
         try:
             Ed25519PublicKey.from_public_bytes(self.key).verify(signature, text.encode())
         except InvalidSignature:
@@ -130,7 +130,7 @@ def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey) -> str:
 
 
 def open_note(note: str, key: VerifierKey) -> Checkpoint:
-    """What a note says that the key has signed. Signatures of others are not looked at.
+    """Return the checkpoint of a note that the key has signed. Other signatures are ignored.
 
     Raises:
         InvalidNote: it is no checkpoint, or of another ledger, or the key has not signed it.
@@ -144,7 +144,7 @@ def open_note(note: str, key: VerifierKey) -> Checkpoint:
 
 
 def is_signed_by(key: VerifierKey, checkpoint: Checkpoint, signatures: tuple[Signature, ...]) -> bool:
-    """Whether the key has signed the checkpoint.
+    """Return whether the key has signed the checkpoint.
 
     Raises:
         InvalidNote: a signature that says to be of the key is not.
@@ -156,7 +156,7 @@ def is_signed_by(key: VerifierKey, checkpoint: Checkpoint, signatures: tuple[Sig
 
 
 def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
-    """What a note says, whoever has signed it, and its signatures, which nobody has verified yet.
+    """Return the checkpoint of a note, whoever signed it, and its signatures, which are not verified yet.
 
     Raises:
         InvalidNote: it is no checkpoint.

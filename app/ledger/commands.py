@@ -20,7 +20,7 @@ class Quote:
 
     Attributes:
         amounts: The price, rounded up.
-        engine_version: Of the engine that found it.
+        engine_version: The version of the engine that found it.
         warnings: Code and text.
         certificate: Of what the events cost alone, which whoever reserves may have asked for.
     """
@@ -74,7 +74,7 @@ class GivenUp:
     Attributes:
         held: What the reservation held when their worth was found.
         back: What is given back for them; an amount that is negative is spent for it.
-        engine_version: Of the engine that found it.
+        engine_version: The version of the engine that found it.
     """
 
     held: Amounts
@@ -210,11 +210,11 @@ class WithdrawLimit:
     """Take a request for another limit back."""
 
 
-#: About a request for another limit that exists.
+#: Commands about an existing request for another limit.
 LimitDecision = ApproveLimit | RefuseLimit | WithdrawLimit
 LimitRequestCommand = AskLimit | LimitDecision
-#: About a reservation that exists.
+#: Commands about a reservation that exists.
 Resolution = Start | Extend | Commit | Void | Expire | Correct
-#: About a budget.
+#: Commands about a budget.
 BudgetCommand = Reserve | Charge | ChangeLimit | EnterLoss
 Command = Resolution | BudgetCommand

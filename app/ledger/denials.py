@@ -95,7 +95,7 @@ class Denial:
 
     Attributes:
         code: Why.
-        state: Of the reservation, or of the request for a limit, that it is about.
+        state: The state of the reservation, or of the request for a limit, that it is about.
         budget_id: The budget whose limit stands in the way: the one that was asked, or one above it.
     """
 

@@ -213,7 +213,7 @@ def _connection(database: Database, *, patiently: bool) -> Iterator[Connection]:
 
 
 def _holds_are_due(transaction: Transaction, denial: Denial, path: Path) -> bool:
-    """Whether the budget that stands in the way, or one under it, holds what may be released."""
+    """Return whether the budget that stands in the way, or one under it, holds what may be released."""
     ids = [level.id for level in path]
     assert denial.budget_id is not None, "some budget stands in the way"
     from_the_root = "/".join(reversed(ids[ids.index(denial.budget_id) :]))

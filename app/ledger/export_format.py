@@ -49,7 +49,7 @@ from app.ledger.books import BadPlace, Head, StoredEntry, digest_of
 from app.ledger.verdicts import TreeHead
 
 FORMAT, VERSION = "epsilond-ledger", 2
-#: What can be read.
+#: The versions of the format that can be read.
 _VERSIONS = (1, VERSION)
 MEDIA_TYPE = "application/x-ndjson"
 
@@ -75,7 +75,7 @@ class ExportWriter:
         self._entries = 0
 
     def first_line(self, made_at: datetime, service_version: str, root_id: str | None) -> bytes:
-        """What the file is; with the root of the tree that it holds, or None for all."""
+        """Return the line that identifies the file, with the root of the tree that it holds, or None for all."""
         return self._line(
             {
                 "format": FORMAT,
@@ -109,7 +109,7 @@ class ExportReader:
     """Reads the lines, and compares the last one with those before.
 
     Attributes:
-        root_id: Of the tree that the file holds; None for all.
+        root_id: The id of the root of the tree that the file holds; None for all.
         ends: Where the chains end, once `entries` is exhausted.
         tree: What the file says of the tree over all entries, then; None where it says nothing.
     """

@@ -20,7 +20,7 @@ from app.tables.states import REGISTER
 def verify_export(
     path: Path, past: Past | None = None, kept: Checkpoint | None = None, charges: Charges | None = None
 ) -> Verdict:
-    """Whether the file is what an export wrote, whole, and its entries are what a ledger would have written.
+    """Return whether the file is what an export wrote, whole, and its entries are what a ledger would have written.
 
     Args:
         path: An export in the NDJSON format.
@@ -35,7 +35,7 @@ def verify_export(
 
 
 def read_past(path: Path) -> tuple[Past, Verdict]:
-    """What an export has, to compare a later state with, and whether it is valid itself.
+    """Read an export as the past to compare a later state with, and say whether it is valid itself.
 
     Raises:
         OSError: the file cannot be read.

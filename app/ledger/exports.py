@@ -53,9 +53,9 @@ class Export:
 
     Attributes:
         made_at: When it was current.
-        root_id: Of the tree; "" for all.
+        root_id: The id of the root of the tree; "" for all.
         heads: The ends of all chains.
-        filters: Of the budgets, for the names of amounts.
+        filters: The filters of the budgets, for the names of amounts.
         last_leaf_index: No entry of the state is behind it.
         tree: The tree over all entries; what came into it later is not in the state.
     """
@@ -171,7 +171,7 @@ _COLUMNS = (
     "previous_hash",
     "hash",
 )
-#: What makes a spreadsheet take a cell for a formula; the wide forms too.
+#: First characters that make a spreadsheet take a cell for a formula, including their wide forms.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 

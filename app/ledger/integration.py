@@ -23,12 +23,12 @@ from app.ledger.stored_values import WrongKind
 BATCH = 4096
 
 
-#: What is said where it is not known more exactly.
+#: The message when nothing more exact is known.
 STUCK = "the entries cannot be given their places in the tree"
 
 
 class CannotIntegrate(Exception):
-    """What is stored lets no entry have its next place: somebody has changed the database. Verification names where."""
+    """The stored tree cannot take another entry, since somebody has changed the database. Verification says where."""
 
 
 def integrate(database: Database, batches: int | None = None) -> None:
@@ -65,7 +65,7 @@ def integrate(database: Database, batches: int | None = None) -> None:
 
 
 def _is_behind(database: Database) -> bool:
-    # Asked in a read session first: whoever looks keeps nobody waiting.
+    # This looks in a read session first, which keeps nobody waiting.
     with database.read() as session:
         tree = repository.find(session)
         return tree is not None and bool(repository.left_out(session, tree.settled_leaf_index, 1))

@@ -347,7 +347,7 @@ _PLACES: WeakKeyDictionary[Database, dict[str, tuple[str, ...]]] = WeakKeyDictio
 def _places(connection: Connection, database: Database, targets: set[str]) -> dict[str, tuple[str, ...]]:
     """Map each target that exists to the ids of its budget and of those above it, the root last."""
     known = _PLACES.setdefault(database, {})
-    # Another thread may forget all of them at any moment.
+    # Another thread may clear this cache at any moment, so each place is looked up only once.
     places = {target: place for target in targets if (place := known.get(target)) is not None}
     for target, path in statements.paths(connection, [target for target in targets if target not in places]):
         places[target] = tuple(reversed(path.split("/")))

@@ -1,4 +1,4 @@
-"""What webhooks are told of a transaction of the ledger: shares of limits that were reached, requests for limits."""
+"""Webhook messages about a ledger transaction: shares of limits that were reached, and requests for limits."""
 
 from __future__ import annotations
 

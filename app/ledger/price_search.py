@@ -16,7 +16,7 @@ from app.ledger.pricing import price
 from app.ledger.states import minus
 from app.problems import Problem
 
-#: Of one price, for whoever waits at a terminal. A service has the limits of its own numerics.
+#: Limits for one price at a terminal. The service has the limits of its own numerics.
 _SECONDS, _MEMORY_BYTES = 120.0, 2 * 2**30
 #: Over HTTP: so many prices, and so many seconds for all of them; what is left is undecided.
 MOST_OVER_HTTP, SECONDS_OVER_HTTP = 500, 60.0

@@ -190,7 +190,7 @@ class PriceVerification:
         before: ReservationState | None,
         after: ReservationState,
     ) -> None:
-        """See an entry about a reservation (`app.ledger.books.Charges`)."""
+        """Take in the next entry about a reservation, as `app.ledger.books.Charges` asks."""
         kind = record.kind
         kept, failure = None, 0
         if record.tail is not None:

@@ -19,7 +19,7 @@ class InvalidProof(Exception):
 
 
 def check_proof(text: str, key: VerifierKey, kept: Checkpoint | None = None) -> str:
-    """What a proof shows, in words.
+    """Check a proof, and return in words what it shows.
 
     Args:
         text: The proof as JSON.

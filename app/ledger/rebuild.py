@@ -40,7 +40,7 @@ _TAKES: Mapping[ReservationStatus, frozenset[EntryKind]] = {
     ReservationStatus.VOIDED: frozenset(),
     ReservationStatus.EXPIRED: frozenset(),
 }
-#: What bytes that say the wrong things make of the code that reads them.
+#: Errors that bytes with wrong contents cause in the code that reads them.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, AccountingError)
 
 
@@ -68,7 +68,7 @@ class BrokenChain(Exception):
     """The chain is not what it was: at ``sequence`` something was altered, deleted, inserted or moved.
 
     Attributes:
-        sequence: Of the first entry that does not follow from those before it.
+        sequence: The sequence of the first entry that does not follow from those before it.
         reason: In words.
     """
 

@@ -22,7 +22,7 @@ _WRITTEN_AT_ONCE = 500
 
 @dataclass
 class Rebuilt:
-    """How many rows were written.
+    """The numbers of rows that were written.
 
     Attributes:
         entries: That were read.

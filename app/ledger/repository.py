@@ -65,7 +65,7 @@ def due_holds(session: Session, path: str, now: datetime, limit: int) -> list[st
 
 
 def due_amounts(session: Session, budget_id: str, zero: Amounts, now: datetime) -> Amounts:
-    """What the due holds of a budget and those under it hold together."""
+    """Return the total of the due holds of a budget and of those under it."""
     path = session.execute(select(_BUDGETS.c.path).where(_BUDGETS.c.id == budget_id)).scalar_one()
     statement = (
         select(_RESERVATIONS.c.cost)
@@ -142,7 +142,7 @@ def page(
 
 
 def of_reservation(session: Session, reservation: Reservation) -> list[Entry]:
-    """What was recorded about a reservation, oldest first."""
+    """Return the entries about a reservation, oldest first."""
     statement = select(Entry).where(
         Entry.budget_id == reservation.budget_id,
         # No index knows reservations; purposes have one, and a run's is its own.

@@ -126,7 +126,7 @@ def reservations(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any
 
 
 def limit_requests(connection: Connection, ids: Sequence[str], budget_ids: Sequence[str]) -> list[Row[Any]]:
-    """Requests for a limit by id, and those of budgets that are open."""
+    """Return the requests for a limit with these ids, and the open requests of these budgets."""
     dialect, found = connection.dialect.name, list[Row[Any]]()
     for statement, listed in (
         (_STATEMENTS[dialect].limit_requests, ids),
@@ -191,5 +191,5 @@ def add_exposed_steps(connection: Connection, steps: list[tuple[str, Event, int]
 
 
 def step_hash(step: Event) -> str:
-    """Return what a step is found by among those that a budget has exposed."""
+    """Return the hash that finds a step among those that a budget has exposed."""
     return sha256_hex(canonical_text(step.to_json()).encode())

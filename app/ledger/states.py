@@ -107,10 +107,10 @@ class ReservationState:
         events: What it was made for.
         cost: What they cost; held while it is open.
         charge_delta: The delta at which an approximate_dp budget priced it.
-        engine_version: Of the engine that found ``cost``.
+        engine_version: The version of the engine that found ``cost``.
         dataset: The data that it is for, where that is known.
         certificate: The SHA-256 of a certificate of what ``events`` cost alone, where it was made with one.
-        entry_hash: Of the entry that made it, which later entries refer to.
+        entry_hash: The hash of the entry that made it, which later entries refer to.
         expires_at: A pending one may be released from then on; a started one is overdue.
         charged, charged_events: What became of it, once it is committed.
         corrected: Whether a correction has replaced ``charged``.
@@ -193,7 +193,7 @@ class LimitRequestState:
         approvals_needed: How many principals must approve.
         approvals: Those that have, in their order.
         decided_by, decision_reason, decided_at: Who ended it, why (nobody says why a request is withdrawn), and when.
-        sequence: Of the entry that made it; 0 before there is one.
+        sequence: The sequence of the entry that made it; 0 before there is one.
     """
 
     id: str
@@ -246,7 +246,7 @@ def _counts(events: Iterable[Event]) -> Counter[Event]:
 
 
 def exposed_counts(events: Sequence[Event], relation: NeighboringRelation) -> Counter[Event]:
-    """How often each step takes part in what a report composes: schedules count as the batches that they amount to."""
+    """Return how often a report composes each step; a schedule counts as the batches that it amounts to."""
     return _counts(resolve_schedules(events, relation))
 
 

@@ -53,7 +53,7 @@ def rows(
         session: A session.
         statement: Selects the columns, in their order.
         columns: What is selected. None is a value of each that may be null, or that is the key of an outer join.
-        values: Of the statement's parameters.
+        values: The values of the statement's parameters.
 
     Raises:
         WrongKind: one is not.
@@ -122,7 +122,7 @@ def look_for_wrong_kinds(
 def _is_wrong(column: Column[Any]) -> ColumnElement[bool]:
     kind = func.typeof(column)
     if isinstance(column.type, JSON):
-        # What reads JSON makes nothing of a null, and of bytes an error.
+        # JSON functions return nothing for a null, and fail for bytes.
         allowed = case(
             (kind == "text", func.json_valid(column)), else_=(kind == "null") & literal(bool(column.nullable))
         )

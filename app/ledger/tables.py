@@ -16,7 +16,7 @@ from app.ledger.books_repository import text_type
 from app.ledger.statements import EXPOSED, LIMIT_REQUESTS, step_hash
 from app.ledger.states import BudgetState
 
-# What a text that nobody here wrote makes of the code that reads it.
+# Errors that a foreign text causes in the code that reads it.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, AccountingError)
 
 
@@ -128,7 +128,7 @@ class Comparison:
         return tuple(map({**expected, **texts}.__getitem__, self._names))
 
     def _is_written(self, kind: TypeDecorator[Any], found: str | None, value: Any) -> bool:
-        """Whether a text says the value."""
+        """Return whether a text says the value."""
         if found == kind.process_bind_param(value, self._dialect):
             return True
         try:

@@ -50,11 +50,11 @@ class Transition:
     """A command that is carried out: the states after it, and what its entry says.
 
     Attributes:
-        kind: Of the entry.
+        kind: The kind of the entry.
         path: The budget and those above it, after the move.
         amounts: Held (reserve, start, extend), charged (commit, correct), released (void, expire), or the new caps.
         events: What the amounts are for.
-        engine_version: Of the engine that found the amounts.
+        engine_version: The version of the engine that found the amounts.
         reservation: After it; None for an entry that is about the budget alone.
         reason: Given with a change by hand.
         before: The reservation before it; None where there was none.

@@ -1,4 +1,4 @@
-"""What is handed out to be kept and checked elsewhere: signed checkpoints, and proofs that lead to their roots."""
+"""Evidence to be kept and checked elsewhere: signed checkpoints, and proofs that lead to their roots."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SignedCheckpoint:
 
 @dataclass(frozen=True)
 class InclusionProof:
-    """What shows that an entry has its place in the tree of some size.
+    """A proof that an entry has its place in the tree of some size.
 
     Attributes:
         entry_id, budget_id, entry_hash: Of the entry, whose hash in its budget's chain is the leaf.
@@ -125,7 +125,7 @@ def checkpoint(context: Context) -> SignedCheckpoint:
 
 @wrong_kinds_are_a_conflict()
 def inclusion(context: Context, entry_id: str, size: int | None = None) -> InclusionProof:
-    """A proof that the entry is in the tree of a size, or in that of a new checkpoint.
+    """Return a proof that the entry is in the tree of a given size, or in the tree of a new checkpoint.
 
     Raises:
         Problem: 404: there is no such entry. 422: the tree is not that large, or the entry came later.
@@ -175,7 +175,7 @@ def consistency(context: Context, first: int, second: int | None = None) -> Cons
 
 
 def verify(context: Context, root_id: str, note: str | None = None, *, prices: bool = False) -> Verdict:
-    """Whether the books are what the ledger wrote, and begin with the entries of a checkpoint that was kept; counted.
+    """Verify that the ledger wrote the books, and that they begin with the entries of a kept checkpoint; count it.
 
     Args:
         context: The process's context.

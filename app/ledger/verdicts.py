@@ -1,4 +1,4 @@
-"""What a verification found, and what it may compare the books with: an export that was kept elsewhere."""
+"""The findings of a verification, and an export kept elsewhere, which it may compare the books with."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def verify(
     kept: Checkpoint | None = None,
     charges: Charges | None = None,
 ) -> Verdict:
-    """Whether the books in the session's view are what the ledger wrote.
+    """Return whether the books in the session's view are what the ledger wrote.
 
     Args:
         session: A read session, whose view does not change.

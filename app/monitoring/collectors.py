@@ -1,4 +1,4 @@
-"""What is asked at each scrape: the gates, the pools and the cache of this process, and the tables of the database."""
+"""Metrics read at each scrape: the gates, pools and cache of this process, and the tables of the database."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ProcessState(Collector):
 
 
 def state_registry(context: Context, answers: AnswerCache) -> CollectorRegistry:
-    """What is looked at when somebody scrapes; `Metrics` has what is counted while it happens."""
+    """The registry of values read at each scrape; `Metrics` has those that are counted as events happen."""
     registry = CollectorRegistry()
     registry.register(ProcessState(context, answers))
     registry.register(DatabaseState(context))
@@ -91,7 +91,7 @@ def state_registry(context: Context, answers: AnswerCache) -> CollectorRegistry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the tables said, and when by the process's own clock."""
+    """The numbers read from the tables, and when, by the process's own clock."""
 
     taken: float
     runs: dict[str, int]

@@ -27,7 +27,7 @@ router = APIRouter(prefix="/health", tags=["Health"])
 State = Literal["ok", "failing"]
 Workers = Literal["ok", "starting", "failing", "elsewhere"]
 
-#: So long after the server's start its first workers may still load what they need.
+#: For this long after the server's start, its first workers may still be loading what they need.
 WORKERS_START_S = 15.0
 #: What was found is told again for so long: nobody needs a key here, and a look takes a query, a file and a reading of
 #: all migrations.
@@ -65,7 +65,7 @@ class Readiness(Schema):
 
 
 class LastLook:
-    """What was found of the parts: one look at a time and in `BELIEVED_S`, however often and by however many asked."""
+    """The last findings about the parts. There is one look at a time, and one per `BELIEVED_S`, whoever asks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

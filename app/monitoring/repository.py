@@ -1,4 +1,4 @@
-"""What the metrics ask the database: counts alone, each of so many rows at most, and nothing that is withheld."""
+"""Database queries of the metrics: counts alone, each of a bounded number of rows, and nothing that is withheld."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from app.tables.states import ReservationStatus, RunState
 
 #: No query reads more rows than this, however large a table has become.
 MOST_ROWS = 10_000
-#: Of budgets each is read and its share computed.
+#: The most budgets, each of which is read to compute its share.
 MOST_BUDGETS = 2_000
 
 
 def runs_by_state(session: Session) -> dict[str, int]:
-    """How many runs are in each state, `MOST_ROWS` at most. Trials that nobody sees are not counted."""
+    """Return how many runs are in each state, `MOST_ROWS` at most. Trials that nobody sees are not counted."""
     return {
         str(state): _count(session, select(Run.id).where(Run.state == state, ~Run.is_withheld)) for state in RunState
     }
 
 
 def oldest_queued(session: Session) -> datetime | None:
-    """When the run that waits longest was made; None where none waits."""
+    """Return when the longest-waiting run was created; None if none waits."""
     statement = (
         select(Run.created_at).where(Run.state == RunState.QUEUED, ~Run.is_withheld).order_by(Run.created_at).limit(1)
     )

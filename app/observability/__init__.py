@@ -1,1 +1,1 @@
-"""What every part of the service tells its operator with: logs without data, request ids, counters."""
+"""Means to inform the operator: logs without data, request ids, counters."""

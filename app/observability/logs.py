@@ -44,7 +44,7 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
         exporter_without_values,
     ]
     structlog.configure(
-        # What the level leaves out is not put together first.
+        # Messages below the level are dropped before they are put together.
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -64,7 +64,7 @@ def configure_logging(level: str, log_format: str = "auto", stream: TextIO = sys
     # The request boundary writes a line per request; the server's own would quote addresses with their queries.
     for name in ("uvicorn.access", "sqlalchemy", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # Of each batch that is not sent, one line is enough.
+    # One log line is enough for each batch that is not sent.
     logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = log_thread

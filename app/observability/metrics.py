@@ -1,4 +1,4 @@
-"""What this process counts and times for `GET /metrics`, in a registry of its own.
+"""Counters and timers of this process for `GET /metrics`, in a registry of its own.
 
 Labels are names from our own code: templates of routes, classes of status codes, evaluators. Nothing that a caller or a
 record chose ever becomes one.
@@ -27,7 +27,7 @@ NO_ROUTE = "-"
 
 
 class VerificationResult(StrEnum):
-    """What a verification of the whole ledger came to."""
+    """The result of a verification of the whole ledger."""
 
     VALID = "valid"
     INVALID = "invalid"
@@ -109,7 +109,7 @@ class Metrics:
         Args:
             method: As `method_of` has it.
             route: The route's template.
-            status: Of the answer; 0 where there was none.
+            status: The status of the answer; 0 where there was none.
             seconds: From its beginning to its end.
         """
         self._ended()
@@ -170,7 +170,7 @@ class _LastValid(Collector):
 
 
 class Evaluated:
-    """What a block found: the last value's evaluator, and how many values."""
+    """The findings of a block: the last value's evaluator, and the number of values."""
 
     evaluator: str = ""
     values: int = 1

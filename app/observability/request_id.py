@@ -20,7 +20,7 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 # random bytes would give up the interpreter once per request.
 _PROCESS, _NUMBERS = secrets.token_hex(6), count(1)
 
-# What a client may choose. Anything else is replaced: it would travel into logs.
+# Request ids that a client may choose. Anything else is replaced, since it would end up in logs.
 _ACCEPTED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Process = Literal["server", "worker"]
 
-#: At the end of a process, what was not sent yet has so long; a collector that is away keeps no process from ending.
+#: The time to send what is left when a process ends; an absent collector does not keep a process from ending.
 LAST_SPANS_S = 2.0
 #: A method that is none, in the words of OpenTelemetry.
 _OTHER_METHOD = "_OTHER"
@@ -111,7 +111,7 @@ def describe(span: Span, method: str, route: str, status: int) -> None:
         span: Its span.
         method: As `app.observability.metrics.method_of` has it.
         route: The route's template.
-        status: Of the answer; 0 where there was none.
+        status: The status of the answer; 0 where there was none.
     """
     method = _OTHER_METHOD if method == "other" else method
     about: dict[str, Any] = {"http.request.method": method}

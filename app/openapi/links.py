@@ -31,7 +31,7 @@ class Link:
 
 
 def _to(targets: str, **parameters: str) -> list[Link]:
-    """The same parameters for each of several operations."""
+    """Return the same parameters for each of several operations."""
     return [Link(target, parameters) for target in targets.split()]
 
 

@@ -1,4 +1,4 @@
-"""What several parts of the document have in common stands once, under `components`, and they refer to it."""
+"""Shared parts of the document: each stands once, under `components`, and the others refer to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SCHEMAS: Mapping[str, str] = {
     "Score": "RunSweepRequest/properties/score/anyOf/0",
     "SweepAxis": "SweepRequest/properties/batch_size/anyOf/1",
 }
-#: What a reference may have beside it: it is about the place, and not about what is referred to.
+#: Members that may stand beside a reference: they are about its place, not about what it refers to.
 _OF_THE_PLACE = ("description", "default", "examples")
 #: Members of a schema or an operation that hold values, and no schemas.
 _VALUES = ("example", "examples", "default", "const", "enum", "links", "mapping")

@@ -1,4 +1,4 @@
-"""What the values of an enumeration mean: the text under each of its members, told where the document lists them.
+"""Meanings of enumerations' values: the text under each member, told where the document lists the members.
 
 A kind of a union needs no such text: the docstring of its model explains it, and is the description of its schema.
 """
@@ -80,7 +80,7 @@ _NAMED: Mapping[str, type[StrEnum]] = {
     )
 }
 
-#: Those that a schema writes as plain texts, by their values.
+#: Enumerations that a schema writes as plain strings, by their values.
 _PLAIN: Mapping[frozenset[str], type[StrEnum]] = {frozenset(each): each for each in (NumericType, Unknown, Select)}
 
 

@@ -1,1 +1,1 @@
-"""What webhooks are to be told: written in the transaction that has it, and delivered by `app.webhooks`."""
+"""Messages for webhooks, written in the transaction that they are about and delivered by `app.webhooks`."""

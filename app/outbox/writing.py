@@ -46,7 +46,7 @@ class Subscription:
         webhook_id: Its id.
         budget_id: It is told of this budget, and of all under it.
         events: What it wants to hear.
-        fractions: Of the limit, for `WebhookEvent.SPENDING_THRESHOLD`.
+        fractions: The fractions of the limit, for `WebhookEvent.SPENDING_THRESHOLD`.
     """
 
     webhook_id: str
@@ -94,13 +94,13 @@ def write_denial(connection: Connection, path: Sequence[str], now: datetime) -> 
     """Tell of a reservation that was refused for want of room; a flood of them makes one message a minute.
 
     Args:
-        connection: Of the transaction that stores the refusal.
+        connection: The connection of the transaction that stores the refusal.
         path: The ids of the budget that was asked and of those above it.
         now: The time of the refusal.
     """
     wanted = [each for each in subscriptions(connection, path) if WebhookEvent.DENIED in each.events]
     for webhook_id in sorted(each.webhook_id for each in wanted):
-        # One at a time, so that two denials do not make two messages.
+        # Each webhook is locked in turn, so that two denials at once do not make two messages.
         locked = select(WEBHOOKS.c.id).where(WEBHOOKS.c.id == webhook_id).with_for_update(key_share=True)
         if connection.scalar(locked) is not None:
             _add_denial(connection, webhook_id, path[0], now)

@@ -16,7 +16,7 @@ from app.wire.answers import ConventionBody, IntervalBody
 from app.wire.events import EventSchema
 
 MAX_POINTS = 1000
-#: Of false positive rates, and of priors.
+#: The most false positive rates, and the most priors.
 MAX_RISKS = 20
 
 Delta = Annotated[float, Field(ge=0, le=0.5)]

@@ -1,4 +1,4 @@
-"""What attackers reach, and the trade-off curve as one mu, in `/v1/account`."""
+"""Attack risks, and the trade-off curve as one mu, in `/v1/account`."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class CallSource(Schema):
     )
 
     def read(self, delta: float | None, relation: NeighboringRelation | None) -> PastedCall:
-        """What the call releases and charges.
+        """Return what the call releases and charges.
 
         Raises:
             AccountingError: As `read_call`.

@@ -17,7 +17,7 @@ from app.kit.process_pool import too_much_work
 from app.problems import refused_at
 from app.wire.described import DescribedSchema, schema_of
 
-#: Of the amounts in a request; an answer may be larger.
+#: The largest amount in a request; an answer may be larger.
 MAX_AMOUNT = 1e6
 
 Probability = Annotated[float, Field(ge=0, le=1)]

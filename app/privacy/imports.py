@@ -177,7 +177,7 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was recorded, its epsilon and its warnings; no epsilon where nothing was released.
+    """The recorded events with their epsilon and warnings; no epsilon if nothing was released.
 
     It comes from another process, so it can be pickled.
     """
@@ -213,7 +213,7 @@ def _account(
 
 
 def has_their_number(answer: ImportAnswer) -> bool:
-    """Whether the library's number is there: another time, with less to do, it may be found."""
+    """Return whether the library's number is there: another time, with less to do, it may be found."""
     return answer.reported.epsilon is not None
 
 

@@ -96,7 +96,7 @@ def _about_shuffling(evaluation: Evaluation, delta: float) -> dict[str, object]:
 
 
 def has_every_opinion(answer: AccountAnswer) -> bool:
-    """Whether no second opinion and no certificate is missing: another time, with less to do, they may be found."""
+    """Return whether no second opinion and no certificate is missing; a less busy server may find them later."""
     if answer.certificates is not None and None in (answer.certificates.upper, answer.certificates.lower):
         return False
     points = answer.points if answer.points is not None else [answer]
@@ -112,7 +112,7 @@ def _point(field: str, value: float, found: Answer, certification: Certification
         method=found.method,
         error_budget=error_budget(found),
     )
-    # What is not asked for is not in the answer, rather than null.
+    # A field that was not asked for is left out of the answer, rather than null.
     return point if certification is None else point.model_copy(update={"certification": certification})
 
 

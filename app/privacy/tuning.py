@@ -160,7 +160,7 @@ class TuningCostAnswer(Schema):
     warnings: list[str]
 
 
-#: What the theorems ask of whoever tunes.
+#: The conditions that the theorems place on tuning.
 REQUIRES = (
     "The number of runs is drawn from this distribution, independently of the data, and stays secret: neither the time "
     "taken, nor logs, nor costs may show it.",

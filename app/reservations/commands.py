@@ -111,7 +111,7 @@ class Command:
         context: The process's context.
         principal: Who asks.
         keyed: The key, and what is asked.
-        status: Of the answer: 201 makes a reservation.
+        status: The status of the answer: 201 makes a reservation.
         instruct: Makes the instruction; it may take numerics.
         known: The instruction, where it takes none and nothing has to be looked up.
     """

@@ -1,4 +1,4 @@
-"""Who may act on a reservation: whoever made it, and owners."""
+"""The holders of a reservation, who may act on it: its maker, and owners."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from app.db.database import Database
 from app.problems import Problem
 from app.reservations import repository
 
-# Who made a reservation never changes: asked once.
+# The makers of reservations. They never change, so each is read once.
 _MAKERS: WeakKeyDictionary[Database, dict[str, str]] = WeakKeyDictionary()
 _MOST_REMEMBERED = 100_000
 
 
 def is_known_to_hold(context: Context, reservation_id: str, principal: Principal) -> bool:
-    """Whether the principal may act on it, as far as that is known without asking the database."""
+    """Return whether the principal may act on it, as far as that is known without asking the database."""
     maker = _MAKERS.get(context.database, {}).get(reservation_id, "")
     return principal.acts_for(maker)
 

@@ -28,7 +28,7 @@ _WHY: Mapping[str, str] = {
 }
 
 
-#: What is known of plans alone, before all is forgotten.
+#: The most facts about plans that are kept before all are forgotten.
 _MOST_KNOWN = 1024
 _KNOWN: dict[tuple[Any, ...], Alone] = {}
 

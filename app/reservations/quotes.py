@@ -178,7 +178,7 @@ _MOST_TERMS = 100_000
 
 
 def terms(context: Context, budget_id: str) -> Terms:
-    """Return what prices in a budget depend on; remembered.
+    """Return the terms that prices in a budget depend on; they are remembered.
 
     Raises:
         Problem: 404.

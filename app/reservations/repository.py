@@ -57,7 +57,7 @@ def page(
 def priced_by_others(
     session: Session, engine_version: str, after: tuple[str, int], limit: int
 ) -> list[tuple[PrivacyFilter, Reservation]]:
-    """What is held or charged at the price of another engine, with the budget's filter, in a fixed order.
+    """Return what is held or charged at another engine's prices, with the budget's filter, in a fixed order.
 
     Args:
         session: A session.

@@ -97,7 +97,7 @@ def create_run_sweep(
 
 
 def _cost(context: CurrentContext, principal: Principal, prepared: preparation.Prepared) -> dict[str, Any] | None:
-    """What reserving the sweep would answer."""
+    """Return the cost that reserving the sweep would answer with."""
     if prepared.price is None:
         return None
     with context.database.read() as session:

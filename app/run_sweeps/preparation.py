@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 #: The calibrations of a grid are given up after so many seconds.
 MOST_SECONDS = 60.0
-#: Of what is stored of the cells, bytes: a data set with very many columns has few cells.
+#: The most bytes stored of a sweep's cells: a data set with very many columns allows only few cells.
 MOST_STORED = 64 * 2**20
 
 
@@ -48,7 +48,7 @@ class Prepared:
 
     Attributes:
         grid: The request.
-        columns: Of each cell's runs: what a row says of its request and its plan.
+        columns: The columns of each cell's runs: what a row says of its request and its plan.
         events: What is charged.
         sweep: The row, as far as it follows from the request.
         price: In its budget, where it has one; in an approximate_dp budget at the largest delta of the cells'.

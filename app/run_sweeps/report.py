@@ -1,4 +1,4 @@
-"""What is said of a sweep. Of one for the best that is nothing which depends on the number of its trials."""
+"""Reports on sweeps. For a sweep for the best, nothing depends on the number of its trials."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def sweep_body(session: Session, sweep: RunSweep) -> RunSweepBody:
 
 
 def quote_body(prepared: Prepared, cost: dict[str, Any] | None) -> RunSweepQuote:
-    """What a sweep would cost.
+    """Return the cost that a sweep would have.
 
     Args:
         prepared: The sweep.

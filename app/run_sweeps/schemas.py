@@ -25,9 +25,9 @@ MAX_SWEPT = 2
 MAX_RELEASE_AFTER_S = 7 * 24 * 3600
 
 _REQUEST = "#/components/schemas/RunRequest"
-#: What is the same in every run of a sweep: a field of these takes no list, or one that means what it does in a run.
+#: Fields that are the same in every run of a sweep. They take no list, or one with the meaning that it has in a run.
 FIXED = ("dataset_id", "dataset_version", "test_dataset_id", "budget_id", "neighboring_relation", "model")
-#: What a sweep has other words for, or refuses.
+#: Fields of a run's request that a sweep names otherwise, or refuses.
 _NOT_HERE = ("dataset", "expected_plan_hash")
 
 
@@ -97,7 +97,7 @@ class RunSweepRequest(RootModel[dict[str, Any]]):
             if name in OBJECTS:
                 choices.append({"type": "object", "description": "With a list in one or two of its fields."})
             properties[name] = choices[0] if len(choices) == 1 else {"anyOf": choices}
-        # What they refer to is in other requests and answers, too.
+        # The schemas that they refer to are in other requests and answers, too.
         properties |= SweepTerms.model_json_schema(ref_template="#/components/schemas/{model}")["properties"]
         needed = [name for name, field in RunRequest.model_fields.items() if field.is_required()]
         return {

@@ -91,7 +91,7 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
 
 
 def charged_data(session: Session, prepared: Prepared) -> ChargedData | None:
-    """Return what the sweep's charge says of its data.
+    """Return how the sweep's charge names its data.
 
     Raises:
         Problem: 409 ``budget_not_bound``.

@@ -27,7 +27,7 @@ from app.tables.states import RunState
 from trainer.models import Parameters
 from trainer.run import RunResult
 
-#: What a stored file has beside the parameters.
+#: Members of a stored file besides the parameters.
 _TOLD = ("feature_names", "classes", "plan_hash", "run_id")
 
 

@@ -26,7 +26,7 @@ LAYERS = {
 }
 
 
-#: Which rows were scored, and how many, comes before.
+#: The fields before it say which rows were scored, and how many.
 _FIRST_SCORE = list(MetricBody.model_fields).index("records") + 1
 _SCORED = (
     "Computed from the released model and from rows that are public: they cost no privacy, and tell no more of private "
@@ -135,7 +135,7 @@ def _guarantee(report: PrivacyReport) -> Section:
 
 
 def _amounts_first(achieved: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return what is guaranteed, and then how it was found."""
+    """Return the guaranteed amounts, and then how they were found."""
     return sorted(achieved.items(), key=lambda item: item[0] in ("method", "error_budget"))
 
 

@@ -45,7 +45,7 @@ class Card:
     """A page for whoever decides, and an appendix with every fact.
 
     Attributes:
-        title: Of the card.
+        title: The title of the card.
         statement: The guarantee in a sentence.
         summary: What is read first.
         appendix: All else.

@@ -11,7 +11,7 @@ PAGE_STYLES = ("colours.css", "page.css")
 
 # Whatever means something in Markdown or HTML wherever it stands, and what begins an address.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$@]|(?<!\w)_|_(?!\w)|&(?=[#\w])|://|(?<=www)\.", re.IGNORECASE)
-# What makes a line something else than text.
+# Beginnings that would make a line of Markdown something other than text.
 _LINE_START = re.compile(r"^(\d*)([-+#=.)])")
 _SPACE = re.compile(r"\s+")
 
@@ -54,7 +54,7 @@ def _text(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """The same where it is a line of its own.
+    """Return the same text for a line of its own.
 
     >>> print(_line("1. a"), _line("# a"), _line("- a"))
     1\\. a \\# a \\- a
@@ -77,5 +77,5 @@ def to_html(card: Card) -> str:
 
 
 def _is_facts(table: Table) -> bool:
-    """Whether a table has but a name and a value in each row: its header says nothing that must be read."""
+    """Return whether a table has but a name and a value in each row: its header says nothing that must be read."""
     return len(table.header) == 2

@@ -15,7 +15,7 @@ from app.budgets.doubts import in_per_cent
 from app.runs.card_parts import Section, fact_table
 from app.runs.report_schemas import PrivacyReport
 
-#: The share of right guesses up to which somebody learns almost the same, and that above which the limit is a weak one.
+#: Up to the first share of right guesses somebody learns almost the same; above the second the limit is a weak one.
 _ALMOST_THE_SAME, _WEAK = 0.6, 0.8
 
 
@@ -65,7 +65,7 @@ def _in_words(report: PrivacyReport) -> list[str]:
 
 
 def _promise(share: float | None, protected: str) -> str:
-    """What is promised, in words no stronger than the bound on a guess."""
+    """State the promise in words that are no stronger than the bound on a guess."""
     if share is not None and share <= _ALMOST_THE_SAME:
         return f"Anybody who sees the released model learns almost the same, whether or not {protected} took part."
     limited = f"There is a proved limit to what anybody can learn of {protected} from the released model."
@@ -73,7 +73,7 @@ def _promise(share: float | None, protected: str) -> str:
 
 
 def _protected(report: PrivacyReport) -> str:
-    """Whose part in the data is protected."""
+    """Return whose part in the data is protected."""
     if isinstance(report.achieved, AchievedOfGroupsBody):
         return f"any {report.achieved.group_size} {report.privacy_unit}s together"
     return f"any one {report.privacy_unit}"
@@ -125,7 +125,7 @@ def _not_covered(report: PrivacyReport) -> list[str]:
 
 
 def _several(unit: str) -> str:
-    """Who is protected less than one unit is."""
+    """Describe who is less protected than one unit."""
     if unit == "person":
         return "Several persons together: a household is protected less than each of its members."
     return (

@@ -55,7 +55,7 @@ class CheckpointFiles:
                 other.unlink(missing_ok=True)
 
     def read_all(self, run_id: str, stream_id: str) -> Iterator[bytes]:
-        """What the claims of a run kept of the stream; what is damaged, or under another key, is left out."""
+        """Return the checkpoints that a run's claims kept of the stream, except damaged ones and other keys' ones."""
         for path in self._of_stream(run_id, stream_id):
             content = self._read(path, run_id)
             if content is not None:
@@ -70,7 +70,7 @@ class CheckpointFiles:
         return self._read(self._score_path(run_id, stream_id), run_id)
 
     def exist(self, run_id: str, stream_id: str) -> bool:
-        """Whether there is a checkpoint of the stream, of whatever worth."""
+        """Return whether there is a checkpoint of the stream, of whatever worth."""
         return bool(self._of_stream(run_id, stream_id))
 
     def remove(self, run_id: str) -> None:

@@ -48,7 +48,7 @@ class Doorbell:
 def ring(data_dir: Path) -> None:
     """Wake the workers of this data folder that are idle; those that are not look again when they are done."""
     for path in _folder(data_dir).glob(f"*{_SUFFIX}"):
-        # Of a worker that is gone, that is not listening yet, or that has rung so often that the pipe is full.
+        # This fails if a worker is gone or not listening yet, or if unread rings fill the pipe.
         with suppress(OSError):
             pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
             try:

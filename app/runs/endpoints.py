@@ -38,7 +38,7 @@ router = APIRouter(prefix="/v1/runs", tags=["Runs"], dependencies=[KnownParamete
 Analyst = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER)]
 Reader = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER, Scope.AUDITOR)]
 
-#: Of the privacy card; the first is what is answered where nobody asks for another.
+#: The media types of the privacy card; the first one is the default.
 CARD_TYPES = {"application/json": "json", "text/markdown": "markdown", "text/html": "html"}
 
 

@@ -19,7 +19,7 @@ _VARIANTS = {
     "zcdp": "Zero-concentrated DP",
     "gaussian_dp": "Gaussian DP",
 }
-#: What the registry calls those that it has no name for.
+#: The registry's names for those that it has no name of its own for.
 _CUSTOM = {"gaussian_dp": "Custom"}
 _SEEDED = "None: the run was seeded, and protects nobody."
 
@@ -161,7 +161,7 @@ def _variant(facts: CardFacts) -> str:
 
 
 def _parameters(facts: CardFacts) -> dict[str, float | None]:
-    """What the guarantee's numbers are, each a proved upper end; none for a run that protects nobody."""
+    """Return the guarantee's numbers, each a proved upper end; none for a run that protects nobody."""
     if facts.seeded:
         return {}
     match facts.achieved:

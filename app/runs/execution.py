@@ -81,7 +81,7 @@ def train(
         checkpoint: To go on from, and where later ones go.
         has_stopped: Whether the worker is to stop, and what it has done is kept.
         executor: Where the steps are carried out.
-        timetable: Of a private run.
+        timetable: The timetable of a private run.
 
     Raises:
         RunCancelled: the run is to be cancelled or was taken over, or the worker has stopped.
@@ -114,7 +114,7 @@ def summarize(job: Job, result: RunResult, score_key: int | None, device: Device
     Args:
         job: The run.
         result: What it releases.
-        score_key: Of the noise of the score, or of the evaluation.
+        score_key: The key of the noise of the score, or of the evaluation.
         device: What computed.
     """
     public = [data for data in (job.test, job.training) if data is not None and data.public]

@@ -20,7 +20,7 @@ from trainer.models import Model
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained on what.
+    """A training job: what is trained, and on which data.
 
     Attributes:
         run: The run's row, as it was claimed.

@@ -23,11 +23,11 @@ from app.tables.runs import Run
 
 log = structlog.get_logger()
 
-#: How often a worker raises the heartbeat of the run it is at.
+#: The interval at which a worker raises the heartbeat of its run.
 HEARTBEAT_INTERVAL_S = 5.0
 #: A worker whose heartbeat nobody saw change for so long has lost its run.
 LEASE_S = 60.0
-#: No lease lapses between fewer looks than these: a time in which nobody looked counts as one part of so many.
+#: A lease lapses only after this many looks: a gap in which nobody looked counts as one such part of the lease.
 LOOKS_PER_LEASE = 4
 
 

@@ -439,7 +439,7 @@ def _settle_charge(
     ends: Mapping[str, Head] | None,
 ) -> None:
     try:
-        # What has succeeded has started, whatever its row says.
+        # A run that succeeded has started, whatever its row says.
         if run.state == RunState.SUCCEEDED or _is_started(session, run):
             if run.problem == DECLARATION_ALTERED:
                 run.problem = _with_charge(run.problem, "Its charge stands")
@@ -450,7 +450,7 @@ def _settle_charge(
             with suppress(Problem):  # a hold that ran out is released already
                 charges.resolve(session, context, reservation_id, Void(by_run=True), ends)
     except ChargeAltered as error:
-        # What is held stays held, and counts as spent.
+        # The held amounts stay held, and count as spent.
         log.error("charge_altered", run_id=run.id, reservation_id=reservation_id, reason=str(error))
         run.state, run.result = RunState.FAILED, None
         run.problem = _with_charge(DECLARATION_ALTERED, "What is held for it stays held")

@@ -1,4 +1,4 @@
-"""Whether a worker process still lives: it holds the lock of a file of its own for as long as it does.
+"""Liveness of worker processes: each holds the lock of a file of its own for as long as it lives.
 
 The operating system lets go of the lock whenever the process ends, however it ends, so neither a process id that is
 used again nor a zombie nor another container with the same host name can be taken for a living worker.
@@ -21,7 +21,7 @@ def new_worker_id() -> str:
 
 @contextmanager
 def alive(data_dir: Path, worker_id: str) -> Iterator[None]:
-    """Hold the worker's lock inside the block; the file goes with a clean end."""
+    """Hold the worker's lock inside the block; its file is removed if the block ends without an error."""
     path = _path(data_dir, worker_id)
     unseen = path.with_suffix(".new")
     make_private_folder(path.parent)
@@ -39,12 +39,12 @@ def dead_workers(data_dir: Path) -> list[str]:
 
 
 def living_workers(data_dir: Path) -> int:
-    """How many workers of this folder hold their locks."""
+    """Return how many workers of this folder hold their locks."""
     return sum(not has_died(data_dir, path.stem) for path in _path(data_dir, "").parent.glob("*.lock"))
 
 
 def has_died(data_dir: Path, worker_id: str) -> bool:
-    """Whether the worker wrote its file in this folder and no longer holds it; a worker of elsewhere is left alone."""
+    """Return whether the worker's file is in this folder and no longer locked; workers elsewhere never count."""
     try:
         file = _path(data_dir, worker_id).open("r+")
     except FileNotFoundError:

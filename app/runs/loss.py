@@ -45,7 +45,7 @@ class NothingToAcknowledge(Exception):
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """What was done about a loss.
+    """The measures taken about a loss.
 
     Attributes:
         loss: What is known of it.
@@ -111,7 +111,7 @@ def acknowledge(context: Context, reason: str) -> Acknowledged:
 
 
 def _in_json(loss: Loss) -> dict[str, Json]:
-    """What is known of the loss, as it is stored for ever."""
+    """Return the known facts of the loss, as they are stored for ever."""
     return {
         "cause": str(loss.reason),
         "missing": None
@@ -146,7 +146,7 @@ def _end_runs(session: Session, context: Context) -> int:
 
 
 def _starts(session: Session, loss: Loss) -> list[Instruction]:
-    """What waits to be started in a budget that lost entries, or in any where nobody knows."""
+    """Return what waits to be started in a budget that lost entries, or in any budget if nobody knows which."""
     waiting = select(Reservation.id).where(Reservation.state == ReservationStatus.PENDING).order_by(Reservation.id)
     if loss.acknowledged is not None:
         lost: Collection[str] = [each.budget_id for each in loss.missing]

@@ -19,7 +19,7 @@ from app.runs.work import Work, work_of
 from app.settings import Settings
 from app.tables.runs import Run
 
-#: What is measured is taken so many times.
+#: Measured times are multiplied by this.
 MARGIN = 1.25
 #: Reading alone takes longer for more rows, so that it should hardly ever be late.
 READING_MARGIN = 2.0

@@ -49,7 +49,7 @@ class Predictor:
 
     @classmethod
     def of_run(cls, context: Context, run: Run) -> Predictor:
-        """Return that of a run whose model is released.
+        """Return the predictor of a run whose model is released.
 
         Raises:
             Problem: 422 ``unsupported_model``: a mean.
@@ -60,7 +60,7 @@ class Predictor:
 
     @classmethod
     def of_file(cls, content: bytes) -> Predictor:
-        """Return that of a model file.
+        """Return the predictor of a model file.
 
         Raises:
             ValueError: these are no bytes of a model file, or of one without the declared columns.

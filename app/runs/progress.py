@@ -34,7 +34,7 @@ KEEP_ALIVE_S = 15.0
 KEEP_ALIVE = b": keep-alive\n\n"
 #: A stream ends after so long, also where the run does not: whoever comes back shows a key that is still good.
 MAX_STREAM_S = 900.0
-#: What a client waits before it comes back, milliseconds.
+#: The milliseconds that a client waits before it reconnects.
 RETRY_MS = 3000
 #: Streams at once, of one key and of all.
 LISTENERS_PER_KEY = 20
@@ -44,7 +44,7 @@ ENDED = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 
 
 def message_of(run: Run) -> ProgressMessage:
-    """What a listener is told of a run."""
+    """Return the message about a run that listeners get."""
     return ProgressMessage(
         id=run.id,
         state=RunState(run.state),
@@ -120,14 +120,14 @@ class ProgressFeed:
         self._closed = False
 
     def close(self) -> None:
-        """End every stream now: a server that stops waits for nobody who only listens."""
+        """End every stream now, since a stopping server does not wait for mere listeners."""
         self._closed = True
         for listener in self._listeners:
             listener.end()
 
     @contextmanager
     def listen(self, message: ProgressMessage, principal_id: str) -> Iterator[Listener]:
-        """A listener, for as long as the block lasts.
+        """Yield a listener for as long as the block lasts.
 
         Raises:
             Problem: 429 ``too_many_listeners``.

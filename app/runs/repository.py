@@ -16,7 +16,7 @@ from app.tables.states import ENDED, IN_PROGRESS, RunState, Select
 
 @dataclass(frozen=True)
 class Lease:
-    """What shows of a worker that is at a run: the claim, and how often the worker has told since that it lives."""
+    """The visible signs of a worker that holds a run: the claim, and the number of its heartbeats since."""
 
     run_id: str
     worker_id: str
@@ -24,7 +24,7 @@ class Lease:
     heartbeat: int
 
 
-# Of a sweep for the best, the best run alone, whatever the flags of its trials say.
+# Of a sweep for the best, only the best run is released, whatever the flags of its trials say.
 _IS_RELEASED = Run.sweep_id.is_(None) | (
     select(RunSweep.id)
     .where(RunSweep.id == Run.sweep_id, (RunSweep.select == Select.ALL) | (RunSweep.best_run_id == Run.id))
@@ -53,7 +53,7 @@ def has_queued(session: Session) -> bool:
 
 
 def count_queued(session: Session, principal_id: str) -> int:
-    """How many runs of a key wait for a worker. Trials that nobody sees are counted as the one sweep that they are."""
+    """Count a key's runs that wait for a worker. The hidden trials of a sweep count as one run."""
     statement = select(func.count()).where(
         Run.state == RunState.QUEUED, Run.principal_id == principal_id, ~Run.is_withheld
     )
@@ -141,7 +141,7 @@ def _held_by(claimed: Run) -> tuple[ColumnElement[bool], ...]:
 
 
 def ended_among(session: Session, run_ids: Collection[str]) -> list[Run]:
-    """Return those of the runs that have ended; their plans are not read."""
+    """Return the runs among these that have ended, without their plans."""
     statement = select(Run).where(Run.id.in_(run_ids), Run.state.in_(ENDED))
     return list(session.scalars(statement.options(load_only(Run.id, Run.state, Run.epoch))))
 

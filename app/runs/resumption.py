@@ -114,7 +114,7 @@ class Keeper:
         self._kept_at = clock()
 
     def checkpoints(self) -> Checkpoints:
-        """Return what the trainer needs to save checkpoints, and to go on from one."""
+        """Return the object with which the trainer saves checkpoints and resumes from one."""
         binding = self._beginning.binding
         return Checkpoints(self._save, self._is_due, binding.data_tag, binding.code_version, self._beginning.checkpoint)
 

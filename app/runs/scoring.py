@@ -12,7 +12,7 @@ from trainer.exact.gaussian import RoundedGaussian
 from trainer.models import Model
 from trainer.streams import random_streams
 
-#: What a row adds is a whole number of these: sums of them are exact, so that no row moves the rounding of the others.
+#: Each row adds a whole number of these. Their sums are exact, so that no row changes the rounding of others.
 _GRAIN = 2.0**-20
 
 

@@ -118,7 +118,7 @@ class Price:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what a reader must know about it."""
+        """Return the warnings for readers about it."""
         return [detail for _, detail in self.quote.warnings]
 
 

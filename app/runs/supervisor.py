@@ -26,13 +26,13 @@ from app.webhooks.overdue import tell_of_overdue
 log = structlog.get_logger()
 
 WATCH_INTERVAL_S = 0.5
-#: How often the runs in progress are looked at, wherever their workers are; a sixth of a shorter lease.
+#: The interval at which runs in progress are looked at, wherever their workers are; a sixth of a shorter lease.
 SWEEP_INTERVAL_S = 10.0
 #: Between two replacements: a worker that ends at once must not be started again and again.
 REPLACEMENT_INTERVAL_S = 2.0
-#: Of entries, that a sweep gives their places in the tree: not so many that the workers would go unwatched for long.
+#: Batches of entries that one sweep puts into the tree: few enough that the workers are still watched.
 INTEGRATED_BATCHES = 8
-#: What workers may take to stop before they are killed: with the open requests' grace it is within the server's limit.
+#: The seconds workers have to stop before they are killed; with the open requests' grace, within the server's limit.
 GRACE_S = 5.0
 
 
@@ -115,7 +115,7 @@ class Supervisor:
         advance_all(self._context)
 
     def _release_due_holds(self) -> None:
-        """What was reserved and not started in time is free again, also where nobody needs the room."""
+        """Release reservations that were not started in time, even if nobody needs the room."""
         try:
             release_due_holds(self._context)
         except DATABASE_FAILURES as error:
@@ -129,7 +129,7 @@ class Supervisor:
             log.error("overdue_not_told", error_type=type(error).__name__)
 
     def _integrate(self) -> None:
-        """What was committed gets its place in the tree over all entries: nobody waits long for a checkpoint then."""
+        """Give committed entries their places in the tree over all entries, so that checkpoints do not have to wait."""
         try:
             integrate(self._context.database, INTEGRATED_BATCHES)
         except (CannotIntegrate, *DATABASE_FAILURES) as error:

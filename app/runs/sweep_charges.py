@@ -1,4 +1,4 @@
-"""What a sweep is charged: all its runs composed, or the selection of the best of them. Pure: no database."""
+"""The charge of a sweep: all its runs composed, or the selection of the best of them. Pure: no database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STEP_BY_STEP = (FullBatch, Poisson, WithoutReplacement, WithReplacement, Trunca
 
 @dataclass(frozen=True)
 class SelectionCost:
-    """What the best of a drawn number of runs costs.
+    """The cost of the best of a random number of runs.
 
     Attributes:
         epsilon: At the delta that was asked for.
@@ -88,7 +88,7 @@ def selection_cost(
     delta: float,
     orders: Sequence[float] | None,
 ) -> SelectionCost:
-    """What releasing the best of a number of runs costs that is drawn by `accounting.tuning.drawing`.
+    """Return the cost of releasing the best of a random number of runs, drawn by `accounting.tuning.drawing`.
 
     It also runs in another process, so what it takes and gives can be pickled.
 
@@ -97,7 +97,7 @@ def selection_cost(
         relation: The neighbouring relation.
         trials: The law of the number of runs.
         delta: Of epsilon; 0 for pure differential privacy.
-        orders: Of the Renyi divergences; None for none.
+        orders: The orders of the Renyi divergences; None for none.
 
     Raises:
         Unsupported: ``no_renyi_divergence``, ``too_many_trials``.
@@ -128,7 +128,7 @@ def quantile_of(law: RandomTrials) -> int:
 
 
 def hash_of(sweep: RunSweep, plan_hashes: Sequence[str], events: Sequence[Event]) -> str:
-    """What a sweep is, as a hash: the plans of its cells in their order, what is released of them, what is charged."""
+    """Return the hash that identifies a sweep: its cells' plans in order, what is released of them, and the charge."""
     return sha256_hex(
         canonical_bytes(
             {
@@ -159,7 +159,7 @@ def _places(runs: Sequence[Sequence[Event]]) -> dict[_Place, _Place]:
 
 
 def _counted_together(runs: Sequence[Sequence[Event]]) -> dict[_Place, int]:
-    """How often each first event happens with those that it is counted together with."""
+    """Return how often each first event happens with those that it is counted together with."""
     counts: dict[_Place, int] = {}
     for (run, place), key in _places(runs).items():
         counts[key] = counts.get(key, 0) + runs[run][place].count

@@ -86,7 +86,7 @@ def _advance(context: Context, sweep_id: str) -> None:
             return
         part = _part_that_started(session, sweep)
         chains = [REGISTER, *([] if sweep.budget_id is None else [sweep.budget_id])]
-    # What has ended stays so: the part is the same under the lock.
+    # Runs that have ended stay so: the part is the same under the lock.
     quote = None
     if part is not None and sweep.reservation_id is not None:
         with suppress(Problem):  # a part without a price is charged as the whole

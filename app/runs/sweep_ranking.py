@@ -1,4 +1,4 @@
-"""Which of a sweep's trials is the best: by a score that costs nothing besides what the sweep is charged."""
+"""The ranking of a sweep's trials, by a score that costs nothing besides the sweep's own charge."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from app.tables.runs import Run
 
 
 def best_of(runs: Iterable[Run]) -> Run | None:
-    """The run of the best score; None where no run has one.
+    """Return the run with the best score; None if no run has a score.
 
-    Ids are random, so that they decide equal scores as a coin would, and a second look decides alike.
+    Ids break ties. They are random, so that ties break fairly, and fixed, so that a second look gives the same run.
     """
     scored = [(score, run.id, run) for run in runs if (score := _score(run.result)) is not None]
     return max(scored, key=lambda each: each[:2])[2] if scored else None

@@ -77,7 +77,7 @@ def cell(session: Session, sweep_id: str, number: int) -> RunSweepCell:
 
 
 def drafts(session: Session, sweep_id: str) -> list[dict[str, Any]]:
-    """What trials are made of, of all cells in their order."""
+    """Return the drafts that trials are made from, of all cells in their order."""
     statement = select(RunSweepCell.draft).where(RunSweepCell.sweep_id == sweep_id).order_by(RunSweepCell.number)
     return [draft for draft in session.scalars(statement) if draft is not None]
 
@@ -97,7 +97,7 @@ def run_ids(session: Session, sweep_id: str) -> set[str]:
 
 
 def has_open_runs(session: Session, sweep_id: str) -> bool:
-    """Whether a run of the sweep waits for a worker, or has one."""
+    """Return whether a run of the sweep waits for a worker, or has one."""
     statement = select(Run.id).where(Run.sweep_id == sweep_id, Run.state.not_in(ENDED)).limit(1)
     return session.scalar(statement) is not None
 
@@ -109,7 +109,7 @@ def open_runs_for_update(session: Session, sweep_id: str) -> Sequence[Run]:
 
 
 def has_started_runs(session: Session, sweep_id: str) -> bool:
-    """Whether noise may have been drawn for a run of the sweep."""
+    """Return whether noise may have been drawn for a run of the sweep."""
     statement = select(Run.id).where(Run.sweep_id == sweep_id, Run.stream_id.is_not(None)).limit(1)
     return session.scalar(statement) is not None
 

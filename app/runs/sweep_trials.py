@@ -31,7 +31,7 @@ from app.runs.sweep_charges import law_of, quantile_of
 from app.tables.runs import RunSweep
 from app.tables.states import Select
 
-#: Of the keyed hashes.
+#: The label of the keyed hashes.
 LABEL = "sweep_trials"
 #: A number below another is a longer one, by so many bits, less multiples: that far it is from equally likely.
 _MORE_BITS = 256
@@ -43,7 +43,7 @@ class Trials:
 
     Attributes:
         keyed_hash: Takes a label and bytes, returns 256 bits, hexadecimal (`app.context.Context.keyed_hash`).
-        sweep_id: Of the sweep.
+        sweep_id: The id of the sweep.
         law: Of their number.
         cells: How many cells there are.
         spare: So many are made at least, whatever number is drawn.
@@ -61,12 +61,12 @@ class Trials:
 
     @cached_property
     def drawn(self) -> int:
-        """How many trials count. The first is made in any case: without it, the ledger would show that none is run."""
+        """Return how many trials count. The first always runs: otherwise the ledger would show that there are none."""
         return draw_trials(self.law, lambda total: self._below(total, "number"))
 
     @property
     def most(self) -> int:
-        """How many trials are ever made."""
+        """Return how many trials are ever made."""
         return max(1, self.spare, self.drawn)
 
     def id_of(self, number: int) -> str:
@@ -78,7 +78,7 @@ class Trials:
         return self._below(self.cells, f"cell\n{number}")
 
     def number_of(self, run_id: str) -> int | None:
-        """Which trial a run is; None where it is none of this sweep's."""
+        """Return which trial a run is; None where it is none of this sweep's."""
         return next((number for number in range(self.most) if self.id_of(number) == run_id), None)
 
     def counts(self, run_id: str) -> bool:
@@ -125,7 +125,7 @@ def is_as_entered(session: Session, vouched: Vouched, sweep: RunSweep) -> bool:
 
 
 def is_trial(context: Context, session: Session, sweep: RunSweep, run_id: str, cell: int | None) -> bool:
-    """Whether a run is a trial that the sweep makes, of the cell that is its own."""
+    """Return whether a run is a trial that the sweep makes, of the cell that is its own."""
     if sweep.select != Select.BEST:
         return False
     trials = trials_of(context, session, sweep)

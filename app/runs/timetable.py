@@ -28,7 +28,7 @@ from trainer.exact.gaussian import load_noise
 
 log = structlog.get_logger()
 
-#: How often a worker that waits looks whether it is told to stop.
+#: The interval at which a waiting worker checks whether it must stop.
 LOOK_INTERVAL_S = 0.05
 #: A time to release at that is farther away, some 30 years, is shown as if it were not.
 FARTHEST_S = 10**9

@@ -1,4 +1,4 @@
-"""Whose turn it is: queues of runs are served in turn, however long each of them is.
+"""Turns of queues: queues of runs are served in turn, however long each of them is.
 
 A queue is what one budget pays for, or what one key practises with on public data. Each process remembers when it
 served which queue last; one that it never served comes first, and of those the one that has waited longest. What is
@@ -18,7 +18,7 @@ _MOST = 10_000
 
 
 class Turns:
-    """Which queues were served, and in which order they were last."""
+    """The queues that were served, in the order of their latest turns."""
 
     def __init__(self) -> None:
         self._served: dict[str, None] = {}
@@ -47,5 +47,5 @@ _OF: WeakKeyDictionary[Engine | Connection, Turns] = WeakKeyDictionary()
 
 
 def turns_of(bind: Engine | Connection) -> Turns:
-    """What this process remembers of a database's queues."""
+    """Return this process's memory of a database's queues."""
     return _OF.setdefault(bind, Turns())

@@ -22,7 +22,7 @@ def versions(engine: str, device: Device = HOST) -> dict[str, str]:
     """Return the versions of the accounting engine that priced the plan, of this process, and of a device's libraries.
 
     Args:
-        engine: Of the plan.
+        engine: The engine of the plan.
         device: Where steps are taken.
     """
     return {

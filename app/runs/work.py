@@ -1,4 +1,4 @@
-"""What a run does, in public terms: all that the time it takes may depend on."""
+"""The work of a run in public terms: everything that its time may depend on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainer.models import Model
 
 @dataclass(frozen=True)
 class Work:
-    """What a private run does, in public terms.
+    """The work of a private run, in public terms.
 
     Attributes:
         plan: What is carried out.
@@ -40,7 +40,7 @@ class Work:
 
     @property
     def shape(self) -> str:
-        """What decides how long a step takes; step sizes and noise do not."""
+        """Return everything that decides how long a step takes; step sizes and noise do not."""
         plan = self.plan
         counts = [event.count for event in plan.events] if len(plan.phases) > 1 else []
         phases = [

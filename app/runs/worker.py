@@ -38,7 +38,7 @@ from trainer.run import RunCancelled
 
 log = structlog.get_logger()
 
-#: How long an idle worker waits for its bell before it looks by itself.
+#: The seconds that an idle worker waits for its bell before it looks by itself.
 LOOK_INTERVAL_S = 0.5
 #: Pauses between attempts while the database is away.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
@@ -151,9 +151,9 @@ def _held_back(outcome: _Outcome, timetable: Timetable, must_stop: ShouldStop) -
         timetable.wait_for_tick()
         return outcome
     if not timetable.wait_for_release(must_stop):
-        # The checkpoint of its last step leads to the same model again.
+        # The checkpoint of the last step gives the same model when the run is resumed.
         return _Outcome(None)
-    # One that is cancelled while it waits is cancelled like one that trains: nobody can tell which it does.
+    # A run that is cancelled while it waits looks like one cancelled while it trains: nobody can tell them apart.
     return _Outcome(Ending(RunState.CANCELLED)) if timetable.is_cancelled else outcome
 
 

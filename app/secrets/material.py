@@ -21,7 +21,7 @@ from app.settings import MIN_SECRET_LENGTH, Settings, new_signing_key, read_sign
 
 
 class Purpose(StrEnum):
-    """What a secret is for.
+    """The purpose of a secret.
 
     `CONTENT` keys whatever must be recognised for ever: contents of data sets, fingerprints of requests under
     idempotency keys, checkpoints of runs, and the noise of a score. `KEYS` keys what stands in place of API keys, and
@@ -131,13 +131,13 @@ class SecretMaterial:
         return _hmac(key, label.encode() + b"\0" + data)
 
     def check_value(self, purpose: Purpose, version: int) -> str:
-        """What recognises the secret, and reveals nothing of it: a keyed hash of a constant, or the public key."""
+        """Return a value that identifies the secret and reveals nothing of it: a keyed hash, or the public key."""
         if purpose is Purpose.SIGNATURES:
             return self.signing_key(version).public_key().public_bytes_raw().hex()
         return _hmac(self.bytes_of(purpose, version), f"check value\0{purpose}".encode())
 
     def exists(self, purpose: Purpose, version: int) -> bool:
-        """Whether there is such a secret here; nothing is made."""
+        """Return whether there is such a secret here; nothing is made."""
         return self._is_in_the_settings(purpose, version) or self.file(purpose, version).exists()
 
     def make(self, purpose: Purpose, version: int) -> None:
@@ -158,7 +158,7 @@ class SecretMaterial:
         return self._settings.data_dir / kept_name(purpose, version)
 
     def content(self, purpose: Purpose, version: int) -> bytes:
-        """What the file of a version holds, or would hold where the settings have it.
+        """Return the content of a version's file, or what it would be if the settings have the secret.
 
         Raises:
             SecretUnavailable: it cannot be read, or is damaged.

@@ -23,11 +23,11 @@ class ApiKey(Base):
     scopes: Mapped[list[str]] = mapped_column(JSON)
     #: Paths of the budgets that it reaches, which never change; None for all budgets.
     budgets: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
-    #: Of the key's own; 0 for none, None for the server's.
+    #: The key's own limit; 0 for no limit, None for the server's limit.
     requests_per_second: Mapped[float | None] = mapped_column(Double)
     concurrent_requests: Mapped[int | None] = mapped_column(Integer)
     token_hash: Mapped[str] = mapped_column(String(64), unique=True)
-    #: Of the secret of keys that the token is hashed under.
+    #: The version of the secret of keys that the token is hashed under.
     secret_version: Mapped[int] = mapped_column(Integer, server_default="1")
     #: The token before the last rotation, for as long as it is still good.
     previous_token_hash: Mapped[str | None] = mapped_column(String(64))
@@ -39,7 +39,7 @@ class ApiKey(Base):
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
-    #: Of an account of a provider (`app.auth.oidc.accounts`), which has neither token nor rights; None for a key.
+    #: The issuer of a provider's account (`app.auth.oidc.accounts`), which has no token or rights; None for a key.
     issuer: Mapped[str | None] = mapped_column(String(500))
     subject: Mapped[str | None] = mapped_column(String(255))
 
@@ -51,11 +51,11 @@ class ApiKey(Base):
         return self.issuer is not None
 
     def has_ended(self, now: datetime) -> bool:
-        """Whether it authenticates nobody any more."""
+        """Return whether it authenticates nobody any more."""
         return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
 
     def is_under_secret(self, version: int, now: datetime) -> bool:
-        """Whether a token that may still be good is hashed under this version of the secret of keys."""
+        """Return whether a token that may still be good is hashed under this version of the secret of keys."""
         until = self.previous_token_until
         has_previous = self.previous_token_hash is not None and until is not None and until > now
         return self.secret_version == version or (has_previous and self.previous_secret_version == version)

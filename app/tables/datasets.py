@@ -79,6 +79,6 @@ class DatasetVersion(Base):
     capacity: Mapped[int] = mapped_column(BigInteger)
     change: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(String(200))
-    #: Whether the rows of all versions before went with it.
+    #: Whether it also erases the rows of all earlier versions.
     erases_earlier: Mapped[bool] = mapped_column(Boolean)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

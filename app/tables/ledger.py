@@ -106,7 +106,7 @@ class Reservation(Base):
             postgresql_where=text("resolved_at IS NULL"),
             sqlite_where=text("resolved_at IS NULL"),
         ),
-        # How many a key holds open.
+        # For counting how many a key holds open.
         Index(
             "ix_reservations_open",
             "principal_id",
@@ -164,7 +164,7 @@ class LimitRequest(Base):
     """Another limit that was asked for, and how that ended.
 
     Attributes:
-        sequence: Of the entry that made it.
+        sequence: The sequence of the entry that made it.
         filter: With the limit that is wanted.
         filter_before: With the limit that the budget had when it was made.
         approvals: Who has approved it, why and when, in their order.
@@ -238,7 +238,7 @@ class Entry(Base):
             postgresql_where=text("subject_id IS NOT NULL"),
             sqlite_where=text("subject_id IS NOT NULL"),
         ),
-        # How often a reservation was extended.
+        # For counting how often a reservation was extended.
         Index(
             "ix_entries_extensions",
             "reservation_id",
@@ -255,7 +255,7 @@ class Entry(Base):
     sequence: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[str] = mapped_column(String(32))
     reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"))
-    #: Of an entry of the register: what it is about.
+    #: The subject of an entry of the register.
     subject_id: Mapped[str | None] = mapped_column(String(64))
     principal_id: Mapped[str] = mapped_column(String(64))
     purpose: Mapped[str | None] = mapped_column(String(200))

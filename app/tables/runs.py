@@ -43,7 +43,7 @@ class Run(Base):
     model: Mapped[dict[str, Any]] = mapped_column(JSON)
     description: Mapped[dict[str, Any]] = mapped_column(JSON)
     dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
-    #: Of private data: the version that it trains on. Null in runs from before there were versions means the first.
+    #: The version of private data that it trains on. Null in runs from before versions existed means the first.
     dataset_version: Mapped[int | None] = mapped_column(Integer)
     inline_dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     test_dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))
@@ -62,18 +62,18 @@ class Run(Base):
     stream_id: Mapped[str | None] = mapped_column(String(64))
     #: The sweep whose charge the run is part of; such a run has no reservation of its own.
     sweep_id: Mapped[str | None] = mapped_column(ForeignKey("run_sweeps.id"), index=True)
-    #: Which cell of the sweep.
+    #: The index of the cell in the sweep.
     sweep_cell: Mapped[int | None] = mapped_column(Integer)
     #: Of the score that a trial releases besides the model: noise on the sum over the training rows of what is right of
     #: their predictions, in units of what one row adds at most.
     score_noise_multiplier: Mapped[float | None] = mapped_column(Double)
     #: Nobody sees the run: it is a trial of a sweep that releases the best one alone.
     is_withheld: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
-    #: How many workers died or stalled while they were at it.
+    #: The number of workers that died or stalled while they had it.
     workers_lost: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     problem: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: Of a run on private data, since its first claim: `app.runs.schedule`. It follows from public numbers.
+    #: The schedule of a run on private data, set at its first claim (`app.runs.schedule`) from public numbers.
     schedule: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: When the end of a run on private data is told: not before.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -89,7 +89,7 @@ class Run(Base):
 
     @property
     def is_charged(self) -> bool:
-        """Whether a budget pays for it: by a reservation of its own, or its sweep's."""
+        """Return whether a budget pays for it: by a reservation of its own, or its sweep's."""
         return self.budget_id is not None
 
 
@@ -118,14 +118,14 @@ class RunSweep(Base):
     sweep_hash: Mapped[str] = mapped_column(String(64))
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
     reservation_id: Mapped[str | None] = mapped_column(ForeignKey("reservations.id"), unique=True)
-    #: Of the whole sweep, whatever is seen of it.
+    #: The guarantee of the whole sweep, whatever part of it is seen.
     guarantee: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: The law of the number of trials.
     trials: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    #: Of its cells, so that whatever is entered of this row is entered of them: `app.entries.registered`.
+    #: A hash of the cells, so that an entry about this row also covers them (`app.entries.registered`).
     cells_hash: Mapped[str] = mapped_column(String(64), server_default=text("''"))
-    #: Nothing of a sweep for the best is told before.
+    #: Nothing about a sweep for the best is told before this time.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     is_cancelled: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     #: How it ended.

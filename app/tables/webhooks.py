@@ -21,8 +21,8 @@ class Webhook(Base):
 
     Attributes:
         events: What it is told of.
-        fractions: Of the limit, at which it is told of spending.
-        secret_version: Of the key that signs, which is derived from it and stored nowhere.
+        fractions: The fractions of the limit, at which it is told of spending.
+        secret_version: The version of the key that signs, which is derived from it and stored nowhere.
         dropped: Messages that were not written because too many waited.
     """
 
@@ -50,7 +50,7 @@ class WebhookMessage(Base):
     Attributes:
         subject: What it is about, once per webhook: a reservation with its time; None where there is no such thing.
         count: How many happenings it tells of.
-        due_at: Of the next attempt.
+        due_at: The time of the next attempt.
         leased_until: Somebody is at it, or has died; others leave it alone until then.
         last_error, last_status: Of the last attempt: the class of the failure, and the receiver's HTTP status.
     """

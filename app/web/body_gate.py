@@ -15,13 +15,13 @@ from app.kit.json_body import read_json
 from app.observability.request_id import request_id_of
 from app.problems import Problem
 
-#: The paths that take files: of new data sets, and of their versions. Pages pass the bodies of theirs on.
+#: The paths that take files, for new data sets and for new versions. Dashboard pages pass their bodies on.
 UPLOAD_PATHS = re.compile("/(v1|dashboard)/datasets(/[^/]+/versions)?")
-#: Below it are the pages, whose commands are forms of few short fields.
+#: The pages are below this path; their commands are forms with few short fields.
 FORMS = "/dashboard/"
 LARGEST_FORM_BYTES = 2**14
 
-#: What is read and dropped after a body proved too large, so that a client that is still sending sees the answer.
+#: The bytes that are read and dropped after a body proved too large, so that a client still sending sees the answer.
 DRAINED_BYTES = 16 * 2**20
 
 #: Parsing anything longer is left to a thread, so that other requests go on meanwhile.

@@ -1,4 +1,4 @@
-"""Nothing is served while the database is behind its fence: the gate that every request passes, behind the guard."""
+"""The gate that every request passes after the guard: it serves nothing while the database is behind its fence."""
 
 from __future__ import annotations
 

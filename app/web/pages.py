@@ -20,7 +20,7 @@ def render(template: str, styles: tuple[str, ...], **values: Any) -> str:
 
 
 def policy(styles: tuple[str, ...]) -> str:
-    """What it may do, as a Content-Security-Policy: its own style, and no script, no frame, no other address."""
+    """Return a page's Content-Security-Policy: it allows its own style, and no script, frame or other address."""
     digest = base64.b64encode(hashlib.sha256(_style(styles).encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -39,9 +39,9 @@ INTERVAL_S = 1.0
 LEASE = timedelta(seconds=60)
 #: Between the first two attempts; each later wait is twice as long, up to the longest.
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 2 * 3600.0
-#: How long delivery of a message is tried before it is given up.
+#: The time after which attempts to deliver a message end.
 PATIENCE = timedelta(days=1)
-#: How long ended messages are listed.
+#: The time for which ended messages stay listed.
 KEPT = timedelta(days=30)
 _AT_ONCE = 4
 #: The last of those that are taken together is tried well within the lease, if all before it take as long as they may.
@@ -103,7 +103,7 @@ class Deliverer:
         while not self._stopping.wait(INTERVAL_S):
             try:
                 if not fence_of(self._context).look():
-                    continue  # a database that may have forgotten something tells nobody anything
+                    continue  # a database that may have lost entries sends no webhooks
                 while not self._stopping.is_set() and self.deliver():
                     pass
                 looks += 1

@@ -16,7 +16,7 @@ from app.kit.web_addresses import Address, Forbidden, Ip, Resolve, checked_ips
 
 #: For everything behind the name's resolution: connection, TLS, request, first line of the answer.
 DEADLINE_S = 10.0
-#: Of an answer, so much is looked at: its first line is shorter.
+#: The most bytes of an answer that are read: its first line is shorter.
 _MOST_BYTES = 4096
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: [^\r\n]*)?\r?\n")
 
@@ -27,7 +27,7 @@ class Outcome:
 
     Attributes:
         error: The class of the failure; None where the receiver has taken the message.
-        status: Of the answer; None where there was none.
+        status: The status of the answer; None where there was none.
     """
 
     error: str | None

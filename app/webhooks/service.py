@@ -18,7 +18,7 @@ from app.tables.webhooks import Webhook
 from app.webhooks import repository
 from app.webhooks.schemas import WebhookRequest
 
-#: Of one budget.
+#: The most webhooks of one budget.
 MOST_WEBHOOKS = 10
 _FRACTIONS = [0.8, 0.95]
 

@@ -126,15 +126,15 @@ def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_ve
 
 
 def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, power: float, most: int) -> int:
-    r"""The integer $T$ of least bound from 1 to ``most`` where the noise scale is $\lambda_1 T^p$.
+    r"""Return the integer $T$ from 1 to ``most`` with the least bound, where the noise scale is $\lambda_1 T^p$.
 
-    Above $T^{1+p} = 2 L_1 M^2/(p \lambda_1 \ln K)$ the bound rises, so that only the integers below are tried.
+    The bound rises above $T^{1+p} = 2 L_1 M^2/(p \lambda_1 \ln K)$, so that only smaller integers are tried.
 
     Args:
-        problem: Of the losses.
+        problem: The constants of the losses.
         num_vertices: K.
         one_step_scale: lambda for one step.
-        power: p: 1/2 where rhos add up, 1 where epsilons do.
+        power: The exponent p: 1/2 where rhos add up, 1 where epsilons do.
         most: The largest T.
     """
     regret = expected_regret(one_step_scale, num_vertices)
@@ -174,7 +174,7 @@ def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, flo
 
 
 def epsilons_add_up(spec: Spec, pure: bool) -> bool:
-    """Whether the noise scale grows with T rather than sqrt(T): towards Gaussian DP, squares of epsilons add up."""
+    """Return whether the noise scale grows with T, not sqrt(T). For Gaussian DP, squares of epsilons add up."""
     if isinstance(spec.target, BudgetTarget):
         return pure and spec.target.filter.kind != "gaussian_dp"
     return pure and not isinstance(spec.target, GaussianDpTarget)

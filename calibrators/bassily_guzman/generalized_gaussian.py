@@ -30,7 +30,7 @@ from calibrators.spec import OpenEpsilon, Spec
 
 #: Above it the engine states no rho.
 _MOST_RHO = 1e6
-#: Of noise, in its unit; its inverse is the largest.
+#: The smallest scale of noise, in its unit; its inverse is the largest scale.
 _SMALLEST_SCALE = 1e-30
 
 
@@ -63,7 +63,7 @@ def noise_scale(
     r"""$\sigma$ of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
 
     Args:
-        regularity: Of the dual norm; the noise is of its norm.
+        regularity: The regularity of the dual norm; the noise is of its norm.
         bound: c, dual norm of one record's part in the sum.
         records: m, of the mean.
         noise_multiplier: As `Releases` reads it.

@@ -71,13 +71,13 @@ LIPSCHITZ_ASSUMPTIONS = (NORM_ORDER, LIPSCHITZ, *SIZES)
 
 @dataclass(frozen=True, slots=True)
 class LpSetting:
-    """What the spec says.
+    """The setting that the spec states.
 
     Attributes:
         problem: L_0, L_1 (0 where the algorithm has no use for it) and M.
         norm_order: p.
         dimension: Number d of parameters.
-        regularity: Of the dual norm: the noise is of its smooth norm.
+        regularity: The regularity of the dual norm: the noise is of its smooth norm.
         initial_gap: The caller's own; None leaves L_0 M.
         order_constant: c of the rates.
     """
@@ -99,7 +99,7 @@ class LpSetting:
 
     @property
     def trivial_gap(self) -> float:
-        """What holds at the starting point without a step."""
+        """The bound that holds at the starting point without a step."""
         largest = self.problem.lipschitz * self.problem.diameter
         return largest if self.initial_gap is None else min(largest, self.initial_gap)
 

@@ -302,7 +302,7 @@ def _utility(
 
 
 def smooth_orders(spec: Spec, setting: LpSetting, steps: Steps) -> list[Provenance]:
-    """What is known up to a constant, at the target's epsilon and delta."""
+    """Return the orders that are known up to a constant, at the target's epsilon and delta."""
     asked = lp_rates.epsilon_and_delta(spec, steps)
     if asked is None:
         return []

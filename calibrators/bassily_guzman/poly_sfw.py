@@ -178,7 +178,7 @@ def _utility(
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> list[Provenance]:
-    """What is known up to a constant."""
+    """Return the orders that are known up to a constant."""
     epsilon, delta = epsilon_and_delta(spec, solved.steps)
     n, known, found = spec.dataset_size, ("known up to the factor order_constant",), []
     is_zcdp = isinstance(solved.steps.event.mechanism, ZcDp)

@@ -183,7 +183,7 @@ def _utility(spec: Spec, setting: Setting, recursion: Recursion, solved: Solved)
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> list[Provenance]:
-    """What is known up to a constant."""
+    """Return the orders that are known up to a constant."""
     problem, n, mechanism = setting.problem, spec.dataset_size, solved.steps.event.mechanism
 
     if isinstance(mechanism, PureDp):
@@ -209,7 +209,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
 
 
 def _as_published(spec: Spec) -> AsPublished | None:
-    """Nothing printed can be certified."""
+    """Say why nothing that the paper prints can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget | PureDpTarget):
         return None
     why = (

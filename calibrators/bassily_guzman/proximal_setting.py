@@ -1,4 +1,4 @@
-"""What the proximal algorithm is asked, read and checked: weakly convex Lipschitz losses in an l2 ball, or anywhere."""
+"""The spec of the proximal algorithm, read and checked: weakly convex Lipschitz losses in an l2 ball, or anywhere."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ProximalSetting:
-    """What the spec says.
+    """The setting that the spec states.
 
     Attributes:
         problem: L_0 and omega; None where omega is not given. Without L_0 the clip threshold stands for it.
@@ -111,7 +111,7 @@ class ProximalSetting:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the bounds speak of it."""
+        """Return whether the bounds speak of it."""
         return not (self.missing or self.warnings)
 
 
@@ -182,7 +182,7 @@ def _diameter(spec: Spec, given: Given) -> float | None:
 
 
 def _initial_gap(given: Given, lipschitz: float | None, diameter: float | None) -> float | None:
-    """The smaller of the caller's and L_0 M, as far as they are known."""
+    """Return the smaller of the stated gap and L_0 M; None if neither is known."""
     stated = given.get("initial_gap")
     known = [] if stated is None else [stated]
     if lipschitz is not None and diameter is not None:

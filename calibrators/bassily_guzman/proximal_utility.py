@@ -1,4 +1,4 @@
-"""What is said of a plan of proximal rounds: its recommended numbers, and how near to stationary it comes."""
+"""The utility of a plan of proximal rounds: recommended numbers, and how near to stationary it comes."""
 
 from __future__ import annotations
 

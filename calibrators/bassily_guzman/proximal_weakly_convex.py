@@ -104,7 +104,7 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
         "noise_multiplier, or for epsilon or delta at given noise",
         penalty="the only penalty is that of a round: leave penalty out",
     )
-    if spec.batch_size not in (None, spec.dataset_size):  # all records is what a request for full batches comes with
+    if spec.batch_size not in (None, spec.dataset_size):  # a request for full batches comes with all records
         raise Unsupported(
             "a step takes all records of its round, whose number follows from dataset_size and iterations: leave "
             "batch_size out",
@@ -155,13 +155,13 @@ def _rounds(spec: Spec, steps: Steps) -> int:
             pointer=("iterations",),
         )
     asked = epsilon_and_delta(spec, steps)
-    # Where the target has no epsilon, that of Gaussian DP is as large, up to a root of a logarithm.
+    # If the target has no epsilon, mu takes its place: they agree up to the square root of a logarithm.
     epsilon = spec.relation.sensitivity / steps.noise_multiplier if asked is None else asked[0]
     return balanced_rounds(n, spec.dimension, epsilon)
 
 
 def _as_published(spec: Spec) -> AsPublished | None:
-    """Nothing printed can be certified."""
+    """Say why nothing that the paper prints can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget) or not 0.0 < spec.target.delta < 1.0:
         return None
     why = (

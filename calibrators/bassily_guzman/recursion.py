@@ -1,4 +1,4 @@
-r"""What a record costs whose gradient goes into an estimate that is carried on from step to step.
+r"""The cost of a record whose gradient goes into an estimate that is carried on from step to step.
 
 The estimate is $d_t = (1-\eta_t)(d_{t-1} + \Delta_t) + \eta_t g_t$ for $t = 1..T-1$, $d_0 = g_0$, where $\Delta_t$ and
 $g_t$ are means over $m_t$ records that no other step reads: of gradients' changes, clipped to
@@ -149,7 +149,7 @@ def excess_risk_bound(
     Args:
         problem: L_0, L_1, M.
         recursion: The steps.
-        noise_scale: Of the Gumbel noise.
+        noise_scale: The scale of the Gumbel noise.
         num_vertices: K.
         kappa: Regularity constant of the dual norm (`regularity.kappa_pair`).
         initial_gap: $\Gamma_0 \ge F(x_0) - \min F$.

@@ -1,4 +1,4 @@
-"""What the calibrations of Frank-Wolfe with a recursive estimate have in common: refusals, noise, plan, numbers."""
+"""Shared code of Frank-Wolfe calibrations with a recursive estimate: refusals, noise, plan, numbers."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def expected_regret(scale: float, num_vertices: int) -> float:
 #: Above it the engine states no rho.
 _MOST_RHO = 1e6
 NO_PENALTY = "Frank-Wolfe steps have no proximal part: leave penalty out"
-#: Of noise, in loss units; its inverse is the largest.
+#: The smallest scale of noise, in loss units; its inverse is the largest scale.
 _SMALLEST_SCALE = 1e-30
 
 
@@ -115,7 +115,7 @@ class Selections:
 
 
 def is_pure(spec: Spec) -> bool:
-    """Whether the target asks for epsilon at delta 0, or for what follows from it and not from rho."""
+    """Return whether the target asks for epsilon at delta 0, or for what follows from it and not from rho."""
     match spec.target:
         case PureDpTarget() | GaussianDpTarget():
             return True

@@ -61,7 +61,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the spec says.
+    """The setting that the spec states.
 
     Attributes:
         problem: L_0, L_1 and M.
@@ -91,7 +91,7 @@ class Setting:
 
     @property
     def trivial_excess_risk(self) -> float:
-        """What holds at the starting point without a step."""
+        """The bound that holds at the starting point without a step."""
         largest = self.problem.lipschitz * self.problem.diameter
         return largest if self.initial_gap is None else min(largest, self.initial_gap)
 

@@ -55,7 +55,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """How many trees, and the records at each root.
+    """The number of trees, and of records at each root.
 
     Attributes:
         num_trees: T.

@@ -1,4 +1,4 @@
-"""What tree Frank-Wolfe achieves: the certified bound, the rates that are known up to a constant, the work."""
+"""The utility of tree Frank-Wolfe: the certified bound, the rates that are known up to a constant, the work."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def utility(
 
 
 def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> list[Provenance]:
-    """What is known up to a constant."""
+    """Return the orders that are known up to a constant."""
     problem, n = setting.problem, spec.dataset_size
     mechanism = steps.event.mechanism
 

@@ -145,7 +145,7 @@ def _read_problem(spec: Spec) -> tuple[ConvexSmoothProblem | None, tuple[str, ..
     return problem, (), known["order_constant"]
 
 
-#: What the example assumes.
+#: The constants that the example assumes.
 _EXAMPLE_CONSTANTS = {"smoothness": 2.0, "diameter": 1.0, "moment_order": 4.0, "moment_bound": 2.0}
 
 ALGORITHM = Algorithm(

@@ -43,7 +43,7 @@ from calibrators.scopes import Measure, of_the_mean
 from calibrators.spec import Calibration, Spec
 
 _NAME = "clipped_mean"
-#: Of squared distances between means.
+#: The units of squared distances between means.
 _SQUARED = Units(loss=2, parameter=-2)
 
 MOMENT_ORDER = replace(GRADIENT_MOMENT_ORDER, meaning="how many moments of a record's norm are bounded; a real number")
@@ -105,7 +105,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMean:
-    """What is known of the planned mean's error.
+    """The known facts about the planned mean's error.
 
     Attributes:
         oracle: The only call.

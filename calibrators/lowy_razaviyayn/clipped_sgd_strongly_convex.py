@@ -183,7 +183,7 @@ def _check_consistent(problem: StronglyConvexProblem) -> None:
         )
 
 
-#: What the example assumes.
+#: The constants that the example assumes.
 _EXAMPLE_CONSTANTS = {
     "smoothness": 2.0,
     "strong_convexity": 0.5,

@@ -59,7 +59,7 @@ class ConvexSmoothProblem:
         smoothness: beta of F, a penalty included; may be 0.
         diameter: D, of the domain.
         dimension: d.
-        moments: Of the gradients that are clipped.
+        moments: The moments of the gradients that are clipped.
         penalty_strength: lambda, the share of beta that is added without being clipped.
     """
 
@@ -71,16 +71,16 @@ class ConvexSmoothProblem:
 
     @property
     def trivial_excess_risk(self) -> float:
-        """What holds at every point of the domain."""
+        """The bound that holds at every point of the domain."""
         lipschitz = self.moments.second + 0.5 * self.penalty_strength * self.diameter
         return trivial_excess_risk(lipschitz, self.diameter)
 
     def covers(self, step_size: float) -> bool:
-        """Whether (1) holds for the steps t / (2 eta) with this 1 / (2 eta): eta >= beta, up to a few ulp."""
+        """Return whether (1) holds for the steps t / (2 eta) with this 1 / (2 eta): eta >= beta, up to a few ulp."""
         return 2.0 * step_size * self.smoothness <= 1.0 + 1e-12
 
     def covers_closed_form(self, step_size: float) -> bool:
-        """Whether (2) holds: eta >= 2 beta, up to a few ulp."""
+        """Return whether (2) holds: eta >= 2 beta, up to a few ulp."""
         return 4.0 * step_size * self.smoothness <= 1.0 + 1e-12
 
     def inverse_step(self, iterations: int, oracle: MeanOracle) -> float:

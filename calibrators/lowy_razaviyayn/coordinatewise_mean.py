@@ -60,7 +60,7 @@ from calibrators.scopes import Measure, of_the_mean
 from calibrators.spec import Calibration, Spec
 
 _NAME = "coordinatewise_mean"
-#: Where a record comes or goes, every later one may change its group.
+#: Adding or removing a record is left out: every later record may then change its group.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
 

@@ -89,7 +89,7 @@ class UniformMoments:
         return self.second if self.bound_1 is None else min(self.bound_1, self.second)
 
     def never_clipped(self, max_grad_norm: float) -> bool:
-        """Whether no gradient is longer."""
+        """Return whether no gradient is longer."""
         return self.lipschitz is not None and max_grad_norm >= self.lipschitz
 
     def power(self, records: int) -> float:
@@ -110,7 +110,7 @@ class LocalizedProblem:
     Attributes:
         diameter: D, of the domain, a ball centred at 0.
         dimension: d.
-        moments: Of the gradients that are clipped.
+        moments: The moments of the gradients that are clipped.
         penalty_strength: s, of the l2 penalty that is added without being clipped.
         strong_convexity: mu of F, the penalty included; 0 where it is not used.
     """

@@ -1,4 +1,4 @@
-"""What the localised algorithms are asked, read and checked; their one event, their plan and the paper's own noise."""
+"""The spec of the localised algorithms, read and checked; their one event, their plan and the paper's own noise."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _SETTING = "full batches of disjoint blocks as one Gaussian mechanism, replace_o
 
 @dataclass(frozen=True, slots=True)
 class LocalizedSetting:
-    """What the spec says.
+    """The setting that the spec states.
 
     Attributes:
         problem: None where the theorem lacks a constant.
@@ -230,7 +230,7 @@ def printed_noise(spec: Spec) -> AsPublished | None:
     return AsPublished(verdict, why, source, PRINTED_FORMULA, noise_multiplier=printed)
 
 
-#: What the examples of these algorithms assume.
+#: The constants that these algorithms' examples assume.
 EXAMPLE_CONSTANTS = {
     "diameter": 2.0,
     "moment_order": 4.0,

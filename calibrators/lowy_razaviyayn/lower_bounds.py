@@ -1,4 +1,4 @@
-r"""What no zCDP algorithm beats (Theorems 7 and 8), up to constants, and with constants.
+r"""Lower bounds for zCDP algorithms (Theorems 7 and 8), up to constants, and with constants.
 
 *Certified bounds*, for every $d \ge 1$, $n \ge 1$, $k \ge 2$, with $q = \min\{1, 1/(n \sqrt{2\rho})\}$:
 

@@ -42,7 +42,7 @@ class MeanOracle:
         batch_size: s, by which the sum is divided.
         noise_multiplier: z, of the noise on the sum, over C.
         dimension: d.
-        moments: Of the records' gradients.
+        moments: The moments of the records' gradients.
 
     >>> oracle = MeanOracle(3.0, 100, 2.0, 10, Moments(order=3.0, bound=2.0, bound_2=1.5))
     >>> round(oracle.noise_variance, 10), round(oracle.bias, 10), round(oracle.sharp_bias, 10)
@@ -69,7 +69,7 @@ class MeanOracle:
 
     @property
     def sharp_bias(self) -> float:
-        """The same with the smallest constant, kappa_k."""
+        """The bias with the smallest constant, kappa_k."""
         k = self.moments.order
         return self._bias((k - 1.0) * math.log1p(-1.0 / k) - math.log(k))
 
@@ -80,7 +80,7 @@ class MeanOracle:
 
     @property
     def sharp_variance(self) -> float:
-        """The same with min(r_2, C) for r_2: no clipped record is longer than C."""
+        """The variance with min(r_2, C) for r_2: no clipped record is longer than C."""
         return self.dimension * self.noise_variance + self.clipped_second_moment / self.batch_size
 
     @property
@@ -104,7 +104,7 @@ def constant_errors(oracle: MeanOracle, rounds: int) -> tuple[Vector, float]:
 
 
 def errors_of_drawn_batches(oracle: MeanOracle, rounds: int, records: int) -> tuple[Vector, float]:
-    """The same where each record draws its batch, and sums are divided by the oracle's s.
+    """Return the same errors if each record draws its batch and sums are divided by the oracle's s.
 
     Returns:
         A bound on the root mean square bias of each step, shape (rounds,), in gradient units, and one on the variance

@@ -13,7 +13,7 @@ from calibrators.lowy_razaviyayn.zcdp import paper_rho
 from calibrators.phases.median_of_means import MedianPhase
 from calibrators.provenance import GRADIENT, Provenance, ProvenanceKind, Units
 
-#: Of squared distances between means.
+#: The units of squared distances between means.
 _SQUARED = Units(loss=2, parameter=-2)
 
 HOLDS = (

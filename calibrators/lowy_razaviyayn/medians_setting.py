@@ -1,4 +1,4 @@
-"""What coordinate-wise medians of means are asked, and their groups and radius, read and checked."""
+"""The spec of coordinate-wise medians of means, with their groups and radius, read and checked."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def moment_bound_of_coordinates(coordinate_bound: float, order: float, dimension
 
 
 def trivial_excess_risk(lipschitz: float, diameter: float, strong_convexity: float = 0.0) -> float:
-    r"""What no step is needed for: $F(w) - F^* \le \min(L D, L^2 / (2 \mu))$ at every point of the domain.
+    r"""The bound that needs no step: $F(w) - F^* \le \min(L D, L^2 / (2 \mu))$ at every point of the domain.
 
     Args:
         lipschitz: L of F on the domain; r_1 <= r_2 will do.

@@ -1,4 +1,4 @@
-"""What the paper's one-pass algorithms have in common: noise, rounds, batches and clip threshold of a spec, and the
+"""Shared code of the paper's one-pass algorithms: noise, rounds, batches and clip threshold of a spec, and the
 errors that a theorem reads off a planned pass.
 """
 
@@ -32,7 +32,7 @@ RELATIONS = (
 
 
 class Preset(Protocol):
-    """What a theorem chooses where the spec leaves it open."""
+    """The values that a theorem chooses where the spec leaves them open."""
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int: ...
 
@@ -61,7 +61,7 @@ class PlannedBatches:
     Attributes:
         phase: The steps, which need no step size yet.
         dimension: d.
-        moments: Of the gradients that are clipped.
+        moments: The moments of the gradients that are clipped.
         dataset_size: n.
         relation: Decides whether batches are cut or drawn.
     """
@@ -90,7 +90,7 @@ class PlannedBatches:
 
     @property
     def are_drawn(self) -> bool:
-        """Whether records draw their batches, so that batches vary in size."""
+        """Return whether records draw their batches, so that batches vary in size."""
         return self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def errors(self) -> tuple[Vector, float]:
@@ -129,7 +129,7 @@ def choose(
 
     Args:
         preset: None where the theorem's assumptions are not there.
-        paper_epsilon: Of the noise that was solved for.
+        paper_epsilon: The paper's epsilon of the noise that was solved for.
         preset_words: The preset's formula for T.
         extra_rounds: How many rounds there are beside T.
 

@@ -1,4 +1,4 @@
-"""What releases of one mean of all records have in common: one step of size 1, and a clip threshold of their own."""
+"""Shared code of releases of one mean of all records: one step of size 1, and a clip threshold of their own."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ class PlannedLocalization:
 
     @property
     def trivial(self) -> float:
-        """What holds at every point of the domain, in loss units."""
+        """The bound that holds at every point of the domain, in loss units."""
         return trivial_excess_risk(self.problem.lipschitz_of_mean, self.problem.diameter, self.problem.strong_convexity)
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """What the theorem takes with this plan's noise: a number for each block, in the order in which they run."""
+        """The theorem's numbers with this plan's noise, one for each block, in the order in which they run."""
         step_sizes, strengths, radii, bounds, printed = self._of_blocks()
         theorem = f"{PAPER}, Theorem 12 (constants derived)"
         powers = tuple(run.blocks.power for run in self.runs)

@@ -37,7 +37,7 @@ class PlannedPass(PlannedRisk):
 
     @property
     def _outside_the_theorem(self) -> tuple[str, ...]:
-        """What of the theorem's own run this plan does not have, in words."""
+        """Describe what this plan lacks of the theorem's own run."""
         return (*self._drawn, _OWN_SCHEDULE) if self.step_size is not None else self._drawn
 
     def recommended(self) -> tuple[Provenance, ...]:

@@ -82,7 +82,7 @@ class PlannedReduction(PlannedLocalization):
         return r"p = 1 + \tfrac{1}{k}"
 
     def _printed_step_size(self) -> tuple[Provenance, ...]:
-        """None: the paper's is in terms of a distance that nobody knows."""
+        """Return None: the paper's step size depends on a distance that nobody knows."""
         return ()
 
     def _bound(self) -> Provenance:

@@ -1,4 +1,4 @@
-"""What the paper's one-pass algorithms have in common: numbers of their theorems with sources, and their answer."""
+"""Shared code of the paper's one-pass algorithms: numbers of their theorems with sources, and their answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Problem(Protocol):
 
     @property
     def trivial_excess_risk(self) -> float:
-        """What holds without a step, in loss units: a bound above it says nothing."""
+        """The bound that holds without a step, in loss units: a larger bound says nothing."""
         ...
 
 
@@ -62,7 +62,7 @@ class PlannedRisk(ABC):
     @property
     @abstractmethod
     def _is_covered(self) -> bool:
-        """Whether the theorem holds at that step size."""
+        """Return whether the theorem holds at that step size."""
 
     @property
     @abstractmethod
@@ -114,7 +114,7 @@ class PlannedRisk(ABC):
 
     @property
     def _drawn(self) -> tuple[str, ...]:
-        """What closed forms and rates assume of batches, where it fails."""
+        """The assumptions of closed forms and rates about batches that this plan violates."""
         return (FIXED_BATCHES,) if self.batches.are_drawn else ()
 
     def _risk(

@@ -68,14 +68,14 @@ def rho_of(target: Target | OpenEpsilon | OpenDelta) -> float | None:
 
 
 def judged(spec: Spec, noise_multiplier: float, steps: int, size: int) -> tuple[Verdict | None, str]:
-    """What the engine says of printed noise in one pass over batches of ``size``, where a record is replaced."""
+    """Return the engine's verdict on printed noise in one pass over batches of ``size``, if a record is replaced."""
     own = GaussianSteps(FullBatch.kind if steps == 1 else DisjointBatches.kind, spec.dataset_size, RELATION)
     setting = "all records in one step, replace_one" if steps == 1 else "one pass over disjoint batches, replace_one"
     return judge_steps(spec, own, noise_multiplier, iterations=steps, batch_size=size, setting=setting)
 
 
 def _shares(steps: int, rounds: int, size: int, records: int) -> str:
-    """What is wrong with batches of n/T records, if anything is."""
+    """Return in words what is wrong with batches of n/T records; empty if nothing is."""
     if steps > rounds:
         return f"T + 1 = {steps} batches of n/T records are more records than there are; judged on batches of {size}. "
     if size * rounds != records:
@@ -146,11 +146,11 @@ def judge_counts(
     """Judge printed noise bits by what they cost when a record is replaced, charged as the plan is.
 
     Args:
-        spec: Of the target, in epsilon and delta.
+        spec: The spec, with a target in epsilon and delta.
         why: The first words of the reason.
-        cost: Of the printed bits.
+        cost: The cost of the printed bits.
         printed: Their noise multiplier.
-        phase: Of the plan, whose sizes are the printed ones.
+        phase: The phase of the plan, whose sizes are the printed ones.
         reach: K where a record is replaced.
     """
     target = target_of(spec)

@@ -51,7 +51,7 @@ class ProximalPlProblem:
         pl_constant: mu of F = F^0 + f^1; at most beta.
         initial_gap: Delta >= F(w_0) - F^*.
         dimension: d.
-        moments: Of the gradients of f^0, which are clipped.
+        moments: The moments of the gradients of f^0, which are clipped.
     """
 
     smoothness: float

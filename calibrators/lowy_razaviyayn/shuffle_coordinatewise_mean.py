@@ -125,7 +125,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMedians:
-    """What is known of the planned medians' error.
+    """The known facts about the planned medians' error.
 
     Attributes:
         phase: The only one.

@@ -129,12 +129,12 @@ def calibrate(spec: Spec) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMean:
-    """What is known of the planned mean's error.
+    """The known facts about the planned mean's error.
 
     Attributes:
         phase: The only one.
-        moments: Of the records.
-        order_constant: Of the rate.
+        moments: The moments of the records.
+        order_constant: The order constant of the rate.
     """
 
     phase: ShuffledCounts

@@ -1,4 +1,4 @@
-"""What a spec leaves open of shuffled counts, in closed form: noise bits for a target, or the cost of given noise."""
+"""The open quantity of shuffled counts in closed form: noise bits for a target, or the cost of given noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from calibrators.lowy_razaviyayn.shuffled_sums import (
 from calibrators.noise import Steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 
-#: What is charged stays below the target's epsilon by so much, which pays for the rounding of sums of epsilons.
+#: Charges stay below the target's epsilon by this factor, which covers the rounding of sums of epsilons.
 _BELOW = 1.0 - 1e-12
 _LARGEST_DELTA = 0.5
 _SMALLEST_LOG_DELTA = -690.0

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 from calibrators.lowy_razaviyayn.zcdp import proposition_3_epsilon, proposition_3_rho
 
-#: Of one coordinate: what Lemma 56 is proved for.
+#: The largest epsilon of one coordinate for which Lemma 56 is proved.
 LARGEST_EPSILON = 15.0
 #: Above 0.389 times the largest epsilon.
 LEAST_LEVELS = 6
@@ -68,7 +68,7 @@ class ShuffledSum:
 
     @property
     def multiplier_with_rounding(self) -> float:
-        """The same with the most that random rounding adds to the variance, a quarter of a squared level a user."""
+        """The multiplier with the most variance that random rounding adds: a quarter of a squared level per user."""
         return math.sqrt(float(self.users) * (float(self.noise_bits) + 1.0)) / self.levels
 
     def epsilon(self, delta: float) -> float:
@@ -108,7 +108,7 @@ def coordinate_epsilon(epsilon: float, delta: float, reach: float) -> float:
 
 
 def composed_epsilon(epsilon: float, left_delta: float, reach: float) -> float:
-    """What coordinates of this epsilon_hat cost together, at what is left of delta after their own."""
+    """Return the joint cost of coordinates of this epsilon_hat, at the delta that is left after their own deltas."""
     return proposition_3_epsilon(0.5 * (epsilon * reach) ** 2, left_delta)
 
 

@@ -119,7 +119,7 @@ def constant_schedule(iterations: int, contraction: float, step_size: float) -> 
 
 
 def is_constant(iterations: int, contraction: float, inverse_step: float) -> bool:
-    """Whether the run is too short for steps that decrease: T <= g/a."""
+    """Return whether the run is too short for steps that decrease: T <= g/a."""
     return iterations <= inverse_step / contraction
 
 

@@ -60,7 +60,7 @@ class StronglyConvexProblem:
         strong_convexity: mu of F, a penalty included; at most beta.
         diameter: D, of the domain.
         dimension: d.
-        moments: Of the gradients that are clipped.
+        moments: The moments of the gradients that are clipped.
         penalty_strength: lambda, the share of mu that is added without being clipped.
     """
 
@@ -88,7 +88,7 @@ class StronglyConvexProblem:
 
     @property
     def trivial_excess_risk(self) -> float:
-        """What holds at every point of the domain."""
+        """The bound that holds at every point of the domain."""
         lipschitz = self.moments.second + 0.5 * self.penalty_strength * self.diameter
         return trivial_excess_risk(lipschitz, self.diameter, self.strong_convexity)
 
@@ -104,7 +104,7 @@ class StronglyConvexProblem:
         return constant_schedule(iterations, self.contraction, step_size)
 
     def covers(self, step_size: float) -> bool:
-        """Whether the theorem holds at this step size; a few ulp are not held against it."""
+        """Return whether the theorem holds at this step size; a few ulp are not held against it."""
         return step_size * self.inverse_step <= 1.0 + 1e-12
 
     def closed_form(self, iterations: int, oracle: MeanOracle) -> float:
@@ -119,12 +119,12 @@ class StronglyConvexProblem:
         return 0.5 * closed_form(iterations, self.contraction, self.inverse_step, self.diameter**2, noise, drift)
 
     def evaluated_bound(self, schedule: Schedule, oracle: MeanOracle) -> float:
-        """The same without rounding constants up: (1) of the schedule, and the sharp constants of the oracle."""
+        """The bound without rounding constants up: (1) of the schedule, and the sharp constants of the oracle."""
         drift = 4.0 * oracle.sharp_bias**2 / self.strong_convexity
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * oracle.sharp_variance, drift)
 
     def evaluated_bound_of_drawn_batches(self, schedule: Schedule, oracle: MeanOracle, records: int) -> float:
-        """`evaluated_bound` where each of n records draws its batch and sums are divided by the oracle's s."""
+        """`evaluated_bound` for n records that each draw their batch, with sums divided by the oracle's s."""
         bias, variance = errors_of_drawn_batches(oracle, len(schedule.step_sizes), records)
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * variance, 4.0 * bias**2 / self.strong_convexity)
 

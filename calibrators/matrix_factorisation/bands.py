@@ -44,7 +44,7 @@ class BandedEvent:
         momentum, correlation: Of the workload, and the objective.
         is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; else it has one, which
             is 1.
-        schedule: Of the workload's step sizes; None where they are equal.
+        schedule: The schedule of the workload's step sizes; None where they are equal.
 
     >>> steps = BandedEvent("cyclic_poisson", 1000, NeighboringRelation.REPLACE_ONE, 4, 0.0, Correlation(), False)
     >>> steps(2.0, 100, 10).sampling

@@ -44,7 +44,7 @@ from calibrators.plan import MAX_COEFFICIENT_BITS
 
 #: Rows that are computed one by one before it is looked whether they have settled.
 _FIRST_ROWS = 4096
-#: The most rows of an evaluation during the search, and of the answer; that is refused if they have not settled.
+#: The most rows that are evaluated during the search, and for the answer, which is refused if they have not settled.
 _SEARCHED_ROWS, _MOST_ROWS = 1 << 16, 1 << 21
 _SETTLED = 1e-13
 #: The most steps with step sizes of their own: each evaluation is quadratic in their number.

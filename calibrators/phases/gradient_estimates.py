@@ -14,7 +14,7 @@ from calibrators.provenance import GRADIENT, SMOOTHNESS
 
 #: A plan has at most as many steps.
 MAX_ESTIMATES = 1 << 21
-#: How an estimate is made of the first mean and of the changes since.
+#: The ways to make an estimate from the first mean and the changes since.
 ESTIMATORS = ("sums", "prefix_tree", "momentum")
 
 

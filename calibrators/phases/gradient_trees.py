@@ -29,7 +29,7 @@ class GradientTreePhase(TreesOfMeans):
         noise_order: r in [2, q].
         num_trees: T.
         records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
-        scales: Of the noise at each depth 0..T, in gradient units; 0 for changes that are always 0.
+        scales: The scales of the noise at each depth 0..T, in gradient units; 0 for changes that are always 0.
         lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
         smoothness: Bound on its change per unit of l_p distance.
     """

@@ -12,12 +12,12 @@ from accounting.events import Event, Gaussian
 from calibrators.phases.structured import Charge, MaxGradNorm, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, PARAMETER, SMOOTHNESS, STEP
 
-#: A plan has at most as many blocks, and a block at most as many steps, whose number any reader of JSON can hold.
+#: The most blocks of a plan, and the most steps of a block: a number that every JSON reader can represent exactly.
 MAX_BLOCKS = 1000
 MAX_BLOCK_STEPS = 2**53
 #: By which the noise of a block may fall short of what is charged: rounding, which the trainer's margin covers.
 _ROUNDING = 1e-12
-#: What steps on disjoint blocks of records are charged as.
+#: The charge of steps on disjoint blocks of records.
 ONE_GAUSSIAN = Charge((Gaussian,), "blocks of steps are one gaussian event over full batches", full_batch=True)
 
 
@@ -119,9 +119,9 @@ def check_block_noise(
     Args:
         event: What is charged: one Gaussian mechanism.
         records: That the block's sums are divided by.
-        steps: Of the block.
+        steps: The number of steps of the block.
         bound: On a record's contribution to a sum.
-        stddev: Of the noise on a mean, per coordinate.
+        stddev: The standard deviation of the noise on a mean, per coordinate.
         pointer: Where the noise stands.
 
     Raises:

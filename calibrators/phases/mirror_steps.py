@@ -27,9 +27,9 @@ class MirrorPhase(StructuredPhase):
         norm_order: p in (1, 2].
         noise_order: r in [2, q].
         records: n, the public divisor of every sum.
-        scale: Of the noise on the mean, in gradient units.
+        scale: The scale of the noise on the mean, in gradient units.
         lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
-        step_size: Of every mirror step.
+        step_size: The size of every mirror step.
     """
 
     kind = "mirror_steps"

@@ -38,7 +38,7 @@ class ProximalPhase(StructuredPhase):
         noise_stddev_on_mean: sigma.
         weak_convexity: omega, which the step sizes follow from; None in a plan that was made for its privacy alone.
         regularizer: beta, above omega; None likewise.
-        radius: Of the ball about w'; None likewise.
+        radius: The radius of the ball about w'; None likewise.
     """
 
     kind = "proximal_phases"

@@ -10,7 +10,7 @@ from accounting.events import PureDp, ZcDp
 from calibrators.phases.structured import Charge, Nonnegative, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, LOSS, PURE, SMOOTHNESS
 
-#: Selections of one plan at most.
+#: The most selections of one plan.
 MAX_SELECTIONS = 1_000_000
 
 
@@ -29,7 +29,7 @@ class RecursiveSelections(StructuredPhase):
         first_batch: n_0.
         batch: m, records of each of the T - 1 other steps.
         step_size: eta in (0, 1].
-        gumbel_scale: Of the noise on the scores, in loss units.
+        gumbel_scale: The Gumbel scale of the noise on the scores, in loss units.
         lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
         smoothness: Bound on its change per unit of l1 distance.
     """

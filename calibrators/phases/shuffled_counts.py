@@ -36,12 +36,12 @@ class ShuffledBits(StructuredPhase):
     """Sums of vectors whose coordinates users send as shuffled bits; what is charged covers what the sums cost.
 
     Attributes:
-        change: Of a changed record's part in the sums, over what coordinates are bounded by.
-        users: Of one sum; all of them send, whether they have a record or not.
+        change: The change of one record's part in the sums, over the bound on coordinates.
+        users: The number of users of one sum; all of them send, whether they have a record or not.
         dimension: d.
         levels: g.
         noise_bits: b, fair coins of each user and coordinate.
-        flip_probability: Of a coin: a half.
+        flip_probability: The flip probability of a coin: a half.
         coordinate_epsilon, coordinate_delta: What one coordinate costs.
     """
 

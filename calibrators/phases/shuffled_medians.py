@@ -38,7 +38,7 @@ class ShuffledMedians(ShuffledBits):
         change: By how many tau a changed record may move in each coordinate: 2 where it is replaced, 1 where one of the
             two is null.
         levels: g.
-        noise_bits: Of each user and coordinate.
+        noise_bits: The noise bits of each user and coordinate.
         flip_probability: p, of a noise bit to be one: a half.
         coordinate_epsilon: epsilon_j: counts that are g apart cost as much at coordinate_delta.
         coordinate_delta: delta_j.

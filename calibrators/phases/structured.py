@@ -23,10 +23,10 @@ Records = Annotated[int, Whole(1, MAX_DATASET_SIZE)]
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What the event of a phase must be.
+    """The form that the event of a phase must have.
 
     Attributes:
-        mechanisms: Of one of these kinds.
+        mechanisms: The mechanisms of one of these kinds.
         words: The rule as a sentence, for refusals.
         once: Whether its count is 1.
         full_batch: Whether it is on all records.
@@ -81,8 +81,8 @@ class StructuredPhase(ABC):
     Attributes:
         kind: Its name in a plan.
         charge: What its event must be.
-        ranges: Of each number, by the field's name; made from the annotations.
-        units: Of each number that has any, by the field's name.
+        ranges: The ranges of each number, by the field's name; made from the annotations.
+        units: The units of each number that has any, by the field's name.
         event: What is charged: all steps together, or one step with as many counts as there are steps.
     """
 
@@ -145,7 +145,7 @@ class StructuredPhase(ABC):
         """Return the smallest bound on a change of a gradient over the bound on a gradient; None without changes.
 
         Args:
-            radius: Of the ball in which the steps go.
+            radius: The radius of the ball in which the steps go.
         """
         return None
 
@@ -163,7 +163,7 @@ class StructuredPhase(ABC):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """What `to_json` wrote.
+        """Read what `to_json` wrote.
 
         Raises:
             KeyError: a field is missing.

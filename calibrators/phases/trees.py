@@ -1,4 +1,4 @@
-"""What phases of trees share: their layout, and how far a record's part in a node can be moved."""
+"""Shared code of phases of trees: their layout, and how far a record's part in a node can be moved."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TreesOfMeans(StructuredPhase):
         """Return the bound on what a record brings to the mean of a node at this depth, in gradient units.
 
         Args:
-            radius: Of the ball.
+            radius: The radius of the ball.
             depth: 0 for a root, whose mean is of gradients; else of changes since the point at which its parent was
                 entered.
         """

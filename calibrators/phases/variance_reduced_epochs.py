@@ -33,7 +33,7 @@ class VarianceReducedEpochs(StructuredPhase):
         records_per_step: b, the public divisor of a batch's sum.
         max_grad_norm: G, in gradient units.
         noise_stddev_on_mean: sigma, per coordinate, of the noise on a step's direction.
-        step_size: Of every step; None in a plan that was made for its privacy alone.
+        step_size: The size of every step; None in a plan that was made for its privacy alone.
     """
 
     kind = "variance_reduced_epochs"

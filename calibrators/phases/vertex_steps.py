@@ -21,7 +21,7 @@ class VertexSteps(StructuredPhase):
     Attributes:
         event: One selection, `ZcDp` or `PureDp`; its count is the number of steps.
         divisor: Public number of records n.
-        gumbel_scale: Of the noise on the scores, in loss units.
+        gumbel_scale: The Gumbel scale of the noise on the scores, in loss units.
         lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
     """
 

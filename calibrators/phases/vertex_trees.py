@@ -25,7 +25,7 @@ class TreePhase(TreesOfMeans):
         event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
         num_trees: T.
         records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
-        noise_scales: Of the Gumbel noise in each tree, in loss units.
+        noise_scales: The scales of the Gumbel noise in each tree, in loss units.
         lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
         smoothness: Bound on its change per unit of l1 distance.
     """

@@ -1,4 +1,4 @@
-r"""What accelerated mirror descent with one noisy gradient a step attains in a ball: DP-AccMD in its safe form.
+r"""The utility of accelerated mirror descent in a ball, with one noisy gradient a step: DP-AccMD in its safe form.
 
 **Steps.** For $k = 0..T-1$, with $r = 2/(k+2)$, $\alpha = (k+2)/(4 L_C)$ and $y_0 = z_0 = x_0$,
 

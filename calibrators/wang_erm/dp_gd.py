@@ -225,7 +225,7 @@ ASSUMPTIONS = (
     ),
 )
 
-#: What the example assumes.
+#: The constants that the example assumes.
 _EXAMPLE_CONSTANTS = {"smoothness": 2.0, "initial_gap": 1.0}
 
 ALGORITHM = Algorithm(

@@ -53,7 +53,7 @@ from calibrators.wang_erm.variance_reduction import (
 )
 
 SOURCE = f"{PAPER}, Algorithm 2, equations (6) and (7)"
-#: So many epochs that the last alone has more steps than a plan can hold.
+#: A number of epochs of which the last alone has more steps than a plan can hold.
 _TOO_MANY = 27
 
 
@@ -209,7 +209,7 @@ ASSUMPTIONS = (
     ORDER_CONSTANT,
 )
 
-#: What the example assumes.
+#: The constants that the example assumes.
 _EXAMPLE_CONSTANTS = {"smoothness": 2.0, "initial_gap": 1.0}
 
 ALGORITHM = Algorithm(

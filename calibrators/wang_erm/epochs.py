@@ -1,4 +1,4 @@
-"""What epochs of variance-reduced descent with noise attain: the derived forms of section 4 of the paper.
+"""The utility of epochs of variance-reduced descent with noise: the derived forms of section 4 of the paper.
 
 Noise u of variance sigma^2 per coordinate on every inner direction; it has mean zero and does not depend on the batch,
 so that it adds p sigma^2 to the direction's variance and nothing else.
@@ -68,7 +68,7 @@ class StronglyConvexEpochs:
         return math.floor((1.0 / (self.step_size * self.strong_convexity * left) + y) / (0.5 - y)) + 1
 
     def floor(self, noise_stddev_on_mean: float, dimension: int, inner_iterations: int) -> float:
-        """What the noise leaves after many epochs, in loss units; inf where an epoch does not contract."""
+        """The excess that noise leaves after many epochs, in loss units; inf if an epoch does not contract."""
         kept = self.contraction(inner_iterations)
         if kept >= 1.0:
             return math.inf

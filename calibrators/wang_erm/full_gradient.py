@@ -1,4 +1,4 @@
-"""What full-gradient descent with noise attains on a smooth loss: the derived forms of Theorems 6.2 and 6.3."""
+"""The utility of full-gradient descent with noise on a smooth loss: derived forms of Theorems 6.2 and 6.3."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class PolyakLojasiewicz:
 
     @property
     def trivial(self) -> float:
-        """What holds without a step: D_0."""
+        """The bound that holds without a step: D_0."""
         return self.problem.initial_gap
 
     @property
@@ -195,7 +195,7 @@ class NonConvex:
 
     @property
     def trivial(self) -> float:
-        """What holds at x_0 of an L-smooth loss: sqrt(2 L D_0)."""
+        """The bound that holds at x_0 of an L-smooth loss: sqrt(2 L D_0)."""
         return math.sqrt(2.0 * self.problem.smoothness * self.problem.initial_gap)
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
@@ -204,7 +204,7 @@ class NonConvex:
         return math.sqrt((self.problem.initial_gap / iterations + cost) / self.problem.decrease)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """The T >= 1 with the least bound where T steps need sqrt(T) times the noise of one: D_0/T + cost T."""
+        """Return the T >= 1 that minimises D_0/T + cost T: T steps need sqrt(T) times the noise of one step."""
         per_step = self.problem.noise_cost(noise_stddev_of_one_step)
         if self.problem.initial_gap >= 1e300 * per_step:
             return MAX_COUNT

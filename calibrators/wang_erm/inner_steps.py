@@ -1,4 +1,4 @@
-r"""What one inner step of variance-reduced descent costs, of which nothing is released but the noisy direction.
+r"""The cost of one inner step of variance-reduced descent, which releases only its noisy direction.
 
 The step takes $v = \tfrac{1}{b}\sum_{i \in B} a_i + \nabla F(\tilde x) + u$ with $a_i = \nabla f(x, z_i) - \nabla
 f(\tilde x, z_i)$, a fresh batch B of b of the n records and fresh $u \sim N(0, \sigma^2 I)$. Every gradient is no

@@ -1,4 +1,4 @@
-"""What DP-SVRG and DP-SVRG++ share: what is refused, the batch size, the noise, the phase and the printed noise."""
+"""Shared code of DP-SVRG and DP-SVRG++: refusals, the batch size, the noise, the phase and the printed noise."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ERRATA = (
 #: What a rate says and what the paper hides in it.
 HIDDEN = "order_constant stands for the constant that the paper leaves open"
 OF_THE_PRINTED = "of the printed noise, which is not private: for comparison"
-#: What must hold for any of the bounds, beside convexity.
+#: The assumptions of all bounds besides convexity.
 HOLDS = (
     "every record's gradient is no longer than max_grad_norm wherever the iterates go, so that none is clipped",
     "every record's loss is convex and L-smooth wherever the iterates go",
@@ -73,7 +73,7 @@ class Solved:
     Attributes:
         steps: Noise, batch size and what they cost.
         noise_stddev_on_mean: sigma, in gradient units.
-        inner_iterations: Of each epoch.
+        inner_iterations: The inner iterations of each epoch.
     """
 
     steps: Steps
@@ -247,7 +247,7 @@ def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
 
 
 def _warnings_of(spec: Spec, solved: Solved) -> list[str]:
-    """What a reader must see beside the numbers."""
+    """Return the warnings that belong beside the numbers."""
     found = []
     if solved.steps.batch_size == spec.dataset_size:
         found.append(
@@ -282,7 +282,7 @@ def printed_noise(
 
 
 def _certified(spec: Spec, target: ApproximateDpTarget, count: int, noise_multiplier: float) -> str:
-    """What is known of the printed noise with the paper's one record a step."""
+    """Return what is known of the printed noise with the paper's one record a step."""
     try:
         event = InnerSteps(spec.dataset_size, count, NeighboringRelation.REPLACE_ONE)(noise_multiplier, 1, 1)
         upper = target.assess([event], NeighboringRelation.REPLACE_ONE).value.upper

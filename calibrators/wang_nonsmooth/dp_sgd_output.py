@@ -50,7 +50,7 @@ from calibrators.wang_nonsmooth.output_utility import HOLDS, OutputNoise, Output
 from calibrators.wang_nonsmooth.stability import Stability, iterate_radius
 from calibrators.wang_nonsmooth.utility import step_size_limit
 
-#: What is charged stays below the target's epsilon by so much, which pays for the rounding of sums of epsilons.
+#: Charges stay below the target's epsilon by this factor, which covers the rounding of sums of epsilons.
 _BELOW = 1.0 - 1e-12
 
 _MIXTURE = (
@@ -64,10 +64,10 @@ class _Steps:
     """The steps, before their noise.
 
     Attributes:
-        stability: Of the average.
-        radius: Of all points.
+        stability: The stability of the average.
+        radius: The radius of all points.
         chosen: What the theorem chose, with its provenance.
-        rate: Of the theorem; None without all that it needs.
+        rate: The rate of the theorem; None without all that it needs.
     """
 
     stability: Stability
@@ -260,7 +260,7 @@ def _step_size(
 
 
 def _missing(spec: Spec, problem: HolderProblem, name: str, what: str) -> InvalidValue:
-    """What the theorem would need to choose it."""
+    """Return what the theorem would need to choose it."""
     needs: list[tuple[str, ...]] = []
     if problem.failure_probability is None:
         needs.append(("assumptions", "failure_probability"))

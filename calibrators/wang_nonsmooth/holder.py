@@ -13,7 +13,7 @@ from calibrators.spec import Spec
 
 PAPER = "Wang, Lei, Ying & Zhang 2022"
 
-#: What G follows from where `lipschitz` is not given.
+#: The constants that G follows from if `lipschitz` is not given.
 HOLDER_NAMES = ("holder_exponent", "holder_constant", "gradient_at_zero")
 
 ASSUMPTIONS = (
@@ -82,7 +82,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HolderProblem:
-    """What is known of the problem; None is not given and does not follow.
+    """The known constants of the problem; None means neither given nor implied.
 
     Attributes:
         gradient_norm: G, the longest gradient of a record in the domain.
@@ -110,7 +110,7 @@ class HolderProblem:
 
     @property
     def is_lipschitz(self) -> bool:
-        """Whether gradients are bounded on all of R^d: Remark 5, where no domain is needed."""
+        """Return whether gradients are bounded on all of R^d: Remark 5, where no domain is needed."""
         return self.exponent == 0.0 and self.gradient_norm is not None
 
 
@@ -201,7 +201,7 @@ def _gradient_norm(
     return None if radius is None else gradient_norm_in_ball(gradient_at_zero, constant, exponent, radius)
 
 
-#: What the examples of these algorithms assume.
+#: The constants that these algorithms' examples assume.
 EXAMPLE_CONSTANTS = {
     "radius": 2.0,
     "holder_exponent": 0.5,

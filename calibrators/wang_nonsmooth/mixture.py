@@ -1,4 +1,4 @@
-r"""What noise on an average costs whose steps draw the differing record a random number of times.
+r"""The cost of noise on an average whose steps draw the differing record a random number of times.
 
 The indices look at no data, so that given them a pair of neighbours is a pair of Gaussians at most $\Delta_k$ apart, $k
 \sim \mathrm{Bin}(T, 1/n)$ the number of draws. Hockey-stick divergences are jointly convex, hence

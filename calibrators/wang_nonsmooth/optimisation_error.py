@@ -74,14 +74,14 @@ def paper_iterations(dataset_size: int, exponent: float) -> int:
     """
     if exponent >= 0.5:
         return dataset_size
-    # What is an integer but for rounding must not become the next one.
+    # A number that is an integer up to rounding must not become the next integer.
     power = math.pow(dataset_size, (2.0 - exponent) / (1.0 + exponent))
     return math.ceil(power * (1.0 - 1e-14))
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What Theorem 12 says in terms of the sizes and the target alone.
+    """The rate of Theorem 12 in terms of the sizes and the target alone.
 
     >>> rate = Rate(dataset_size=10_000, dimension=50, epsilon=1.0, delta=1e-8, failure_probability=0.05)
     >>> round(rate.scale, 10), round(rate.step_size(398108, 1.0) * 1e5, 9)

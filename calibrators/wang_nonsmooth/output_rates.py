@@ -39,7 +39,7 @@ def theorem_9_iterations(dataset_size: int, exponent: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OutputRate:
-    """What the theorems say in terms of the sizes and the target alone.
+    """The rate of the theorems in terms of the sizes and the target alone.
 
     Attributes:
         exponent: alpha.
@@ -100,7 +100,7 @@ class OutputRate:
 
     @property
     def holds(self) -> bool:
-        """Whether gamma is within the theorems' range."""
+        """Return whether gamma is within the theorems' range."""
         return self.failure_probability > 4.0 * max(math.exp(-self.dimension / 8.0), self.delta)
 
     def excess_risk(self, distance: float, order_constant: float) -> float:

@@ -1,4 +1,4 @@
-r"""What the noisy average of steps without noise attains, with constants.
+r"""The utility of a noisy average of noiseless steps, with constants.
 
 With probability $1 - \gamma$ at least, over indices and noise, $R_S(\bar w + b) - R_S(w_*)$ is at most the sum of
 
@@ -76,16 +76,16 @@ class OutputNoise:
 
 @dataclass(frozen=True, slots=True)
 class OutputRun:
-    """What the utility depends on.
+    """The numbers that the utility depends on.
 
     Attributes:
         problem: The constants.
         noise: On the average.
         iterations: T.
         step_size: eta.
-        radius: Of all points.
+        radius: The radius of all points.
         own_step_size: Whether the caller has chosen eta.
-        rate: Of the theorem; None without all that it needs.
+        rate: The rate of the theorem; None without all that it needs.
     """
 
     problem: HolderProblem

@@ -43,7 +43,7 @@ def iterate_radius(
     """No point of T steps on all of R^d is farther from 0, in parameters; L eta < 1.
 
     Args:
-        gradient_norm: Of every gradient on R^d where the exponent is 0; not used otherwise.
+        gradient_norm: The norm of every gradient on R^d where the exponent is 0; not used otherwise.
     """
     first = (gradient_norm * step_size) ** 2 if exponent == 0.0 else _power(exponent, constant * step_size)
     return math.sqrt(iterations * (first + 2.0 * step_size * loss_at_zero))

@@ -27,7 +27,7 @@ HOLDS = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the utility of a run depends on.
+    """The numbers that the utility of a run depends on.
 
     Attributes:
         spec: With its sizes filled in.
@@ -43,13 +43,13 @@ class Run:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether the gradient bound may shorten gradients."""
+        """Return whether the gradient bound may shorten gradients."""
         bound, longest = self.phase.gradient_bound, self.problem.gradient_norm
         return isinstance(bound, Clip) and longest is not None and bound.max_grad_norm < longest * (1.0 - 1e-12)
 
     @property
     def rate(self) -> Rate | None:
-        """What Theorem 12 needs; None without all of it, or for a target that is not (epsilon, delta)."""
+        """The numbers that Theorem 12 needs; None unless all are there and the target is (epsilon, delta)."""
         pair, problem, dimension = self._epsilon_delta(), self.problem, self.spec.dimension
         if pair is None or problem.failure_probability is None or dimension is None:
             return None
@@ -93,10 +93,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """What a calibration says beside its noise.
+    """The statements of a calibration besides its noise.
 
     Attributes:
-        step_size: Of the plan; None where the plan cannot run.
+        step_size: The step size of the plan; None where the plan cannot run.
     """
 
     step_size: float | None
@@ -292,7 +292,7 @@ def _largest_loss_at_minimiser(problem: HolderProblem, error: OptimisationError)
 
 
 def is_vacuous(problem: HolderProblem, bound: float) -> bool | None:
-    """Whether w = 0 has as small a bound: its excess is at most M |w*| by convexity, and at most M_0."""
+    """Return whether w = 0 has as small a bound: its excess is at most M |w*| by convexity, and at most M_0."""
     trivial = [] if problem.loss_at_zero is None else [problem.loss_at_zero]
     if problem.gradient_at_zero is not None and problem.distance is not None:
         trivial.append(problem.gradient_at_zero * problem.distance)

@@ -137,7 +137,7 @@ def read_problem(spec: Spec) -> tuple[Problem | None, tuple[str, ...]]:
     return problem, ()
 
 
-#: What the examples of these algorithms assume.
+#: The constants that these algorithms' examples assume.
 EXAMPLE_CONSTANTS = {
     "initial_gap": 2.0,
     "generalized_smoothness_l0": 1.0,

@@ -36,7 +36,7 @@ from trainer.loop import State, StreamPlace, Task
 from trainer.models import LinearModel, Model
 from trainer.structured_steps import StructuredSteps
 
-#: How far rows stay below the longest that the plan admits, relative.
+#: The relative margin by which rows stay shorter than the longest that the plan admits.
 MARGIN = 2.0**-7
 _UNIT = 2.0**-53
 _BISECTIONS = 200

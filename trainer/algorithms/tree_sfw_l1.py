@@ -79,10 +79,10 @@ def rounding_is_paid_for(phase: TreePhase, radius: float) -> bool:
 
 
 def check_request(proposal: Proposal) -> None:
-    """Refuse a Lipschitz constant that floating point cannot keep, and changes that it has no digits for.
+    """Refuse a Lipschitz constant, or changes of gradients, that floating point cannot represent well enough.
 
     Raises:
-        InvalidValue: as `check_lipschitz`; or a path rounds by more than the margin pays for.
+        InvalidValue: As `check_lipschitz` does; or if rounding along a path exceeds what the noise margin covers.
     """
     check_lipschitz(proposal)
     radius = proposal.plan.domain.radius if isinstance(proposal.plan.domain, L1Ball) else 0.0

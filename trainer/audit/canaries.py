@@ -36,9 +36,9 @@ DESIGNS = (ORTHOGONAL, OPPOSED)
 
 #: Length of a canary's gradient in units of what a record may contribute: bounded for certain, normalised to nearly 1.
 _LENGTH = 1e6
-#: The same of the record that is outweighed.
+#: The same number for the record that is outweighed.
 _OUTWEIGHED = 1e3
-#: What stands in for a canary that does not take part, in its units.
+#: The stand-in for a canary that does not take part, in units of the canary.
 _STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
 
 
@@ -67,7 +67,7 @@ class Linear(Loss):
 
 
 def model(canaries: int) -> LinearModel:
-    """Return what is trained on canaries: one parameter for each of them, zeros at the start."""
+    """Return the model that is trained on canaries: one parameter for each, all zero at the start."""
     return LinearModel(Linear(), canaries, fit_intercept=False)
 
 

@@ -32,7 +32,7 @@ def observe(
         plan: An executable plan.
         members: shape (m,), which canaries take part.
         design: A name in `canaries.DESIGNS`.
-        seed: Of the run's randomness; None draws from the operating system.
+        seed: The seed of the run's randomness; None draws from the operating system.
         before_step: Called before every step; what it raises ends the run.
 
     Raises:

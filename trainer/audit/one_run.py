@@ -18,7 +18,7 @@ from accounting.numbers import MAX_COUNT, read_integer, read_real
 
 #: Relative widening of a p-value: more than the rounding of the binomial sums.
 _ROUNDING = 1e-9
-#: Of the bound. The smaller end is returned.
+#: The resolution of the bound. The smaller end is returned.
 _RESOLUTION = 1e-9
 
 
@@ -31,8 +31,8 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         canaries: m, each in the data with probability 1/2, independently.
         guesses: r, a number fixed before the run; the other canaries are abstained from.
         correct: v, the right ones among the guesses.
-        epsilon: Of the hypothesis, >= 0.
-        delta: Of the hypothesis, in [0, 1].
+        epsilon: The epsilon of the hypothesis, >= 0.
+        delta: The delta of the hypothesis, in [0, 1].
 
     Guarantees:
         - bounds_the_probability: of v or more right guesses, over coins and mechanism, for every (epsilon, delta)-DP

@@ -1,4 +1,4 @@
-"""What an audit found, beside what was claimed."""
+"""The findings of an audit, beside what was claimed."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ RELEASED_MODEL = "released_model"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What an attacker saw of one run, along the directions of its m canaries.
+    """An attacker's observation of one run, along the directions of its m canaries.
 
     Attributes:
         displacement: shape (m,): how far the released model lies from zero, against the gradients.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trainer.audit.scores import Floats
 
-#: How many numbers of guesses of one kind are considered, from one to all.
+#: The number of different counts of guesses of one kind that are considered, from one to all.
 _LEVELS = 28
 
 
@@ -73,7 +73,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Who scores above the one is taken for a member, who scores below the other is not; the rest is passed over."""
+    """Scores above one threshold are guessed members, those below the other non-members; the rest is skipped."""
 
     score: str
     above: float

@@ -22,7 +22,7 @@ _LARGEST_CHUNK = 1 << 17
 #: Chunks from here on are worth a thread.
 _WORTH_A_THREAD = 1 << 14
 
-#: Of exp(-x^2 / 2); the slope of the exponent where the tail begins is that place.
+#: The layers of exp(-x^2 / 2); at x, where the tail begins, the exponent has slope x.
 NORMAL = Layers(
     rate=Fraction(1, 2),
     order=Fraction(2),

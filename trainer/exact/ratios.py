@@ -25,7 +25,7 @@ class Ratio:
     """One point of the rectangle, whose ratio x/y is drawn where it is accepted.
 
     Args:
-        stream: Of the words that are read.
+        stream: The stream of the words that are read.
         ends: Bounds of x; y is in (0, 1].
         log_density: ln h.
 
@@ -52,7 +52,7 @@ class Ratio:
         return self._bits + 32
 
     def is_accepted(self) -> bool:
-        """Whether the point is in the region, by as many bits as it takes."""
+        """Return whether the point is in the region, by as many bits as it takes."""
         while True:
             if self.refresh():
                 twice = tuple(2 * end for end in ln(self._height(), self.precision))

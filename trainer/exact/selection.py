@@ -16,7 +16,7 @@ from randomgen import AESCounter
 _WORD = 64
 #: First words nearer to either end than this are left to decimal arithmetic.
 _EDGE = 2**40
-#: What ln E may err by in float64 between the edges: 2^-32 for V, the rest for log1p and log.
+#: The most that ln E errs in float64 between the edges: 2^-32 for V, the rest for log1p and log.
 _SLACK = 2.0**-30
 _LOWEST, _HIGHEST = Decimal("-Infinity"), Decimal("Infinity")
 

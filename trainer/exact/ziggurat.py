@@ -116,7 +116,7 @@ class Tables:
     """A law and a scale, and what the fast path reads of each layer.
 
     Attributes:
-        layers: Of the law.
+        layers: The layers of the law.
         scale: c.
         lower: A lower bound of c, rounded.
         factors: c_i.
@@ -152,7 +152,7 @@ def rounded(tables: Tables, sources: Sources, size: int, most: float) -> Floats:
     """Return so many numbers round(c X): shape (size,), whole numbers.
 
     Args:
-        tables: Of the law of X, and of c. What is drawn for the sake of c depends on nothing here.
+        tables: The tables of the law of X, and of c. What is drawn for the sake of c depends on nothing here.
         sources: Of bits.
         size: How many.
         most: A public number that c exceeds with probability 2^-100 at most; the work is planned for it.
@@ -247,7 +247,7 @@ class Trial:
     """One trial whose bits are read as far as it takes: everything in exact numbers.
 
     Args:
-        layers: Of the law.
+        layers: The layers of the law.
         layer: i.
         signed: s; x is (s + W) X_i 2^-52.
         words: The first 64 bits of W, of the height's uniform variate, and of the tail's.

@@ -1,4 +1,4 @@
-"""What a loss of logits is: its derivative by the logits, its value, and the constants that theory asks for."""
+"""The interface of losses of logits: derivative, value, and the constants that theory asks for."""
 
 from __future__ import annotations
 

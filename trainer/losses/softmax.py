@@ -28,7 +28,7 @@ from trainer.arrays import Array, Namespace, exponential
 from trainer.losses.loss import Loss, rounded_up
 
 MAX_CLASSES = 10**5
-#: Of the bound by rho: how many cells rho has, and the largest norm of the logits for which it is of use.
+#: For the bound by rho: the number of cells of rho, and the largest norm of the logits for which the bound helps.
 _CELLS, _LARGEST = 256, 30.0
 
 

@@ -52,7 +52,7 @@ class Weighted(Loss):
 
     Attributes:
         loss: Of classes.
-        weights: Of each class, by its code: in (0, 1], and one of them 1.
+        weights: The weights of each class, by its code: in (0, 1], and one of them 1.
 
     Guarantees:
         - bounds_of_the_loss_hold: every constant of ``loss`` is one of this loss, for every label.
@@ -101,7 +101,7 @@ class Weighted(Loss):
         return self.loss.value_at_zero
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """Those of a population whose classes are weighted as here."""
+        """Return the probabilities of a population whose classes are weighted as here."""
         return self.loss.probabilities(logits)
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Task(StrEnum):
-    """What labels a model learns."""
+    """The kind of labels that a model learns."""
 
     BINARY = "binary"
     CLASSIFICATION = "classification"
@@ -79,7 +79,7 @@ def build(
         num_classes: Of the labels; read where the kind can have any number of them.
         fit_intercept: Of linear models.
         hidden: Widths of a multilayer perceptron's hidden layers.
-        activation: Of a multilayer perceptron.
+        activation: The activation of a multilayer perceptron.
         class_priors: The public share of each class, by its code: classes are weighted so that all weigh the same. Of
             models that predict classes; None weighs all records alike.
         options: What the kind's loss takes: threshold, quantile or q.

@@ -1,4 +1,4 @@
-"""What a model is to the trainer: gradients of records at a flat point, and names for what is released."""
+"""The trainer's interface of models: gradients of records at a flat point, and names for what is released."""
 
 from __future__ import annotations
 

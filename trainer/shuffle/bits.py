@@ -21,7 +21,7 @@ from trainer.shuffle.coins import Bits, Coins, Counts
 
 @dataclass(frozen=True, slots=True)
 class BitProtocol:
-    """What users, shuffler and analyser do.
+    """The steps of users, shuffler and analyser.
 
     Attributes:
         bound: C: numbers lie in [-C, C].

@@ -1,1 +1,1 @@
-"""What an algorithm attains on synthetic rows: public numbers and a public seed decide it, and nothing is proved."""
+"""Simulations of algorithms on synthetic rows: public numbers and a public seed decide them, and prove nothing."""

@@ -1,4 +1,4 @@
-"""What the runs of algorithms attain on synthetic rows of a problem's declared shape, and who comes nearest.
+"""Results of algorithms' runs on synthetic rows of a problem's declared shape, and which one comes nearest.
 
 A run is the one that a request has which names the algorithm, the penalty and nothing else: its steps are those of the
 preset `practical` where it takes a step size, and else the theorem's. It is calibrated for the target, and its noise is
@@ -54,12 +54,12 @@ _FRESH_NUMBERS, _MOST_FRESH = 4_000_000, 20_000
 
 @dataclass(frozen=True)
 class Simulation:
-    """What is simulated.
+    """A simulation to carry out.
 
     Attributes:
         problem, facts: As advice takes them.
-        kind: Of the model; "mean" for the mean of records.
-        classes: Of a softmax regression, or of a perceptron.
+        kind: The kind of the model; "mean" for the mean of records.
+        classes: The number of classes of a softmax regression, or of a perceptron.
         fit_intercept: Whether a linear model has an intercept. Perceptrons have their biases.
         hidden, activation: Of a perceptron.
         penalty: What is added to the loss in training.
@@ -153,7 +153,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Attained:
-    """What one algorithm attained, or why it was not simulated.
+    """The result of one algorithm, or why it was not simulated.
 
     Attributes:
         algorithm: Its name.

@@ -159,9 +159,9 @@ def labelled_rows(
         constants: `lipschitz`, `smoothness` and `moment_bound` bound the features, `radius` or `diameter` the best
             point; without any, features lie in [-1, 1].
         random: Draws the best point.
-        classes: Of a softmax regression.
+        classes: The number of classes of a softmax regression.
         fit_intercept: Whether the model has an intercept, whose parameters are among them.
-        strength: Of an l2 penalty, which has its share of `smoothness`.
+        strength: The strength of an l2 penalty, which has its share of `smoothness`.
         is_heavy_tailed: Whether `moment_bound` is all that bounds the features, at `moment_order`.
 
     Guarantees:
@@ -237,7 +237,7 @@ def radius_of(constants: Mapping[str, float]) -> float | None:
 
 @dataclass(frozen=True)
 class _Length:
-    """It takes a bound on features to one on rows, with the constant 1 of an intercept.
+    """Turns a bound on features into one on rows, which include the constant 1 of an intercept.
 
     Attributes:
         dual: q of the norm.

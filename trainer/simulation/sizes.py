@@ -1,4 +1,4 @@
-r"""How many synthetic rows a simulation has, and the target under which fewer of them have the noise of all.
+r"""Sizes of simulations: the number of synthetic rows, and the target that gives fewer rows the noise of all.
 
 Where there are fewer rows than the declared $n$, say $n' = n/f$, the target's Gaussian $\mu$ is multiplied by $f$. The
 noise that a calibration adds to a mean of $n'$ records, in proportion to $1/(\mu n')$, is then what it adds to a mean

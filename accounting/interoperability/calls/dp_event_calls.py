@@ -18,7 +18,7 @@ from accounting.interoperability.calls.snippet import Call, Unread, Value
 from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
 
-#: Its accountants by the names of their classes, and the arguments that they take.
+#: dp-accounting's accountants by the names of their classes, and the arguments that they take.
 _ACCOUNTANTS = {
     "RdpAccountant": ("rdp", Signature("orders neighboring_relation")),
     "PLDAccountant": ("pld", Signature("neighboring_relation value_discretization_interval")),

@@ -1,4 +1,4 @@
-"""What a pasted call says, what is filled in beside it, what is supposed, and what is still missing."""
+"""Facts about a pasted call: those that it states, those filled in or supposed, and those still missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accounting.near_names import hint, suggestion
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, MAX_NOISE_MULTIPLIER, read_integer, read_real
 from accounting.relations import NeighboringRelation
 
-#: What may have to be filled in: the end of "the call does not say ...".
+#: The facts that may have to be filled in, as the end of "the call does not say ...".
 QUESTIONS: Mapping[str, str] = {
     "dataset_size": "how many records there are",
     "batch_size": "how many records a batch has",
@@ -40,7 +40,7 @@ class Incomplete(AccountingError):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is filled in beside a call; None for what is not."""
+    """The facts filled in besides a call; None for each that is not."""
 
     dataset_size: int | None = None
     batch_size: int | None = None
@@ -142,14 +142,14 @@ class Facts:
         return self._real(argument, value, lower, upper)
 
     def count(self, field: str, argument: str, given: Mapping[str, Value]) -> int:
-        """A whole number that the call says, or that is filled in; 0 where neither does, which `settle` refuses."""
+        """Return a whole number from the call or from what was filled in, else 0, which `settle` refuses."""
         found = self.amount(field, argument, given, 1, _INTEGERS.get(field, MAX_COUNT))
         return self._integer(argument, found) if found else 0
 
     def amount(
         self, field: str, argument: str, given: Mapping[str, Value], lower: float = 0.0, upper: float = 1e6
     ) -> float:
-        """A number that the call says, or that is filled in; 0 where neither does, which `settle` refuses.
+        """Return a number from the call or from what was filled in; 0 if neither has it, which `settle` refuses.
 
         Args:
             field: What would supply it, of `QUESTIONS`.

@@ -247,7 +247,7 @@ def _pasted(
     shuffled: Callable[[float], DpEventJson] | None = None,
     theirs: NeighboringRelation = _ADD_OR_REMOVE_ONE,
 ) -> PastedCall:
-    """What is charged, with the least noise where the call looks for it, and what is taken from a shuffled pass."""
+    """Return the charge, with the least noise if the call searches for it, and with what a shuffled pass provides."""
     if target is not None and not noise:
         noise = least_noise(facts, charged, theirs, target, delta, _LIBRARY)
     taken = shuffled if shuffled is not None and batches is Batches.SHUFFLED else charged

@@ -34,7 +34,7 @@ _STEP = Signature("* noise_multiplier sample_rate")
 _GET_EPSILON = Signature("delta ...")
 _CLIPPING = {each: each for each in ("flat", "per_layer", "adaptive")}
 _WORDS = {each: each for each in MECHANISMS}
-#: Its accountants by the names of their classes.
+#: Opacus' accountants, by the names of their classes.
 _CLASSES = {"RDPAccountant": "rdp", "PRVAccountant": "prv", "GaussianAccountant": "gdp"}
 _RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
 

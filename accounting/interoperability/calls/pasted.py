@@ -18,7 +18,7 @@ from accounting.interoperability.opacus import OpacusHistory, import_opacus
 from accounting.relations import NeighboringRelation
 from accounting.solve.noise import solve_noise_multiplier
 
-#: How far below the noise that was found it is rounded down, relatively, until it is too little.
+#: The relative margins by which the noise that was found is rounded down, until it is too little.
 _MARGINS = (1e-5, 1e-4, 1e-3)
 #: An event of dp-accounting, as `accounting.dp_event_reader` reads it.
 DpEventJson = Mapping[str, Any]
@@ -26,7 +26,7 @@ DpEventJson = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastedCall:
-    """What a call does to the privacy of the records.
+    """The effect of a call on the privacy of the records.
 
     Attributes:
         library, function: What was called.
@@ -63,7 +63,7 @@ class PastedCall:
         try:
             return self._imported()
         except AccountingError as error:
-            # What is inside the record is nothing that somebody has filled in.
+            # Nobody has filled in what is inside the record.
             error.pointer = error.pointer if error.pointer == ("batches",) else ()
             raise
 
@@ -77,7 +77,7 @@ class PastedCall:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What was pasted beside a call, and filled in.
+    """The text pasted around a call, and the facts filled in.
 
     Attributes:
         calls: All of them, in their order, those inside others behind the ones that hold them.
@@ -92,7 +92,7 @@ class Surroundings:
         return next((each for each in reversed(self.calls) if each.name in names), None)
 
     def batches(self, facts: Facts, said: Batches, reason: str) -> Batches:
-        """What the loader does: what is filled in, else what the call says or means."""
+        """Return what the loader does: as filled in, else as the call says or implies."""
         chosen = self.known.batches
         if chosen is not None and chosen is not said:
             facts.suppose("batches", chosen, "Filled in beside the call.")

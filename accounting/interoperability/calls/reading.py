@@ -1,4 +1,4 @@
-"""Which calls are read, and the one of a pasted text that says how a training is made private."""
+"""The calls that are read, and the search for the one that makes a training private in a pasted text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ READERS: Mapping[str, Read] = {
     "compose": dp_event_calls.compose,
     **dict.fromkeys(dp_event_calls.EVENTS, dp_event_calls.dp_event),
 }
-#: What searches for something that a training has, and says nothing of one by itself.
+#: Calls that search for a property of a training, and describe no training by themselves.
 _SEARCHES = {
     "calibrate_num_updates": "paste DpParams(...) with the number of updates that it found",
     "calibrate_batch_size": "paste DpParams(...) with the batch size that it found",
@@ -39,7 +39,7 @@ _SEARCHES = {
 
 
 def read_call(text: str, known: Known | None = None) -> PastedCall:
-    """What a pasted call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting releases and charges.
+    """Return what a pasted call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting releases and charges.
 
     Args:
         text: Python with the call, at most `MAX_LENGTH` characters; assignments before it are read, too.
@@ -70,7 +70,7 @@ def _chosen(calls: tuple[Call, ...]) -> Call:
     if not named:
         raise InvalidValue(_nothing(calls))
     key = next(name for name in READERS if name in named)
-    # Of events, the one that holds the others comes first.
+    # Among nested events, the outermost comes first.
     several = named[key]
     if len(several) > 1 and key not in dp_event_calls.EVENTS:
         raise InvalidValue(

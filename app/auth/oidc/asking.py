@@ -29,7 +29,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class _Timed(io.RawIOBase):
-    """What a socket receives until a moment. A socket's own timeout begins anew with every byte."""
+    """Reads from a socket up to a deadline. A socket's own timeout starts again with every byte."""
 
     def __init__(self, received: io.RawIOBase, connection: socket.socket, until: float) -> None:
         self._received, self._connection, self._until = received, connection, until
@@ -76,7 +76,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """What opens an address. HTTPS_PROXY is used, since a provider may be outside a company's network.
+    """Return the opener of addresses. It uses HTTPS_PROXY, since a provider may be outside a company's network.
 
     HTTP_PROXY is not: what may go over http stays on this machine.
     """

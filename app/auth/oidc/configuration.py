@@ -18,7 +18,7 @@ from app.auth.service import MAX_BUDGETS
 from app.kit.fields import Identifier, Name, Schema
 from app.settings import Settings
 
-#: No such file is longer.
+#: The largest size of such a file.
 _MOST_BYTES = 256 * 1024
 _LONGEST_SESSION_MINUTES = 12 * 60
 _Text = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x21-\x7e]+$")]
@@ -29,7 +29,7 @@ class Wrong(ValueError):
 
 
 class Right(Schema):
-    """What the members of a group, or one person or machine, may do here.
+    """The rights of a group's members, or of one person or machine.
 
     Attributes:
         group: The group's name, as the provider's tokens have it.
@@ -117,7 +117,7 @@ class Configuration(Schema):
 
 
 def configuration_of(settings: Settings) -> Configuration | None:
-    """Return what the file of the settings says; None where nobody signs in by a provider.
+    """Return the configuration in the file that the settings name; None if nobody signs in by a provider.
 
     It is read once. Another configuration takes a new start of the server.
 
@@ -152,7 +152,7 @@ def _read(path: Path) -> Configuration:
 
 
 def is_trusted_address(text: str) -> bool:
-    """Whether what is sent to an address stays secret: by TLS, or because it stays on this machine.
+    """Return whether what is sent to an address stays secret: by TLS, or because it stays on this machine.
 
     >>> is_trusted_address("https://login.example"), is_trusted_address("http://login.example")
     (True, False)

@@ -40,7 +40,7 @@ class Attempt:
     """An attempt to sign in.
 
     Attributes:
-        address: Of the provider, where the browser goes.
+        address: The address of the provider, where the browser goes.
         cookie: What the browser keeps until it is back.
     """
 
@@ -88,8 +88,8 @@ def finish(
     Args:
         context: The process's context.
         provider: The provider.
-        cookie: Of the attempt, as the browser sent it.
-        query: Of the address that the provider sent the browser to.
+        cookie: The cookie of the attempt, as the browser sent it.
+        query: The query of the address that the provider sent the browser to.
 
     Returns:
         The session, and the page to show. No session where the account is barred.
@@ -128,7 +128,7 @@ def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
 
 
 def _kept(context: Context, cookie: str | None) -> dict[str, str] | None:
-    """What the cookie of an attempt holds; None where it is over, or was never one."""
+    """Return the contents of a sign-in attempt's cookie; None if the attempt is over or the cookie is none of ours."""
     text, _, code = (cookie or "").rpartition(".")
     if not hmac.compare_digest(context.keyed_hash(_LABEL, text.encode()).encode(), code.encode()):
         return None

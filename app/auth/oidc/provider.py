@@ -21,9 +21,9 @@ from app.db.database import Database
 
 #: Signatures that are believed: each needs the provider's private key. ``none`` and shared secrets are not among them.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-#: So long the provider's word on itself is used before it is asked again.
+#: For this long the provider's description of itself is used before it is asked again.
 FRESH_S = 300.0
-#: So long it is used where the provider does not answer.
+#: For this long it is used if the provider does not answer.
 STALE_S = 3600.0
 #: A token that names an unknown key has the keys asked for anew, but not more often than this, seconds.
 ASKED_AGAIN_AFTER_S = 10.0
@@ -34,7 +34,7 @@ _ADDRESSES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 @dataclass(frozen=True)
 class _Known:
-    """What the provider said, and when."""
+    """The provider's answer, and when it came."""
 
     addresses: Mapping[str, str]
     keys: Mapping[str | None, jwt.PyJWK]
@@ -104,7 +104,7 @@ class Provider:
         return token
 
     def _recent(self, fresh_s: float = FRESH_S) -> _Known:
-        """What the provider has said, asked again where that is older than ``fresh_s``."""
+        """Return the provider's answer, asking again if it is older than ``fresh_s``."""
         known = self._known
         if known is not None and self.clock() - known.time < fresh_s:
             return known

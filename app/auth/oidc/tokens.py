@@ -41,7 +41,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Claims:
-    """What a token says that was believed.
+    """The claims of a token that was verified.
 
     Attributes:
         subject: Who it is about, within the issuer: the only name that stays the same and is nobody else's.
@@ -57,12 +57,12 @@ class Claims:
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether a bearer token may be one of a provider."""
+    """Return whether a bearer token may be one of a provider."""
     return len(text) <= _LONGEST and _FORM.fullmatch(text) is not None
 
 
 def id_claims(provider: Provider, token: str, nonce: str) -> Claims:
-    """What an ID token says of whoever has just signed in.
+    """Return the claims of an ID token about the person who has just signed in.
 
     Args:
         provider: Who must have made it.
@@ -85,7 +85,7 @@ def id_claims(provider: Provider, token: str, nonce: str) -> Claims:
 
 
 def bearer_claims(provider: Provider, token: str) -> Claims:
-    """What an access token says of whoever sends it.
+    """Return the claims of an access token about its sender.
 
     Raises:
         Refused: it is not believed.

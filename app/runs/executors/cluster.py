@@ -34,13 +34,13 @@ from app.settings import is_in_the_clear
 log = structlog.get_logger()
 
 CONNECT_S = 3.0
-#: What a question to the scheduler or to its machines may take.
+#: The seconds that a question to the scheduler or to its machines may take.
 ASK_S = 3.0
-#: What it may take to bring an answer from a machine, and to bring rows to one.
+#: The seconds that bringing an answer from a machine may take, and those for bringing rows to one.
 ANSWER_S, MOVE_S = 60.0, 600.0
-#: How long an answer to "is it ready" holds.
+#: For this long an answer about readiness is reused.
 LOOK_INTERVAL_S = 1.0
-#: How often whoever waits for the cluster looks around meanwhile.
+#: The interval at which a wait for the cluster looks at other things.
 ATTEND_INTERVAL_S = 0.2
 #: Rows stay in the cluster's memory until others have come that make it more.
 KEPT_BYTES = 4 * 2**30
@@ -52,7 +52,7 @@ for _name in ("distributed", "distributed.client", "tornado", "tornado.applicati
 
 
 class ClusterAway(Exception):
-    """Nobody answers, what was sent is lost, or the cluster is not right. It can be sent again.
+    """The cluster does not answer, is not fit for runs, or has lost the work, which can be sent again.
 
     Attributes:
         why: The type of an exception, or a fault that `ADVICE` has; for the log.
@@ -101,7 +101,7 @@ class Cluster:
         self._loop.stop()
 
     def is_ready(self) -> bool:
-        """Whether there are machines, all of which can be given runs. Why not is logged when it changes.
+        """Return whether there are machines, all of which can be given runs. Why not is logged when it changes.
 
         While one thread looks, which takes seconds where nobody answers, the others are told what was seen before.
         """
@@ -195,7 +195,7 @@ class Cluster:
             self._moving.release()
 
     def _look(self) -> tuple[str | None, int]:
-        """What is wrong with the cluster, if anything, and how many machines it has."""
+        """Return the fault of the cluster, if any, and its number of machines."""
         try:
             client = self._connected()
             machines = _within(client, ASK_S, client.scheduler.identity, n_workers=-1)["workers"].keys()
@@ -294,7 +294,7 @@ def _attended(
     *arguments: Any,
     **options: Any,
 ) -> Any:
-    """What the client's call answers, in time. Where ``attend`` raises meanwhile, the answer is dropped when it comes.
+    """Return the answer of the client's call within the time limit. If ``attend`` raises first, the answer is dropped.
 
     Raises:
         ClusterAway, MachinesLost: as `Cluster.carry_out`.

@@ -32,7 +32,7 @@ SHORTEST_SLICE_S, LONGEST_SLICE_S = 1.0, 30.0
 STEPS_PER_LOADING = 20.0
 #: A checkpoint goes to the machine and comes back; a network that carries so much takes this for it.
 BYTES_PER_S = 1e8
-#: What slices add to the steps, and what it takes to begin with them.
+#: The factor that slices add to the time of steps, and the seconds that beginning takes.
 SLICED, MOVING_S = 1.3, 1.0
 #: A slice that has cost so many machines their lives is not sent again.
 MAX_MACHINES_LOST = 4

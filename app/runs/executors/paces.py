@@ -21,13 +21,13 @@ from trainer.pace import dummy_rows, measure
 from trainer.scores import class_scores, number_scores
 from trainer.streams import random_streams
 
-#: What a disk reads and writes in a second, at least; decryption keeps up with it.
+#: The least number of bytes that a disk reads or writes per second; decryption keeps up with it.
 BYTES_PER_S = 2.5e8
 #: Rows on which reading and scoring are measured.
 SAMPLED_ROWS, SCORED_ROWS = 4096, 32
 #: Public rows are measured with so many numbers at most, or with as many rows as the others.
 SAMPLED_NUMBERS = 2**21
-#: So many paces are remembered.
+#: The number of paces that are remembered.
 KNOWN_PACES = 1024
 
 

@@ -1,4 +1,4 @@
-"""What a machine of the cluster does of a run: some seconds of it, from a checkpoint to the next one or to the end.
+"""A slice of a run on a machine of the cluster: some seconds, from a checkpoint to the next one or to the end.
 
 It sees no database, no ledger, no data folder and no key of the service: rows, a plan, a model and a checkpoint come
 with the call, and what it answers is the next checkpoint or the released parameters. What it is given decides that
@@ -46,7 +46,7 @@ class Slice:
 
     Attributes:
         plan: Canonical bytes.
-        plan_hash: Of the plan, as it was charged.
+        plan_hash: The hash of the plan, as it was charged.
         model: What is trained.
         capacity: Slots of the data set.
         checkpoint: To go on from.
@@ -154,7 +154,7 @@ def _train(work: Slice, rows: Rows) -> Unfinished | Finished:
 
 @dataclass(frozen=True)
 class Machine:
-    """What is asked of a machine before it gets any rows.
+    """The questions that a machine is asked before it gets any rows.
 
     Attributes:
         code_version: Of its program.

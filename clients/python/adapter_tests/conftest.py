@@ -29,7 +29,7 @@ NOISE, BATCH, RECORDS = 4.0, 20, 100
 
 @dataclass
 class Training:
-    """What `make_private` returned, and a loop over it."""
+    """The objects that `make_private` returned, and a loop over them."""
 
     engine: Any
     model: Any

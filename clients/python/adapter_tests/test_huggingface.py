@@ -15,7 +15,7 @@ from epsilond_client.adapters import huggingface
 from epsilond_client.samplers import Poisson, RandomAllocation
 
 RECORDS, BATCH, NOISE = 40, 8, 4.0
-#: Of different lengths, so that padding would show.
+#: Texts of different lengths, so that padding would show.
 DATA = [
     {"input_ids": [2 + (record * token) % 30 for token in range(1, 3 + record % 5)], "labels": record % 2}
     for record in range(RECORDS)
@@ -109,7 +109,7 @@ def test_nothing_that_is_logged_depends_on_a_loss(client: Client, budget: Budget
 
 
 def stepped(client: Client, budget: Budget, trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
-    """What one step over all records does, without its noise."""
+    """Return the effect of one step over all records, without its noise."""
     monkeypatch.setattr(huggingface._PrivateStep, "_normal", lambda step, like: torch.zeros_like(like))
     before, count = weights(trainer), len(trainer.train_dataset)
     sampler = Poisson(RECORDS, 1, sampling_probability=1.0, records=count)

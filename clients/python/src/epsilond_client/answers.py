@@ -57,7 +57,7 @@ class Document(Mapping[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._fields,)
 
-    if not TYPE_CHECKING:  # A class that declares its fields has no others for the type checker.
+    if not TYPE_CHECKING:  # Type checkers then see only the fields that a class declares.
 
         def __getattr__(self, name: str) -> Any:
             try:
@@ -97,7 +97,7 @@ class Progress(Document):
 
 
 class ProgressMessage(Document):
-    """What a stream tells of a run, at most once a second."""
+    """A stream's message about a run, at most one per second."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class DatasetVersion(Document):
 
 
 class Dataset(Document):
-    """What the owner declared of a data set; never its rows."""
+    """The owner's declaration of a data set; never its rows."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class Dataset(Document):
         version: int
         declared_size: int
         capacity: int
-        #: What the rows of a run take in a worker at most.
+        #: The most memory that a run's rows take in a worker.
         run_memory_bytes: int
         privacy_unit: str
         columns: Sequence[Mapping[str, Any]]

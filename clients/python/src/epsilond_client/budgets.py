@@ -16,7 +16,7 @@ from epsilond_client.answers import Answer, Budget, Entry, Event, Reservation
 from epsilond_client.naming import BudgetId, OfBudgets, budget_id, with_ids
 from epsilond_client.transport import Resource, identifier, path_to
 
-#: What a call takes in place of an id: the object itself.
+#: An id, or the object itself in its place.
 ReservationId = str | Reservation
 Moment = str | datetime
 PAGE = 50
@@ -40,7 +40,7 @@ class Budgets(OfBudgets):
             name: For people.
             neighboring_relation: Of everything that is charged to it.
             filter: Kind and limit.
-            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             fields: `privacy_unit`, `parent_id`, `report_delta`, `labels`.
         """
         request = {"name": name, "neighboring_relation": neighboring_relation, "filter": filter} | fields
@@ -291,7 +291,7 @@ class Reservations(OfBudgets):
 
 
 class Ledger(Resource):
-    """What shows that the history stands: verification, checkpoints, proofs, exports."""
+    """Evidence that the history is unchanged: verification, checkpoints, proofs, exports."""
 
     def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None, prices: bool = False) -> Answer:
         """Recompute chains, amounts and the tree; with a checkpoint that was kept, that the ledger begins with it.

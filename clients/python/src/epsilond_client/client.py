@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Longer than the service takes over any answer.
 TIMEOUT_S = 150.0
-#: That an extension may take; the next one is tried soon.
+#: The time that an extension may take; the next one is tried soon.
 _EXTENSION_S = 10.0
 
 
@@ -245,7 +245,7 @@ class Client:
 
         Args:
             budget: What pays: its name, its id, or the budget itself.
-            noise_multiplier: Of each step: noise over the bound on one record's contribution.
+            noise_multiplier: The multiplier of each step: noise over the bound on one record's contribution.
             steps: The most that may be taken; those that a sampler has left where it is left out.
             epochs: Passes, in place of steps: each is 1 / sample_rate steps, rounded up.
             sampler: Of `epsilond_client.samplers`, which draws the batches.
@@ -278,7 +278,7 @@ class Client:
 
 
 class Algorithms(Resource):
-    """What can be calibrated and run."""
+    """The algorithms that can be calibrated and run."""
 
     def list(self) -> Sequence[Answer]:
         """All algorithms, with their sources."""

@@ -29,7 +29,7 @@ def training_event(
     """Return the event of a whole training: steps of Gaussian noise, and how their batches are drawn.
 
     Args:
-        noise_multiplier: Of each step: noise over the bound on one record's contribution.
+        noise_multiplier: The multiplier of each step: noise over the bound on one record's contribution.
         steps: How many may be taken; those that a sampler has left where it is left out.
         epochs: Passes, in place of steps: each is 1 / sample_rate steps, rounded up.
         sampler: Of `epsilond_client.samplers`, which draws the batches.

@@ -16,7 +16,7 @@ POLL_S = 1.0
 
 
 def follow(http: Transport, path: str) -> Iterator[ProgressMessage]:
-    """What is told of a run until it has ended.
+    """Yield the messages about a run until it has ended.
 
     A stream that breaks off, or that the service ends after a quarter of an hour, is taken up where it was.
 

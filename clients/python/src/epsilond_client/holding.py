@@ -84,7 +84,7 @@ class HeldReservation:
         self._certificate = certificate
         self._start_on_entry = start
         self._key = idempotency_key
-        # Of this object alone, in no other process: the answer to somebody else's start is no permission to draw noise.
+        # This key belongs to this object alone: the answer to another's start is no permission to draw noise.
         self._start_key = str(uuid.uuid4())
         self._reservation: Reservation | None = None
         self._taken = 0
@@ -111,7 +111,7 @@ class HeldReservation:
 
     @property
     def is_started(self) -> bool:
-        """Whether noise may be drawn; from then on the charge stands."""
+        """Return whether noise may be drawn; from then on the charge stands."""
         return self._started
 
     @property
@@ -318,7 +318,7 @@ class HeldReservation:
         return [{**self._events[0], "count": self._taken}]
 
     def _standing(self, failure: BaseException | None = None) -> str:
-        """What becomes of a reservation that this process could not resolve."""
+        """Describe what becomes of a reservation that this process could not resolve."""
         code = failure.code if isinstance(failure, ProblemError) else None
         if code == "already_resolved":
             return f"The reservation {self.id} is resolved: client.reservations.get({self.id!r}) says what is charged."

@@ -39,9 +39,9 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
     """Compare what draws the batches with what is charged.
 
     Args:
-        sampling: Of the reserved event; None is a full batch.
+        sampling: The sampling of the reserved event; None is a full batch.
         batches: A sampler of `epsilond_client.samplers`, or a loader that has one, or anything else with batches.
-        stacklevel: Of the warning.
+        stacklevel: The stack level of the warning.
 
     Raises:
         ValueError: the batches are drawn in another way than is charged.

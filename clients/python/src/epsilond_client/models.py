@@ -23,7 +23,7 @@ from epsilond_client.answers import Answer
 FORMAT_VERSION = 1
 
 FloatArray = npt.NDArray[np.float64]
-#: What rows may be: a table by column names (pandas, Polars, a dict of columns), a list of dicts, or a 2-D array.
+#: Rows: a table by column names (pandas, Polars, a dict of columns), a list of dicts, or a 2-D array.
 Rows = Any
 
 
@@ -163,7 +163,7 @@ def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> di
 
     Args:
         rows: A table by column names, a list of dicts, or a 2-D array.
-        names: Of the columns that there must be; those of an array are in this order.
+        names: The names of the columns that there must be; those of an array are in this order.
         label: Name of the column that is predicted, for a hint where it is among the others.
 
     Raises:

@@ -10,23 +10,23 @@ from typing import Any
 from epsilond_client.answers import Budget, Dataset
 from epsilond_client.transport import Resource, Transport, identifier, path_to
 
-#: What a call takes in place of an id: the object itself, or its name.
+#: An id, or in its place the object itself or its name.
 BudgetId = str | Budget
 DatasetId = str | Dataset
 
-#: Of a list, so many at once: the longest page that the service has.
+#: The number of items that are fetched of a list at once: the longest page that the service has.
 _PAGE = 200
 _SUGGESTIONS = 3
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """What has a name.
+    """A kind of object that has a name.
 
     Attributes:
         noun: In messages.
         prefix: How its ids begin. What begins so is taken for an id, and whoever gives ids asks nothing more.
-        path: Of the list.
+        path: The path of the list.
         answer: Of which class its items are.
         hint: Which call lists them.
     """

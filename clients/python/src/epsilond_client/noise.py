@@ -207,7 +207,7 @@ def correlated_noise(plan: Mapping[str, Any], size: int, *, draw: Draw | None = 
     """Return the noise of a plan, as `/v1/calibrate` answers it.
 
     Args:
-        plan: Of one phase with correlated noise.
+        plan: The plan of one phase with correlated noise.
         size: How many parameters are trained.
         draw: As `CorrelatedNoise` has it.
 

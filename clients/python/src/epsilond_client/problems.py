@@ -1,4 +1,4 @@
-"""What can go wrong: every error answer of the service is a `ProblemError`, with subclasses where programs branch."""
+"""Errors of the client: every error answer of the service is a `ProblemError`, with subclasses to branch on."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ class BudgetExceeded(Conflict):
 
     @property
     def cost(self) -> Mapping[str, Any]:
-        """What the events would cost, in the fields of the budget's filter."""
+        """The cost of the events, in the fields of the budget's filter."""
         cost: Mapping[str, Any] = self.members["cost"]
         return cost
 
     @property
     def remaining(self) -> Mapping[str, Any]:
-        """What the next charge may cost."""
+        """The most that the next charge may cost."""
         remaining: Mapping[str, Any] = self.members["remaining"]
         return remaining
 
@@ -134,7 +134,7 @@ class BudgetExceeded(Conflict):
 
     @property
     def largest_count_that_fits(self) -> int | None:
-        """How many of the steps the budget would admit, where that is known."""
+        """Return how many of the steps the budget would admit, where that is known."""
         count: int | None = self.members.get("largest_count_that_fits")
         return count
 

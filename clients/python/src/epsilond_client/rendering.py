@@ -13,11 +13,11 @@ from typing import Any
 SECRET = frozenset({"token", "secret"})
 INTERVAL = frozenset({"lower", "estimate", "upper"})
 
-#: What a table shows of a text, of a list, and of documents within documents.
+#: Limits on what a table shows of a text, of a list, and of nested documents.
 _LONGEST_TEXT, _LONGEST_LIST, _DEEPEST = 300, 10, 3
 #: The quantity in which a budget states its limit: one of them has a value.
 _QUANTITIES = ("epsilon", "rho", "mu")
-#: What a manager asks first of a card; the rest is folded.
+#: The parts of a card that readers ask for first; the rest is folded.
 _FIRST_OF_A_CARD = ("achieved", "privacy_unit", "neighbors", "algorithm", "data", "scores", "charge", "plan_hash")
 
 

@@ -1,4 +1,4 @@
-"""When a request is sent again: never where it may have happened once and could happen twice."""
+"""Retries: a request is never sent again if it may have succeeded and could take effect twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx2
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 #: Answers that say: not now. 507: the disk was full, and nothing was written.
 _LATER = frozenset({429, 502, 503, 504, 507})
-#: Of these alone it is certain, without an idempotency key too, that nothing was done.
+#: The only answers after which certainly nothing was done, even without an idempotency key.
 _NOTHING_DONE = frozenset({429})
 #: Another request with the same key is still running; its answer is the one to have.
 STILL_RUNNING = "request_in_progress"
@@ -49,11 +49,11 @@ class Clock:
 
 
 def may_try_again(failure: httpx2.TransportError | httpx2.Response, code: str | None, *, repeatable: bool) -> bool:
-    """Whether the same request may be sent again.
+    """Return whether the same request may be sent again.
 
     Args:
         failure: No answer, or one that is an error.
-        code: Of the problem, where it is one.
+        code: The code of the problem, where it is one.
         repeatable: It reads, or it carries an idempotency key: twice is once.
     """
     if isinstance(failure, httpx2.TransportError):

@@ -42,7 +42,7 @@ class Sampler(ABC):
 
     Args:
         dataset_size: n, the public number of records that the divisor is made of.
-        steps: Of the whole training.
+        steps: The number of steps of the whole training.
         records: How many records there are, where that is not the public number; it is never shown.
         key: Of another sampler that this one goes on from, or draws another shard of; None makes a new one.
         shard: This machine's number and how many there are: it draws of its own range of records alone.
@@ -142,7 +142,7 @@ class Sampler(ABC):
 
         Args:
             step: From 0 on.
-            size: Of each array.
+            size: The size of each array.
 
         Yields:
             shape (size,): indices, and whether each is of the batch; the others repeat index 0 and must not count. At
@@ -287,7 +287,7 @@ class TruncatedPoisson(Sampler):
     Args:
         dataset_size: A public bound on the number of records; under the replace relations, their number. Where slots
             are drawn, the public number that the divisor is made of.
-        steps: Of the whole training.
+        steps: The number of steps of the whole training.
         sampling_probability: Of every record, before batches are cut.
         max_batch_size: Records that a batch has at most, in all shards together.
         truncation: "random" draws records, "random_slots" draws slots.
@@ -347,7 +347,7 @@ class TruncatedPoisson(Sampler):
         return share * self.dataset_size
 
     def batch(self, step: int) -> Indices:
-        """Whether a batch is cut depends on all records, so that every shard draws the whole batch."""
+        """Return whether a batch is cut depends on all records, so that every shard draws the whole batch."""
         drawn = self._tossed(self.sampling["sampling_probability"], _step(step, self.steps), 0, self._places)
         if drawn.size > self.sampling["max_batch_size"]:
             drawn = self._kept(drawn, step)
@@ -368,7 +368,7 @@ class Blocks(Sampler):
 
     Args:
         dataset_size: n, the public number of records.
-        steps: Of the whole training.
+        steps: The number of steps of the whole training.
         num_bins: Steps that are cut into blocks; then it begins anew.
         participations: How many blocks: block b of them, from 0 on, begins at step floor(b num_bins / participations).
         options: As `Sampler` has them.
@@ -442,8 +442,8 @@ class CyclicPoisson(Sampler):
 
     Args:
         dataset_size: n, the public number of records.
-        steps: Of the whole training.
-        sampling_probability: Of each record in the steps of its group.
+        steps: The number of steps of the whole training.
+        sampling_probability: The sampling probability of each record in the steps of its group.
         cycle_length: How many groups there are.
         assignment: "independent" draws each record's group for it alone; "by_position" deals groups out by the place of
             a record, which another record in its place keeps.

@@ -48,7 +48,7 @@ class Datasets(Resource):
             file: A path, or the bytes, or an open file, which is read from its beginning.
             name: Of the data set.
             filename: Says the format, where `file` is no path.
-            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`;
                 `person_column` and `rows_per_person`, where the file has ids of persons; `held_out_share`, where no run
                 is to train on a part of the rows. All of it is public. A file with more rows than `capacity` is
@@ -77,7 +77,7 @@ class Datasets(Resource):
                 say.
             reason: Why. Both are public.
             filename: Says the format, where `file` is no path.
-            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             metadata: `declared_size`, `capacity`; `erase_earlier` removes the rows of all versions before.
         """
         with _multipart(file, filename, {"change": change, "reason": reason} | metadata) as body:
@@ -101,7 +101,7 @@ class Datasets(Resource):
             dataset: Which one.
             persons: Their ids, as in the file. Nothing keeps them.
             reason: Why. It is public, and names no person.
-            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             stated: `change`, which may be ``"replaced"``; `erase_earlier`, true unless it is false: the rows of all
                 versions before go, too.
         """
@@ -118,7 +118,7 @@ class Datasets(Resource):
 
         Args:
             name: Of the data set.
-            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             fields: `features`, `rows`, `seed`, `task` and what else the service documents.
         """
         request = {"kind": "synthetic", "name": name} | fields
@@ -165,7 +165,7 @@ class Runs(Resource):
             model: ``{"kind": "logistic_regression"}``, say.
             target: The guarantee to meet.
             algorithm: Its name; left out, the service's preset `practical` chooses one.
-            idempotency_key: Of the caller's own; a fresh one where it is left out.
+            idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             fields: `dataset_id`, `dataset_version`, `budget_id`, `batch_size`, `iterations`, `sampling`,
                 `gradient_bound` and what else a calibration takes; ``evaluation={}`` for metrics on held-out rows,
                 which are in `result.held_out` then.
@@ -274,7 +274,7 @@ class Runs(Resource):
     @overload
     def report(self, run: RunId, format: Literal["markdown", "html"]) -> str: ...
     def report(self, run: RunId, format: Literal["json", "markdown", "html"] = "json") -> Card | str:
-        """The privacy card; as JSON it is a `Card`, which notebooks show."""
+        """Return the privacy card; with ``format="json"`` it is a `Card`, which notebooks display."""
         path = path_to("/v1/runs/{}/report", run)
         if format == "json":
             return self._http.get(path, Card, format=format)

@@ -24,7 +24,7 @@ from epsilond_client.retries import Clock, Retries, may_try_again, retry_after
 
 _LOCAL_NAME = "localhost"
 _TOKEN_LINE = re.compile(r"Authorization: Bearer ([!-~]+)")
-#: What a request's body is made of, anew for each attempt: a file has to be read from its beginning.
+#: Makes the content of a request's body for each attempt, since a file must be read from its beginning again.
 Content = Callable[[], Mapping[str, Any]]
 D = TypeVar("D", bound=Document)
 
@@ -63,7 +63,7 @@ class Transport:
         self._timeout = httpx2.Timeout(timeout, connect=min(timeout, 10.0))
 
     def in_haste(self, timeout: float) -> Self:
-        """The same connections, for what is asked again soon anyhow: one attempt, that takes no longer than this."""
+        """Return a transport over the same connections for repeated questions: one attempt, within this time."""
         other = copy.copy(self)
         other._retries, other._timeout = Retries(seconds=0.0), httpx2.Timeout(timeout)
         return other
@@ -204,7 +204,7 @@ def json_body(request: Mapping[str, Any] | None) -> Content:
 
 
 def plain(value: Any) -> Any:
-    """The same in JSON's own types: of answers that are sent back, tuples, and NumPy's numbers."""
+    """Return a value in JSON's own types; answers that are sent back, tuples and NumPy's numbers are converted."""
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -273,7 +273,7 @@ def local_token(base_url: str, file: str | os.PathLike[str] | None) -> str | Non
 
 
 def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> bool:
-    """Whether the address is this machine's own.
+    """Return whether the address is this machine's own.
 
     Raises:
         ValueError: it is no address, or the key would travel in clear over a network.

@@ -9,7 +9,7 @@ from flint import acb, arb
 
 
 class CannotCheck(Exception):
-    """Nothing is said about the statement: the certificate is not in order, or its numbers do not decide."""
+    """The statement cannot be judged: the certificate is malformed, or its numbers do not decide."""
 
 
 def refuse_unless(condition: object, reason: str) -> None:
@@ -47,7 +47,7 @@ class Below:
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """What is proved of delta in one direction; None where a side is not proved."""
+    """The proved bounds on delta in one direction; None for a side without proof."""
 
     above: Above | None = None
     below: Below | None = None

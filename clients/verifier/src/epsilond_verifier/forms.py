@@ -18,7 +18,7 @@ from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, Place, Transform, powers, read_place, transform
 
 MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
-#: What it takes to find a node, and to turn a line's sum to another e, as nodes at points.
+#: The work of finding a node, and of turning a line's sum to another e, in nodes at points.
 _OF_NODE, _OF_SUM = 100, 4
 _TILTS = (1e-9, 1e9)
 #: It encloses delta at e. What does not depend on e is found once.
@@ -27,7 +27,7 @@ Proof = Callable[[arb], Enclosure]
 
 @dataclass(slots=True)
 class Work:
-    """What a certificate may still ask to be evaluated, in nodes at points."""
+    """The evaluation work that a certificate may still ask for, in nodes at points."""
 
     left: int = _MOST_WORK
 
@@ -39,7 +39,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked: delta of these steps in one direction, at so many e."""
+    """A question: delta of these steps in one direction, at several epsilons."""
 
     steps: Sequence[Step]
     direction: str
@@ -240,11 +240,12 @@ def _contour(reader: Reader, asked: Asked) -> Proof:
 
 
 def _cut(reader: Reader, asked: Asked) -> Proof:
-    """Theorem 5 with one cut at equal steps, M_above being the transform of what is above it.
+    """Theorem 5 for equal steps with one cut. M_above is the transform of the part above the cut.
 
     The profile D of P^T - P_below^T has the transform M^T - (M - M_above)^T, at most T M(c)^(T-1) |M_above| in modulus,
-    and D <= delta <= D + bulk. For a fixed size M_above is that of remove on the whole line. What it has below x = 1/2
-    weighs at most extra = psi's complement there, is added to P, and (1 + extra)^T - 1 is taken off below.
+    and D <= delta <= D + bulk. For a fixed size, M_above is the transform of remove on the whole line. Its part below
+    x = 1/2 weighs at most extra, psi's complement there. That part is added to P, and the lower bound loses
+    (1 + extra)^T - 1.
     """
     law, count, line = asked.steps[0].law, asked.steps[0].count, _read_sum(reader, asked)
     above = reader.inside("above")

@@ -151,7 +151,7 @@ class Rule:
     late: tuple[arb, arb] | None = None
 
     def error_at(self, t: arb) -> arb:
-        """Return what bounds the error from 0 to t."""
+        """Return a bound on the error from 0 to t."""
         return self.error if self.late is None else self.error + self.late[0] * (t * self.late[1]).exp()
 
     def at_zero(self) -> acb:

@@ -28,7 +28,7 @@ _MOST_EVENTS, _MOST_BITS = 1000, 2048
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of a certificate's statement.
+    """The verdict on a certificate's statement.
 
     Attributes:
         verdict: "verified"; "refuted", where the opposite is proved; or "cannot check", with the reason.

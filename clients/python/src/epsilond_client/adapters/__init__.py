@@ -1,1 +1,1 @@
-"""What other libraries did, in the service's words. Each module imports its library when it is used."""
+"""Adapters that describe other libraries' work to the service. Each module imports its library only when used."""

@@ -40,10 +40,10 @@ def source_of(
 def import_event(
     client: Client, event: Any, *, delta: float, neighboring_relation: str | None = None, **source: Any
 ) -> Answer:
-    """What an event costs: `epsilon` as an interval, and `events` to reserve.
+    """Return an event's cost: `epsilon` as an interval, and `events` to reserve.
 
     Args:
-        client: Of the server that reads it.
+        client: A client of the server that reads it.
         event: A `DpEvent`.
         delta: At which it is accounted.
         neighboring_relation: An event carries none; the service's default where it is left out.

@@ -52,7 +52,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
     """A strategy of Flower that clips, adds noise, and pays for each round before it is released.
 
     Args:
-        client: Of the server that keeps the budget.
+        client: A client of the server that keeps the budget.
         budget: What pays: its name, its id, or the budget itself.
         strategy: `FedAvg` or one that is made of it (`FedAdam`, `FedYogi`, `FedAvgM`): it chooses the clients, and
             takes the noisy mean as it would take the mean of the replies.
@@ -176,7 +176,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         return self._strategy.aggregate_evaluate(server_round, replies) if self._evaluates else None
 
     def summary(self) -> None:
-        """Log what pays, and what the strategy is."""
+        """Log which budget event each round is charged as, and the strategy's own summary."""
         log.info("job %s: each round is charged as %s", self._job, self._event)
         self._strategy.summary()
 

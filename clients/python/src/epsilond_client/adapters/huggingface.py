@@ -50,7 +50,7 @@ def guard(
     """Reserve the steps of a training, and have `trainer.train()` take them privately.
 
     Args:
-        client: Of the server that keeps the budget.
+        client: A client of the server that keeps the budget.
         budget: What pays: its name, its id, or the budget itself.
         trainer: A `transformers.Trainer` in one process, with a `train_dataset` that has a length.
         noise_multiplier: Standard deviation of the noise on the sum over `max_grad_norm`.

@@ -68,11 +68,11 @@ def guard(
     """Return a reservation of all steps, which counts each one before its batch is handed out.
 
     Args:
-        client: Of the server that keeps the budget.
+        client: A client of the server that keeps the budget.
         budget: What pays: its name, its id, or the budget itself.
-        batches: Of a strategy, whose `iterations` are reserved.
+        batches: The batches of a strategy, whose `iterations` are reserved.
         clipped: What `jax_privacy.clipped_grad` or `clipped_fun` returned; it knows the bound on a contribution.
-        stddev: Of the noise that the loop adds to what `clipped` returns.
+        stddev: The standard deviation of the noise that the loop adds to what `clipped` returns.
         purpose: Shown with every entry.
         options: `expires_in`, `charge_delta`, `idempotency_key`, as `Client.guard`.
 

@@ -31,7 +31,7 @@ def log_card(client: Client, run: Run | str) -> Card:
     ``epsilond.delta`` where the guarantee has them. Artifacts are the card as JSON, Markdown and HTML.
 
     Args:
-        client: Of the server that trained.
+        client: A client of the server that trained.
         run: Which run.
     """
     mlflow: Any = import_module("mlflow")
@@ -48,7 +48,7 @@ def log_charge(client: Client, reservation: HeldReservation | Reservation | str,
     """Log what a loop of one's own was charged, and what it costs alone; return the account.
 
     Args:
-        client: Of the server that keeps the budget.
+        client: A client of the server that keeps the budget.
         reservation: That of a guard whose block has ended, or its id.
         delta: At which the steps are accounted.
 

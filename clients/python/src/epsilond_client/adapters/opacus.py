@@ -24,7 +24,7 @@ from epsilond_client.loaders import declared_by
 from epsilond_client.naming import BudgetId
 
 Batches = Literal["poisson", "shuffled"]
-#: One process, one Gaussian over all parameters, and the number of accumulated batches is known.
+#: Optimizers that run in one process, add one Gaussian over all parameters, and know how many batches they accumulate.
 _GUARDED = ("DPOptimizer", "DPPerLayerOptimizer")
 
 
@@ -71,7 +71,7 @@ def import_engine(
     """What an engine has spent: `epsilon` as an interval, Opacus' own number, and each reason why they differ.
 
     Args:
-        client: Of the server that accounts it.
+        client: A client of the server that accounts it.
         engine, data_loader, batches: As `source_of`.
         delta: At which it is accounted.
         neighboring_relation: The service's default where it is left out.
@@ -81,7 +81,7 @@ def import_engine(
 
 
 def is_poisson(data_loader: Any) -> bool:
-    """Whether a loader draws each record apart from all others, as the accounts of sampled steps suppose."""
+    """Return whether a loader draws each record apart from all others, as the accounts of sampled steps suppose."""
     sampler: Any = import_module("opacus.utils.uniform_sampler").UniformWithReplacementSampler
     return isinstance(getattr(data_loader, "batch_sampler", None), sampler)
 
@@ -93,7 +93,7 @@ def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epoc
     ``1 / len(data_loader)``, and an epoch has ``len(data_loader)`` steps. Nothing is charged or held.
 
     Args:
-        client: Of the server that keeps the budget.
+        client: A client of the server that keeps the budget.
         budget: Which one; its neighbouring relation counts.
         data_loader: Your own, before `make_private`.
         epochs: How many passes are planned.
@@ -141,7 +141,7 @@ def guard(
     those that are reserved raises `StepsExhausted`, with its noise undrawn and the parameters as they were.
 
     Args:
-        client: Of the server that keeps the budget.
+        client: A client of the server that keeps the budget.
         budget: What pays; its neighbouring relation is ``add_or_remove_one`` for what Opacus itself would report.
         optimizer, data_loader: As `make_private` returned them.
         epochs: How many passes are reserved, ``len(data_loader)`` steps each; or `steps`.
@@ -206,7 +206,7 @@ def _check_optimizer(optimizer: Any) -> None:
 
 
 def _check_step(optimizer: Any, noise: float) -> None:
-    """What is about to happen is what was reserved.
+    """Check that the coming step is the one that was reserved.
 
     Raises:
         ValueError: it costs more; the noise is not drawn.

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from epsilond_client.client import Client
 from epsilond_client.models import Model, columns_of, names_of, numbers_in
 
-#: What may be declared of a column: two bounds, or its categories.
+#: The declaration of a column: two bounds, or its categories.
 Declaration = Sequence[float] | Sequence[str]
 
 
@@ -104,9 +104,9 @@ class EpsilondClassifier(ClassifierMixin, _EpsilondEstimator):  # type: ignore[m
         bounds: What is known of the columns without looking at rows: ``{"age": (0, 120), "smoker": ["no", "yes"]}``,
             or one pair for all columns of numbers.
         classes: The labels that may occur, two or more.
-        model: Of the run; a softmax regression where it is left out, and of two classes a logistic one.
+        model: The model of the run; a softmax regression where it is left out, and of two classes a logistic one.
         training: Further fields of the run, as `client.runs.create` takes them: `algorithm`, `batch_size`, ...
-        name: Of the data set that is uploaded.
+        name: The name of the data set that is uploaded.
         url: Of the server; `EPSILOND_URL` where it is left out. The key is `EPSILOND_API_KEY`, and no parameter, so
             that no copy or representation of the estimator has it. It uploads, so its scope is ``owner``.
 
@@ -194,7 +194,7 @@ class EpsilondRegressor(RegressorMixin, _EpsilondEstimator):  # type: ignore[mis
 
     Args:
         target_bounds: The smallest and the largest label, known without looking at rows.
-        model: Of the run; least squares where it is left out.
+        model: The model of the run; least squares where it is left out.
         budget, epsilon, delta, declared_size, bounds, training, name, url: As of `EpsilondClassifier`.
 
     Attributes:
