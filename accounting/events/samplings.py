@@ -419,8 +419,8 @@ class CyclicPoisson(Sampling):
         bands = getattr(mechanism, "bands", 1)
         if bands > self.cycle_length:
             raise InvalidValue(
-                f"noise over {bands} steps reaches farther than a cycle of {self.cycle_length}, so that a record's "
-                f"steps do not count one by one: use a cycle_length of at least {bands}, or fewer coefficients",
+                f"noise that is correlated over {bands} steps is longer than a cycle of {self.cycle_length}, so the steps "
+                f"of a record cannot be counted separately: use a cycle_length of at least {bands}, or fewer coefficients",
                 pointer=("sampling", "cycle_length"),
             )
 
