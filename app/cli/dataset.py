@@ -66,7 +66,9 @@ def upload(
     clipped; anything else that is not as declared is refused.
     """
     if (column is None) == (columns is None):
-        raise typer.BadParameter("declare the columns with --column, once for each, or in a file", param_hint="--columns")
+        raise typer.BadParameter(
+            "declare the columns with --column, once for each, or in a file", param_hint="--columns"
+        )
     server = Server(url)
     lines = columns.read_text(encoding="utf-8").splitlines() if columns is not None else column or []
     for line in lines:

@@ -41,7 +41,9 @@ def _steps(steps: int | None, epochs: int | None, rate: float | None) -> int:
     if steps is not None:
         raise typer.BadParameter("say how many epochs, or how many steps, and not both", param_hint="--epochs")
     if rate is None:
-        raise typer.BadParameter("epochs need a --sample-rate, which gives their number of steps", param_hint="--epochs")
+        raise typer.BadParameter(
+            "epochs need a --sample-rate, which gives their number of steps", param_hint="--epochs"
+        )
     if epochs < 1:
         raise typer.BadParameter("must be 1 or more", param_hint="--epochs")
     if not 0 < rate <= 1:

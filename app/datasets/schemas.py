@@ -113,7 +113,9 @@ class DatasetMetadata(Schema):
         if info.data.get("public"):
             raise ValueError("Ids of persons are for private data; leave person_column out.")
         if name in {column.name for column in columns}:
-            raise ValueError("The column with ids of persons must not be one of the declared columns, because models learn from those.")
+            raise ValueError(
+                "The column with ids of persons must not be one of the declared columns: models learn from those."
+            )
         if len(columns) == MAX_COLUMNS:
             raise ValueError(f"A file may have at most {MAX_COLUMNS} columns, including the one with ids of persons.")
         return name
