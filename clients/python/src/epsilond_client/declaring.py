@@ -92,8 +92,8 @@ def _steps_of(epochs: int, steps: int | None, sampling_probability: float | None
         raise ValueError(f"say how many epochs, or how many steps, and not both: got {epochs} and {steps}")
     if sampling_probability is None:
         raise ValueError(
-            "epochs go with sample_rate, which gives their number of steps: give steps instead, or leave both out if a "
-            "sampler knows them"
+            "epochs go with sample_rate, from which their steps follow: say steps here, or leave both out where a "
+            "sampler knows"
         )
     if operator.index(epochs) < 1:
         raise ValueError(f"epochs must be 1 or more, got {epochs}")
