@@ -230,7 +230,7 @@ class Reader:
 
     @property
     def _mechanisms(self) -> Mapping[str, Callable[[Any], Mechanism]]:
-        """How each class that is one release is read."""
+        """Return the reader of each class that describes one release."""
         return {
             "GaussianDpEvent": lambda event: Gaussian(self._noise(event)),
             "LaplaceDpEvent": lambda event: Laplace(self._noise(event)),

@@ -138,7 +138,7 @@ def gaussian_summary(
 
 
 def regret_of_gaussian(events: Sequence[Event], relation: NeighboringRelation, mu: float) -> RegretOfGaussian:
-    """How far the curve of mu-Gaussian DP is from the list's.
+    """Return the distance between the curve of mu-Gaussian DP and that of the list.
 
     Args:
         events, relation: as for `gaussian_summary`.

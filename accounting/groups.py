@@ -156,7 +156,7 @@ class GroupComposition:
         return (FourierInversion(), *QUICK_EVALUATORS) if slow else EVALUATORS
 
     def less(self, epsilon: float) -> float:
-        """How far the delta of an exact list may be below that of its pairs."""
+        """Return by how much the delta of an exact list may be below that of its pairs."""
         return (1.0 + math.exp(min(epsilon, 700.0))) * self.rare * (1.0 + 1e-12)
 
 
@@ -212,7 +212,7 @@ def _through_single_records(single: Composition, delta: float, size: int, below:
     over = single if enclosed is None or enclosed.has_own_moments else enclosed.above
 
     def excess(share: float) -> float:
-        """How far, in logs, the bound is above delta; at most 0 where it holds."""
+        """Return the logarithm of the bound over delta; it is at most 0 where the bound holds."""
         found = delta_of_composition(over, share).value
         if over is not single and found.width > _TOLERANCE * found.upper:
             found = delta_of_composition(single, share).value

@@ -10,7 +10,7 @@ from accounting.numbers import read_real
 
 
 class Shape(StrEnum):
-    """What an objective looks like."""
+    """The shape of an objective."""
 
     STRONGLY_CONVEX = "strongly_convex"
     """It lies above each of its tangents by at least a quadratic."""
@@ -38,14 +38,14 @@ _INSTANCES: dict[Shape, frozenset[Shape]] = {
 
 
 class Measure(StrEnum):
-    """What a theorem bounds; numbers of different measures are not compared."""
+    """The quantity that a theorem bounds; numbers of different measures are not compared."""
 
     POPULATION_RISK = "excess_population_risk"
-    """How far the expected loss of a new record is above the least in the domain."""
+    """The expected loss of a new record, less the least in the domain."""
     EMPIRICAL_RISK = "excess_empirical_risk"
-    """How far the mean loss of the given records is above the least in the domain."""
+    """The mean loss of the given records, less the least in the domain."""
     STATIONARITY = "stationarity"
-    """How far a point is from a stationary one, in the algorithm's own measure."""
+    """The distance of a point from a stationary one, in the algorithm's own measure."""
     MEAN_SQUARED_ERROR = "mean_squared_error"
     """The expected squared distance of the released mean from that of the population."""
     MEAN_ERROR = "mean_error"

@@ -33,7 +33,7 @@ from calibrators.step_sizes import StepSizeSchedule
 
 
 class Unknown(StrEnum):
-    """What a calibration solves for, by its name in the HTTP contract."""
+    """The quantity that a calibration solves for, by its name in the HTTP contract."""
 
     NOISE_MULTIPLIER = "noise_multiplier"
     """The least noise that meets the target."""
@@ -42,9 +42,9 @@ class Unknown(StrEnum):
     BATCH_SIZE = "batch_size"
     """The largest batch that meets the target with the given noise."""
     EPSILON = "epsilon"
-    """What the given noise certifies at the target's delta."""
+    """The epsilon that the given noise certifies at the target's delta."""
     DELTA = "delta"
-    """What the given noise certifies at the target's epsilon."""
+    """The delta that the given noise certifies at the target's epsilon."""
 
 
 @dataclass(frozen=True, slots=True)

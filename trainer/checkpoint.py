@@ -40,7 +40,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """How a run keeps checkpoints.
+    """Settings by which a run keeps checkpoints.
 
     Attributes:
         save: Keeps the bytes, in place of earlier ones.

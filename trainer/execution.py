@@ -111,7 +111,7 @@ READS_ONCE = (
 
 
 class Coordinates(Enum):
-    """How an update treats coordinates, without a domain and a penalty: whether canaries of one run are independent."""
+    """How an update without domain and penalty mixes coordinates. It decides if canaries of one run are independent."""
 
     MIXED = "mixed"
     """They influence each other."""
@@ -123,7 +123,7 @@ class Coordinates(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How the plans of one algorithm are carried out.
+    """The way in which the plans of one algorithm are carried out.
 
     Attributes:
         phase_type: What every phase of its plans is.

@@ -66,7 +66,7 @@ class TreeWalk(StructuredSteps):
 
     @abstractmethod
     def _distance(self, entry: Array) -> float:
-        """How far the point is from the entry, in the ball's norm; public."""
+        """Return the distance of the point from the entry, in the ball's norm. It is public."""
 
     @abstractmethod
     def _moved(self, estimate: Array, tree: int, step_size: float) -> Array:

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LoweringTerms:
-    """How far rounding to the lattice can have raised the profile.
+    """A bound on how much rounding to the lattice can have raised the profile.
 
     Attributes:
         eta: Volatility that bounds all roundings together.

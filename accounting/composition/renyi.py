@@ -71,7 +71,7 @@ def composition_is_sampled(composition: Composition) -> bool:
 
 
 def _moments(composition: Composition) -> set[Moments]:
-    """How the moments of its steps are computed, and of the branches of their mixtures."""
+    """Return how the moments of its steps, and of the branches of their mixtures, are computed."""
     return {branch.moments for loss, _ in composition.steps for branch in loss.branches}
 
 

@@ -154,7 +154,7 @@ class RenyiRegion:
         return pair
 
     def _excess(self, pair: TwoOutcomePair) -> Callable[[float], float]:
-        """How far the pair's divergence is above its bound, relatively, by tilt."""
+        """Return by which share the pair's divergence exceeds its bound, for each tilt."""
         divergence = divergences(pair.log_odds, pair.log_ratio)
         return lambda tilt: divergence(tilt) / (self._bounds.bound(tilt) * (1.0 + _RELAXATION)) - 1.0
 

@@ -22,7 +22,7 @@ SHUFFLED_CHARGED_AS_POISSON = Difference(
 
 
 class Batches(StrEnum):
-    """What the loader did."""
+    """The kind of batches that a loader made."""
 
     POISSON = "poisson"
     """`poisson_sampling=True`, the default."""

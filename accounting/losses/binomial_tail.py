@@ -86,7 +86,9 @@ def binomial_mass(trials: int, probability: float, place: int) -> tuple[float, f
         place: 0 to ``trials``.
 
     Returns:
-        Ends within 1e-9 of each other, relatively, but where the mass is below 1e-300.
+        Ends within 1e-9 of each other, relatively, unless the mass is below 1e-300.
+
+    Guarantees: a_single_mass_is_between_its_ends.
 
     >>> lower, upper = binomial_mass(2, 0.5, 1)
     >>> lower <= 0.5 <= upper, upper - lower < 1e-9

@@ -116,7 +116,7 @@ class DiscreteGaussianLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class FineGaussianLoss(PrivacyLoss):
-    """The same loss with a grid far finer than the noise: two Gaussian pairs enclose it.
+    """The loss of discrete Gaussian noise whose grid is far finer than the noise: two Gaussian pairs enclose it.
 
     Attributes:
         deviation, shift: As of `DiscreteGaussianLoss`.

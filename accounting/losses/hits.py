@@ -42,7 +42,7 @@ _FARTHEST, _MOST_ON_LATTICE = 100.0, 32
 
 @dataclass(frozen=True)
 class HitsLoss(PrivacyLoss):
-    """One step.
+    """The loss of one step.
 
     Attributes:
         noise_multiplier: s, over the bound of one contribution.

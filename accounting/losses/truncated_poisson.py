@@ -74,7 +74,9 @@ from accounting.relations import NeighboringRelation
 
 #: Covers the rounding of a probability that is made of two others.
 _ALLOWANCE = 1e-15
-#: Numbers of records that are tried one by one.
+#: A share of q that is more than the rounding of the logarithms of weights.
+_ROUNDING = 1e-14
+#: The numbers of records that are tried one by one, at most.
 _FEW = 16
 #: The peak of g is searched to one part of so many, so far as g is level there.
 _FINE = 2**24
@@ -117,20 +119,35 @@ def _of_private_size(noise: float, probability: float, size: int, most_records: 
 
     Data sets of few records are never cut, and so attain Poisson's pair.
     """
-    whole, farther = PoissonGaussianLoss(noise, probability), PoissonGaussianLoss(noise / 2.0, probability)
-    near, displaced = probability / (size + 1.0), probability * (size / (size + 1.0)) * (1.0 + _ALLOWANCE)
-    cut = HitsLoss(noise, (math.log1p(-probability), math.log(near), math.log(displaced)), replaced=False)
+    whole: PrivacyLoss = PoissonGaussianLoss(noise, probability)
+    farther: PrivacyLoss = PoissonGaussianLoss(noise / 2.0, probability)
+    # r' may be larger than q B / (B + 1), and is, by more than what logarithms of weights are rounded by.
+    near = probability * (1.0 / (size + 1.0) - _ROUNDING)
+    displaced, cut = probability, farther
+    if near > 0.0:
+        displaced = probability - near
+        cut = HitsLoss(noise, (math.log1p(-probability), math.log(near), math.log(displaced)), replaced=False)
     seen = min(most_displaced(probability, size, most_records) / displaced * (1.0 + 4.0 * _ALLOWANCE), 1.0)
     return EnclosedLoss(_seen((1.0 - seen, whole), (seen, cut)), whole, farther)
 
 
 @lru_cache(maxsize=256)
 def most_displaced(probability: float, size: int, most_records: int) -> float:
-    """Bound g(n) over all n up to ``most_records``, which is above ``size``.
+    """Bound g(n) over all n up to ``most_records``.
 
     Up to n q = B it rises: (n - B) q / (1 - q) <= n q there, so that R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with
-    s = B / (B + 2). Where R is close to 1 it may not be told on which side: from a number n to a larger one m, g grows
-    by a factor of (m / n)^(1/R(n) - 1) at most.
+    s = B / (B + 2). Where R is so close to 1 that its side is not known, this is used: from a number n to a larger one
+    m, g grows by a factor of (m / n)^(1/R(n) - 1) at most.
+
+    Args:
+        probability: q, in (0, 1).
+        size: B.
+        most_records: Above B, up to 1e13.
+
+    Guarantees: the_number_of_records_that_is_cut_most_is_found.
+
+    >>> most_displaced(0.5, 1, 2)  # two records, both sampled, of which one is kept
+    0.125...
     """
 
     def bound(records: int) -> float:
@@ -145,11 +162,14 @@ def most_displaced(probability: float, size: int, most_records: int) -> float:
     rising = min(max(size, math.floor(size / probability)), most_records)
     if rising == most_records:
         return bound(most_records)
-    far = min(math.ceil((size + 10.0 * math.sqrt(size) + 20.0) / probability), most_records)
-    if falling(far)[1] <= 1.0:
-        rising, far = far, most_records
-    if falling(far)[1] <= 1.0:
-        return bound(far)
+    # The peak is mostly a few deviations above the mean B: a search that begins there needs no large tails.
+    peak_end = min(math.ceil((size + 10.0 * math.sqrt(size) + 20.0) / probability), most_records)
+    for far in (peak_end, most_records):
+        if falling(far)[1] > 1.0:
+            break
+        rising = far
+    else:
+        return bound(most_records)
     while far - rising > 1 + rising // _FINE:
         middle = (rising + far) // 2
         rising, far = (middle, far) if falling(middle)[1] <= 1.0 else (rising, middle)

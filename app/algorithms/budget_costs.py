@@ -28,7 +28,7 @@ from app.reservations.schemas import LedgerWarning, PriceHereBody
 
 
 class CostInBudgetBody(Schema):
-    """What the plan's events cost in a budget's filter, in the filter's own fields. Nothing is reserved."""
+    """The cost of the plan's events in a budget's filter, in the filter's own fields. Nothing is reserved."""
 
     budget_id: str
     cost: dict[str, Any]

@@ -53,7 +53,7 @@ Reached = Callable[[int, int], None]
 
 
 class SimulationRequest(Schema):
-    """Whether, and how, the algorithms that apply are run on synthetic rows of the declared shape."""
+    """Settings of a simulation, which runs the algorithms that apply on synthetic rows of the declared shape."""
 
     model: (
         Literal[
@@ -104,7 +104,7 @@ class SimulationRequest(Schema):
 
 
 class SimulatedBody(Schema):
-    """What an algorithm attained in the simulation."""
+    """The result of one algorithm in the simulation."""
 
     algorithm: str
     excess: float | None = Field(description="Mean over the runs, in `unit`; null where a run diverged.")
@@ -115,7 +115,7 @@ class SimulatedBody(Schema):
 
 
 class SimulationAnswer(Schema):
-    """What was attained on synthetic rows, the best first, whatever the algorithms' theorems are about."""
+    """Results on synthetic rows, the best first, whichever quantity an algorithm's theorem bounds."""
 
     label: str = Field(description="What kind of number this is.")
     details: list[str]

@@ -74,7 +74,7 @@ class KeyRequest(Schema):
 
 
 class RotateRequest(Schema):
-    """How a key changes its token."""
+    """Settings for a new token of a key."""
 
     overlap_s: Integer = Field(
         3600,
@@ -154,7 +154,7 @@ class QuotaBody(Schema):
 
 
 class OwnKeyBody(Schema):
-    """What the key of a request may do, and until when."""
+    """The rights of the key that sent the request, and when they end."""
 
     id: str = Field(description="`loopback` on a server without keys.")
     name: str

@@ -24,7 +24,7 @@ _READ_AT_ONCE = 1000
 
 
 class GroupBy(StrEnum):
-    """What charges are added up by."""
+    """The property by which charges are grouped."""
 
     DAY = "day"
     """The day in UTC on which a charge was committed."""

@@ -40,7 +40,7 @@ Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
 
 
 class SpentBy(StrEnum):
-    """What charges are added up by."""
+    """The property by which charges are grouped."""
 
     DAY = "day"
     MONTH = "month"
@@ -180,7 +180,7 @@ def spending(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Who has spent what, and when."""
+    """Show who has spent what, and when."""
     query = {"group_by": by, "after": after, "before": before, "limit": limit, "cursor": cursor}
     server = Server(url)
     text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}/spending", query)

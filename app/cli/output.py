@@ -22,7 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, a
 
 
 def example(command: str) -> str:
-    """How a command's help ends. A test runs it; words in capitals stand for what came before."""
+    """Return the example that ends a command's help. A test runs it; words in capitals stand for earlier results."""
     return f"\b\nExample:\n  {command}"
 
 

@@ -22,7 +22,7 @@ _STEPS_OF_TIME = (
 
 
 class Scale(StrEnum):
-    """How numbers are spread along an axis."""
+    """The way in which numbers are spread along an axis."""
 
     LINEAR = "linear"
     LOGARITHMIC = "logarithmic"

@@ -77,7 +77,7 @@ def parse_key(text: str) -> bytes:
 
 
 class FileEncryption:
-    """How the service's private files are written and read.
+    """The reader and writer of the service's private files.
 
     Guarantees:
         - With a key, no byte of a file's content is on the disk in the clear.

@@ -90,7 +90,7 @@ def used_of_limit(path: Path) -> dict[str, float]:
 
 
 def shares_of_limit(state: BudgetState) -> dict[str, float]:
-    """How full a budget is, and with what: the members of `ShareBody`."""
+    """Return how full a budget is, and with what: the members of `ShareBody`."""
     ends = [share_used(state.filter, amounts) for amounts in (state.spent, state.exposed, state.used)]
     spent, started, pending = (max(0.0, end - begins) for begins, end in pairwise([0.0, *ends]))
     return {"used": ends[-1], "spent": spent, "started": started, "pending": pending}

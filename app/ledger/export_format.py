@@ -92,7 +92,7 @@ class ExportWriter:
         return b"".join([self._line({"tree_index": place, **_entry(entry)}) for place, entry in entries])
 
     def last_line(self, ends: Sequence[Head], tree: TreeHead | None) -> bytes:
-        """How the file ends; with the tree over all entries where it has all."""
+        """Return the end of the file, with the tree over all entries if the file has all of them."""
         heads = [{"budget_id": end.budget_id, "sequence": end.sequence, "hash": end.hash} for end in ends]
         root = None if tree is None else {"origin": tree.origin, "size": tree.size, "root_hash": tree.root.hex()}
         end = {"entries": self._entries, "heads": heads, "head": digest_of(ends), "tree": root}

@@ -85,7 +85,7 @@ class InclusionProof:
 
 @dataclass(frozen=True)
 class ConsistencyProof:
-    """What shows that a tree begins with a smaller one.
+    """The hashes that prove that a larger tree begins with a smaller one.
 
     Attributes:
         sizes, roots: Of the smaller tree, and of the larger one.

@@ -39,7 +39,7 @@ class Health(Schema):
 
 
 class Checks(Schema):
-    """What the service's work takes. `failing` of any but `workers` makes the answer 503."""
+    """Checks of the parts that the service needs. If any but `workers` is `failing`, the answer is 503."""
 
     database: State = Field(description="`ok`: It answers. `failing`: It does not.")
     db_schema: State = Field(

@@ -24,7 +24,7 @@ Epsilon = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class CurveRequest(Schema):
-    """How many points a curve has."""
+    """The number of points of a curve."""
 
     points: Integer = Field(100, ge=2, le=MAX_POINTS)
 
@@ -189,7 +189,7 @@ class TruePositiveRateBody(Schema):
 
 
 class BayesRiskBody(Schema):
-    """How often the best attacker with one prior errs."""
+    """The error rate of the best attacker with one prior."""
 
     prior: float
     bayes_risk: IntervalBody = Field(description="Lower: no attacker errs less often.")
@@ -197,7 +197,7 @@ class BayesRiskBody(Schema):
 
 
 class AttackRiskBody(Schema):
-    """What the best attackers reach, in either direction."""
+    """The results of the best attackers, in each direction."""
 
     advantage: IntervalBody = Field(description="Largest true positive rate less false positive rate.")
     bayes_security: IntervalBody = Field(
@@ -208,7 +208,7 @@ class AttackRiskBody(Schema):
 
 
 class RegretBody(Schema):
-    """How far the trade-off curve of mu-Gaussian DP is from that of the events."""
+    """The distance between the trade-off curve of mu-Gaussian DP and that of the events."""
 
     mu: float
     promised_too_much: float = Field(
@@ -227,7 +227,7 @@ class GaussianSummaryBody(Schema):
 
 
 class SwitchBody(Schema):
-    """The same loop with batches of another kind."""
+    """The cost of the same loop with batches of another kind."""
 
     kind: Literal["random_allocation"] = Field(description="Each record draws its own step of every pass.")
     epsilon: IntervalBody

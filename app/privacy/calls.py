@@ -70,7 +70,7 @@ class AssumedBody(Schema):
 
 
 class CallBody(Schema):
-    """What was understood of a pasted call."""
+    """A pasted call, as far as it was understood."""
 
     library: str
     function: str

@@ -78,7 +78,7 @@ class ToRenyiDp(Schema):
 
 
 class ToAttackRisk(Schema):
-    """What the best attack reaches: its advantage, or its true positive rate at `fpr`, or its Bayes risk at `prior`."""
+    """The result of the best attack: its advantage, its true positive rate at `fpr`, or its Bayes risk at `prior`."""
 
     kind: Literal["attack_risk"]
     fpr: Probability | None = Field(None, description="The false positive rate that the attacker accepts.")
@@ -129,14 +129,14 @@ class GuaranteeBody(Schema):
 
 
 class AlternativeBody(Schema):
-    """The same by a form that textbooks and libraries use; never better than the answer."""
+    """The result of a formula that textbooks and libraries use; it is never better than the answer."""
 
     method: str
     guarantee: GuaranteeBody
 
 
 class ConvertAnswer(Schema):
-    """What follows, for the neighbouring relation that the stated guarantee is for."""
+    """The guarantee that follows, for the neighbouring relation of the stated one."""
 
     guarantee: GuaranteeBody = Field(description="Holds whenever the stated one does; rounded outward.")
     method: str

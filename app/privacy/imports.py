@@ -80,7 +80,7 @@ Source = Annotated[OpacusSource | DpEventSource | CallSource, Field(discriminato
 
 
 class ImportRequest(Schema):
-    """What another library recorded, and where its number is compared."""
+    """A history that another library recorded, and the point at which its number is compared."""
 
     source: Source
     neighboring_relation: NeighboringRelation | None = Field(
@@ -90,7 +90,7 @@ class ImportRequest(Schema):
 
 
 class ReportedBody(Schema):
-    """What the library says of the same history."""
+    """The library's own number for the same history."""
 
     library: str
     accountant: str

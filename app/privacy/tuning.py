@@ -135,7 +135,7 @@ class ChargeBody(Schema):
 
 
 class TuningCostAnswer(Schema):
-    """What it costs to release the best of the runs, and nothing else about them."""
+    """The cost of releasing the best of the runs, and nothing else about them."""
 
     epsilon: IntervalBody = Field(
         description="Epsilon of the selection. Upper: proved for every score. Lower: what some score makes it cost."

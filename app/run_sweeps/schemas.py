@@ -38,7 +38,7 @@ class PublicScore(Schema):
 
 
 class NoisyScore(Schema):
-    """How many training rows are predicted rightly, with Gaussian noise: a release of its own, charged with each trial.
+    """The number of training rows predicted correctly, with Gaussian noise: a release of its own, charged per trial.
 
     A row adds 1 where its class is predicted; of a real label, 1 less the error in units of half the label's range, and
     0 at least.
@@ -57,7 +57,7 @@ ScoreChoice = Annotated[PublicScore | NoisyScore, Field(discriminator="kind", ti
 
 
 class SweepTerms(Schema):
-    """What a sweep says besides its runs."""
+    """A sweep without its runs."""
 
     select: Literal["all", "best"]
     trials: TrialsLaw | None = Field(
@@ -184,7 +184,7 @@ class PricedCell(Schema):
 
 
 class RunSweepQuote(Schema):
-    """What a sweep would cost: nothing was written."""
+    """The cost that a sweep would have: nothing was written."""
 
     fields: list[str]
     cells: list[PricedCell]

@@ -281,7 +281,10 @@ class LedgerUse(Base):
 
 
 class ExposedStep(Base):
-    """How often a step may have been released under a budget: what its report composes, kept with every transition."""
+    """The number of times that a step may have been released under a budget.
+
+    The budget's report composes it, and every transition updates it.
+    """
 
     __tablename__ = "exposed_steps"
     __table_args__ = (CheckConstraint("count >= 0", name="count"),)

@@ -83,7 +83,7 @@ ERRATA = (
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the records are read, before there is any noise.
+    """The schedule by which records are read, before any noise is added.
 
     Attributes:
         iterations: T.

@@ -91,7 +91,7 @@ def utility(
 
 
 def _both(setting: ProximalSetting, theta: float, ending: str, formula: str) -> tuple[Provenance, Provenance]:
-    """How near the released point is to the proximal one, and how stationary that is."""
+    """Bounds on the distance of the released point from the proximal one, and on the proximal one's stationarity."""
     problem = setting.problem
     assert problem is not None, "asked for where bounds are"
     proved = ending == "bound"

@@ -278,7 +278,7 @@ async def _greet(address: str) -> None:
 
 
 def _within(client: Client, seconds: float, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What the client's call answers, in time."""
+    """Return the answer of the client's call, if it comes in time."""
 
     async def answer() -> Any:
         return await call(*arguments, **options)

@@ -332,6 +332,15 @@ def test_never_above_dp_accounting(relation: NeighboringRelation, theirs: Neighb
         assert epsilon_for_delta([event], relation, 1e-5).value.upper <= expected + 1e-9, event
 
 
+def test_a_private_number_may_cost_more_than_one_that_is_known() -> None:
+    """The example of the page: what dp-accounting says is for 96 records alone."""
+    pld = from_truncated_subsampled_gaussian_mechanism(96, 0.0254, 3, 1.07, value_discretization_interval=1e-3)
+    theirs = pld.self_compose(63).get_epsilon_for_delta(1e-5)
+    ours = epsilon_for_delta([random_cut(1.07, 0.0254, 3, 96, 63)], ADD_REMOVE, 1e-5).value.upper
+    assert theirs == pytest.approx(5.44, abs=0.005)
+    assert ours == pytest.approx(5.61, abs=0.005)
+
+
 @pytest.mark.parametrize(("size", "largest", "q"), [(3, 1, 0.5), (4, 2, 0.4), (4, 2, 0.8), (5, 3, 0.6)])
 def test_no_small_data_set_costs_more_than_its_relation_says(size: int, largest: int, q: float) -> None:
     """Every batch and every way to cut it: gradients on a grid, three relations, both directions, both signs of eps."""

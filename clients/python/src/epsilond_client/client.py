@@ -294,7 +294,7 @@ class Algorithms(Resource):
 
 
 class Keys(Resource):
-    """Who may do what (scope ``admin``; `self` for every key)."""
+    """Calls about keys and their rights (scope ``admin``; `self` for every key)."""
 
     def create(self, name: str, scopes: Sequence[str], *, idempotency_key: str | None = None, **fields: Any) -> Key:
         """Make a key; its `token` is in this answer and never again.
@@ -330,7 +330,7 @@ class Keys(Resource):
 
 
 class Health(Resource):
-    """How the server is."""
+    """Calls about the health of the server."""
 
     def live(self) -> Answer:
         """Return whether it answers."""

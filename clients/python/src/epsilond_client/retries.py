@@ -21,7 +21,7 @@ STILL_RUNNING = "request_in_progress"
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How long to go on, and how to wait between attempts.
+    """Settings of repeated attempts: how long they go on, and how long to wait between them.
 
     Attributes:
         seconds: No attempt begins later than this after the first; 0 for one attempt.

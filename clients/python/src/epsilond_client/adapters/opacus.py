@@ -68,7 +68,7 @@ def import_engine(
     batches: Batches | None = None,
     neighboring_relation: str | None = None,
 ) -> Answer:
-    """What an engine has spent: `epsilon` as an interval, Opacus' own number, and each reason why they differ.
+    """Return what an engine has spent: `epsilon` as an interval, Opacus' own number, and each reason why they differ.
 
     Args:
         client: A client of the server that accounts it.
