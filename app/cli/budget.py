@@ -345,7 +345,7 @@ def _print_budget(budget: Mapping[str, Any]) -> None:
             "overdrawn": budget["overdrawn"] or None,
             "report": tight and f"epsilon {tight[0]} to {tight[1]} at delta {report['delta']}",
             "filter's own": report.get("filter_epsilon"),
-            "caveat": report and _with_names_of_rows(report["caveat"]),
+            "caveat": _with_names_of_rows(report["caveat"]) if report else None,
         }
     )
     print_warnings(report.get("warnings", ()))

@@ -163,7 +163,7 @@ def test_signing_in_and_out(open_page: OpenPage, serve: Serve) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Compare").wait_for()
     assert page.get_by_label("Epsilon", exact=True).input_value() == "3", "where one wanted to go"
-    assert made["id"] in page.locator("header").inner_text()
+    assert "browser auditor" in page.locator("header").inner_text(), "whose session it is"
     [cookie] = page.context.cookies()
     assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == ("epsilond_session", True, "Strict")
     assert page.evaluate("document.cookie") == ""
