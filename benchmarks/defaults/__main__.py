@@ -38,8 +38,7 @@ def main() -> None:
             "model": split.model,
             "held_back": name in HELD_BACK,
             "finalists": split.finalists,
-            "date": header["date"],
-            "commit": header["commit"],
+            **{name: header[name] for name in ("date", "commit", "versions")},
             "without_privacy": without_privacy(split),
         }
         for epsilon in epsilons:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from benchmarks.defaults.goals import mean_and_error
 from benchmarks.defaults.protocol import FINALISTS, SETS
-from benchmarks.report import commit_of, goals_table, markdown_table
+from benchmarks.report import goals_table, markdown_table
 
 NOT_MEASURED = "not measured"
 
 
 def defaults_section(figures: Mapping[str, Any]) -> list[str]:
     """The lines of the section: the goals, then every data set at every epsilon."""
-    opacus = figures.get("opacus", {}).get("sets", {})
+    opacus = figures.get("opacus", {})
     rows = [
         _row(name, found, epsilon, opacus.get(name, {}).get(epsilon))
         for name, found in figures["sets"].items()
         for epsilon in found["preset"]
     ]
     return [
-        f"`{figures['command']}`; {_versions(figures)}. Scores on rows that nothing was trained on, mean and standard "
-        "error over five seeds: accuracy, or R^2 of `linear_regression`.",
+        f"`{figures['command']}`. Scores on rows that nothing was trained on, mean and standard error over five seeds: "
+        "accuracy, or R^2 of `linear_regression`.",
         *_when(figures["sets"]),
         *_of_opacus(figures),
         "Everything: [defaults.json](../benchmarks/results/defaults.json).",
@@ -47,12 +48,8 @@ def defaults_section(figures: Mapping[str, Any]) -> list[str]:
 
 
 def _when(sets: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each day and commit, with the sets that were measured then."""
-    by_commit: dict[tuple[str, str], list[str]] = {}
-    for name, found in sets.items():
-        by_commit.setdefault((found["date"], found["commit"]), []).append(name)
-    for (date, commit), names in by_commit.items():
-        yield f"Measured on {date}, commit {commit[:10]}: {', '.join(names)}."
+    """A line for each day, commit and set of versions, with the sets that were measured then."""
+    yield from _by_provenance((found, name) for name, found in sets.items())
     missing = [name for name in SETS if name not in sets]
     if missing:
         yield f"Not measured in full, and left out: {', '.join(missing)}."
@@ -70,13 +67,28 @@ def _of_opacus(figures: Mapping[str, Any]) -> Iterator[str]:
         yield "Opacus was not run."
         return
     yield (
-        f"Opacus with the same budget: {opacus['date']}, {commit_of(opacus)}; {_versions(opacus)}. Its MNIST example's "
-        "setting (SGD with step size 0.1, ten epochs, Poisson batches of 64) and the best of six by the seed 0 "
-        "(SGD and Adam, batches of 64 and of an eighth of the records), all clipped at 1."
+        "Opacus had the same budget, with its MNIST example's setting (SGD with step size 0.1, ten epochs, Poisson "
+        "batches of 64) and with the best of six by the seed 0 (SGD and Adam, batches of 64 and of an eighth of the "
+        "records), all clipped at 1. The epsilons are in parentheses."
     )
-    missing = [name for name in figures["sets"] if name not in opacus["sets"]]
+    yield from _by_provenance(
+        (provenance, f"{name} ({', '.join(epsilon for epsilon, _ in together)})")
+        for name in figures["sets"]
+        for provenance, together in groupby(opacus.get(name, {}).items(), lambda item: item[1]["measured"])
+    )
+    missing = [name for name in figures["sets"] if name not in opacus]
     if missing:
         yield f"Opacus was not run on {', '.join(missing)}."
+
+
+def _by_provenance(measured: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[str]:
+    """A line for each day, commit and set of versions: what was measured then."""
+    names: dict[str, list[str]] = {}
+    for provenance, name in measured:
+        when = f"Measured on {provenance['date']}, commit {provenance['commit'][:10]}, {_versions(provenance)}"
+        names.setdefault(when, []).append(name)
+    for when, found in names.items():
+        yield f"{when}: {', '.join(found)}."
 
 
 def _row(name: str, found: Mapping[str, Any], epsilon: str, opacus: Mapping[str, Any] | None) -> list[str]:

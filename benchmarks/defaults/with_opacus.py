@@ -20,7 +20,7 @@ def main() -> None:
     """Measure and write, after each epsilon of each set."""
     names, epsilons = asked(__doc__)
     import_module("torch").set_num_threads(1)
-    header = report.header("opacus", "make bench-defaults", False, DISTRIBUTIONS, ["benchmarks/defaults"])
+    measured = report.provenance(DISTRIBUTIONS, ["benchmarks/defaults"])
     for name in names:
         sys.stdout.write(f"{name}\n")
         split = SETS[name]()
@@ -28,9 +28,9 @@ def main() -> None:
             found = opacus_at(split, epsilon, sys.stdout.write)
             sys.stdout.flush()
             figures = report.read("defaults")
-            sets = figures.get("opacus", {}).get("sets", {})
-            sets[name] = {**sets.get(name, {}), f"{epsilon:g}": found}
-            report.write(OUTPUT, {**figures, "opacus": {**header, "sets": sets}})
+            opacus = figures.get("opacus", {})
+            opacus[name] = {**opacus.get(name, {}), f"{epsilon:g}": {**found, "measured": measured}}
+            report.write(OUTPUT, {**figures, "opacus": opacus})
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ def measured(preset: list[float], grid: list[float]) -> dict[str, Any]:
                 "finalists": 5,
                 "date": "2026-01-01",
                 "commit": "0123456789abcdef",
+                "versions": {"numpy": "2.4.6"},
                 "without_privacy": 0.97,
                 "preset": {"1": {"scores": preset}, "3": {"scores": [0.9, 0.9]}, "8": {"scores": [0.9, 0.9]}},
                 "grid": {
@@ -76,11 +77,14 @@ def test_opacus_is_a_column_with_errors_and_a_set_without_it_is_named() -> None:
     found = measured([0.9, 0.9], [0.9, 0.9]) | {"goals": []}
     assert "Opacus was not run." in defaults_section(found)
     assert any(line.startswith("Not measured in full") and "images" in line for line in defaults_section(found))
-    about = {key: found[key] for key in ("date", "commit", "uncommitted_changes")}
-    found["opacus"] = {**about, "versions": {"opacus": "1.6.0"}, "sets": {}}
+    found["opacus"] = {}
     assert "Opacus was not run on digits." in defaults_section(found)
-    found["opacus"]["sets"]["digits"] = {"1": {"example": {"scores": [0.5, 0.7]}, "best": {"scores": [0.8, 0.8]}}}
+    measured_then = {"date": "2026-01-02", "commit": "fedcba9876543210", "versions": {"opacus": "1.6.0"}}
+    scores = {"example": {"scores": [0.5, 0.7]}, "best": {"scores": [0.8, 0.8]}}
+    found["opacus"]["digits"] = {"1": {**scores, "measured": measured_then}}
     lines = defaults_section(found)
+    assert "Measured on 2026-01-02, commit fedcba9876, opacus 1.6.0: digits (1)." in lines
+    assert "Measured on 2026-01-01, commit 0123456789, numpy 2.4.6: digits." in lines
     assert not any("not run" in line for line in lines)
     assert any("| 1 |" in line and "| 0.600 ± 0.100 | 0.800 ± 0.000 |" in line for line in lines)
 
