@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.datasets.columns import CategoryColumn, Column
 from app.datasets.file_faults import cell_refusal, column_order, refusal
@@ -23,7 +24,7 @@ from app.datasets.file_kinds import FileKind
 from app.datasets.files import IncomingFile
 from app.datasets.persons import PersonColumn, names_in_file
 from app.datasets.table import MAX_CELLS, MAX_ROWS, Table, TableBuilder, TypedBlock
-from app.datasets.typed_columns import ReadLimits
+from app.datasets.typed_columns import EXACT_TYPES, ReadLimits
 from app.kit.process_pool import PROJECT_ROOT, blas_threads
 from app.problems import Problem
 
@@ -100,7 +101,8 @@ def _read(
             builder = TableBuilder(columns, label, persons)
             first_row = 1
             while not (message := _answer(kind, connection, deadline)).get("end"):
-                blocks = [TypedBlock(_values(connection, deadline), missing) for missing in message["missing"]]
+                columns_read = _columns(_receive(connection, deadline), message["types"], message["rows"])
+                blocks = list(map(TypedBlock, columns_read, message["missing"]))
                 ids = () if persons is None else json.loads(_receive(connection, deadline))
                 if faults := builder.add_typed(blocks, first_row, ids):
                     raise cell_refusal(kind, faults, names)
@@ -147,8 +149,16 @@ def _answer(kind: FileKind, connection: Connection, deadline: float) -> dict[str
     return message
 
 
-def _values(connection: Connection, deadline: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.frombuffer(_receive(connection, deadline), dtype="<f8").astype(np.float64, copy=False)
+def _columns(content: bytes, types: Sequence[str], rows: int) -> list[NDArray[Any]]:
+    """Return the columns of a block, which lie one behind the other."""
+    sizes = [rows * np.dtype(name).itemsize for name in types if name in EXACT_TYPES]
+    if len(sizes) < len(types) or sum(sizes) != len(content):
+        raise _Lost
+    columns, end = [], 0
+    for name, size in zip(types, sizes, strict=True):
+        start, end = end, end + size
+        columns.append(np.frombuffer(content[start:end], name))
+    return columns
 
 
 def _receive(connection: Connection, deadline: float) -> bytes:

@@ -20,6 +20,7 @@ from app.datasets.typed_columns import (
     ReadColumn,
     ReadLimits,
     check_width,
+    exact,
     wrong_type,
 )
 
@@ -187,7 +188,7 @@ def _check_kind(name: str, values: Array, wants: str, *, is_category: bool) -> N
 
 def _typed(declared: Declared, values: Array) -> ReadColumn:
     if declared.categories is None:
-        return ReadColumn(values.astype(np.float64), np.empty(0, np.intp))
+        return ReadColumn(exact(values), np.empty(0, np.intp))
     codes = {category: code for code, category in enumerate(declared.categories)}
     texts = [str(value) for value in values.tolist()]
     found = np.array([codes.get(text, -1) for text in texts], np.float64)

@@ -18,6 +18,7 @@ from app.datasets.typed_columns import (
     ReadColumn,
     ReadLimits,
     check_width,
+    exact,
     wrong_type,
 )
 
@@ -96,8 +97,7 @@ def _typed(declared: Declared, column: Any) -> ReadColumn:
     if pa.types.is_null(column.type):
         return ReadColumn(np.zeros(len(column)), missing)
     if declared.categories is None:
-        values = np.asarray(column.fill_null(0)).astype(np.float64)
-        return ReadColumn(values, missing)
+        return ReadColumn(exact(np.asarray(column.fill_null(0))), missing)
     texts = column.cast(pa.string())
     codes = pc.index_in(texts, value_set=pa.array(declared.categories, pa.string())).fill_null(-1)
     empty = np.flatnonzero(np.asarray(pc.equal(texts, "").fill_null(True)))

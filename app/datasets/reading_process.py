@@ -67,9 +67,9 @@ def answer(connection: Connection, stored: IO[bytes]) -> None:
     order = json.loads(connection.recv_bytes())
     for block in table.blocks(order, declared, persons):
         missing = [column.missing[:MAX_TOLD_FAULTS].tolist() for column in block.columns]
-        _send(connection, rows=len(block.columns[0].values), missing=missing)
-        for column in block.columns:
-            connection.send_bytes(column.values.astype("<f8").tobytes())
+        arrays = [column.values for column in block.columns]
+        _send(connection, rows=len(arrays[0]), missing=missing, types=[array.dtype.str for array in arrays])
+        connection.send_bytes(b"".join(array.tobytes() for array in arrays))
         if persons is not None:
             connection.send_bytes(json.dumps(block.ids).encode())
     _send(connection, end=True)

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +47,12 @@ class TypedBlock:
     """Some rows of one column of a file whose columns have types.
 
     Attributes:
-        values: Numbers; of a category its code, and -1 for whatever else stands there.
+        values: Numbers, of any type whose values binary64 has; of a category its code, and -1 for whatever else
+            stands there.
         missing: Positions that have no value at all.
     """
 
-    values: FloatArray
+    values: NDArray[Any]
     missing: Sequence[int] = ()
 
 
@@ -111,8 +113,11 @@ class _ColumnReader:
     def read(self, texts: Sequence[str]) -> FloatArray | list[tuple[int, str, str]]:
         """Return the block's values, or the positions in it that are at fault, each with a code and a reason."""
         if isinstance(self.column, NumberColumn):
-            values = _numbers(texts)
-            return _number_faults(texts) if values is None else self.take_numbers(values, self.column)
+            numbers = _numbers(texts)
+            if numbers is None:
+                return _number_faults(texts)
+            values = _with_one_zero(numbers)
+            return self._take_numbers(values, self.column, is_inside=_lies_within(values, self.column))
         codes = {category: code for code, category in enumerate(self.column.categories)}
         found = [codes.get(text, -1) for text in texts]
         if -1 in found:
@@ -124,9 +129,12 @@ class _ColumnReader:
         missing = set(block.missing)
         faults = [(index, *_EMPTY) for index in block.missing]
         if isinstance(self.column, NumberColumn):
-            wrong = np.flatnonzero(~np.isfinite(block.values)).tolist()
-            faults += [(index, *_NOT_FINITE_CELL) for index in wrong if index not in missing]
-            return faults or self.take_numbers(block.values, self.column)
+            values = _with_one_zero(block.values)
+            is_inside = _lies_within(values, self.column)
+            if not is_inside:
+                wrong = np.flatnonzero(~np.isfinite(values)).tolist()
+                faults += [(index, *_NOT_FINITE_CELL) for index in wrong if index not in missing]
+            return faults or self._take_numbers(values, self.column, is_inside=is_inside)
         categories = self.column.categories
         wrong = np.flatnonzero(~np.isin(block.values, np.arange(len(categories)))).tolist()
         faults += [(index, *_UNKNOWN) for index in wrong if index not in missing]
@@ -136,15 +144,17 @@ class _ColumnReader:
         self.digest.update("".join(f"{text}\0" for text in texts).encode())
         return codes
 
-    def take_numbers(self, values: FloatArray, column: NumberColumn) -> FloatArray:
-        """Hash and clip finite numbers. Adding zero makes the two zeros one."""
-        self.digest.update((values + 0.0).astype("<f8", copy=False).data)
-        outside = np.flatnonzero((values < column.lower) | (values > column.upper))
-        self.values_clipped += len(outside)
-        if self.clipped is not None:
-            self.clipped.append((outside + self.rows, values[outside]))
+    def _take_numbers(self, values: FloatArray, column: NumberColumn, *, is_inside: bool) -> FloatArray:
+        """Hash finite numbers, and clip them unless they are inside the bounds."""
+        self.digest.update(values.astype("<f8", copy=False).data)
+        if not is_inside:
+            outside = np.flatnonzero((values < column.lower) | (values > column.upper))
+            self.values_clipped += len(outside)
+            if self.clipped is not None:
+                self.clipped.append((outside + self.rows, values[outside]))
+            values = np.clip(values, column.lower, column.upper)
         self.rows += len(values)
-        return np.clip(values, column.lower, column.upper)
+        return values
 
 
 @dataclass
@@ -319,6 +329,17 @@ def rows_that_stay(
     faults = builder.add_typed(blocks, 1, persons.hashes[stays])
     assert not faults, "rows that were taken once"
     return builder.build()
+
+
+def _with_one_zero(values: NDArray[Any]) -> FloatArray:
+    """Return numbers of any type as binary64; adding zero makes the two zeros one."""
+    added: FloatArray = np.add(values, 0.0, dtype=np.float64)
+    return added
+
+
+def _lies_within(values: FloatArray, column: NumberColumn) -> bool:
+    """Return whether all values are numbers within the declared bounds; NaN is not."""
+    return not len(values) or bool(column.lower <= values.min() and values.max() <= column.upper)
 
 
 def _numbers(texts: Sequence[str]) -> FloatArray | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 MAX_COLUMNS = 4096
+
+#: The types in which a reader hands numbers over: binary64 has each of their values.
+EXACT_TYPES = ("|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<f2", "<f4", "<f8")
 
 TEXTS = "texts, or integers that stand for their decimal digits"
 
@@ -55,9 +58,9 @@ class ReadLimits:
 
 @dataclass(frozen=True)
 class ReadColumn:
-    """Some rows of one column: numbers, or codes of categories with -1 for anything else."""
+    """Some rows of one column: numbers, or codes of categories with -1 for anything else; see `exact`."""
 
-    values: npt.NDArray[np.float64]
+    values: npt.NDArray[Any]
     missing: npt.NDArray[np.intp]
 
 
@@ -87,6 +90,16 @@ class ColumnarFile(Protocol):
 def check_width(columns: int) -> None:
     if columns > MAX_COLUMNS:
         raise FileRefused("too_many_columns", f"the file has {columns} columns; {MAX_COLUMNS} may be declared")
+
+
+def exact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers as they are if their type is one of `EXACT_TYPES`, and as binary64 otherwise.
+
+    >>> exact(np.array([3], np.uint8)).dtype.str, exact(np.array([3], np.int64)).dtype.str
+    ('|u1', '<f8')
+    """
+    little = values.dtype.newbyteorder("<")
+    return values.astype(little if little.str in EXACT_TYPES else np.dtype("<f8"), copy=False)
 
 
 def wrong_type(name: str, found: str, wants: str) -> FileRefused:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from httpx2 import Response
 from starlette.testclient import TestClient
@@ -94,6 +95,29 @@ def test_other_columns_and_damaged_files_are_refused(tmp_path: Path) -> None:
     assert codes(tmp_path, FileKind.NPZ, npz({**without, "8675309": [1, 2]})) == ["column_missing", "column_undeclared"]
     assert codes(tmp_path, FileKind.NPZ, npz()[:-30]) == ["damaged"]
     assert codes(tmp_path, FileKind.PARQUET, parquet()[:-30]) == ["damaged"]
+
+
+@pytest.mark.parametrize("dtype", ["<i2", ">i2", "<i8", "|u1", "<f2", ">f4", "<f4", "<f8"])
+def test_numbers_of_every_type_come_through_the_process_as_they_are(tmp_path: Path, dtype: str) -> None:
+    ages = np.array([40.0, 52.0])
+    expected = read(tmp_path, FileKind.NPZ, npz(age=ages))
+    table = read(tmp_path, FileKind.NPZ, npz(age=ages.astype(dtype)))
+    assert table.content == expected.content
+    assert table.features.tolist() == expected.features.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_refused_in_every_type(tmp_path: Path, dtype: str, value: float) -> None:
+    assert codes(tmp_path, FileKind.NPZ, npz(age=np.array([40.0, value], dtype))) == ["not_finite"]
+
+
+@pytest.mark.parametrize(
+    ("content", "types"), [(bytes(8), ["|u1"]), (bytes(2), ["<f8"]), (bytes(16), ["|O"]), (bytes(2), ["|u1", "|u1"])]
+)
+def test_a_reader_that_answers_otherwise_than_agreed_is_not_believed(content: bytes, types: list[str]) -> None:
+    with pytest.raises(columnar._Lost):
+        columnar._columns(content, types, 2)
 
 
 def test_a_reader_that_takes_too_long_or_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
