@@ -31,7 +31,7 @@ from app.problems import Problem
 MEMORY_BYTES = 3 * 2**30
 SECONDS = 120.0
 
-_LIMITS = ReadLimits(rows=MAX_ROWS, cells=MAX_CELLS, block_cells=2**22)
+_LIMITS = ReadLimits(rows=MAX_ROWS, cells=MAX_CELLS, block_cells=2**23)
 # The environment variables that a parser needs. The service's secrets are in others.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
 # A parser on one core, whose freed memory goes back at once: the limit counts addresses.
