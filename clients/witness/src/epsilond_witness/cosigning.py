@@ -1,4 +1,4 @@
-"""The answers of a witness (C2SP, tlog-witness): a cosignature of a tree that continues the one before, or a refusal."""
+"""The answers of a witness (C2SP, tlog-witness): cosignatures of trees that continue the one before, or refusals."""
 
 from __future__ import annotations
 

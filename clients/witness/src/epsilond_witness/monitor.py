@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from epsilond_witness.trees import begins_with
 _CHECKPOINT = "/v1/ledger/checkpoint"
 #: Clocks of two machines may differ by so many seconds.
 _CLOCKS_DIFFER_S = 120
+_MOST_CONTRADICTIONS = 100
 
 
 class Alert(StrEnum):
@@ -38,7 +40,7 @@ class Alert(StrEnum):
 
 
 class _Wrong(Exception):
-    def __init__(self, alert: Alert, detail: str, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, alert: Alert, detail: str, notes: tuple[Note, ...] = ()) -> None:
         super().__init__(detail)
         self.alert, self.detail, self.notes = alert, detail, notes
 
@@ -109,20 +111,19 @@ class Monitor:
             # This one first: the ledger may grow between the two.
             witnessed = self._witnessed(alerts) if self.quorum else None
             newest = self._checkpoint({})
+            for before in (kept, witnessed):
+                if before is not None:
+                    self._check(before, newest)
+            self._keep("newest.txt", newest.with_signatures(newest.signatures))
+            kept = newest
             if witnessed is not None:
-                self._check(witnessed, newest)
                 cosigned_at = self._quorum_at(witnessed)
                 age = self.clock() - cosigned_at
                 if age > self.max_age_s:
                     alerts[Alert.STALE] = f"{self.quorum} witnesses have last cosigned {age} seconds ago"
-            if kept is not None:
-                self._check(kept, newest)
-            self._keep("newest.txt", newest.with_signatures(newest.signatures))
-            kept = newest
         except _Wrong as wrong:
             alerts[wrong.alert] = wrong.detail
-            for number, note in enumerate(wrong.notes):
-                self._keep(f"contradiction-{self.clock()}-{number}.txt", note)
+            self._keep_contradiction(wrong.notes)
         except Refused as error:
             is_inconsistent = error.code == "ledger_not_consistent"
             alerts[Alert.INCONSISTENT if is_inconsistent else Alert.UNREACHABLE] = str(error)
@@ -159,7 +160,7 @@ class Monitor:
         Raises:
             _Wrong: it does not.
         """
-        notes = (before.with_signatures(before.signatures), after.with_signatures(after.signatures))
+        notes = (before, after)
         if after.size < before.size:
             detail = f"the ledger had {before.size} entries and has {after.size}"
             raise _Wrong(Alert.SMALLER, detail, notes)
@@ -200,6 +201,13 @@ class Monitor:
     def _kept(self) -> Note | None:
         path = self.folder / "newest.txt"
         return Note.parse(path.read_text()) if path.exists() else None
+
+    def _keep_contradiction(self, notes: tuple[Note, ...]) -> None:
+        """Keep notes that contradict each other, each once, and not without end."""
+        name = f"contradiction-{hashlib.sha256(''.join(note.text for note in notes).encode()).hexdigest()[:16]}.txt"
+        kept = {path.name for path in self.folder.glob("contradiction-*.txt")}
+        if notes and name not in kept and len(kept) < _MOST_CONTRADICTIONS:
+            self._keep(name, "\n".join(note.with_signatures(note.signatures) for note in notes))
 
     def _keep(self, name: str, text: str) -> None:
         """Write a file, in place of one that is there, so that it is whole also after a power cut."""

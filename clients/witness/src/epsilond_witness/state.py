@@ -136,10 +136,9 @@ class Records:
 
     def conflicts(self) -> list[Conflict]:
         """Return the contradictions that are kept, the oldest first."""
-        rows = self._connection.execute(
-            "SELECT origin, seen_at, known, offered, is_proof FROM conflicts ORDER BY number"
-        )
-        return [Conflict(*values, bool(is_proof)) for *values, is_proof in rows]
+        columns = "origin, seen_at, known, offered, is_proof"
+        rows = self._connection.execute(f"SELECT {columns} FROM conflicts ORDER BY number")  # noqa: S608  # no input
+        return [Conflict(origin, at, known, offered, bool(is_proof)) for origin, at, known, offered, is_proof in rows]
 
 
 def make(folder: Path, name: str) -> Key:
