@@ -117,6 +117,9 @@ class Cosigner:
         self._thread = threading.Thread(target=self._run, name="cosigning", daemon=True)
 
     def start(self) -> None:
+        for witness in witnesses_of(self._context.settings).members:
+            for result in Result:
+                self._context.metrics.witness_asked(witness.key.name, result, 0)
         self._thread.start()
 
     def stop(self) -> None:

@@ -149,9 +149,9 @@ class Metrics:
         """Count an attempt to deliver a message: ``delivered``, ``failed`` or ``given_up``."""
         self._webhooks.labels(result).inc()
 
-    def witness_asked(self, name: str, result: str) -> None:
-        """Count a request to a witness, which the settings name."""
-        self._witnesses.labels(name, result).inc()
+    def witness_asked(self, name: str, result: str, count: int = 1) -> None:
+        """Count requests to a witness, which the settings name; with a count of 0 the number is there from then on."""
+        self._witnesses.labels(name, result).inc(count)
 
     @contextmanager
     def evaluation(self) -> Iterator[Evaluated]:
