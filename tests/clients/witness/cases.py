@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from epsilond_witness.cosigning import Witness
 from epsilond_witness.notes import Key, Kind
 from epsilond_witness.serving import DEADLINE_S, Server
-from epsilond_witness.state import State, make, open_folder
+from epsilond_witness.state import State, make, now, open_folder
 
 from tests.app.ledger.rfc9162 import tree_hash
 
@@ -97,12 +97,19 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, *logs: Key, name: str = NAME, deadline_s: float = DEADLINE_S) -> Iterator[Served]:
+def serving(
+    folder: Path,
+    *logs: Key,
+    name: str = NAME,
+    port: int = 0,
+    deadline_s: float = DEADLINE_S,
+    clock: Callable[[], int] = now,
+) -> Iterator[Served]:
     """A witness in a folder, made if there is none."""
     if not folder.exists():
         make(folder, name)
     private, key, state = open_folder(folder)
-    with Server(("127.0.0.1", 0), Witness(private, key, state, logs), deadline_s=deadline_s) as server:
+    with Server(("127.0.0.1", port), Witness(private, key, state, logs, clock), deadline_s=deadline_s) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
