@@ -28,8 +28,6 @@ def list_witnesses(
     with open_context() as context:
         require_schema(context)
         witnesses = witnesses_of(context.settings)
-        if not witnesses.members:
-            fail("EPSILOND_WITNESSES names nobody who cosigns.")
         results = _ask(context, witnesses) if asks else {}
         with context.database.read() as session:
             found = standings(session, context)
@@ -37,6 +35,8 @@ def list_witnesses(
     if as_json:
         listed = [_body(each, results.get(each.witness)) for each in found]
         print_json({"witnesses": listed, "fresh": fresh, "quorum": witnesses.quorum})
+    elif not found:
+        print_text("Nobody cosigns: EPSILOND_WITNESSES is empty.")
     else:
         print_table(["witness", "address", "entries", "cosigned at", ""], [_row(each, results) for each in found])
         print_text(f"{fresh} of {len(found)} have cosigned lately; {witnesses.quorum} must.")

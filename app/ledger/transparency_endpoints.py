@@ -25,7 +25,9 @@ _LARGEST = 2**53
 _REFUSED: dict[int | str, dict[str, Any]] = {
     409: {"description": "The tree does not begin with what was signed before: somebody changed the database"}
 }
-_NOT_WITNESSED = {409: {"description": f"{_REFUSED[409]['description']}. Or no checkpoint is witnessed"}}
+_NOT_WITNESSED: dict[int | str, dict[str, Any]] = {
+    409: {"description": f"{_REFUSED[409]['description']}. Or no checkpoint is witnessed"}
+}
 
 
 @router.get(

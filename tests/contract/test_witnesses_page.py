@@ -62,6 +62,7 @@ class Machine:
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
         )
         assert process.stdout is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from epsilond_witness.notes import Key, Kind, Note
+from epsilond_witness.state import now
 from starlette.testclient import TestClient
 
 from app.context import Context
@@ -27,6 +29,7 @@ from app.main import create_app
 from app.monitoring import health
 from tests.app.budgets.conftest import Api
 from tests.app.ledger import attacks
+from tests.app.ledger.test_cli_ledger import ok, refused, run
 from tests.app.problem_assertions import assert_problem
 from tests.clients.witness.cases import Served, serving
 from tests.databases import on_one_engine
@@ -305,6 +308,36 @@ def test_settings_that_name_what_cannot_be_are_refused(context: Context, one: Se
         with pytest.raises(ValueError, match="witnesses"):
             named(context, witnesses=text)
     assert witnesses_of(named(context, one).settings).members == (Witness(WitnessKey.parse(str(one.key)), one.url),)
+
+
+def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serve: Serve, tmp_path: Path) -> None:
+    one, two = serve("one.example/w", clock=now), serve("two.example/w", clock=now)
+    api.budget()
+    assert ok(context.settings, "witnesses") == "Nobody cosigns: EPSILOND_WITNESSES is empty.\n"
+    context = named(context, one, two, witness_quorum=1)
+    shown = run(context.settings, "witnesses")
+    assert (shown.exit_code, "0 of 2 have cosigned lately; 1 must." in shown.output) == (1, True)
+    assert "No checkpoint is witnessed: 1 of 2" in refused(context.settings, "checkpoint", "--witnessed")
+    listed = json.loads(ok(context.settings, "witnesses", "--ask", "--json"))
+    assert [each["result"] for each in listed["witnesses"]] == ["cosigned", "cosigned"]
+    assert (listed["fresh"], listed["quorum"], listed["witnesses"][0]["tree_size"]) == (2, 1, 1)
+    kept = tmp_path / "kept.txt"
+    ok(named(context, one).settings, "checkpoint", "--witnessed", "--output", str(kept))
+    verify = ("verify", "--checkpoint", str(kept), "--witness", str(one.key))
+    both = (*verify, "--witness", str(two.key))
+    assert ok(context.settings, *verify).startswith("valid")
+    assert "1 witnesses have cosigned the checkpoint, and 2 must" in refused(context.settings, *both)
+    assert "and 2 must" in refused(context.settings, *both, "--quorum", "2")
+    assert ok(context.settings, *both, "--quorum", "1").startswith("valid")
+    assert "--quorum is 3" in refused(context.settings, *both, "--quorum", "3")
+    assert "--quorum is 1, and --witness names 0" in refused(
+        context.settings, "verify", "--checkpoint", str(kept), "--quorum", "1"
+    )
+    assert "name one with --checkpoint" in refused(context.settings, "verify", "--witness", str(one.key))
+    assert "--witness is refused" in refused(context.settings, *verify, "--witness", str(ours(context)))
+    assert "the same key" in refused(context.settings, *verify, "--witness", str(one.key))
+    kept.write_text(kept.read_text().rpartition("\u2014")[0])
+    assert "0 witnesses have cosigned" in refused(context.settings, *verify)
 
 
 def test_a_quorum_is_of_keys_that_are_known(api: Api, context: Context, serve: Serve) -> None:

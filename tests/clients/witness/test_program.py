@@ -47,6 +47,7 @@ class Program:
             [sys.executable, "-c", code, "serve", str(folder), "--log", str(log.key), "--port", str(port)],
             env=os.environ | {"PYTHONPATH": str(SOURCE)},
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
         )
         assert self.process.stdout is not None

@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from epsilond_witness.asking import Refused, Unreachable, ask
 from epsilond_witness.cosigning import Witness
 from epsilond_witness.monitor import Look, Monitor
 from epsilond_witness.notes import Key, Kind, Malformed
-from epsilond_witness.serving import Server, say
+from epsilond_witness.serving import Server
 from epsilond_witness.state import Unusable, make, open_folder
 
 _HOOK_S = 60
@@ -97,7 +98,7 @@ def _serve(given: argparse.Namespace) -> int:
     witness = Witness(private, key, state, [Key.parse(log, Kind.LOG) for log in given.log])
     with Server((given.host, given.port), witness) as server:
         host, port = server.server_address[:2]
-        say({"serving": f"http://{_in_a_url(str(host))}:{port}", "public_key": str(key)})
+        _say({"serving": f"http://{_in_a_url(str(host))}:{port}", "public_key": str(key)})
         server.serve_forever()
     return 0
 
@@ -111,7 +112,7 @@ def _conflicts(given: argparse.Namespace) -> int:
     with state.reading() as records:
         found = records.conflicts()
     for each in found:
-        say(vars(each))
+        _say(vars(each))
     return 1 if found else 0
 
 
@@ -129,7 +130,7 @@ def _monitor(given: argparse.Namespace) -> int:
     known: set[str] = set()
     while True:
         look = monitor.look()
-        say(look.body())
+        _say(look.body())
         alerts = {str(alert) for alert in look.alerts}
         if alerts != known:
             _tell(look, given.hook, given.webhook)
@@ -139,6 +140,11 @@ def _monitor(given: argparse.Namespace) -> int:
         time.sleep(given.interval)
 
 
+def _say(said: dict[str, Any]) -> None:
+    """Print a line of JSON."""
+    print(json.dumps(said), flush=True)
+
+
 def _tell(look: Look, hook: str | None, webhook: str | None) -> None:
     """Tell others that the alerts have changed; that somebody could not be told is said, too."""
     body = json.dumps(look.body()).encode()
@@ -146,12 +152,12 @@ def _tell(look: Look, hook: str | None, webhook: str | None) -> None:
         try:
             subprocess.run(shlex.split(hook), input=body, timeout=_HOOK_S, check=True)  # noqa: S603  # the user's own
         except (OSError, subprocess.SubprocessError) as error:
-            say({"error": f"the hook failed ({type(error).__name__})"})
+            _say({"error": f"the hook failed ({type(error).__name__})"})
     if webhook is not None:
         try:
             ask(webhook, {"Content-Type": "application/json"}, body)
         except (Refused, Unreachable) as error:
-            say({"error": f"the webhook failed: {error}"})
+            _say({"error": f"the webhook failed: {error}"})
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say the class of what went wrong with a connection, and nothing that was sent."""
-        say({"error": type(sys.exception()).__name__})
+        _log({"error": type(sys.exception()).__name__})
 
 
 class _Timed(io.RawIOBase):
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._answer(self.server.witness.add_checkpoint(body))
         except sqlite3.Error as error:
-            say({"error": type(error).__name__, "about": "the state was not changed, and nothing was signed"})
+            _log({"error": type(error).__name__, "about": "the state was not changed, and nothing was signed"})
             self._answer(Answer(503, "the witness cannot write its state; nothing was signed\n"))
 
     def do_GET(self) -> None:
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _answer(self, answer: Answer) -> None:
-        say({"request": self.command, "status": answer.status} | ({"about": answer.about} if answer.about else {}))
+        _log({"request": self.command, "status": answer.status} | ({"about": answer.about} if answer.about else {}))
         body = answer.body.encode()
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
@@ -147,6 +147,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Leave out the base class's lines, which quote what was sent."""
 
 
-def say(said: dict[str, Any]) -> None:
-    """Print a line of JSON."""
-    print(json.dumps(said, ensure_ascii=True), flush=True)  # noqa: T201  # the log of requests
+def _log(said: dict[str, Any]) -> None:
+    """Write a line of JSON to the log of requests, which is the standard error."""
+    print(json.dumps(said), file=sys.stderr, flush=True)  # noqa: T201
