@@ -93,6 +93,8 @@ def test_a_checkpoint_carries_what_its_witnesses_have_signed(api: Api, context: 
         assert note.is_signed_by(ours(context))
         now = int(context.clock().timestamp())
         assert [note.cosigned_at(each.key) for each in (one, two)] == [now, now]
+        page = client.get("/dashboard/ledger/checkpoint").text
+        assert "Cosigned by one.example/w, two.example/w. It takes 2 witnesses." in page
         bare = client.get("/v1/ledger/checkpoint?witnessed=true", headers={"Accept": "text/plain"}).text
         assert bare == body["note"]
         # One more entry: the newest is not cosigned, and the one before is served as witnessed.
@@ -159,10 +161,12 @@ def test_a_rewritten_ledger_is_not_cosigned_again(api: Api, context: Context, on
 def test_stored_cosignatures_of_another_history_are_not_served(api: Api, context: Context, one: Served) -> None:
     context = named(context, one)
     api.budget()
+    own = transparency.checkpoint(context).note
     api.budget()
     assert results(context) == [Result.COSIGNED]
     attacks.run(context.database, "UPDATE merkle_cosignatures SET tree_size = 1")
     with asked_by(context) as client:
+        assert client.get("/v1/ledger/consistency?from_size=1").json()["from_checkpoint"] == own
         assert client.get("/v1/ledger/checkpoint").json()["cosigned_by"] == []
         assert_problem(client.get("/v1/ledger/checkpoint?witnessed=true"), 409, "ledger_not_consistent")
 
@@ -326,8 +330,8 @@ def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serv
     verify = ("verify", "--checkpoint", str(kept), "--witness", str(one.key))
     both = (*verify, "--witness", str(two.key))
     assert ok(context.settings, *verify).startswith("valid")
-    assert "1 witnesses have cosigned the checkpoint, and 2 must" in refused(context.settings, *both)
-    assert "and 2 must" in refused(context.settings, *both, "--quorum", "2")
+    assert "it takes 2 cosignatures and has 1; missing: two.example/w" in refused(context.settings, *both)
+    assert "it takes 2 cosignatures" in refused(context.settings, *both, "--quorum", "2")
     assert ok(context.settings, *both, "--quorum", "1").startswith("valid")
     assert "--quorum is 3" in refused(context.settings, *both, "--quorum", "3")
     assert "--quorum is 1, and --witness names 0" in refused(
@@ -337,7 +341,7 @@ def test_the_command_line_asks_for_cosignatures(api: Api, context: Context, serv
     assert "--witness is refused" in refused(context.settings, *verify, "--witness", str(ours(context)))
     assert "the same key" in refused(context.settings, *verify, "--witness", str(one.key))
     kept.write_text(kept.read_text().rpartition("\u2014")[0])
-    assert "0 witnesses have cosigned" in refused(context.settings, *verify)
+    assert "it takes 1 cosignatures and has 0" in refused(context.settings, *verify)
 
 
 def test_a_quorum_is_of_keys_that_are_known(api: Api, context: Context, serve: Serve) -> None:
@@ -348,10 +352,10 @@ def test_a_quorum_is_of_keys_that_are_known(api: Api, context: Context, serve: S
     keys = [WitnessKey.parse(str(each.key)) for each in (one, two)]
     checkpoint, signatures = read_note(note)
     check_quorum(keys, 1, checkpoint, signatures)
-    with pytest.raises(InvalidNote, match="1 witnesses have cosigned the checkpoint, and 2 must; not so two"):
+    with pytest.raises(InvalidNote, match=r"it takes 2 cosignatures and has 1; missing: two\.example/w"):
         check_quorum(keys, 2, checkpoint, signatures)
     doubled, signatures = read_note(note + note.rpartition("\n\n")[2].splitlines(keepends=True)[-1])
-    with pytest.raises(InvalidNote, match="and 2 must"):
+    with pytest.raises(InvalidNote, match="it takes 2 cosignatures and has 1"):
         check_quorum(keys, 2, doubled, signatures)
     other = replace(checkpoint, root=bytes(32))
     with pytest.raises(InvalidNote, match=r"one\.example/w does not verify"):

@@ -6,13 +6,16 @@ import base64
 import hashlib
 import socket
 import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from epsilond_witness import cosigning
 from epsilond_witness.cosigning import MOST_BYTES
-from epsilond_witness.notes import Key, Kind, Note
+from epsilond_witness.notes import Key, Kind, Note, cosign
 from epsilond_witness.state import MOST_CONFLICTS, Unusable, make, open_folder
 
 from app.ledger.checkpoints import read_note
@@ -198,6 +201,21 @@ def test_requests_at_once_leave_one_history(witness: Served, log: Log) -> None:
         known = records.known(ORIGIN)
     assert known.size >= max(told, default=size)
     assert known.root == winner.root(known.size)
+
+
+def test_two_histories_at_once_are_decided_one_after_the_other(
+    witness: Served, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one is signed, the other one waits, and then finds what was signed."""
+
+    def slowly(*values: Any) -> Any:
+        time.sleep(0.3)
+        return cosign(*values)
+
+    monkeypatch.setattr(cosigning, "cosign", slowly)
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(witness.add, [log.request(0, 5), log.fork(1).request(0, 5)]))
+    assert sorted(status for status, _ in answers) == [200, 409]
 
 
 def test_large_bodies_and_unclear_lengths_are_refused(witness: Served, log: Log) -> None:
