@@ -167,7 +167,8 @@ def _asked(context: Context, witness: Witness, signed: SignedCheckpoint) -> Aske
                 signed = transparency.checkpoint(context)
                 if known > signed.checkpoint.size:
                     return Asked(witness, Result.AHEAD, None if reply is None else reply.status)
-            reply = ask(f"{witness.address}/add-checkpoint", body=_request(context, known, signed))
+            body = _request(context, known, signed)
+            reply = ask(f"{witness.address}/add-checkpoint", body=body, headers={"Content-Type": "text/plain"})
             if reply.status != 409:
                 break
             known = _size_in(reply)
