@@ -22,7 +22,7 @@ START = "docs/README.html"
 LATEST = "latest"
 
 _BLOCK = re.compile(r"<!--versions-->.*?<!--/versions-->", re.DOTALL)
-_BODY = re.compile(r"(<body[^>]*>)")
+_BODY = re.compile(r"<body[^>]*>")
 _REDIRECT = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>epsilond</title>'
     '<meta http-equiv="refresh" content="0; url={0}"></head><body><a href="{0}">epsilond</a></body></html>\n'
@@ -56,8 +56,9 @@ def _mark(folder: Path, version: str, newest: str) -> None:
     for page in (folder / version).rglob("*.html"):
         block = _block(folder, page, version, newest)
         text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
-        head, body, rest = _BODY.split(text, maxsplit=1)
-        page.write_text(f"{head}{body}{block}{rest}", encoding="utf-8")
+        body = _BODY.search(text)
+        if body is not None:  # a page that only leads to another one has none
+            page.write_text(text[: body.end()] + block + text[body.end() :], encoding="utf-8")
 
 
 def _block(folder: Path, page: Path, version: str, newest: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,14 @@ def test_a_version_that_is_built_again_takes_its_place(tmp_path: Path) -> None:
     assert not (folder / "1.0/gone.html").exists()
     assert "two" in (folder / LATEST / START).read_text()
     assert (folder / "2.0" / START).read_text().count("<nav") == 1
+
+
+def test_the_page_that_leads_to_the_first_one_stays_as_it_is(tmp_path: Path) -> None:
+    """It is at the root of each site, and has no body."""
+    site, redirect = built(tmp_path / "one"), ROOT / "docs" / "site" / "extra" / "index.html"
+    shutil.copy(redirect, site)
+    add_version(site, tmp_path / "versions", "1.0")
+    assert (tmp_path / "versions" / "1.0" / "index.html").read_bytes() == redirect.read_bytes()
 
 
 def test_what_is_no_site_or_no_version_is_refused(tmp_path: Path) -> None:
