@@ -24,7 +24,7 @@ CHECKED := app accounting calibrators trainer migrations tests benchmarks docs c
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve worker dask proofs tracing cuda12 cuda13 migrate test test-all check format docs site lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-screens bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
+.PHONY: help serve worker dask proofs tracing cuda12 cuda13 migrate test test-all check format docs site site-version lock openapi soak fuzz test-adapters bench-accounting bench-ledger bench-http bench-screens bench-runs bench-defaults bench-papers bench-trainer bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -159,6 +159,9 @@ site: $(VENV)/.dev  ## the documentation as a site in .site/html, offline; warni
 	@$(BIN)/python -m docs.algorithms.generate
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs/site --doctree-dir .site/doctrees \
 		. .site/html
+
+site-version: site  ## the site as that of this version in .site/versions, beside those of other versions and `latest`
+	@$(BIN)/python -m docs.site.versions .site/html .site/versions "$$($(BIN)/python -c 'from app import VERSION; print(VERSION)')"
 
 lock: $(VENV)/.dev  ## resolve pyproject.toml anew into requirements/*.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \

@@ -28,6 +28,8 @@ from app.kit.answer_cache import AnswerCache
 from app.kit.known_answers import KnownAnswers
 from app.ledger import endpoints as ledger
 from app.ledger import transparency_endpoints as transparency
+from app.ledger.cosigning import Cosigner
+from app.ledger.witnesses import witnesses_of
 from app.limit_requests import endpoints as limit_requests
 from app.monitoring import health, metrics_endpoint
 from app.monitoring.collectors import state_registry
@@ -98,6 +100,9 @@ def create_app(context: Context) -> FastAPI:
         supervisor = Supervisor(context, context.settings.workers)
         await run_in_threadpool(supervisor.start)
         progress.open()
+        cosigner = Cosigner(context)
+        if witnesses_of(context.settings).members:
+            cosigner.start()
         deliverer = Deliverer(context)
         if context.settings.webhook_addresses:
             deliverer.start()
@@ -106,6 +111,7 @@ def create_app(context: Context) -> FastAPI:
         finally:
             progress.close()
             deliverer.stop()
+            cosigner.stop()
             await run_in_threadpool(context.processes.close)
             await run_in_threadpool(context.audit_processes.close)
             await run_in_threadpool(supervisor.stop)

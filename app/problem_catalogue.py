@@ -95,6 +95,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
         409,
         "The tree of the ledger does not extend its last signed state: the database was changed. Nothing is signed.",
     ),
+    "not_witnessed": (409, "No checkpoint has the cosignatures of enough witnesses."),
     "stored_plan_altered": (500, "A run's stored plan does not have its hash any more: somebody changed the database."),
     "run_has_ended": (409, "The run has ended and can no longer be cancelled."),
     "run_sweep_has_ended": (409, "The sweep has ended and can no longer be cancelled."),

@@ -93,6 +93,24 @@ class Settings(BaseSettings):
         "password (`openssl genpkey -algorithm ed25519`), version 1; later versions lie beside it. All servers of a "
         "database have the same. Empty: made once and kept in the data folder.",
     )
+    witnesses: str = Field(
+        "",
+        description="Programs of others that cosign the ledger's checkpoints (`docs/operating/witnesses.md`): the "
+        "public key of each and the address that it is asked at, in turn, separated by blanks. Empty: nobody cosigns.",
+    )
+    witness_quorum: int | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="Witnesses that must have cosigned a checkpoint before it counts as witnessed. Empty: all.",
+    )
+    witness_interval_s: float = Field(
+        60.0,
+        ge=1,
+        le=86_400,
+        description="Seconds after which witnesses are asked to cosign again. Cosignatures that are three times as old "
+        "count as missing in health and metrics.",
+    )
     workers: int = Field(
         1,
         ge=0,
@@ -423,6 +441,21 @@ class Settings(BaseSettings):
                 parse_address(address)
             except ValueError as error:
                 raise PydanticCustomError("webhook_addresses", str(error)) from None
+        return given
+
+    @field_validator("witnesses")
+    @classmethod
+    def _are_keys_and_addresses(cls, given: str) -> str:
+        words = given.split()
+        if len(words) % 2:
+            raise PydanticCustomError("witnesses", "it is not a list of public keys and addresses, in turn")
+        for address in words[1::2]:
+            try:
+                parsed = parse_address(address)
+            except ValueError as error:
+                raise PydanticCustomError("witnesses", f"an address is refused: {error}") from None
+            if parsed.query:
+                raise PydanticCustomError("witnesses", "an address has a ?; scheme, host and path are enough")
         return given
 
     @field_validator("public_url")

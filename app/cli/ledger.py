@@ -17,6 +17,7 @@ from app.cli.output import AsJson, example, print_json, print_table, print_text
 from app.cli.progress import Reached, progress_bar
 from app.cli.refusals import Status, fail
 from app.cli.setting_up import open_context, require_schema, require_secrets
+from app.cli.witnesses import check_witnessed, list_witnesses
 from app.context import Context
 from app.fence.marks import Loss
 from app.fence.watching import fence_of
@@ -58,6 +59,12 @@ def verify_ledger(
     public_key: Annotated[
         str | None, typer.Option(help="What verifies the checkpoint; an export with a checkpoint needs it.")
     ] = None,
+    witness: Annotated[
+        list[str] | None, typer.Option(help="Public key of a witness that cosigns checkpoints; may come again.")
+    ] = None,
+    quorum: Annotated[
+        int | None, typer.Option(help="How many of them must have cosigned the checkpoint; without it, all.", min=1)
+    ] = None,
     prices: Annotated[
         bool, typer.Option("--prices", help="Compare each charge with what today's engine finds that its events cost.")
     ] = False,
@@ -76,8 +83,12 @@ def verify_ledger(
         fail("A checkpoint is verified with --public-key, which was kept with it (`ledger public-key` prints it).")
     if export is not None and proofs:
         fail("Certificates are in the database, and in no export: verify them without --export.")
+    if checkpoint is None and (witness or quorum):
+        fail("Witnesses cosign a checkpoint: name one with --checkpoint.")
     past = None if since is None else _read_past(since)
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
+    if checkpoint is not None and (witness or quorum):
+        check_witnessed(checkpoint, _read_text(checkpoint), witness or [], quorum)
     with on_all_cores() if prices else nullcontext() as search:
         charges = None if search is None else PriceVerification(search)
         if export is not None:
@@ -133,13 +144,19 @@ def export_ledger(
 
 
 @commands.command("checkpoint", epilog=example("epsilond ledger checkpoint --output checkpoint.txt"))
-def sign_checkpoint(output: Output = None, as_json: AsJson = False) -> None:
+def sign_checkpoint(
+    output: Output = None,
+    witnessed: Annotated[
+        bool, typer.Option("--witnessed", help="The newest one that enough witnesses have cosigned.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Sign all entries so far in one note. Keep it elsewhere, for `ledger verify --checkpoint`."""
     with open_context() as context:
         require_schema(context)
         require_secrets(context)
         with _refusals_in_one_line():
-            signed = transparency.checkpoint(context)
+            signed = transparency.witnessed(context) if witnessed else transparency.checkpoint(context)
     if output is not None:
         with whole_file(output) as file:
             file.write(signed.note.encode())
@@ -149,6 +166,9 @@ def sign_checkpoint(output: Output = None, as_json: AsJson = False) -> None:
         print_text(signed.note.removesuffix("\n"))
     else:
         print_text(f"The checkpoint of {signed.checkpoint.size} entries was written to {output}.")
+
+
+commands.command("witnesses", epilog=example("epsilond ledger witnesses"))(list_witnesses)
 
 
 @commands.command("public-key", epilog=example("epsilond ledger public-key"))

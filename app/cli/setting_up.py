@@ -41,6 +41,8 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
         settings = Settings()
     except ValidationError as error:
         fail(settings_faults(error))
+    if settings.witnesses or settings.witness_quorum:
+        _require_witnesses(settings)
     if not restores and settings.unfinished_restore_file.exists():
         fail(
             f"A restore into {settings.data_dir} was interrupted, or is under way. Run `epsilond restore` again with "
@@ -92,6 +94,16 @@ def require_provider_file(settings: Settings) -> None:
     try:
         configuration_of(settings)
     except Wrong as error:
+        fail(str(error))
+
+
+def _require_witnesses(settings: Settings) -> None:
+    """Find out now that the settings name witnesses that there cannot be."""
+    from app.ledger.witnesses import WrongWitnesses, witnesses_of
+
+    try:
+        witnesses_of(settings)
+    except WrongWitnesses as error:
         fail(str(error))
 
 

@@ -19,6 +19,7 @@ import hashlib
 from binascii import Error as NotBase64
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -28,7 +29,6 @@ from app.ledger.merkle import WIDTH
 #: A note with the signatures of a hundred witnesses is shorter.
 MAX_NOTE_LENGTH = 16_384
 _MOST_DIGITS = 18
-_ED25519 = b"\x01"
 _DASH = "\u2014 "
 
 
@@ -72,16 +72,21 @@ class Checkpoint:
 class VerifierKey:
     """A public key with the name of the ledger whose checkpoints it verifies."""
 
+    #: The byte of its algorithm and of what it signs.
+    kind: ClassVar[bytes] = b"\x01"
+    #: Whose key it is.
+    whose: ClassVar[str] = "a ledger"
+
     name: str
     key: bytes
 
     @classmethod
-    def of(cls, private: Ed25519PrivateKey, name: str) -> VerifierKey:
+    def of(cls, private: Ed25519PrivateKey, name: str) -> Self:
         """The public half of a key."""
         return cls(name, private.public_key().public_bytes_raw())
 
     @classmethod
-    def parse(cls, text: str) -> VerifierKey:
+    def parse(cls, text: str) -> Self:
         """Read ``<name>+<key id>+<base64 of the type and the key>``.
 
         Raises:
@@ -90,20 +95,22 @@ class VerifierKey:
         name, _, rest = text.strip().partition("+")
         key_id, _, encoded = rest.partition("+")
         data = _decoded(encoded)
-        if not _is_name(name) or data is None or len(data) != 1 + WIDTH or not data.startswith(_ED25519):
-            raise InvalidNote("it is not a public key of a ledger: <name>+<key id>+<Ed25519 key in base64>")
+        if not _is_name(name) or data is None or len(data) != 1 + WIDTH or not data.startswith(cls.kind):
+            raise InvalidNote(f"it is not a public key of {cls.whose}: <name>+<key id>+<Ed25519 key in base64>")
         found = cls(name, data[1:])
         if found.key_id.hex() != key_id:
-            raise InvalidNote(f"it is not a public key of a ledger: the key id of this name and key is not {key_id!r}")
+            raise InvalidNote(
+                f"it is not a public key of {cls.whose}: the key id of this name and key is not {key_id!r}"
+            )
         return found
 
     def __str__(self) -> str:
-        return f"{self.name}+{self.key_id.hex()}+{_base64(_ED25519 + self.key)}"
+        return f"{self.name}+{self.key_id.hex()}+{_base64(self.kind + self.key)}"
 
     @property
     def key_id(self) -> bytes:
         """Tells signatures of this key from others; no proof of anything."""
-        return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.key).digest()[:4]
+        return hashlib.sha256(self.name.encode() + b"\n" + self.kind + self.key).digest()[:4]
 
     def verifies(self, signature: bytes, text: str) -> bool:
         """Return whether this key has signed the text."""
@@ -122,11 +129,16 @@ class Signature:
     key_id: bytes
     signature: bytes
 
+    @property
+    def line(self) -> str:
+        """The line with its end."""
+        return f"{_DASH}{self.name} {_base64(self.key_id + self.signature)}\n"
+
 
 def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey) -> str:
     """The signed note."""
     key, text = VerifierKey.of(private, checkpoint.origin), checkpoint.text()
-    return f"{text}\n{_DASH}{key.name} {_base64(key.key_id + private.sign(text.encode()))}\n"
+    return f"{text}\n{Signature(key.name, key.key_id, private.sign(text.encode())).line}"
 
 
 def open_note(note: str, key: VerifierKey) -> Checkpoint:
@@ -164,7 +176,7 @@ def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
     text, blank, lines = note.rpartition("\n\n")
     if not blank or len(note) > MAX_NOTE_LENGTH or not lines.endswith("\n"):
         raise InvalidNote("it is not a signed note: a text, an empty line, and a line for each signature")
-    signatures = tuple(_signatures(lines))
+    signatures = tuple(read_signatures(lines))
     lines_of_text = text.split("\n")
     decoded = _decoded(lines_of_text[-1])
     if len(lines_of_text) != 3 or decoded is None or len(decoded) != WIDTH:
@@ -175,7 +187,12 @@ def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
     return Checkpoint(origin, int(size), decoded), signatures
 
 
-def _signatures(lines: str) -> Iterator[Signature]:
+def read_signatures(lines: str) -> Iterator[Signature]:
+    """Read the lines of signatures, with their ends.
+
+    Raises:
+        InvalidNote: a line is something else.
+    """
     for line in lines.removesuffix("\n").split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         data = _decoded(encoded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -14,12 +14,13 @@ from sqlalchemy.orm import Session
 
 from app.context import Context
 from app.db.failures import busy_is_a_problem
-from app.ledger import merkle, verification
+from app.ledger import cosignature_repository, merkle, verification
 from app.ledger import tree_repository as repository
 from app.ledger.books import BadPlace, Charges
 from app.ledger.checkpoints import (
     Checkpoint,
     InvalidNote,
+    Signature,
     VerifierKey,
     is_signed_by,
     open_note,
@@ -27,14 +28,16 @@ from app.ledger.checkpoints import (
     read_note,
     sign,
 )
+from app.ledger.cosignatures import WitnessKey, cosigned_by
 from app.ledger.integration import STUCK, CannotIntegrate, integrate
-from app.ledger.merkle import Frontier, Read, leaf_hash
+from app.ledger.merkle import Frontier, Read
 from app.ledger.price_search import MOST_OVER_HTTP, SECONDS_OVER_HTTP, PriceSearch
 from app.ledger.price_verification import PriceVerification
 from app.ledger.stored_values import not_consistent, wrong_kinds_are_a_conflict
 from app.ledger.verdicts import CertificateReport, NotAsKept, Past, Verdict
+from app.ledger.witnesses import witnesses_of
 from app.observability.metrics import VerificationResult
-from app.problems import Problem, ProblemItem, not_found, unprocessable
+from app.problems import Problem, unprocessable
 from app.secrets import versions
 from app.secrets.material import Purpose
 
@@ -45,65 +48,29 @@ class SignedCheckpoint:
 
     Attributes:
         checkpoint: What it says.
-        note: The text to keep.
+        note: The text to keep, with the cosignatures.
         public_key: What verifies it.
         issued_at: When it was signed.
+        cosignatures: Of the witnesses that the settings name.
     """
 
     checkpoint: Checkpoint
     note: str
     public_key: str
     issued_at: datetime
-
-
-@dataclass(frozen=True)
-class InclusionProof:
-    """A proof that an entry has its place in the tree of some size.
-
-    Attributes:
-        entry_id, budget_id, entry_hash: Of the entry, whose hash in its budget's chain is the leaf.
-        tree_index: Its place.
-        size, root: Of the tree.
-        path: Section 2.1.3.1 of RFC 9162.
-        note: The checkpoint of that size; None where none was signed.
-    """
-
-    entry_id: str
-    budget_id: str
-    entry_hash: str
-    tree_index: int
-    size: int
-    root: bytes
-    path: list[bytes]
-    note: str | None
+    cosignatures: tuple[Signature, ...] = ()
 
     @property
-    def leaf(self) -> bytes:
-        """The hash of the leaf."""
-        return leaf_hash(bytes.fromhex(self.entry_hash))
-
-
-@dataclass(frozen=True)
-class ConsistencyProof:
-    """The hashes that prove that a larger tree begins with a smaller one.
-
-    Attributes:
-        sizes, roots: Of the smaller tree, and of the larger one.
-        path: Section 2.1.4.1 of RFC 9162.
-        notes: The checkpoints of these sizes; None where none was signed.
-    """
-
-    sizes: tuple[int, int]
-    roots: tuple[bytes, bytes]
-    path: list[bytes]
-    notes: tuple[str | None, str | None]
+    def own_note(self) -> str:
+        """The note without cosignatures."""
+        return self.note.removesuffix("".join(each.line for each in self.cosignatures))
 
 
 @wrong_kinds_are_a_conflict()
 def verifier_key(context: Context) -> VerifierKey:
     """The public key that verifies the checkpoints that are signed now."""
     with context.database.read() as session:
-        return VerifierKey.of(_signing_key(session, context), origin_of(_tree(session).ledger_id))
+        return VerifierKey.of(_signing_key(session, context), origin_of(tree_of(session).ledger_id))
 
 
 @wrong_kinds_are_a_conflict()
@@ -113,7 +80,7 @@ def checkpoint(context: Context) -> SignedCheckpoint:
     Raises:
         Problem: 409 ``ledger_not_consistent``: the tree does not begin with what was signed last.
     """
-    _integrate(context)
+    integrated(context)
     # Looked at in a read session first: whoever asks for what was signed already keeps nobody waiting.
     with context.database.read() as session:
         _, found = _state(session, context)
@@ -124,54 +91,33 @@ def checkpoint(context: Context) -> SignedCheckpoint:
 
 
 @wrong_kinds_are_a_conflict()
-def inclusion(context: Context, entry_id: str, size: int | None = None) -> InclusionProof:
-    """Return a proof that the entry is in the tree of a given size, or in the tree of a new checkpoint.
+def witnessed(context: Context) -> SignedCheckpoint:
+    """The newest checkpoint that enough witnesses have cosigned.
 
     Raises:
-        Problem: 404: there is no such entry. 422: the tree is not that large, or the entry came later.
-            409 ``ledger_not_consistent``.
+        Problem: 409 ``not_witnessed``: there is none. 409 ``ledger_not_consistent``.
     """
-    size = _size(context, size)
+    witnesses = witnesses_of(context.settings)
     with context.database.read() as session:
-        entry, tree = repository.leaf_of(session, entry_id), _tree(session)
-        if entry is None:
-            raise not_found("entry", entry_id)
-        _check_size("tree_size", size, tree.size)
-        if entry.tree_index is None or entry.tree_index >= size:
-            detail = f"The entry has no place among the first {size}: ask for a larger tree, or leave tree_size out."
-            raise _invalid_size("tree_size", detail)
-        read = repository.tiles(session)
-        _check_leaf(read, entry)
-        return InclusionProof(
-            entry_id=entry.id,
-            budget_id=entry.budget_id,
-            entry_hash=entry.hash,
-            tree_index=entry.tree_index,
-            size=size,
-            root=_root(read, size),
-            path=merkle.inclusion_path(read, entry.tree_index, size),
-            note=_note(session, size),
-        )
-
-
-@wrong_kinds_are_a_conflict()
-def consistency(context: Context, first: int, second: int | None = None) -> ConsistencyProof:
-    """A proof that the tree of a size begins with a smaller one; the second size None: that of a new checkpoint.
-
-    Raises:
-        Problem: 422: a tree is not that large, or the first one is larger. 409 ``ledger_not_consistent``.
-    """
-    second = _size(context, second)
-    with context.database.read() as session:
-        _check_size("to_size", second, _tree(session).size)
-        _check_size("from_size", first, second)
-        read = repository.tiles(session)
-        return ConsistencyProof(
-            sizes=(first, second),
-            roots=(_root(read, first), _root(read, second)),
-            path=merkle.consistency_path(read, first, second),
-            notes=(_note(session, first), _note(session, second)),
-        )
+        size = None
+        if witnesses.members:
+            size = cosignature_repository.newest_size(session, witnesses.keys, witnesses.quorum)
+        if size is None:
+            reason = "EPSILOND_WITNESSES names nobody who cosigns"
+            if witnesses.members:
+                reason = f"{witnesses.quorum} of {len(witnesses.members)} witnesses must cosign one"
+            raise Problem(409, "not_witnessed", f"No checkpoint is witnessed: {reason}.")
+        found = repository.checkpoint_at(session, size)
+        origin, read = origin_of(tree_of(session).ledger_id), repository.tiles(session)
+        if found is None or root_of(read, size) != found.root_hash:
+            raise not_consistent(f"{size} entries were cosigned, which is not how the tree begins")
+        current = Checkpoint(origin, size, found.root_hash)
+        key = _key(found.public_key)
+        _check_note(found.note, key, current)
+        signed = _cosigned(session, context, SignedCheckpoint(current, found.note, str(key), found.issued_at))
+    if len(signed.cosignatures) < witnesses.quorum:
+        raise not_consistent(f"a cosignature of {size} entries is not what the witness has signed")
+    return signed
 
 
 def verify(context: Context, root_id: str, note: str | None = None, *, prices: bool = False) -> Verdict:
@@ -253,14 +199,7 @@ def _kept(context: Context, root_id: str, note: str) -> tuple[Checkpoint, bool]:
         raise unprocessable("invalid_checkpoint", f"The text is refused: {error}.", "checkpoint") from None
 
 
-def _size(context: Context, given: int | None) -> int:
-    if given is None:
-        return checkpoint(context).checkpoint.size
-    _integrate(context)
-    return given
-
-
-def _integrate(context: Context) -> None:
+def integrated(context: Context) -> None:
     with busy_is_a_problem(context.database):
         try:
             integrate(context.database)
@@ -290,12 +229,12 @@ def _checkpoint(session: Session, context: Context) -> SignedCheckpoint:
         repository.insert_checkpoint(session, values)
     except (IntegrityError, DataError, OverflowError):
         raise not_consistent(f"the row of the tree says that {tree.checkpoints} checkpoints were signed") from None
-    return signed
+    return _cosigned(session, context, signed)
 
 
 def _state(session: Session, context: Context) -> tuple[Checkpoint, SignedCheckpoint | None]:
     """The tree as it is now, which begins with what was signed last; and its checkpoint, if the key has signed one."""
-    tree = _tree(session)
+    tree = tree_of(session)
     try:
         frontier = Frontier(tree.size, tree.frontier)
     except ValueError:
@@ -310,7 +249,22 @@ def _state(session: Session, context: Context) -> tuple[Checkpoint, SignedCheckp
     if found is None:
         return current, None
     _check_note(found.note, key, current)
-    return current, SignedCheckpoint(current, found.note, str(key), found.issued_at)
+    return current, _cosigned(session, context, SignedCheckpoint(current, found.note, str(key), found.issued_at))
+
+
+def _cosigned(session: Session, context: Context, signed: SignedCheckpoint) -> SignedCheckpoint:
+    """The checkpoint with what witnesses have added; a cosignature that does not verify is left out."""
+    keys = witnesses_of(context.settings).keys
+    stored = cosignature_repository.of_size(session, signed.checkpoint.size, keys) if keys else []
+    good = tuple(each for each in stored if _is_good(keys, signed.checkpoint, each))
+    return replace(signed, note=signed.note + "".join(each.line for each in good), cosignatures=good)
+
+
+def _is_good(keys: Sequence[WitnessKey], checkpoint: Checkpoint, signature: Signature) -> bool:
+    try:
+        return bool(cosigned_by(keys, checkpoint, [signature]))
+    except InvalidNote:
+        return False
 
 
 def _signing_key(session: Session, context: Context) -> Ed25519PrivateKey:
@@ -339,44 +293,35 @@ def _check_consistency(read: Read, newest: Row[Any], current: Checkpoint) -> Non
     if not 0 <= newest.tree_size <= current.size:
         raise not_consistent(f"a checkpoint of {newest.tree_size} entries was signed, and the tree has {current.size}")
     for size, root in ((newest.tree_size, newest.root_hash), (current.size, current.root)):
-        if _root(read, size) != root:
+        if root_of(read, size) != root:
             raise not_consistent(f"the first {size} entries of the tree do not make the root that was kept of them")
 
 
-def _check_leaf(read: Read, entry: Row[Any]) -> None:
-    """See that an entry is what has its place in the tree."""
-    try:
-        leaf = leaf_hash(bytes.fromhex(entry.hash))
-    except ValueError:
-        raise not_consistent("the entry has a hash that is none") from None
-    if entry.tree_index < 0 or list(read(0, entry.tree_index, 1)) != [leaf]:
-        raise not_consistent("the entry is another one than was put into the tree")
-
-
-def _root(read: Read, size: int) -> bytes:
+def root_of(read: Read, size: int) -> bytes:
     try:
         return merkle.root(read, size)
     except LookupError:
         raise not_consistent(f"the tree of {size} entries has nodes that are missing") from None
 
 
-def _tree(session: Session) -> Row[Any]:
+def tree_of(session: Session) -> Row[Any]:
     tree = repository.find(session)
     if tree is None:
         raise not_consistent("the tree is missing")
     return tree
 
 
-def _note(session: Session, size: int) -> str | None:
+def note_of(session: Session, context: Context, size: int) -> str | None:
+    """The note of the newest checkpoint of a size, with what witnesses have added."""
     found = repository.checkpoint_at(session, size)
-    return None if found is None else str(found.note)
+    if found is None:
+        return None
+    current = Checkpoint(origin_of(tree_of(session).ledger_id), size, found.root_hash)
+    return _cosigned(session, context, SignedCheckpoint(current, found.note, found.public_key, found.issued_at)).note
 
 
-def _check_size(name: str, size: int, largest: int) -> None:
-    if size > largest:
-        raise _invalid_size(name, f"{name} is {size}; the largest that can be asked for here is {largest}.")
-
-
-def _invalid_size(name: str, detail: str) -> Problem:
-    item = ProblemItem(pointer=f"/query/{name}", code="out_of_range", detail=detail)
-    return Problem(422, "invalid_request", detail, errors=[item])
+def _key(text: str) -> VerifierKey:
+    try:
+        return VerifierKey.parse(text)
+    except InvalidNote:
+        raise not_consistent("a checkpoint names a key that is none") from None

@@ -12,8 +12,9 @@ from app.auth.rights import requires
 from app.context import CurrentContext
 from app.kit.negotiation import preferred
 from app.kit.query_parameters import KnownParametersOnly
-from app.ledger import transparency
+from app.ledger import proving, transparency
 from app.ledger.transparency_schemas import CheckpointBody, ConsistencyBody, InclusionBody
+from app.ledger.witnesses import witnesses_of
 
 router = APIRouter(prefix="/v1/ledger", tags=["Ledger"], dependencies=[KnownParametersOnly])
 
@@ -24,6 +25,9 @@ _LARGEST = 2**53
 _REFUSED: dict[int | str, dict[str, Any]] = {
     409: {"description": "The tree does not begin with what was signed before: somebody changed the database"}
 }
+_NOT_WITNESSED: dict[int | str, dict[str, Any]] = {
+    409: {"description": f"{_REFUSED[409]['description']}. Or no checkpoint is witnessed"}
+}
 
 
 @router.get(
@@ -31,16 +35,22 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
     operation_id="get_checkpoint",
     summary="All entries so far, in one signed hash to keep elsewhere",
     response_model=CheckpointBody,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_REFUSED},
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_NOT_WITNESSED},
 )
 def get_checkpoint(
-    context: CurrentContext, _: Reader, accept: Annotated[str | None, Header(include_in_schema=False)] = None
+    context: CurrentContext,
+    _: Reader,
+    witnessed: Annotated[
+        bool, Query(description="The newest checkpoint that enough witnesses have cosigned; absent: of all entries.")
+    ] = False,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
     """The size and the root of the Merkle tree over all entries (RFC 9162), signed with Ed25519; `Accept: text/plain`
     asks for the bare note. Whoever keeps it can show later, by a proof or by `POST /v1/ledger/verify`, whether the
-    ledger still begins with these entries. Nothing that contradicts an earlier checkpoint is signed.
+    ledger still begins with these entries. Nothing that contradicts an earlier checkpoint is signed. Below the
+    signature are the cosignatures of the witnesses that the operator has named, as far as they have cosigned.
     """
-    signed = transparency.checkpoint(context)
+    signed = transparency.witnessed(context) if witnessed else transparency.checkpoint(context)
     headers = {"Vary": "Accept"}
     if preferred(accept, ["application/json", "text/plain"]) == "text/plain":
         return PlainTextResponse(signed.note, headers=headers)
@@ -51,6 +61,8 @@ def get_checkpoint(
         note=signed.note,
         public_key=signed.public_key,
         issued_at=signed.issued_at,
+        cosigned_by=[each.name for each in signed.cosignatures],
+        quorum=witnesses_of(context.settings).quorum,
     )
     return JSONResponse(body.model_dump(mode="json"), headers=headers)
 
@@ -70,7 +82,7 @@ def get_inclusion_proof(
     ] = None,
 ) -> InclusionBody:
     """The hashes that lead from the entry to the root of the tree (RFC 9162, section 2.1.3)."""
-    return InclusionBody.of(transparency.inclusion(context, entry_id, tree_size))
+    return InclusionBody.of(proving.inclusion(context, entry_id, tree_size))
 
 
 @router.get(
@@ -88,7 +100,7 @@ def get_consistency_proof(
     ] = None,
 ) -> ConsistencyBody:
     """The hashes that make both roots (RFC 9162, section 2.1.4): nothing that the smaller tree had was changed."""
-    proof = transparency.consistency(context, from_size, to_size)
+    proof = proving.consistency(context, from_size, to_size)
     return ConsistencyBody(
         from_size=proof.sizes[0],
         from_root=proof.roots[0].hex(),

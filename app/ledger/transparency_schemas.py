@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.kit.fields import Schema
-from app.ledger.transparency import InclusionProof
+from app.ledger.proving import InclusionProof
 
 _NOTE = (
     "The checkpoint as a signed note (C2SP, tlog-checkpoint): origin, size and root in base64, an empty line, the "
@@ -26,6 +26,10 @@ class CheckpointBody(Schema):
     note: str = Field(description=_NOTE)
     public_key: str = Field(description="What verifies the note: `<origin>+<key id>+<Ed25519 key in base64>`.")
     issued_at: datetime
+    cosigned_by: list[str] = Field(
+        description="Names of the witnesses whose cosignatures are below the note. The note proves it, not this list."
+    )
+    quorum: int = Field(description="How many witnesses must have cosigned; 0 where the operator names none.")
 
 
 class InclusionBody(Schema):

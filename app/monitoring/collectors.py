@@ -17,7 +17,9 @@ from app.fence.marks import Reason
 from app.fence.watching import fence_of
 from app.kit.answer_cache import AnswerCache
 from app.ledger.amounts import share_used
+from app.ledger.cosigning import Standing, standings
 from app.ledger.states import plus
+from app.ledger.witnesses import witnesses_of
 from app.monitoring import repository
 from app.runs import liveness
 
@@ -101,6 +103,7 @@ class Snapshot:
     shares: list[tuple[str, float]]
     overdrawn: int
     more_budgets: bool
+    witnesses: list[Standing]
 
 
 class DatabaseState(Collector):
@@ -130,6 +133,7 @@ class DatabaseState(Collector):
                 "Audits whose attack showed more privacy loss than was claimed.",
                 value=snapshot.contradicted,
             )
+            yield from _witnesses(snapshot, self._context)
 
     def _current(self) -> Snapshot | None:
         known = self._snapshot
@@ -158,6 +162,7 @@ def _take(context: Context) -> Snapshot:
             ],
             overdrawn=sum(budget.overdrawn for budget in budgets[: repository.MOST_BUDGETS]),
             more_budgets=len(budgets) > repository.MOST_BUDGETS,
+            witnesses=standings(session, context),
         )
 
 
@@ -174,6 +179,25 @@ def _runs(snapshot: Snapshot, now: datetime) -> Iterator[Metric]:
         "How long the run that waits longest has waited; 0: none waits.",
         value=max(0.0, age),
     )
+
+
+def _witnesses(snapshot: Snapshot, context: Context) -> Iterator[Metric]:
+    last = GaugeMetricFamily(
+        "epsilond_witness_last_cosigned_timestamp_seconds",
+        "When a witness has last cosigned the ledger, by its clock; absent: never.",
+        labels=["witness"],
+    )
+    for each in snapshot.witnesses:
+        if each.cosigned_at is not None:
+            last.add_metric([each.witness.key.name], each.cosigned_at.timestamp())
+    yield last
+    yield GaugeMetricFamily(
+        "epsilond_witnesses_fresh",
+        "Witnesses that have cosigned within three intervals.",
+        value=sum(each.is_fresh for each in snapshot.witnesses),
+    )
+    quorum = witnesses_of(context.settings).quorum
+    yield GaugeMetricFamily("epsilond_witness_quorum", "Witnesses that must have; 0: none are named.", value=quorum)
 
 
 def _budgets(snapshot: Snapshot) -> Iterator[Metric]:

@@ -19,6 +19,8 @@ from app.fence.service import refusal
 from app.fence.watching import fence_of
 from app.kit.fields import Schema
 from app.kit.private_files import make_private_folder
+from app.ledger.cosigning import standings
+from app.ledger.witnesses import witnesses_of
 from app.problems import Problem
 from app.runs import liveness
 
@@ -26,6 +28,7 @@ router = APIRouter(prefix="/health", tags=["Health"])
 
 State = Literal["ok", "failing"]
 Workers = Literal["ok", "starting", "failing", "elsewhere"]
+Witnessed = Literal["ok", "failing", "none"]
 
 #: For this long after the server's start, its first workers may still be loading what they need.
 WORKERS_START_S = 15.0
@@ -34,12 +37,16 @@ WORKERS_START_S = 15.0
 BELIEVED_S = 0.2
 
 
+#: Checks that keep nobody from being answered.
+_ADVISORY = ("workers", "witnesses")
+
+
 class Health(Schema):
     status: Literal["ok"] = "ok"
 
 
 class Checks(Schema):
-    """Checks of the parts that the service needs. If any but `workers` is `failing`, the answer is 503."""
+    """Checks of the parts. If any but `workers` and `witnesses` is `failing`, the answer is 503."""
 
     database: State = Field(description="`ok`: It answers. `failing`: It does not.")
     db_schema: State = Field(
@@ -56,6 +63,10 @@ class Checks(Schema):
         "begun. `failing`: None does, so that runs wait, and everything else is answered. `elsewhere`: The setting "
         "`workers` is 0."
     )
+    witnesses: Witnessed = Field(
+        description="`ok`: Enough witnesses have cosigned the ledger lately. `failing`: Too few have, and everything "
+        "is answered. `none`: The setting `witnesses` names nobody."
+    )
     accepting: State = Field(description="`ok`: Requests are welcome. `failing`: The server was told to stop.")
 
 
@@ -69,10 +80,10 @@ class LastLook:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, State | Workers] = {}
+        self._found: dict[str, State | Workers | Witnessed] = {}
         self._taken = -math.inf
 
-    def found(self, context: Context, began: float) -> dict[str, State | Workers]:
+    def found(self, context: Context, began: float) -> dict[str, State | Workers | Witnessed]:
         """The state of each part.
 
         Args:
@@ -88,6 +99,7 @@ class LastLook:
                     "fence": _fence(context, schema),
                     "data_folder": _data_folder(context),
                     "workers": _workers(context, began),
+                    "witnesses": _witnesses(context, schema),
                 }
                 self._taken = time.monotonic()
             return self._found
@@ -110,7 +122,7 @@ def health_ready(context: CurrentContext, request: Request) -> Readiness:
     state: Any = request.app.state
     found = state.last_look.found(context, getattr(state, "began", -math.inf))
     checks = {**found, "accepting": "failing" if getattr(state, "is_stopping", False) else "ok"}
-    failing = [name for name, state in checks.items() if state == "failing" and name != "workers"]
+    failing = [name for name, state in checks.items() if state == "failing" and name not in _ADVISORY]
     if failing:
         loss = fence_of(context).loss
         if loss is not None and not {"database", "schema"} & set(failing):
@@ -136,6 +148,20 @@ def _fence(context: Context, schema: State) -> State:
         return "ok" if schema == "ok" and fence_of(context).standing() is None else "failing"
     except DATABASE_FAILURES:
         return "failing"
+
+
+def _witnesses(context: Context, schema: State) -> Witnessed:
+    witnesses = witnesses_of(context.settings)
+    if not witnesses.members:
+        return "none"
+    if schema != "ok":
+        return "failing"
+    try:
+        with context.database.read() as session:
+            fresh = sum(each.is_fresh for each in standings(session, context))
+    except DATABASE_FAILURES:
+        return "failing"
+    return "ok" if fresh >= witnesses.quorum else "failing"
 
 
 def _data_folder(context: Context) -> State:

@@ -83,6 +83,12 @@ class Metrics:
         )
         for outcome in ("delivered", "failed", "given_up"):
             self._webhooks.labels(outcome)
+        self._witnesses = Counter(
+            "epsilond_witness_requests_total",
+            "Requests of this process to witnesses to cosign, by what came of them.",
+            ["witness", "result"],
+            registry=self.registry,
+        )
         self._quota_refusals = Counter(
             "epsilond_quota_refusals_total",
             "Commands that a quota of their key refused, by the quota.",
@@ -142,6 +148,10 @@ class Metrics:
     def webhook_attempted(self, result: str) -> None:
         """Count an attempt to deliver a message: ``delivered``, ``failed`` or ``given_up``."""
         self._webhooks.labels(result).inc()
+
+    def witness_asked(self, name: str, result: str, count: int = 1) -> None:
+        """Count requests to a witness, which the settings name; with a count of 0 the number is there from then on."""
+        self._witnesses.labels(name, result).inc(count)
 
     @contextmanager
     def evaluation(self) -> Iterator[Evaluated]:

@@ -99,7 +99,7 @@ _OWN: Mapping[str, str] = {
     "list_register": "invalid_cursor ledger_not_consistent beyond_your_budgets",
     "verify_ledger": f"not_found contradiction invalid_checkpoint beyond_your_budgets {_NUMERICS}",
     "export_ledger": "not_found beyond_your_budgets",
-    "get_checkpoint": "ledger_not_consistent",
+    "get_checkpoint": "ledger_not_consistent not_witnessed",
     "get_inclusion_proof": "ledger_not_consistent",
     "get_consistency_proof": "ledger_not_consistent",
     "upload_dataset": f"{_FILE} no_rows public_needs_admin unknown_budget not_a_root_budget privacy_unit_mismatch "

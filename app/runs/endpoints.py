@@ -19,7 +19,7 @@ from app.kit.fields import EmptyRequest
 from app.kit.negotiation import preferred
 from app.kit.pagination import DEFAULT_LIMIT, Cursor, Limit, Page
 from app.kit.query_parameters import KnownParametersOnly
-from app.ledger import transparency
+from app.ledger import proving
 from app.ledger.transparency_schemas import InclusionBody
 from app.problems import Problem
 from app.reservations.commands import make_room
@@ -162,7 +162,7 @@ def _with_proof(context: CurrentContext, report: PrivacyReport) -> PrivacyReport
     if report.ledger is None:
         return report
     try:
-        proof = InclusionBody.of(transparency.inclusion(context, report.ledger.entries[-1].id))
+        proof = InclusionBody.of(proving.inclusion(context, report.ledger.entries[-1].id))
     except Problem as problem:
         if problem.code != "ledger_not_consistent":
             raise

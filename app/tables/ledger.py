@@ -361,6 +361,23 @@ class MerkleCheckpoint(Base):
     issued_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
+class MerkleCosignature(Base):
+    """The newest cosignature that a witness made of the tree of one size; a later one takes its place.
+
+    Attributes:
+        witness: The public key of the witness, as text.
+        cosigned_at: The time that the witness has signed.
+        signature: That time and the signature, as the note has them.
+    """
+
+    __tablename__ = "merkle_cosignatures"
+
+    tree_size: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    witness: Mapped[str] = mapped_column(String(400), primary_key=True)
+    cosigned_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    signature: Mapped[bytes] = mapped_column(LargeBinary)
+
+
 class LedgerLife(Base):
     """A life of the ledger: the first began with its fence, each later one when a loss was acknowledged.
 

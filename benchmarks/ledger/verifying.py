@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from app.context import Context
 from app.entries.statements import ENTRIES
-from app.ledger import transparency
+from app.ledger import proving, transparency
 from app.ledger.integration import integrate
 from app.ledger.verdicts import Verdict
 from app.ledger.verification import verify
@@ -112,7 +112,7 @@ def _some_entries(context: Context, entries: int) -> list[str]:
 
 def _prove(context: Context, ids: list[str]) -> None:
     for entry_id in ids:
-        transparency.inclusion(context, entry_id)
+        proving.inclusion(context, entry_id)
 
 
 def main() -> None:

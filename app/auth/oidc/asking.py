@@ -1,87 +1,17 @@
-"""One request to the provider: no redirect followed, an answer of bounded size, within a few seconds."""
+"""One request to the provider, which answers with a JSON object."""
 
 from __future__ import annotations
 
-import io
 import json
-import socket
-import time
-import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlencode
 
-#: For the whole answer. Until it begins, each step may take half of it.
-DEADLINE_S = 8.0
-_MOST_BYTES = 512 * 1024
-_AT_ONCE = 64 * 1024
+from app.kit.asking import NoAnswer, ask
 
 
 class Unavailable(Exception):
     """The provider does not answer, or answers what no provider answers. The message is for the log."""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-
-class _Timed(io.RawIOBase):
-    """Reads from a socket up to a deadline. A socket's own timeout starts again with every byte."""
-
-    def __init__(self, received: io.RawIOBase, connection: socket.socket, until: float) -> None:
-        self._received, self._connection, self._until = received, connection, until
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
-        return self._received.readinto(buffer)
-
-    def close(self) -> None:
-        self._received.close()
-        super().close()
-
-
-class _Answer(HTTPResponse):
-    """An answer that is cut off at the deadline, its status and headers included."""
-
-    def __init__(self, connection: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(connection, *args, **kwargs)
-        self.fp = io.BufferedReader(_Timed(self.fp.detach(), connection, time.monotonic() + DEADLINE_S))
-
-
-class _Connection(HTTPConnection):
-    response_class = _Answer
-
-
-class _SecureConnection(HTTPSConnection):
-    response_class = _Answer
-
-
-class _Http(urllib.request.HTTPHandler):
-    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
-        return self.do_open(_Connection, request)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
-        return self.do_open(_SecureConnection, request)
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """Return the opener of addresses. It uses HTTPS_PROXY, since a provider may be outside a company's network.
-
-    HTTP_PROXY is not: what may go over http stays on this machine.
-    """
-    proxies = {scheme: proxy for scheme, proxy in urllib.request.getproxies().items() if scheme == "https"}
-    return urllib.request.build_opener(_NoRedirect, _Http, _Https, urllib.request.ProxyHandler(proxies))
 
 
 def ask_for_object(
@@ -89,30 +19,22 @@ def ask_for_object(
 ) -> dict[str, Any]:
     """Get a JSON object from the provider, or post a form and get one.
 
+    The address is one that `is_trusted_address` has let pass.
+
     Raises:
         Unavailable: there is no such answer.
     """
     body = None if form is None else urlencode(form).encode()
-    sent = {"Accept": "application/json", "User-Agent": "epsilond", **(headers or {})}
-    request = urllib.request.Request(address, data=body, headers=sent)  # noqa: S310  # checked by `is_trusted_address`
     try:
-        with _opener().open(request, timeout=DEADLINE_S / 2) as answer:
-            found = json.loads(_read(answer))
-    except HTTPError as error:
-        error.close()
-        raise Unavailable(f"{address}: status {error.code}") from None
-    except (OSError, HTTPException, ValueError, RecursionError) as error:
-        # The class of the error alone: its message may quote what was sent.
+        reply = ask(address, body=body, headers={"Accept": "application/json", **(headers or {})})
+    except NoAnswer as error:
+        raise Unavailable(f"{address}: {error}") from None
+    if not 200 <= reply.status < 300:
+        raise Unavailable(f"{address}: status {reply.status}")
+    try:
+        found = json.loads(reply.body)
+    except (ValueError, RecursionError) as error:
         raise Unavailable(f"{address}: {type(error).__name__}") from None
     if not isinstance(found, dict):
         raise Unavailable(f"{address}: the answer is not a JSON object")
     return found
-
-
-def _read(answer: HTTPResponse) -> bytes:
-    read = bytearray()
-    while part := answer.read1(_AT_ONCE):
-        read += part
-        if len(read) > _MOST_BYTES:
-            raise ValueError("the answer is too long")
-    return bytes(read)

@@ -28,6 +28,7 @@ EMPTY = {
     "deployments",
     "limit_requests",
     "marked_steps",
+    "merkle_cosignatures",
     "merkle_nodes",
     "webhook_messages",
     "webhooks",

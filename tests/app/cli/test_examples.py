@@ -26,7 +26,7 @@ from app.db.database import Database
 from app.deployments.examples import DEPLOYMENT_EXAMPLES
 from app.fence.watching import fenced_context
 from app.kit.ids import new_id
-from app.ledger import transparency
+from app.ledger import proving
 from app.ledger.commands import AskLimit
 from app.ledger.journal import Instruction, carry_out
 from app.ledger.transparency_schemas import InclusionBody
@@ -179,7 +179,7 @@ def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -
             with database.read() as session:
                 entry_id = session.scalars(select(Entry.id)).first()
             assert entry_id is not None
-            proof = transparency.inclusion(fenced_context(settings, database), entry_id)
+            proof = proving.inclusion(fenced_context(settings, database), entry_id)
             database.dispose()
             Path(word).write_text(InclusionBody.of(proof).model_dump_json())
     return word

@@ -31,6 +31,7 @@ FINE = {
     "fence": "ok",
     "data_folder": "ok",
     "workers": "elsewhere",
+    "witnesses": "none",
     "accepting": "ok",
 }
 

@@ -291,7 +291,8 @@ def test_who_may_scrape(connect: ConnectAs, context: Context) -> None:
 
 
 @on_one_engine
-def test_the_page_names_every_metric_and_no_other(client: TestClient) -> None:
+def test_the_page_names_every_metric_and_no_other(client: TestClient, context: Context) -> None:
+    context.metrics.witness_asked("w.example", "cosigned")
     for path in ("/v1/account", "/v1/account"):
         client.post(path, json=ACCOUNT)
     text = client.get("/metrics").text

@@ -310,9 +310,12 @@ class Ledger(Resource):
         """
         return self._http.pages("/v1/ledger/register", Answer, page_size, **selection)
 
-    def checkpoint(self) -> Answer:
-        """One signed hash of all entries. `note` is the text to keep elsewhere, `public_key` what verifies it."""
-        return self._http.get("/v1/ledger/checkpoint", Answer)
+    def checkpoint(self, *, witnessed: bool = False) -> Answer:
+        """One signed hash of all entries. `note` is the text to keep elsewhere, `public_key` what verifies it.
+
+        With `witnessed`, it is the newest one that enough witnesses have cosigned.
+        """
+        return self._http.get("/v1/ledger/checkpoint", Answer, witnessed="true" if witnessed else None)
 
     def proof(self, entry: str | Entry, *, tree_size: int | None = None) -> Answer:
         """Prove that an entry is in the tree."""

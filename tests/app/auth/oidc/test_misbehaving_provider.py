@@ -18,10 +18,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 from starlette.testclient import TestClient
 
-from app.auth.oidc import asking, configuration
+from app.auth.oidc import configuration
 from app.auth.oidc import provider as providers
 from app.auth.oidc.asking import Unavailable, ask_for_object
 from app.context import Context
+from app.kit import asking
 from tests.app.auth.oidc.provider_of_tests import FaultyProvider, new_key, public_jwk
 from tests.app.auth.oidc.test_bearer import SELF, refusal, with_token
 

@@ -1,0 +1,137 @@
+"""Proofs that lead from entries, and from smaller trees, to roots of checkpoints; `app.ledger.proofs` checks them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row
+
+from app.context import Context
+from app.ledger import merkle
+from app.ledger import tree_repository as repository
+from app.ledger.merkle import Read, leaf_hash
+from app.ledger.stored_values import not_consistent, wrong_kinds_are_a_conflict
+from app.ledger.transparency import checkpoint, integrated, note_of, root_of, tree_of
+from app.problems import Problem, ProblemItem, not_found
+
+
+@dataclass(frozen=True)
+class InclusionProof:
+    """A proof that an entry has its place in the tree of some size.
+
+    Attributes:
+        entry_id, budget_id, entry_hash: Of the entry, whose hash in its budget's chain is the leaf.
+        tree_index: Its place.
+        size, root: Of the tree.
+        path: Section 2.1.3.1 of RFC 9162.
+        note: The checkpoint of that size; None where none was signed.
+    """
+
+    entry_id: str
+    budget_id: str
+    entry_hash: str
+    tree_index: int
+    size: int
+    root: bytes
+    path: list[bytes]
+    note: str | None
+
+    @property
+    def leaf(self) -> bytes:
+        """The hash of the leaf."""
+        return leaf_hash(bytes.fromhex(self.entry_hash))
+
+
+@dataclass(frozen=True)
+class ConsistencyProof:
+    """The hashes that prove that a larger tree begins with a smaller one.
+
+    Attributes:
+        sizes, roots: Of the smaller tree, and of the larger one.
+        path: Section 2.1.4.1 of RFC 9162.
+        notes: The checkpoints of these sizes; None where none was signed.
+    """
+
+    sizes: tuple[int, int]
+    roots: tuple[bytes, bytes]
+    path: list[bytes]
+    notes: tuple[str | None, str | None]
+
+
+@wrong_kinds_are_a_conflict()
+def inclusion(context: Context, entry_id: str, size: int | None = None) -> InclusionProof:
+    """Return a proof that the entry is in the tree of a given size, or in the tree of a new checkpoint.
+
+    Raises:
+        Problem: 404: there is no such entry. 422: the tree is not that large, or the entry came later.
+            409 ``ledger_not_consistent``.
+    """
+    size = _size(context, size)
+    with context.database.read() as session:
+        entry, tree = repository.leaf_of(session, entry_id), tree_of(session)
+        if entry is None:
+            raise not_found("entry", entry_id)
+        _check_size("tree_size", size, tree.size)
+        if entry.tree_index is None or entry.tree_index >= size:
+            detail = f"The entry has no place among the first {size}: ask for a larger tree, or leave tree_size out."
+            raise _invalid_size("tree_size", detail)
+        read = repository.tiles(session)
+        _check_leaf(read, entry)
+        return InclusionProof(
+            entry_id=entry.id,
+            budget_id=entry.budget_id,
+            entry_hash=entry.hash,
+            tree_index=entry.tree_index,
+            size=size,
+            root=root_of(read, size),
+            path=merkle.inclusion_path(read, entry.tree_index, size),
+            note=note_of(session, context, size),
+        )
+
+
+@wrong_kinds_are_a_conflict()
+def consistency(context: Context, first: int, second: int | None = None) -> ConsistencyProof:
+    """A proof that the tree of a size begins with a smaller one; the second size None: that of a new checkpoint.
+
+    Raises:
+        Problem: 422: a tree is not that large, or the first one is larger. 409 ``ledger_not_consistent``.
+    """
+    second = _size(context, second)
+    with context.database.read() as session:
+        _check_size("to_size", second, tree_of(session).size)
+        _check_size("from_size", first, second)
+        read = repository.tiles(session)
+        return ConsistencyProof(
+            sizes=(first, second),
+            roots=(root_of(read, first), root_of(read, second)),
+            path=merkle.consistency_path(read, first, second),
+            notes=(note_of(session, context, first), note_of(session, context, second)),
+        )
+
+
+def _size(context: Context, given: int | None) -> int:
+    if given is None:
+        return checkpoint(context).checkpoint.size
+    integrated(context)
+    return given
+
+
+def _check_leaf(read: Read, entry: Row[Any]) -> None:
+    """See that an entry is what has its place in the tree."""
+    try:
+        leaf = leaf_hash(bytes.fromhex(entry.hash))
+    except ValueError:
+        raise not_consistent("the entry has a hash that is none") from None
+    if entry.tree_index < 0 or list(read(0, entry.tree_index, 1)) != [leaf]:
+        raise not_consistent("the entry is another one than was put into the tree")
+
+
+def _check_size(name: str, size: int, largest: int) -> None:
+    if size > largest:
+        raise _invalid_size(name, f"{name} is {size}; the largest that can be asked for here is {largest}.")
+
+
+def _invalid_size(name: str, detail: str) -> Problem:
+    item = ProblemItem(pointer=f"/query/{name}", code="out_of_range", detail=detail)
+    return Problem(422, "invalid_request", detail, errors=[item])

@@ -1,0 +1,84 @@
+"""The witnesses that the settings name, and how many of them must have cosigned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from app.ledger.checkpoints import InvalidNote
+from app.ledger.cosignatures import WitnessKey
+from app.settings import Settings
+
+#: Intervals after which a cosignature is too old.
+_FRESH_INTERVALS = 3
+
+
+class WrongWitnesses(ValueError):
+    """The settings name witnesses that there cannot be; the message says why."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A witness: its key, and the address below which it is asked."""
+
+    key: WitnessKey
+    address: str
+
+
+@dataclass(frozen=True)
+class Witnesses:
+    """All of them.
+
+    Attributes:
+        members: In the order of the settings; empty where nobody cosigns.
+        quorum: How many of them make a checkpoint a witnessed one; 0 where there are none.
+        fresh_s: Older cosignatures count as missing.
+    """
+
+    members: tuple[Witness, ...]
+    quorum: int
+    fresh_s: float
+
+    @property
+    def keys(self) -> tuple[WitnessKey, ...]:
+        """Their keys."""
+        return tuple(witness.key for witness in self.members)
+
+
+def witnesses_of(settings: Settings) -> Witnesses:
+    """Return the witnesses that the settings name.
+
+    Raises:
+        WrongWitnesses: a key is none, two are the same, or more must cosign than there are.
+    """
+    return _read(settings.witnesses, settings.witness_quorum, settings.witness_interval_s * _FRESH_INTERVALS)
+
+
+def check_different(keys: Sequence[WitnessKey]) -> None:
+    """See that no key or name comes twice.
+
+    One witness under two names would count as two; of two with one name, nobody could tell which is meant.
+
+    Raises:
+        WrongWitnesses: one does.
+    """
+    if len({key.key for key in keys}) < len(keys) or len({key.name for key in keys}) < len(keys):
+        raise WrongWitnesses("two witnesses have the same key or the same name")
+
+
+@lru_cache(maxsize=8)
+def _read(given: str, quorum: int | None, fresh_s: float) -> Witnesses:
+    words = given.split()
+    try:
+        keys = [WitnessKey.parse(text) for text in words[::2]]
+    except InvalidNote as error:
+        raise WrongWitnesses(f"EPSILOND_WITNESSES: {error}.") from None
+    try:
+        check_different(keys)
+    except WrongWitnesses as error:
+        raise WrongWitnesses(f"EPSILOND_WITNESSES: {error}.") from None
+    if quorum is not None and quorum > len(keys):
+        raise WrongWitnesses(f"EPSILOND_WITNESS_QUORUM: {quorum} must cosign, and there are {len(keys)} witnesses.")
+    members = tuple(Witness(key, address.rstrip("/")) for key, address in zip(keys, words[1::2], strict=True))
+    return Witnesses(members, len(members) if quorum is None else quorum, fresh_s)

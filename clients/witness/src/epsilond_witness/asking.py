@@ -1,0 +1,124 @@
+"""One request to a server: no redirect followed, an answer of bounded size, within some seconds."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import time
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.error import HTTPError
+
+DEADLINE_S = 20.0
+_MOST_BYTES = 256 * 1024
+
+
+class Unreachable(Exception):
+    """There was no answer, or none of use; the message says why."""
+
+
+class Refused(Exception):
+    """The server answered with an error.
+
+    Attributes:
+        status: Of the answer.
+        code: What the service calls the problem; empty where the answer does not say.
+    """
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(f"the server answered {status} {code}".rstrip())
+        self.status, self.code = status, code
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+class _Timed(io.RawIOBase):
+    """Reads up to a deadline."""
+
+    def __init__(self, received: io.RawIOBase, connection: socket.socket) -> None:
+        self._received, self._connection = received, connection
+        self._until = time.monotonic() + DEADLINE_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._received.readinto(buffer)
+
+    def close(self) -> None:
+        self._received.close()
+        super().close()
+
+
+class _Answer(HTTPResponse):
+    def __init__(self, connection: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(connection, *args, **kwargs)
+        self.fp = io.BufferedReader(_Timed(self.fp.detach(), connection))
+
+
+class _Connection(HTTPConnection):
+    response_class = _Answer
+
+
+class _SecureConnection(HTTPSConnection):
+    response_class = _Answer
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(_Connection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(_SecureConnection, request)
+
+
+def ask(address: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
+    """Get what an address answers, or post a body to it.
+
+    Raises:
+        Refused: an answer with another status than 2xx.
+        Unreachable: no answer, or one that is too long or too late.
+    """
+    if not address.startswith(("https://", "http://")):
+        raise Unreachable("the address begins with neither https:// nor http://")
+    sent = {"User-Agent": "epsilond-witness", **headers}
+    request = urllib.request.Request(address, data=body, headers=sent)  # noqa: S310  # https or http, as seen above
+    try:
+        with urllib.request.build_opener(_NoRedirect, _Http, _Https).open(request, timeout=DEADLINE_S / 2) as answer:
+            return _read(answer)
+    except HTTPError as error:
+        with error:
+            raise Refused(error.code, _code(error)) from None
+    except (OSError, HTTPException, ValueError) as error:
+        # The class of the error alone: its message may quote what was sent.
+        reason = getattr(error, "reason", error)
+        raise Unreachable(f"no answer ({type(reason).__name__})") from None
+
+
+def _read(answer: Any) -> bytes:
+    read = bytearray()
+    while part := answer.read1(64 * 1024):
+        read += part
+        if len(read) > _MOST_BYTES:
+            raise ValueError("the answer is too long")
+    return bytes(read)
+
+
+def _code(answer: Any) -> str:
+    try:
+        code = json.loads(_read(answer))["code"]
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return code if isinstance(code, str) and code.isidentifier() and len(code) <= 60 else ""

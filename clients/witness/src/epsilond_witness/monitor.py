@@ -1,0 +1,225 @@
+"""A monitor of a service's ledger: it keeps the newest checkpoint, and sees that each later one continues it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from epsilond_witness.asking import Refused, Unreachable, ask
+from epsilond_witness.notes import WIDTH, Key, Malformed, Note
+from epsilond_witness.state import now
+from epsilond_witness.trees import begins_with
+
+_CHECKPOINT = "/v1/ledger/checkpoint"
+#: Clocks of two machines may differ by so many seconds.
+_CLOCKS_DIFFER_S = 120
+_MOST_CONTRADICTIONS = 100
+
+
+class Alert(StrEnum):
+    """What is wrong with a ledger, or with what was seen of it."""
+
+    INCONSISTENT = "inconsistent"
+    """The history was rewritten: a checkpoint does not continue the one before."""
+    SMALLER = "smaller"
+    """The ledger has fewer entries than it had."""
+    UNSIGNED = "unsigned"
+    """The checkpoint is none, or of another ledger, or not signed by its key."""
+    NOT_WITNESSED = "not_witnessed"
+    """No checkpoint has the cosignatures of enough witnesses."""
+    STALE = "stale"
+    """The witnesses have not cosigned for too long."""
+    UNREACHABLE = "unreachable"
+    """The service does not answer, or refuses to."""
+
+
+class _Wrong(Exception):
+    def __init__(self, alert: Alert, detail: str, notes: tuple[Note, ...] = ()) -> None:
+        super().__init__(detail)
+        self.alert, self.detail, self.notes = alert, detail, notes
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at a ledger has found.
+
+    Attributes:
+        at: When, in seconds since 1970.
+        size: Entries of the newest checkpoint that was accepted; None where there is none.
+        cosigned_at: When enough witnesses had cosigned; None where none are asked for, or there were not enough.
+        alerts: What is wrong, and in words; empty where nothing is.
+    """
+
+    at: int
+    size: int | None
+    cosigned_at: int | None
+    alerts: Mapping[Alert, str]
+
+    def body(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "at": self.at,
+            "size": self.size,
+            "cosigned_at": self.cosigned_at,
+            "alerts": [{"alert": str(alert), "detail": detail} for alert, detail in self.alerts.items()],
+        }
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """Follows one ledger.
+
+    Attributes:
+        folder: Where the newest checkpoint is kept, and both of any two that contradict each other.
+        url: The address of the service.
+        logs: The keys that sign the ledger's checkpoints, all of one name.
+        token: The service's key of whoever looks, with the scope ``auditor``.
+        witnesses, quorum: So many of these keys have cosigned a good checkpoint.
+        max_age_s: A cosignature of the quorum is not older.
+        clock: Returns the seconds since 1970.
+    """
+
+    folder: Path
+    url: str
+    logs: tuple[Key, ...]
+    token: str = ""
+    witnesses: tuple[Key, ...] = ()
+    quorum: int = 0
+    max_age_s: int = 600
+    clock: Callable[[], int] = field(default=now)
+
+    def __post_init__(self) -> None:
+        if len({log.name for log in self.logs}) != 1:
+            raise ValueError("the keys of one ledger have one name")
+        if len({witness.public for witness in self.witnesses}) < len(self.witnesses):
+            raise ValueError("two witnesses have one key")
+        if not 0 <= self.quorum <= len(self.witnesses):
+            raise ValueError(f"of {len(self.witnesses)} witnesses {self.quorum} cannot cosign")
+
+    def look(self) -> Look:
+        """Ask the service for its checkpoints, and compare them with what was seen before."""
+        alerts: dict[Alert, str] = {}
+        cosigned_at = None
+        kept = self._kept()
+        try:
+            # This one first: the ledger may grow between the two.
+            witnessed = self._witnessed(alerts) if self.quorum else None
+            newest = self._checkpoint({})
+            for before in (kept, witnessed):
+                if before is not None:
+                    self._check(before, newest)
+            self._keep("newest.txt", newest.with_signatures(newest.signatures))
+            kept = newest
+            if witnessed is not None:
+                cosigned_at = self._quorum_at(witnessed)
+                age = self.clock() - cosigned_at
+                if age > self.max_age_s:
+                    alerts[Alert.STALE] = f"{self.quorum} witnesses have last cosigned {age} seconds ago"
+        except _Wrong as wrong:
+            alerts[wrong.alert] = wrong.detail
+            self._keep_contradiction(wrong.notes)
+        except Refused as error:
+            is_inconsistent = error.code == "ledger_not_consistent"
+            alerts[Alert.INCONSISTENT if is_inconsistent else Alert.UNREACHABLE] = str(error)
+        except Unreachable as error:
+            alerts[Alert.UNREACHABLE] = str(error)
+        return Look(self.clock(), None if kept is None else kept.size, cosigned_at, alerts)
+
+    def _witnessed(self, alerts: dict[Alert, str]) -> Note | None:
+        """The newest checkpoint that enough witnesses have cosigned."""
+        try:
+            return self._checkpoint({"witnessed": "true"})
+        except Refused as error:
+            if error.code != "not_witnessed":
+                raise
+        alerts[Alert.NOT_WITNESSED] = "the service has no checkpoint that enough of its witnesses have cosigned"
+        return None
+
+    def _checkpoint(self, query: Mapping[str, str]) -> Note:
+        text = self._ask(_CHECKPOINT, query, "text/plain")
+        try:
+            note = Note.parse(text.decode())
+            if note.origin != self.logs[0].name:
+                raise Malformed(f"it is of {note.origin}, and not of {self.logs[0].name}")
+            if not sum(note.is_signed_by(log) for log in self.logs):
+                raise Malformed(f"no known key of {note.origin} has signed it")
+        except (Malformed, UnicodeDecodeError) as error:
+            reason = "it is not a text" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise _Wrong(Alert.UNSIGNED, f"the checkpoint is refused: {reason}") from None
+        return note
+
+    def _check(self, before: Note, after: Note) -> None:
+        """See that a checkpoint continues another one.
+
+        Raises:
+            _Wrong: it does not.
+        """
+        notes = (before, after)
+        if after.size < before.size:
+            detail = f"the ledger had {before.size} entries and has {after.size}"
+            raise _Wrong(Alert.SMALLER, detail, notes)
+        path = () if before.size in (0, after.size) else self._path(before.size, after.size)
+        if not begins_with((before.size, before.root), (after.size, after.root), path):
+            detail = f"nothing shows that the {after.size} entries begin with the {before.size} that there were"
+            raise _Wrong(Alert.INCONSISTENT, detail, notes)
+
+    def _path(self, first: int, second: int) -> tuple[bytes, ...]:
+        text = self._ask("/v1/ledger/consistency", {"from_size": str(first), "to_size": str(second)})
+        try:
+            path = tuple(bytes.fromhex(node) for node in json.loads(text)["path"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise Unreachable("the service answers with something that is no proof") from None
+        return path if all(len(node) == WIDTH for node in path) else ()
+
+    def _quorum_at(self, note: Note) -> int:
+        """The time at which enough witnesses had cosigned a note: that of the oldest cosignature which counts.
+
+        Raises:
+            _Wrong: too few have.
+        """
+        try:
+            times = [time for each in self.witnesses if (time := note.cosigned_at(each)) is not None]
+        except Malformed as error:
+            raise _Wrong(Alert.NOT_WITNESSED, str(error)) from None
+        latest = self.clock() + _CLOCKS_DIFFER_S
+        if len([time for time in times if time <= latest]) < self.quorum:
+            told = f"{len(times)} of the {self.quorum} witnesses that it takes have cosigned the newest such checkpoint"
+            raise _Wrong(Alert.NOT_WITNESSED, f"{told}, or at a time that is still to come")
+        return sorted((time for time in times if time <= latest), reverse=True)[self.quorum - 1]
+
+    def _ask(self, path: str, query: Mapping[str, str], accept: str = "application/json") -> bytes:
+        asked = "&".join(f"{name}={value}" for name, value in query.items())
+        headers = {"Accept": accept} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        return ask(f"{self.url.rstrip('/')}{path}{f'?{asked}' if asked else ''}", headers)
+
+    def _kept(self) -> Note | None:
+        path = self.folder / "newest.txt"
+        return Note.parse(path.read_text()) if path.exists() else None
+
+    def _keep_contradiction(self, notes: tuple[Note, ...]) -> None:
+        """Keep notes that contradict each other, each once, and not without end."""
+        name = f"contradiction-{hashlib.sha256(''.join(note.text for note in notes).encode()).hexdigest()[:16]}.txt"
+        kept = {path.name for path in self.folder.glob("contradiction-*.txt")}
+        if notes and name not in kept and len(kept) < _MOST_CONTRADICTIONS:
+            self._keep(name, "\n".join(note.with_signatures(note.signatures) for note in notes))
+
+    def _keep(self, name: str, text: str) -> None:
+        """Write a file, in place of one that is there, so that it is whole also after a power cut."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self.folder / f"{name}.part"
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.folder / name)
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

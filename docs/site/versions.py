@@ -1,0 +1,88 @@
+"""Sites of several versions beside each other: `python -m docs.site.versions BUILT FOLDER VERSION`.
+
+`make site-version` calls it. The folder has a site for each version, the newest once more as `latest`, and a first page
+that leads there. Each page lists the versions and links to itself in them; a page of an older version says that it is
+one. All of it is plain HTML, written anew into the pages of every version whenever one is added, so that nothing is
+fetched and no script is needed.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from packaging.version import Version
+
+#: The start page within a site.
+START = "docs/README.html"
+LATEST = "latest"
+
+_BLOCK = re.compile(r"<!--versions-->.*?<!--/versions-->", re.DOTALL)
+_BODY = re.compile(r"<body[^>]*>")
+_REDIRECT = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>epsilond</title>'
+    '<meta http-equiv="refresh" content="0; url={0}"></head><body><a href="{0}">epsilond</a></body></html>\n'
+)
+
+
+def add_version(built: Path, folder: Path, version: str) -> None:
+    """Put a site that was built into the folder as that of a version, in the place of an earlier one of the version.
+
+    Raises:
+        ValueError: the version is none, or the site has no start page.
+    """
+    name = str(Version(version))
+    if not (built / START).is_file():
+        raise ValueError(f"{built} is not a site that was built: it has no {START}")
+    _replace(built, folder / name)
+    newest = versions_in(folder)[0]
+    for each in versions_in(folder):
+        _mark(folder, each, newest)
+    _replace(folder / newest, folder / LATEST)
+    (folder / "index.html").write_text(_REDIRECT.format(f"{LATEST}/{START}"), encoding="utf-8")
+
+
+def versions_in(folder: Path) -> list[str]:
+    """Return the versions that have a site in the folder, the newest first; pre-releases come behind."""
+    names = [path.name for path in folder.iterdir() if (path / START).is_file() and path.name != LATEST]
+    return sorted(names, key=lambda name: (not Version(name).is_prerelease, Version(name)), reverse=True)
+
+
+def _mark(folder: Path, version: str, newest: str) -> None:
+    for page in (folder / version).rglob("*.html"):
+        block = _block(folder, page, version, newest)
+        text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+        body = _BODY.search(text)
+        if body is not None:  # a page that only leads to another one has none
+            page.write_text(text[: body.end()] + block + text[body.end() :], encoding="utf-8")
+
+
+def _block(folder: Path, page: Path, version: str, newest: str) -> str:
+    """The list of versions, with links from this page to the same one in each of them, or to its start page."""
+    place = page.relative_to(folder / version)
+
+    def link(name: str, text: str) -> str:
+        target = folder / name / (place if (folder / name / place).is_file() else START)
+        # Between sites of two versions, so that the same link leads on from the copy that is `latest`.
+        address = Path(os.path.relpath(target, page.parent)).as_posix()
+        return f'<a href="{html.escape(address)}">{html.escape(text)}</a>'
+
+    listed = "".join(f"<li>{link(name, name)}</li>" for name in versions_in(folder))
+    notice = ""
+    if version != newest:
+        notice = f'<p role="note">This page is of version {version}. The newest one is {link(newest, newest)}.</p>'
+    menu = f"<details><summary>Version {version}</summary><ul>{listed}</ul></details>"
+    return f'<!--versions--><nav aria-label="Versions">{menu}{notice}</nav><!--/versions-->'
+
+
+def _replace(source: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+
+
+if __name__ == "__main__":
+    add_version(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
