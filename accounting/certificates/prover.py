@@ -108,6 +108,8 @@ def certify(
             )
         reason = f"the verifier says {verdict.verdict}" + (f": {verdict.reason}" if verdict.reason else "")
         if verdict.verdict == "refuted":
+            # Of a wider pair that says nothing about the events.
+            reason = wider[0] if wider else reason
             break
     raise NoCertificate(reason)
 

@@ -370,7 +370,12 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
         ("group", ["witness", "directions", "remove", "kept"], ["0", "0"], "must be a list of 1 to 1 entries"),
         ("group", ["witness", "directions", "remove", "kept"], ["-1"], "must be an integer"),
         ("group", ["statement", "group_size"], "1", "must be an integer"),
-        ("draws", ["statement", "group_size"], "2", "must be one of full_batch, poisson"),
+        (
+            "draws",
+            ["statement", "group_size"],
+            "2",
+            "must be one of full_batch, shuffled_epochs",
+        ),
         ("scales", ["statement", "group_size"], "2", "covers groups of records"),
         (
             "cut",

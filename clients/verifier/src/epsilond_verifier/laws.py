@@ -231,9 +231,11 @@ def _probability(sampling: Reader) -> float:
 
 
 def _group(mechanism: Reader, sampling: Reader, count: int, relation: str, group: int) -> Step:
-    """A group of records in full batches, or in Poisson batches, where Bin(group, q) of them take part."""
-    s, kind = _noise(mechanism), sampling.word("kind", "full_batch", "poisson")
-    q = 1.0 if kind == "full_batch" else _probability(sampling)
+    """Groups of records. All are in the same full batches, at worst; Bin(group, q) of them are in a Poisson batch."""
+    s, kind = _noise(mechanism), sampling.word("kind", *_SCHEDULES, "poisson")
+    if kind != "poisson":
+        return _full(s / group, relation, *_passes(sampling, kind, count, relation, f"{GROUP}; {GAUSSIAN}"))
+    q = _probability(sampling)
     if q == 1.0:
         return _full(s / group, relation, count, f"{GROUP}; {GAUSSIAN}")
     refuse_unless(group <= MOST_IN_GROUP, f"{sampling.where}: groups of at most {MOST_IN_GROUP} records are read")
