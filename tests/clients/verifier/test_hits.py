@@ -18,7 +18,7 @@ from epsilond_verifier.forms import Asked, read_form
 from epsilond_verifier.laws import FixedSize, Mixture, Step, read_step, without_rare
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import Line, Rule, transform
+from epsilond_verifier.rules import Branches, Line, Rule, transform
 from flint import acb, arb, ctx
 
 from accounting.accountant import epsilon_for_delta
@@ -126,6 +126,37 @@ def test_every_value_is_within_the_error_and_below_the_envelope(kind: str) -> No
             assert all(float(loss.imag.upper()) >= 0.0 for loss in rule.losses)
 
 
+@pytest.mark.parametrize("kind", ["remove", "add", "replace"])
+def test_the_error_is_the_one_that_is_proved(kind: str) -> None:
+    """Theorem A's E for three records, term by term, as the page has it."""
+    s, c, angle, d, low, high = 2.0, 1.5, 0.6, 0.21, -95, 140
+    weights = (0.5, 0.25, 0.125, 0.0625)
+    law = PoissonLaw(arb(s), tuple(map(arb, weights)), kind == "replace")
+    rule = transform(law, "both" if kind == "replace" else kind, c, (Line(angle, d, low, high),))
+    assert isinstance(rule, Rule)
+    with mpmath.workdps(40):
+        s, c, angle, d = map(mpmath.mpf, (s, c, angle, d))
+        theta, far, near = angle * s * s / 3, high * d, -low * d
+
+        def f(x: object) -> object:
+            return sum(w * mpmath.exp(h * (2 * x - h) / (2 * s * s)) for h, w in enumerate(weights))
+
+        def growth(v: object) -> object:
+            return 1 if kind == "remove" else mpmath.cos(3 * v / (2 * s * s)) ** -c
+
+        falls = mpmath.exp(-far * d / s**2 + (0 if kind == "add" else 3 * (c + 1) * d / s**2))
+        right = f(far) ** -c if kind == "add" else f(far) ** (c + 1) * (mpmath.mpf(2) ** c if kind == "replace" else 1)
+        left = mpmath.mpf(2) ** c if kind == "add" else f(-near) ** (c + 1)
+        left *= f(near) ** -c if kind == "replace" else 1
+        drops, peak = mpmath.exp(-near * d / s**2), d * mpmath.exp(theta**2 / (2 * s**2)) * growth(theta)
+        tails = peak * mpmath.npdf(far, 0, s) * right * falls / (1 - falls)
+        tails += peak * mpmath.npdf(near, 0, s) * left * drops / (1 - drops)
+        kappa = (mpmath.exp(2 * theta**2 / s**2) * growth(2 * theta) + 1) / mpmath.expm1(2 * mpmath.pi * theta / d)
+        total = mpmath.mpf(abs(rule.at_zero()).mid().str(40, radius=False))
+        exact = kappa / (1 - kappa) * (total + tails) + tails
+        assert abs(mpmath.mpf(rule.error.mid().str(40, radius=False)) / exact - 1) < mpmath.mpf(10) ** -25
+
+
 def test_what_is_left_out_is_in_the_tails() -> None:
     """With three records the peak of f^(c+1) is at 3 (c+1): nodes up to there alone are refused."""
     law = PoissonLaw(arb(2), (arb(0.5), arb(0.25), arb(0.125), arb(0.125)))
@@ -171,6 +202,20 @@ def test_one_step_of_a_group_is_an_integral(replaced: bool, epsilon: float) -> N
             assert found.above is not None
             assert abs(mpmath.mpf(found.above.ball.mid().str(25, radius=False)) - exact) < mpmath.mpf(10) ** -16
             assert float(found.above.ball.rad()) < 1e-30
+
+
+def test_a_mixture_has_the_sums_of_its_branches() -> None:
+    laws = [PoissonLaw.of_one(arb(1), arb(0.25)), PoissonLaw.of_one(arb(2), arb(0.5))]
+    mixed = Mixture(((arb(0.25), laws[0]), (arb(0.75), laws[1])))
+    places = ((Line(0.9, 0.2, -50, 60),), (Line(0.4, 0.3, -60, 60),))
+    found = transform(mixed, "remove", 1.0, (Branches(places),))
+    alone = [transform(law, "remove", 1.0, place) for law, place in zip(laws, places, strict=True)]
+    t = arb(2)
+    assert str(found.moment()) == str(alone[0].moment() / 4 + alone[1].moment() * 3 / 4)
+    assert str(found.envelope(t)) == str(alone[0].envelope(t) / 4 + alone[1].envelope(t) * 3 / 4)
+    lines = [each.on_line(t, 3) for each in alone]
+    for k, value in enumerate(found.on_line(t, 3)):
+        assert str(value) == str(lines[0][k] / 4 + lines[1][k] * 3 / 4)
 
 
 def test_one_step_of_a_mixture_is_the_sum_of_its_branches() -> None:

@@ -224,49 +224,45 @@ def powers(base: acb, number: int) -> list[acb]:
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceTransform:
-    """M(z) = ((z+1) e^(lam z) + z e^(-lam (z+1))) / (2z+1)  (Mironov 2017, Proposition 6)."""
+class ClosedForm:
+    """A transform that is known at every z. ``envelope``: a bound of |M(c + it)| that falls in t."""
 
-    lam: arb
     tilt: arb
+    at: Callable[[acb], acb]
+    envelope: Callable[[arb], arb]
 
     def moment(self) -> arb:
         """Return M(c)."""
-        return self._at(acb(self.tilt)).real
-
-    def envelope(self, t: arb) -> arb:
-        """Return a bound from t on: |z+1| / |2z+1| falls in t, |z| / |2z+1| is at most 1/2, and |M| at most M(c)."""
-        c = self.tilt
-        first = (((c + 1) ** 2 + t * t) / ((2 * c + 1) ** 2 + 4 * t * t)).sqrt() * (self.lam * c).exp()
-        return (first + (-self.lam * (c + 1)).exp() / 2).min(self.moment())
+        return self.at(acb(self.tilt)).real
 
     def on_line(self, spacing: arb, points: int) -> list[acb]:
-        """Return the closed form at each point."""
-        return [self._at(acb(self.tilt, k * spacing)) for k in range(points)]
-
-    def _at(self, z: acb) -> acb:
-        return ((z + 1) * (self.lam * z).exp() + z * (-self.lam * (z + 1)).exp()) / (2 * z + 1)
+        """Return M at each point."""
+        return [self.at(acb(self.tilt, k * spacing)) for k in range(points)]
 
 
-@dataclass(frozen=True, slots=True)
-class NormalTransform:
-    """M(z) = e^(mu^2 z (z+1) / 2) of a full batch of Gaussian noise, a branch among others."""
+def laplace(lam: arb, c: arb) -> ClosedForm:
+    """M(z) = ((z+1) e^(lam z) + z e^(-lam (z+1))) / (2z+1)  (Mironov 2017, Proposition 6).
 
-    mu_squared: arb
-    tilt: arb
+    |z+1| / |2z+1| falls in t, |z| / |2z+1| is at most 1/2, and |M| at most M(c).
+    """
 
-    def moment(self) -> arb:
-        """Return M(c)."""
-        return self.envelope(arb(0))
+    def at(z: acb) -> acb:
+        return ((z + 1) * (lam * z).exp() + z * (-lam * (z + 1)).exp()) / (2 * z + 1)
 
-    def envelope(self, t: arb) -> arb:
-        """Return |M(c + it)|, which falls: Re z (z+1) = c (c+1) - t^2."""
-        return (self.mu_squared * (self.tilt * (self.tilt + 1) - t * t) / 2).exp()
+    def envelope(t: arb) -> arb:
+        first = (((c + 1) ** 2 + t * t) / ((2 * c + 1) ** 2 + 4 * t * t)).sqrt() * (lam * c).exp()
+        return (first + (-lam * (c + 1)).exp() / 2).min(at(acb(c)).real)
 
-    def on_line(self, spacing: arb, points: int) -> list[acb]:
-        """Return the closed form at each point."""
-        line = [acb(self.tilt, k * spacing) for k in range(points)]
-        return [(self.mu_squared * z * (z + 1) / 2).exp() for z in line]
+    return ClosedForm(c, at, envelope)
+
+
+def normal(mu_squared: arb, c: arb) -> ClosedForm:
+    """M(z) = e^(mu^2 z (z+1) / 2) of a full batch of Gaussian noise, as a branch among others."""
+
+    def envelope(t: arb) -> arb:
+        return (mu_squared * (c * (c + 1) - t * t) / 2).exp()
+
+    return ClosedForm(c, lambda z: (mu_squared * z * (z + 1) / 2).exp(), envelope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,16 +285,16 @@ class MixtureTransform:
         return [sum((p * line[k] for p, line in lines), acb(0)) for k in range(points)]
 
 
-Transform = Rule | LaplaceTransform | NormalTransform | MixtureTransform
+Transform = Rule | ClosedForm | MixtureTransform
 
 
 def transform(law: Law, direction: str, tilt: float | arb, place: Place) -> Transform:
     """Return M at Re z = tilt > 0."""
     c = arb(tilt)
     if isinstance(law, Normal):
-        return NormalTransform(law.mu_squared, c)
+        return normal(law.mu_squared, c)
     if isinstance(law, Laplace):
-        return LaplaceTransform(law.lam, c)
+        return laplace(law.lam, c)
     if isinstance(law, Atoms):
         atoms = law.outcomes(direction)
         return Rule(arb(0), [acb(p * (c * loss).exp()) for p, loss in atoms], [acb(loss) for _, loss in atoms], arb(0))
