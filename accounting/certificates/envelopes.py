@@ -137,6 +137,8 @@ class Envelope:
 
     def log_at(self, t: float) -> float:
         """Return the log of the smallest bound at t, at most 0."""
+        if self.is_rare and self.step.kind == "fixed_size":
+            return 0.0
         return min(bound.log_at(t) for bound in self.bounds)
 
     def chosen_at(self, t: float, count: float) -> tuple[float, Bound | None]:

@@ -313,7 +313,7 @@ class LineSearch:
                 angle, moment = line.main[index][part], direction.own_moment(index, line.tilt, part)
                 own = max(digits + math.log(count) + shares[part], _LEAST_DIGITS)
                 coarse = line.coarse[index][part]
-                nodes = sampled.nodes(angle, line.tilt, own, moment, latest=latest if coarse else math.inf)
+                nodes = sampled.nodes(angle, line.tilt, own, moment, latest=latest)
                 growth = sampled.log_growth(angle, line.tilt)
                 most = max(most, own + growth / 4.0 - math.log(sampled.probability))
                 if coarse is not None:

@@ -209,8 +209,7 @@ def _place(law: Sampled, level: arb) -> arb:
     low, high = -law.s, law.s
     for _ in range(_DOUBLINGS):
         low, high = (low if ratio(low) < level else 2 * low), (high if ratio(high) > level else 2 * high)
-    require(ratio(low) < level, "the loss reaches epsilon")
-    require(ratio(high) > level, "the loss reaches epsilon")
+    require(ratio(low) < level and ratio(high) > level, "the loss reaches epsilon")
     for _ in range(2 * ctx.prec):
         middle = arb(((low + high) / 2).mid())
         at = ratio(middle)

@@ -260,7 +260,7 @@ def _without_replacement(s: arb, sampling: Reader, count: int, relation: str) ->
 
 
 def _with_replacement(s: arb, sampling: Reader, count: int, relation: str) -> Step:
-    """Of k draws of a record the batches differ in k places, and a draw of it is seen with probability eta."""
+    """Read draws: of k draws of a record the batches differ in k places; it is drawn with probability eta."""
     n = sampling.whole("dataset_size", 2, _SIZE)
     b = sampling.whole("batch_size", 1, n)
     _covered(relation != "add_or_remove_one", sampling, relation)
