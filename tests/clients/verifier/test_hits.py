@@ -234,6 +234,10 @@ def test_one_step_of_a_mixture_is_the_sum_of_its_branches() -> None:
     assert both.above.ball.overlaps(0.75 * balls[0] + 0.25 * balls[1])
     assert one.above.ball.overlaps(0.75 * balls[0] + arb(0.25))
     assert one.below.ball.overlaps(0.75 * balls[0] - e.exp() * arb(0.25))
+    seven = Asked([Step(Mixture(branches), 7, "")], "add")
+    many = read_form(Reader({"form": "bounded", "kept": ["1"]}, "form"), seven)(arb(50))
+    assert many.above is not None
+    assert many.above.ball == arb(7) / 4
 
 
 # What is left out.
