@@ -33,12 +33,13 @@ class CertifiedEnd:
 
 
 def certify_epsilon(
-    events: Sequence[Event], relation: NeighboringRelation, delta: float, value: Interval
+    events: Sequence[Event], relation: NeighboringRelation, delta: float, value: Interval, group_size: int = 1
 ) -> tuple[CertifiedEnd, CertifiedEnd]:
-    """Return certificates of the upper and of the lower end of epsilon at ``delta``."""
+    """Return certificates of the upper and of the lower end of epsilon at ``delta``, for groups of so many records."""
     upper = [(value.upper, delta), (value.upper * (1.0 + WIDENED), delta)]
     lower = [(value.lower, delta), (value.lower * (1.0 - WIDENED), delta)]
-    return _first(AT_MOST, events, relation, upper), _first(MORE_THAN, events, relation, lower, value.lower)
+    above = _first(AT_MOST, events, relation, upper, group_size=group_size)
+    return above, _first(MORE_THAN, events, relation, lower, value.lower, group_size)
 
 
 def certify_upper(
@@ -62,12 +63,13 @@ def certify_upper(
 
 
 def certify_delta(
-    events: Sequence[Event], relation: NeighboringRelation, epsilon: float, value: Interval
+    events: Sequence[Event], relation: NeighboringRelation, epsilon: float, value: Interval, group_size: int = 1
 ) -> tuple[CertifiedEnd, CertifiedEnd]:
-    """Return certificates of the upper and of the lower end of delta at ``epsilon``."""
+    """Return certificates of the upper and of the lower end of delta at ``epsilon``, as `certify_epsilon`."""
     upper = [(epsilon, value.upper), (epsilon, min(1.0, value.upper * (1.0 + WIDENED)))]
     lower = [(epsilon, value.lower), (epsilon, value.lower * (1.0 - WIDENED))]
-    return _first(AT_MOST, events, relation, upper), _first(MORE_THAN, events, relation, lower, value.lower)
+    above = _first(AT_MOST, events, relation, upper, group_size=group_size)
+    return above, _first(MORE_THAN, events, relation, lower, value.lower, group_size)
 
 
 def _first(
@@ -76,13 +78,14 @@ def _first(
     relation: NeighboringRelation,
     stated: Sequence[tuple[float, float]],
     positive: float = 1.0,
+    group_size: int = 1,
 ) -> CertifiedEnd:
     """Return the first of some statements that is certified, or why none is."""
     reason = "it is 0, below which nothing is" if positive <= 0.0 else "it is infinite"
     for epsilon, delta in stated:
         if positive > 0.0 and math.isfinite(epsilon):
             try:
-                return CertifiedEnd(epsilon, delta, certify(claim, events, relation, epsilon, delta))
+                return CertifiedEnd(epsilon, delta, certify(claim, events, relation, epsilon, delta, group_size))
             except NoCertificate as error:
                 reason = str(error)
     return CertifiedEnd(*stated[0], None, reason)

@@ -23,6 +23,7 @@ class Statement:
 
     Attributes:
         claim: `AT_MOST`: it is at most ``delta`` in every direction. `MORE_THAN`: it is more in some direction.
+        group_size: How many records the data sets differ in.
     """
 
     claim: str
@@ -30,10 +31,12 @@ class Statement:
     relation: NeighboringRelation
     epsilon: float
     delta: float
+    group_size: int = 1
 
     def to_json(self) -> dict[str, Json]:
         """Return the statement as the certificate holds it."""
-        return {
+        group: dict[str, Json] = {"group_size": self.group_size} if self.group_size > 1 else {}
+        return group | {
             "claim": self.claim,
             "delta": self.delta,
             "epsilon": self.epsilon,

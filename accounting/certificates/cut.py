@@ -68,8 +68,9 @@ class Cut:
     @cached_property
     def bulk(self) -> Bulk:
         """Return the least bound of the bulk among some tilts and ends."""
-        s, q, epsilon = self.step.noise, self.step.probability, self.direction.epsilon
-        start = 0.5 if self.is_fixed else -11.0 * s - 1.0
+        s, epsilon = self.step.noise, self.direction.epsilon
+        hits = [(h, math.exp(log_weight)) for h, log_weight in enumerate(self.step.log_weights)]
+        start = 0.5 if self.is_fixed else -11.0 * s - self.step.most
         best = Bulk(1.0, start, start + 1.0, math.inf)
         for reach in (2.5, 4.0, 5.5, 7.0, 9.0):
             end = self.place + reach * self.width
@@ -77,12 +78,12 @@ class Cut:
             share = scipy.special.ndtr((self.place - edges) / self.width)
             under = scipy.special.ndtr(edges / s)
             if self.step.kind == "replace":
-                under = (1.0 - q) * under + q * scipy.special.ndtr((edges + 1.0) / s)
+                under = np.sum([p * scipy.special.ndtr((edges + h) / s) for h, p in hits], axis=0)
             masses = np.diff(under)
             log_ratio = self.step.log_ratio(edges, 0.0)[0]
             if self.step.kind == "replace":
                 log_ratio = log_ratio - self.step.log_ratio(-edges, 0.0)[0]
-            beyond = (1.0 - q) * scipy.special.ndtr(-end / s) + q * scipy.special.ndtr((1.0 - end) / s)
+            beyond = sum(p * float(scipy.special.ndtr((h - end) / s)) for h, p in hits)
             rest = math.log(max(self.count * float(share[-1]) * beyond, 1e-320))
             for tilt in np.geomspace(0.3, 3e4, 60) / max(epsilon, 1e-3):
                 p = tilt + 1.0
@@ -103,7 +104,7 @@ class Cut:
     def form(self) -> tuple[dict[str, Json], float] | None:
         """Return the witness on the line with the fewest points, and its natural digits; None where it has too many."""
         best: tuple[float, float, float, float] | None = None
-        angle = min(self.step.steepest(1.0, 18.0), 1.3 * self.width / self.step.noise**2)
+        angle = min(self.step.steepest(1.0, 18.0), 1.3 * self.width / self.step.height(1.0))
         known = self.direction.far_table[0]
         for tilt in np.geomspace(10.0 * known[0], known[-1] / 1.05, 40):
             found = self._points(float(tilt), angle)
@@ -155,7 +156,7 @@ class Cut:
         period = max(float(np.min(np.logaddexp(needed[above], 0.0) / (rows[0][above] - tilt))), -tolerance / tilt)
         places, spacings = self.step.places(tilt, 40.0, own, finest=self.width / 3.0)
         logs, rates = self.step.tilted(places, angle, tilt)
-        logs = logs + log_above(places, angle * self.step.noise**2, self.place, self.width) - own
+        logs = logs + log_above(places, self.step.height(angle), self.place, self.width) - own
         kept = logs > -60.0
         weights, rates = spacings[kept] * np.exp(logs[kept]), np.maximum(rates[kept], 0.0)
         t, most = 1.0 / direction.epsilon, MOST_POINTS * 2.0 * math.pi / period
@@ -174,7 +175,7 @@ def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Jso
     step = event.sampled
     if len(direction.events) > 1 or step is None or step.kind == "add":
         return
-    cut_step = SampledStep("remove", step.noise, step.probability) if step.kind == "fixed_size" else step
+    cut_step = SampledStep("remove", step.noise, step.log_weights) if step.kind == "fixed_size" else step
     tolerances = list(_BULKS)
     for share in _SHARES:
         place = _place_of(cut_step, share * direction.epsilon)
@@ -190,13 +191,17 @@ def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Jso
 
 def _place_of(step: SampledStep, loss: float) -> float:
     """Return where the loss of one step is ``loss``."""
-    s, q = step.noise, step.probability
-    low, high = 0.0, 0.5 + s * s * math.log1p(math.expm1(min(loss, 600.0)) / q)
-    if step.kind == "remove":
+    s = step.noise
+    # One record alone would lose as much there: more of them, and replaced ones, lose it before.
+    odds = (math.exp(min(loss, 600.0)) - math.exp(step.log_weights[0])) / math.exp(step.log_weights[1])
+    low, high = 0.0, 0.5 + s * s * math.log(odds)
+    if step.kind == "remove" and step.most == 1:
         return high
     for _ in range(60):
         middle = 0.5 * (low + high)
         at = np.array([middle])
-        value = float(step.log_ratio(at, 0.0)[0][0] - step.log_ratio(-at, 0.0)[0][0])
+        value = float(step.log_ratio(at, 0.0)[0][0])
+        if step.kind == "replace":
+            value -= float(step.log_ratio(-at, 0.0)[0][0])
         low, high = (middle, high) if value < loss else (low, middle)
     return high

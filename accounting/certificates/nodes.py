@@ -33,26 +33,47 @@ class SampledStep:
     Attributes:
         kind: "remove", "add" or "replace" on Poisson batches, or "fixed_size" with half the noise multiplier.
         noise: s.
-        probability: q, below 1.
+        log_weights: Logarithms of p_0, ..., p_H, the probabilities that h records are in the batch.
     """
 
     kind: str
     noise: float
-    probability: float
+    log_weights: tuple[float, ...]
+
+    @classmethod
+    def of_one(cls, kind: str, noise: float, probability: float) -> SampledStep:
+        """Return the step for one record."""
+        return cls(kind, noise, (math.log1p(-probability), math.log(probability)))
+
+    @property
+    def most(self) -> int:
+        """Return H."""
+        return len(self.log_weights) - 1
+
+    @property
+    def probability(self) -> float:
+        """Return that of any records in the batch."""
+        return -math.expm1(self.log_weights[0])
+
+    def height(self, angle: float) -> float:
+        """Return theta = A s^2 / H, how far above the axis the line of an angle is."""
+        return angle * self.noise**2 / self.most
 
     def log_ratio(self, u: Array, angle: float | Array) -> tuple[Array, Array]:
-        """Return log |f| and arg f at u + i angle s^2."""
-        s, q = self.noise, self.probability
-        a = (2.0 * u - 1.0) / (2.0 * s * s)
-        over = np.maximum(a, 0.0)
-        f = (1.0 - q) * np.exp(-over) + q * np.exp(a - over) * np.exp(1j * angle)
+        """Return log |f| and arg f at u + i theta."""
+        terms = [
+            log_weight + h * (2.0 * u - h) / (2.0 * self.noise**2) + 1j * (h / self.most) * angle
+            for h, log_weight in enumerate(self.log_weights)
+        ]
+        over = np.max([term.real for term in terms], axis=0)
+        f = sum(np.exp(term - over) for term in terms)
         return np.log(np.abs(f)) + over, np.angle(f)
 
     def tilted(self, u: Array, angle: float | Array, tilt: float) -> tuple[Array, Array]:
         """Return the log of the integrand's modulus at tilt c, and Im of the loss, on the line."""
         s = self.noise
         modulus, argument = self.log_ratio(u, angle)
-        density = (-u * u / s**2 + (angle * s) ** 2) / 2.0 - math.log(s * math.sqrt(2.0 * math.pi))
+        density = (-u * u / s**2 + (self.height(1.0) * angle / s) ** 2) / 2.0 - math.log(s * math.sqrt(2.0 * math.pi))
         if self.kind == "add":
             return density - tilt * modulus, argument
         if self.kind == "remove":
@@ -65,7 +86,7 @@ class SampledStep:
 
     def log_growth(self, angle: float, tilt: float) -> float:
         """Return the log of how much the integrand grows from the axis to twice the angle, at most."""
-        grown = 2.0 * (angle * self.noise) ** 2
+        grown = 2.0 * (self.height(angle) / self.noise) ** 2
         return grown if self.kind == "remove" else grown - tilt * math.log(math.cos(angle))
 
     def steepest(self, tilt: float, most: float) -> float:
@@ -80,9 +101,9 @@ class SampledStep:
 
     def reach(self, tilt: float, digits: float, log_moment: float) -> tuple[float, float]:
         """Return Y and X: left of -Y and right of X the tails of Theorem A are below e^(log_moment - digits)."""
-        s, q = self.noise, self.probability
-        drift = 0.0 if self.kind == "add" else tilt + 1.0
-        hidden = 0.0 if self.kind == "remove" else -tilt * math.log1p(-q)
+        s = self.noise
+        drift = 0.0 if self.kind == "add" else self.most * (tilt + 1.0)
+        hidden = 0.0 if self.kind == "remove" else -tilt * self.log_weights[0]
         right = self._end(drift, tilt, hidden, digits, log_moment, right=True)
         left = 0.5 if self.kind == "fixed_size" else self._end(0.0, tilt, hidden, digits, log_moment, right=False)
         return max(left, s * 0.5), right
@@ -149,7 +170,7 @@ class SampledStep:
         angle = rounded(angle)
         if self.kind == "fixed_size":
             return self._panels(angle, tilt, right, digits + 2.0 - min(log_moment, 0.0), latest)
-        spacing = rounded(2.0 * math.pi * angle * self.noise**2 / (digits + growth + math.log(2.0)), down=True)
+        spacing = rounded(2.0 * math.pi * self.height(angle) / (digits + growth + math.log(2.0)), down=True)
         if not spacing > 0.0 or (left + right) / spacing > MOST_NODES:
             raise NoCertificate("a step needs more nodes than a verifier evaluates")
         return {
@@ -232,7 +253,7 @@ def log_above(u: Array, theta: float, place: float, width: float) -> Array:
 
 def log_growth_above(step: SampledStep, angle: float, width: float) -> float:
     """Return the log of how much the share above a cut grows from the axis to twice the angle, at most."""
-    return 2.0 * (angle * step.noise**2 / width) ** 2
+    return 2.0 * (step.height(angle) / width) ** 2
 
 
 def panels_of(edges: Array) -> tuple[Array, Array]:

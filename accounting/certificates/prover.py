@@ -24,20 +24,20 @@ from accounting.certificates.certificate import (
     hash_of,
 )
 from accounting.certificates.cut import cuts
-from accounting.certificates.nodes import SampledStep
+from accounting.certificates.pairs import certified_loss, is_wider, rare_left_out, sampled_step
 from accounting.certificates.witness import (
     DirectedEvent,
     Direction,
     LineSearch,
+    Part,
     chernoff,
     lines_with_windows,
 )
-from accounting.events import Event, Gaussian, Laplace, Poisson, PureDp, RandomizedResponse, WithoutReplacement
+from accounting.events import Event, PureDp, RandomizedResponse
 from accounting.events.schedules import check_event, resolve_schedule
-from accounting.losses.poisson import PoissonGaussianLoss, PoissonReplaceLoss
-from accounting.losses.privacy_loss import PrivacyLoss
-from accounting.losses.rules import loss_of
-from accounting.losses.without_replacement import SymmetrizedLoss
+from accounting.fourier.mixture import MixtureStep
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.visible_mixture import VisibleMixtureLoss
 from accounting.relations import NeighboringRelation
 
 NOT_INSTALLED = (
@@ -45,11 +45,11 @@ NOT_INSTALLED = (
     "install python-flint (`make proofs` in a checkout)"
 )
 _SOURCE = str(Path(__file__).resolve().parents[2] / "clients" / "verifier" / "src")
-_WIDER_PAIR = (
-    "batches of a fixed size have a narrower pair under replace_special than the one that certificates are about: that "
-    "the wider one loses more says nothing about theirs"
-)
 _MOST_TERMS = 200_000
+#: The share of delta that what is left out as rare may weigh.
+_RARE = 1e-11
+#: The share of a moment that the search for a line may forget.
+_NEGLIGIBLE = 1e-30
 #: Points up to which nothing but the plain contour is tried.
 _FEW_POINTS = 4000
 
@@ -74,13 +74,19 @@ class Verdict(Protocol):
 
 
 def certify(
-    claim: str, events: Sequence[Event], relation: NeighboringRelation, epsilon: float, delta: float
+    claim: str,
+    events: Sequence[Event],
+    relation: NeighboringRelation,
+    epsilon: float,
+    delta: float,
+    group_size: int = 1,
 ) -> Certificate:
     """Return a certificate of a statement, which the verifier has verified.
 
     Args:
         claim: `AT_MOST` or `MORE_THAN`: of delta at ``epsilon`` against ``delta``.
         events: What the statement is about. The verifier resolves schedules itself.
+        group_size: How many records of one owner come, go or are replaced together.
 
     Raises:
         NoCertificate: The verifier has no theorem for some event, or its bounds do not decide, or it is not installed.
@@ -88,10 +94,11 @@ def certify(
     Guarantees: certificates_are_verified: nothing is returned that the verifier did not verify.
     """
     check = verifier()
-    null = NeighboringRelation(relation) is NeighboringRelation.REPLACE_SPECIAL
-    if claim == MORE_THAN and null and any(isinstance(event.sampling, WithoutReplacement) for event in events):
-        raise NoCertificate(_WIDER_PAIR)
-    statement = Statement(claim, tuple(events), NeighboringRelation(relation), float(epsilon), float(delta))
+    relation = NeighboringRelation(relation)
+    statement = Statement(claim, tuple(events), relation, float(epsilon), float(delta), group_size)
+    wider = [why for event in _resolved(statement) if (why := is_wider(event, relation))]
+    if claim == MORE_THAN and wider:
+        raise NoCertificate(wider[0])
     reason = "no form of proof fits these events"
     for data in witnesses(statement):
         verdict = check(data)
@@ -101,6 +108,8 @@ def certify(
             )
         reason = f"the verifier says {verdict.verdict}" + (f": {verdict.reason}" if verdict.reason else "")
         if verdict.verdict == "refuted":
+            # Of a wider pair that says nothing about the events.
+            reason = wider[0] if wider else reason
             break
     raise NoCertificate(reason)
 
@@ -149,13 +158,13 @@ def _witnesses(statement: Statement) -> Iterator[bytes]:
         else:
             likeliest = sorted(directions, key=lambda name: -directions[name].log_estimate)
             for name in likeliest:
-                for form, digits in _forms(statement, directions[name]):
+                for form, digits in _complete(statement, directions[name]):
                     yield bytes_of(statement, _bits(digits), {name: form})
 
 
 def _of_all(statement: Statement, directions: dict[str, Direction]) -> Iterator[bytes]:
     """Yield certificates with one form for each direction: the likeliest forms together, then the next ones."""
-    found = {name: list(_forms(statement, direction)) for name, direction in directions.items()}
+    found = {name: list(_complete(statement, direction)) for name, direction in directions.items()}
     if any(not forms for forms in found.values()):
         raise NoCertificate("no line has few enough points")
     for number in range(max(len(forms) for forms in found.values())):
@@ -169,6 +178,13 @@ def _of_all(statement: Statement, directions: dict[str, Direction]) -> Iterator[
 
 def _bits(digits: float) -> int:
     return max(64, math.ceil(digits / math.log(2.0)) + 40)
+
+
+def _complete(statement: Statement, direction: Direction) -> Iterator[tuple[dict[str, Json], float]]:
+    """Yield witnesses of one direction, which say what is left out as rare, with their natural digits."""
+    kept: list[Json] = [event.kept for event in direction.events]
+    for form, digits in _forms(statement, direction):
+        yield (form | {"kept": kept} if any(kept) else form), digits
 
 
 def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[str, Json], float]]:
@@ -222,7 +238,9 @@ def _cancelled(statement: Statement) -> float:
 
 
 def _is_symmetric(statement: Statement) -> bool:
-    return all(_loss(event, statement.relation).symmetric for event in _resolved(statement))
+    return all(
+        certified_loss(event, statement.relation, statement.group_size).symmetric for event in _resolved(statement)
+    )
 
 
 def _resolved(statement: Statement) -> list[Event]:
@@ -233,51 +251,31 @@ def _resolved(statement: Statement) -> list[Event]:
     return resolved
 
 
-def _loss(event: Event, relation: NeighboringRelation) -> PrivacyLoss:
-    """Return the loss whose pair the verifier has a theorem for.
-
-    Raises:
-        NoCertificate: It has none for this event.
-    """
-    mechanism, sampling = event.mechanism, event.sampling
-    if isinstance(mechanism, Gaussian) and isinstance(sampling, WithoutReplacement):
-        probability = sampling.batch_size / sampling.dataset_size
-        return SymmetrizedLoss(PoissonGaussianLoss(mechanism.noise_multiplier / 2.0, probability))
-    if isinstance(mechanism, Gaussian) and isinstance(sampling, Poisson):
-        return loss_of(event, relation)
-    if isinstance(mechanism, Gaussian | Laplace | RandomizedResponse | PureDp) and sampling.kind == "full_batch":
-        return loss_of(event, relation)
-    raise NoCertificate(f"no certificate covers {mechanism.kind} with {sampling.kind} batches yet")
-
-
 def _directed(statement: Statement, name: str, extra: float, slack: float) -> Direction:
     resolved = _resolved(statement)
-    log_count = math.log(sum(event.count for event in resolved))
+    count = sum(event.count for event in resolved)
     mu_squared, events = 0.0, []
+    # What is left out is to weigh nothing beside delta, and beside the share of it that a lower bound loses.
+    mass = max(statement.delta, 1e-290) * math.exp(-min(statement.epsilon, 600.0)) * _RARE / count
     for event in resolved:
-        loss = _loss(event, statement.relation)
-        if isinstance(event.mechanism, Gaussian) and event.sampling.kind == "full_batch":
-            noise = event.mechanism.noise_multiplier
-            mu_squared += event.count * (statement.relation.sensitivity / noise) ** 2
-            events.append(DirectedEvent(None, None, event.count))
+        loss = certified_loss(event, statement.relation, statement.group_size)
+        if isinstance(loss, GaussianLoss):
+            mu_squared += event.count * loss.mu**2
+            events.append(DirectedEvent(None, (), event.count))
             continue
-        step = loss.contour_step(log_count, remove=name != "add")
-        if step is None:
-            raise NoCertificate("a step has no contour integral")
-        sampled = _sampled(loss, name)
+        loss, kept = rare_left_out(loss, mass)
+        mixed, parts = isinstance(loss, VisibleMixtureLoss), []
+        weights, losses = (loss.weights, loss.losses) if isinstance(loss, VisibleMixtureLoss) else ((1.0,), (loss,))
+        for weight, branch in zip(weights, losses, strict=True):
+            step = branch.contour_step(math.log(count), remove=name != "add")
+            if step is None:
+                raise NoCertificate("a step has no contour integral")
+            parts.append(Part(weight, step, sampled_step(branch, name)))
+        whole = MixtureStep(weights, tuple(part.step for part in parts), _NEGLIGIBLE) if mixed else parts[0].step
         has_outcomes = isinstance(event.mechanism, PureDp | RandomizedResponse)
-        has_closed_form = not has_outcomes and (sampled is None or sampled.kind != "replace")
-        events.append(DirectedEvent(step, sampled, event.count, step.largest_loss, has_outcomes, has_closed_form))
+        events.append(
+            DirectedEvent(
+                whole, tuple(parts), event.count, mixed, kept, whole.largest_loss, has_outcomes, not has_outcomes
+            )
+        )
     return Direction(tuple(events), mu_squared, statement.epsilon, extra, slack)
-
-
-def _sampled(loss: PrivacyLoss, name: str) -> SampledStep | None:
-    if isinstance(loss, PoissonGaussianLoss):
-        kind = "add" if name == "add" else "remove"
-        return SampledStep(kind, loss.noise_multiplier, loss.sampling_probability)
-    if isinstance(loss, PoissonReplaceLoss):
-        return SampledStep("replace", loss.noise_multiplier, loss.sampling_probability)
-    if isinstance(loss, SymmetrizedLoss):
-        assert isinstance(loss.pair, PoissonGaussianLoss)
-        return SampledStep("fixed_size", loss.pair.noise_multiplier, loss.pair.sampling_probability)
-    return None

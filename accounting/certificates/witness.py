@@ -7,7 +7,7 @@ The forms are those of docs/concepts/certificates.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from accounting.canonical import Json
 from accounting.certificates.certificate import NoCertificate
-from accounting.certificates.nodes import MOST_FOR_ENVELOPE, SampledStep, log_above, log_growth_above, rounded
+from accounting.certificates.envelopes import Bound, Envelope
+from accounting.certificates.nodes import SampledStep, rounded
 from accounting.fourier.choice import DirectedComposition
 from accounting.fourier.steps import MOMENTS, TILTS, VARIANCES, Step, TiltTable, log_chernoff, log_kernel
 
@@ -28,9 +29,23 @@ _TOLERANCE = 1e-12
 #: Points, and nodes times points, beyond which another form is tried.
 MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7
 _LINES_TRIED = 5
-#: Widths of cuts above which an envelope is found, over s or s^2; how many widths they are beyond 1/2, so that hardly
-#: anything of the law is cut; and the angle, at which the share above grows by e^3.4.
-_WIDTHS_OF_CUTS, _BEFORE_A_CUT, _ANGLE_OF_CUTS = (0.04, 0.08, 0.16, 0.3), 8.3, 1.3
+#: Natural digits that the rule of a rare branch has at least; and the log of its share of a moment of all steps.
+_LEAST_DIGITS, _RARE = 6.0, -3.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """A branch of a step, or all of it.
+
+    Attributes:
+        weight: Its probability.
+        step: Its transform, as the engine's contour integrals have it.
+        sampled: Where its nodes have to be chosen; None where a verifier knows the transform in closed form.
+    """
+
+    weight: float
+    step: Step
+    sampled: SampledStep | None
 
 
 @dataclass(frozen=True)
@@ -39,19 +54,28 @@ class DirectedEvent:
 
     Attributes:
         step: Its transform, as the engine's contour integrals have it; None for full batches of Gaussian noise.
-        sampled: Where its nodes have to be chosen.
+        parts: Its branches, or one part; none for full batches of Gaussian noise.
         count: Its steps.
+        is_mixture: Whether it shows which branch it takes.
+        kept: How many records in a batch, or branches, are not left out as rare; 0 for all.
         largest_loss: Of one step.
         has_outcomes: Whether one step has two or three outcomes.
         has_closed_form: Whether the profile of one step is known in closed form.
     """
 
     step: Step | None
-    sampled: SampledStep | None
+    parts: tuple[Part, ...]
     count: int
+    is_mixture: bool = False
+    kept: int = 0
     largest_loss: float = math.inf
     has_outcomes: bool = False
     has_closed_form: bool = False
+
+    @property
+    def sampled(self) -> SampledStep | None:
+        """Return where the nodes of its only part have to be chosen."""
+        return self.parts[0].sampled if len(self.parts) == 1 and not self.is_mixture else None
 
 
 @dataclass(frozen=True)
@@ -68,7 +92,7 @@ class Direction:
     epsilon: float
     extra: float = 0.0
     slack: float = 1.0
-    _moments: dict[tuple[int, float], float] = field(default_factory=dict, repr=False)
+    _moments: dict[tuple[int, int, float], float] = field(default_factory=dict, repr=False)
 
     @cached_property
     def composition(self) -> DirectedComposition:
@@ -106,25 +130,41 @@ class Direction:
         """Return about log M(tilt) of all steps."""
         return float(self.composition.table(np.array([tilt])).rows[MOMENTS, 0])
 
-    def own_moment(self, index: int, tilt: float) -> float:
-        """Return about log M(tilt) of one step of an event."""
-        key = index, tilt
+    def own_moment(self, index: int, tilt: float, part: int = 0) -> float:
+        """Return about log M(tilt) of a part of one step of an event."""
+        key = index, part, tilt
         if key not in self._moments:
-            step = self.events[index].step
-            assert step is not None
+            step = self.events[index].parts[part].step
             self._moments[key] = float(step.table(np.array([tilt])).rows[MOMENTS, 0])
         return self._moments[key]
 
+    def log_shares(self, index: int, tilt: float) -> list[float]:
+        """Return about the logarithm of each part's share of M(tilt) of one step of an event."""
+        parts = self.events[index].parts
+        logs = [math.log(part.weight) + self.own_moment(index, tilt, i) for i, part in enumerate(parts)]
+        total = float(np.logaddexp.reduce(logs)) if logs else 0.0
+        return [log - total for log in logs]
+
+    def place(self, index: int, choose: Callable[[int, SampledStep], dict[str, Json]]) -> Json:
+        """Return the nodes of one event: those that are chosen for each part, with its number."""
+        event = self.events[index]
+        found: list[Json] = [{} if p.sampled is None else choose(i, p.sampled) for i, p in enumerate(event.parts)]
+        return {"branches": found} if event.is_mixture else found[0] if found else {}
+
     def rules(self, tilt: float, digits: float) -> list[Json]:
         """Return the nodes of each step for moments at one real tilt."""
-        return [
-            {}
-            if event.sampled is None
-            else event.sampled.nodes(
-                event.sampled.steepest(tilt, min(18.0, digits)), tilt, digits, self.own_moment(index, tilt), latest=0.0
-            )
-            for index, event in enumerate(self.events)
-        ]
+
+        def rule(index: int) -> Json:
+            shares = self.log_shares(index, tilt)
+
+            def choose(part: int, sampled: SampledStep) -> dict[str, Json]:
+                own = max(digits + shares[part], _LEAST_DIGITS)
+                moment = self.own_moment(index, tilt, part)
+                return sampled.nodes(sampled.steepest(tilt, min(18.0, own)), tilt, own, moment, latest=0.0)
+
+            return self.place(index, choose)
+
+        return [rule(index) for index in range(len(self.events))]
 
     def far(self, above: float, period: float) -> dict[str, Json]:
         """Return the tilt above the line's that bounds aliases on the right best."""
@@ -163,8 +203,8 @@ class ChosenLine:
     points: int
     window: float
     log_moment: float
-    main: list[float]
-    coarse: list[tuple[Bound, float] | None]
+    main: list[list[float]]
+    coarse: list[list[tuple[Bound, float] | None]]
     work: float
 
 
@@ -178,7 +218,7 @@ class LineSearch:
     def __init__(self, direction: Direction, log_delta: float) -> None:
         self.direction, self.log_delta = direction, log_delta
         self.log_tolerance = log_delta + math.log(_TOLERANCE) - direction.extra / 2.0
-        self._known: dict[float, list[Envelope | None]] = {}
+        self._known: dict[float, list[EventEnvelope]] = {}
 
     def lines(self) -> list[tuple[float, float]]:
         """Return tilts with their periods, those with the fewest points expected first."""
@@ -217,18 +257,11 @@ class LineSearch:
         variance = max(float(direction.composition.table(np.array([tilt])).rows[VARIANCES, 0]), 1e-300) + window**2
         t = 0.7 * math.sqrt(2.0 * max(start, 1.0) / variance)
         most = most_points * 2.0 * math.pi / period
-        closed = [
-            (event.step, event.count) for event in direction.events if event.step is not None and event.sampled is None
-        ]
-        lasting = [(step.line(tilt, t), count) for step, count in closed]
 
         def left(t: float) -> float:
             total = start - 0.5 * gaussian * t * t - math.log(math.pi * t)
             for envelope, event in zip(envelopes, direction.events, strict=True):
-                if envelope is not None:
-                    total += event.count * envelope.log_at(t)
-            for line, count in lasting:
-                total += count * float(line.log_envelope(np.array([t]))[0])
+                total += event.count * envelope.log_at(t)
             return total
 
         while t <= most and left(t) > 0.0:
@@ -240,32 +273,21 @@ class LineSearch:
             middle = 0.5 * (low + high)
             low, high = (low, middle) if left(middle) <= 0.0 else (middle, high)
         points = max(4, math.ceil(high * period / (2.0 * math.pi) * direction.slack) + 1)
-        main: list[float] = []
-        coarse: list[tuple[Bound, float] | None] = []
+        main: list[list[float]] = []
+        coarse: list[list[tuple[Bound, float] | None]] = []
         nodes = 0.0
         for envelope, event in zip(envelopes, direction.events, strict=True):
-            if envelope is None:
-                main.append(0.0)
-                coarse.append(None)
-                continue
-            steep, bound = envelope.chosen_at(high, event.count)
+            steep, bounds, number = envelope.chosen_at(high, event.count)
             main.append(steep)
-            # The error of a rule for the envelope is to stay below the envelope.
-            coarse.append(None if bound is None else (bound, envelope.digits - envelope.log_at(high)))
-            nodes += envelope.expected(steep)
+            coarse.append(bounds)
+            nodes += number
         return ChosenLine(tilt, period, points, window, log_moment, main, coarse, (nodes + 4.0) * points)
 
-    def _envelopes(self, tilt: float) -> list[Envelope | None]:
-        """Return the bounds of each sampled step, which every search of lines at this tilt shares."""
+    def _envelopes(self, tilt: float) -> list[EventEnvelope]:
+        """Return the bounds of each event, which every search of lines at this tilt shares."""
         if tilt not in self._known:
-            self._known[tilt] = [
-                Envelope(
-                    event.sampled, tilt, self.direction.own_moment(index, tilt), math.log(max(event.count, 2)) + 8.0
-                )
-                if event.sampled is not None
-                else None
-                for index, event in enumerate(self.direction.events)
-            ]
+            direction = self.direction
+            self._known[tilt] = [EventEnvelope(direction, index, tilt) for index in range(len(direction.events))]
         return self._known[tilt]
 
     def contour(self, line: ChosenLine) -> tuple[dict[str, Json], float]:
@@ -276,19 +298,29 @@ class LineSearch:
         digits = -math.log(_TOLERANCE) + max(amplification, 0.0) + 0.5 * math.log(line.points) + 3.0 + direction.extra
         steps: list[Json] = []
         most = 0.0
+        latest = 2.0 * math.pi * line.points / line.period
         for index, event in enumerate(direction.events):
-            if event.sampled is None:
-                steps.append({})
-                continue
-            own, moment = digits + math.log(event.count), direction.own_moment(index, line.tilt)
-            latest = 2.0 * math.pi * line.points / line.period
-            nodes = event.sampled.nodes(line.main[index], line.tilt, own, moment, latest=latest)
-            growth = event.sampled.log_growth(line.main[index], line.tilt)
-            most = max(most, own + growth / 4.0 - math.log(event.sampled.probability))
-            coarse = line.coarse[index]
-            if coarse is not None:
-                nodes["envelope"] = coarse[0].nodes(line.tilt, coarse[1], moment)
-            steps.append(nodes)
+            shares = direction.log_shares(index, line.tilt)
+
+            def choose(
+                part: int,
+                sampled: SampledStep,
+                index: int = index,
+                count: int = event.count,
+                shares: list[float] = shares,
+            ) -> dict[str, Json]:
+                nonlocal most
+                angle, moment = line.main[index][part], direction.own_moment(index, line.tilt, part)
+                own = max(digits + math.log(count) + shares[part], _LEAST_DIGITS)
+                coarse = line.coarse[index][part]
+                nodes = sampled.nodes(angle, line.tilt, own, moment, latest=latest)
+                growth = sampled.log_growth(angle, line.tilt)
+                most = max(most, own + growth / 4.0 - math.log(sampled.probability))
+                if coarse is not None:
+                    nodes["envelope"] = coarse[0].nodes(line.tilt, coarse[1], moment)
+                return nodes
+
+            steps.append(direction.place(index, choose))
         form: dict[str, Json] = {
             "form": "contour",
             "tilt": line.tilt,
@@ -300,122 +332,44 @@ class LineSearch:
         return form, max(most, digits)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Theorem B's bound of |M(c + it)/M(c)| on one line: a constant, and weights whose share falls at rates.
+class EventEnvelope:
+    """The bounds of an event's transform: those of its parts, each times its share of M(c)."""
 
-    Attributes:
-        step: The law that is integrated there: that of remove above a cut of a fixed size.
-        cut: Where it is cut, with its width; None where it is whole.
-    """
-
-    step: SampledStep
-    angle: float
-    constant: float
-    weights: Array
-    rates: Array
-    cut: tuple[float, float] | None = None
-
-    def at(self, t: float) -> float:
-        """Return the bound at t."""
-        return self.constant + float(np.sum(self.weights * np.exp(-t * self.rates)))
-
-    def nodes(self, tilt: float, digits: float, log_moment: float) -> dict[str, Json]:
-        """Return the nodes of its rule."""
-        if self.cut is None:
-            return self.step.nodes(self.angle, tilt, digits, log_moment)
-        place, width = self.cut
-        growth = log_growth_above(self.step, self.angle, width)
-        found = self.step.nodes(self.angle, tilt, digits, log_moment, more_growth=growth)
-        return {**found, "place": place, "width": width}
-
-
-class Envelope:
-    """The bounds of one step's transform on lines at several angles, and for a fixed size above several cuts.
-
-    Args:
-        log_moment: log M(c).
-        digits: Those of a rule for the envelope alone.
-    """
-
-    def __init__(self, step: SampledStep, tilt: float, log_moment: float, digits: float) -> None:
-        self.step, self.tilt, self.log_moment, self.digits = step, tilt, log_moment, digits
-        places, spacings = step.places(tilt, 20.0, log_moment)
-        constant, logs, rates = 0.0, np.zeros(0), np.zeros(0)
-        if step.kind == "fixed_size":
-            s, q = step.noise, step.probability
-            constant = (1.0 - q) * math.erf(0.5 / s * math.sqrt(0.5)) * math.exp(-log_moment)
-        self.bounds: list[Bound] = []
-        left, right = step.reach(tilt, digits, log_moment)
-        self.width = left + right
-        for angle in step.steepest(tilt, 18.0) * 0.6 ** np.arange(14):
-            if self.bounds and self._coarse_nodes(angle) > MOST_FOR_ENVELOPE:
-                break
-            logs, rates = step.tilted(places, angle, tilt)
-            logs = logs + np.log(spacings)
-            if step.kind == "fixed_size":
-                more, arguments = step.rise(angle, tilt)
-                logs, rates = np.concatenate([logs, more]), np.concatenate([rates, arguments])
-            self.bounds.append(self._bound(step, float(angle), constant, logs, rates))
-        #: The bounds of the main rule.
-        self.own = self.bounds[min(1, len(self.bounds) - 1)]
-        if step.kind == "fixed_size":
-            self.bounds += self._above_cuts()
-
-    def _bound(
-        self,
-        step: SampledStep,
-        angle: float,
-        constant: float,
-        logs: Array,
-        rates: Array,
-        cut: tuple[float, float] | None = None,
-    ) -> Bound:
-        weights, rates = np.exp(logs - self.log_moment), np.maximum(rates, 0.0)
-        kept = weights > 1e-20
-        return Bound(step, angle, constant, weights[kept], rates[kept], cut)
-
-    def _above_cuts(self) -> Iterator[Bound]:
-        """Yield bounds above cuts of a fixed size, where remove's law on the whole line hardly reaches below 1/2."""
-        step = SampledStep("remove", self.step.noise, self.step.probability)
-        for share in _WIDTHS_OF_CUTS:
-            width = rounded(share * min(step.noise, step.noise**2))
-            cut = rounded(0.5 + _BEFORE_A_CUT * width), width
-            places, spacings = step.places(self.tilt, 20.0, self.log_moment, finest=width / 3.0)
-            logs, _ = step.tilted(places, 0.0, self.tilt)
-            above = logs + log_above(places, 0.0, *cut) + np.log(spacings) - self.log_moment
-            left_out = max(1.0 - float(np.sum(np.exp(above))), 0.0) + 1e-15
-            steepest = min(step.steepest(self.tilt, 18.0), _ANGLE_OF_CUTS * width / step.noise**2)
-            for angle in steepest * 0.3 ** np.arange(4):
-                if self.width * self.digits / (2.0 * math.pi * angle * step.noise**2) > MOST_FOR_ENVELOPE:
-                    break
-                logs, rates = step.tilted(places, angle, self.tilt)
-                logs = logs + log_above(places, angle * step.noise**2, *cut) + np.log(spacings)
-                yield self._bound(step, float(angle), left_out, logs, rates, cut)
-
-    def _coarse_nodes(self, angle: float) -> float:
-        theta = angle * self.step.noise**2
-        growth = self.step.log_growth(angle, self.tilt)
-        if self.step.kind == "fixed_size":
-            return 2.0 * (self.digits + growth) * (0.3 * self.width / theta + 10.0)
-        return self.width * (self.digits + growth) / (2.0 * math.pi * theta)
-
-    def expected(self, angle: float) -> float:
-        """Return about how many nodes the main rule has at an angle."""
-        theta, digits = angle * self.step.noise**2, 50.0 + self.digits
-        if self.step.kind == "fixed_size":
-            return 2.0 * (0.3 * self.width / theta * digits + 0.5 * digits)
-        return self.width * (digits + self.step.log_growth(angle, self.tilt)) / (2.0 * math.pi * theta)
+    def __init__(self, direction: Direction, index: int, tilt: float) -> None:
+        event = direction.events[index]
+        self.shares, self.tilt = direction.log_shares(index, tilt), tilt
+        digits = math.log(max(event.count, 2)) + 8.0
+        self.parts: list[Envelope | Step] = []
+        for i, (part, share) in enumerate(zip(event.parts, self.shares, strict=True)):
+            is_rare = share + math.log(event.count) < _RARE
+            moment, own = direction.own_moment(index, tilt, i), max(digits + share, 1.0)
+            found = part.sampled and Envelope(part.sampled, tilt, moment, own, is_rare=is_rare)
+            self.parts.append(found or part.step)
+        self.digits = digits
 
     def log_at(self, t: float) -> float:
-        """Return the log of the smallest bound at t, at most 0."""
-        return min(math.log(min(bound.at(t) for bound in self.bounds)), 0.0)
+        """Return the log of the bound at t, at most 0."""
+        logs = [share + self._log_of(part, t) for share, part in zip(self.shares, self.parts, strict=True)]
+        return min(float(np.logaddexp.reduce(logs)), 0.0) if logs else 0.0
 
-    def chosen_at(self, t: float, count: int) -> tuple[float, Bound | None]:
-        """Return the main rule's angle, and a bound of the envelope where the main rule has none or a poor one."""
-        best = min(self.bounds, key=lambda bound: bound.at(t))
-        gained = min(math.log(self.own.at(t)), 0.0) - min(math.log(best.at(t)), 0.0)
-        return self.own.angle, best if self.step.kind == "fixed_size" or count * gained > 0.7 else None
+    def _log_of(self, part: Envelope | Step, t: float) -> float:
+        if isinstance(part, Envelope):
+            return part.log_at(t)
+        return float(part.line(self.tilt, t).log_envelope(np.array([t]))[0])
+
+    def chosen_at(self, t: float, count: int) -> tuple[list[float], list[tuple[Bound, float] | None], float]:
+        """Return angles of the main rules, bounds for envelopes with their digits, and about how many nodes."""
+        main: list[float] = []
+        coarse: list[tuple[Bound, float] | None] = []
+        nodes = 0.0
+        for share, part in zip(self.shares, self.parts, strict=True):
+            steep, bound = part.chosen_at(t, count * math.exp(share)) if isinstance(part, Envelope) else (0.0, None)
+            main.append(steep)
+            # The error of a rule for the envelope is to stay below the envelope.
+            digits = max(self.digits - self.log_at(t) + share, 1.0)
+            coarse.append(None if bound is None else (bound, digits))
+            nodes += part.expected(steep) if isinstance(part, Envelope) else 0.0
+        return main, coarse, nodes
 
 
 def lines_with_windows(search: LineSearch) -> Iterator[ChosenLine]:

@@ -139,8 +139,9 @@ def answer(context: Context, request: CalibrateRequest, principal: Principal) ->
     cost = _price_within_limits(context, question, calibration)
     found = None
     if certified is not None:
-        plan = calibration.plan
-        found = certificates(context, plan.events, plan.neighboring_relation, *certified, calibration.achieved.value)
+        plan, (field, value, size) = calibration.plan, certified
+        achieved = calibration.achieved.value
+        found = certificates(context, plan.events, plan.neighboring_relation, field, value, achieved, size)
     return calibrate_answer(question.spec, calibration, cost, found)
 
 
@@ -150,22 +151,23 @@ def has_every_certificate(answer: CalibrateAnswer) -> bool:
     return found is None or None not in (found.upper, found.lower)
 
 
-def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | OpenDelta) -> tuple[str, float]:
-    """Return which of epsilon and delta is given, and its value: certificates are of the other one.
+def _certified_field(request: CalibrateRequest, target: Target | OpenEpsilon | OpenDelta) -> tuple[str, float, int]:
+    """Return which of epsilon and delta is given, its value, and of how many records: certificates are of the other.
 
     Raises:
-        Problem: 422 ``unsupported``: the target is of another kind, or of groups.
+        Problem: 422 ``unsupported``: the target is of another kind.
     """
     match target:
+        case GroupDpTarget(delta=delta, group_size=size) if delta > 0.0:
+            return "delta", delta, size
         case ApproximateDpTarget(delta=delta) | OpenEpsilon(delta=delta) if delta > 0.0:
-            return "delta", delta
+            return "delta", delta, 1
         case OpenDelta(epsilon=epsilon):
-            return "epsilon", epsilon
-    of = f" for groups of {target.group_size}" if isinstance(target, GroupDpTarget) else ""
+            return "epsilon", epsilon, 1
     raise unprocessable(
         "unsupported",
-        "certificates are of epsilon at a delta, of single records: ask with an approximate_dp target and without "
-        f"group_size, or leave certificate out; this target is {request.target.kind}{of}",
+        "certificates are of epsilon at a delta above 0: ask with an approximate_dp target, or leave certificate out; "
+        f"this target is {request.target.kind}",
         "certificate",
     )
 

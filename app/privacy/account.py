@@ -83,8 +83,8 @@ class AccountRequest(Schema):
     certify: bool = Field(False, description="Asks dp-accounting's PLD, too, which takes seconds.")
     certificate: bool = Field(
         False,
-        description="Asks for certificates of both ends, which `epsilond-verify` proves again. One value at a time, of "
-        "single records; takes up to some seconds.",
+        description="Asks for certificates of both ends, which `epsilond-verify` proves again. One value at "
+        "a time; takes up to some seconds.",
     )
 
 

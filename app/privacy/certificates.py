@@ -24,6 +24,7 @@ def certificates(
     field: str,
     asked: float,
     value: Interval,
+    group_size: int = 1,
 ) -> CertificatesBody:
     """Return certificates of the ends of ``value``.
 
@@ -34,10 +35,11 @@ def certificates(
         field: ``"delta"`` or ``"epsilon"``, whichever was given.
         asked: Its value.
         value: The answer.
+        group_size: Of how many records it is.
     """
     function = certify_epsilon if field == "delta" else certify_delta
     try:
-        upper, lower = context.processes.run(function, events, relation, asked, value)
+        upper, lower = context.processes.run(function, events, relation, asked, value, group_size)
     except (JobFailed, Problem) as failure:
         note = f"No certificates: {failure}. The interval stands."
         return CertificatesBody(upper=None, lower=None, notes=[note])

@@ -37,10 +37,10 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
             "the second opinion is on single records: ask with group_size 1, or without certify",
             "certify",
         )
-    if request.certificate and (request.group_size > 1 or isinstance(request.delta or request.epsilon, list)):
+    if request.certificate and isinstance(request.delta or request.epsilon, list):
         raise unprocessable(
             "unsupported",
-            "certificates are of one value and of single records: ask with one delta or epsilon, and group_size 1",
+            "certificates are of one value: ask with one delta or epsilon, not a list",
             "certificate",
         )
     evaluation = Evaluation(context, events, relation, MOST_SECONDS, request.group_size, request.effort)
@@ -66,7 +66,8 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
     if field == "delta" and not isinstance(given, list) and asked[0] > 0.0 and request.group_size == 1:
         parts |= _about_shuffling(evaluation, asked[0])
     if request.certificate:
-        parts["certificates"] = certificates(context, events, relation, field, asked[0], answers[0].value)
+        value, size = answers[0].value, request.group_size
+        parts["certificates"] = certificates(context, events, relation, field, asked[0], value, size)
     if request.curve is not None:
         parts["curve"] = curve(evaluation, field, asked, request.curve.points)
     if request.attack_risk is not None:

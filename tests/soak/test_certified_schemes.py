@@ -17,7 +17,6 @@ import flint
 import numpy as np
 import pytest
 
-from accounting.accountant import epsilon_for_delta
 from accounting.certificates import AT_MOST, MORE_THAN, Certificate, NoCertificate, certify, certify_price, check_again
 from accounting.events import (
     CorrelatedGaussian,
@@ -29,6 +28,7 @@ from accounting.events import (
     SquareRootGaussian,
 )
 from accounting.filters import ApproximateGaussianDpFilter
+from accounting.groups import group_epsilon_for_delta
 from tests.accounting.campaign import SCHEMES
 from tests.accounting.campaign.spec import ADD_REMOVE, REPLACE, Spec, random_delta, random_steps, uniform_in_log
 from tests.accounting.certificates.requests import drawn
@@ -67,6 +67,12 @@ COVERED = (
     "gaussian_poisson",
     "gaussian_poisson_replace_one",
     "gaussian_without_replacement",
+    "gaussian_with_replacement",
+    "gaussian_mixture",
+    "gaussian_random_truncation",
+    "gaussian_random_truncation_replace_one",
+    "group_gaussian",
+    "group_poisson",
     "laplace_full_batch",
     "randomized_response",
 )
@@ -113,19 +119,19 @@ def judge(kind: str, number: int) -> Judged:
         return found
     if kind == "list":
         request = drawn(5 * number + 2)
-        events, relation, delta = request.events, request.relation, request.delta
+        events, relation, delta, size = request.events, request.relation, request.delta, 1
         ends = [(AT_MOST, request.upper, WIDENED), (MORE_THAN, request.lower, -WIDENED)]
     else:
         spec = DRAWS[kind](np.random.default_rng([SEED, number, *kind.encode()]))
-        events, relation, delta = (spec.event,), spec.relation, spec.delta
-        value = epsilon_for_delta(events, relation, delta).value
+        events, relation, delta, size = (spec.event,), spec.relation, spec.delta, spec.group_size
+        value = group_epsilon_for_delta(events, relation, delta, size).value
         ends = [(AT_MOST, value.upper, WIDENED), (MORE_THAN, value.lower, -WIDENED)]
     for claim, end, widened in ends:
         if not 0.0 < end < math.inf:
             found.verdicts.append("no end")
             continue
         for how, epsilon in (("verified", end), ("verified when widened", end * (1.0 + widened))):
-            if found.has(f"{number} {claim}", partial(certify, claim, events, relation, epsilon, delta)):
+            if found.has(f"{number} {claim}", partial(certify, claim, events, relation, epsilon, delta, size)):
                 found.verdicts.append(how)
                 break
         else:

@@ -77,6 +77,12 @@ ANSWERS = {
     "pure": ((Event(PureDp(0.1), count=100),), ADD),
     "laplace beside a full batch": ((Event(Laplace(20.0), count=10), Event(Gaussian(10.0), count=4)), ADD),
     "disjoint batches": ((Event(Gaussian(3.0), DisjointBatches("independent"), 10),), ADD),
+    "mixture": ((Event(GaussianMixture((0.5, 0.5), (30.0, 50.0)), count=100),), ADD),
+    "mixture on poisson batches": (
+        (Event(GaussianMixture((0.25, 0.75), (2.0, 3.0)), Poisson(0.01), 500), Event(Gaussian(9.0))),
+        REPLACE,
+    ),
+    "draws with replacement": ((Event(Gaussian(12.0), WithReplacement(20, 1000), 600),), REPLACE),
     "correlated": ((Event(CorrelatedGaussian(3.0, (1.0, 0.5, 0.25)), count=20),), ADD),
     "correlated, cycles": (
         (Event(CorrelatedGaussian(1.5, (1.0, 0.5)), CyclicPoisson(0.1, 10, "independent"), 3000),),
@@ -114,7 +120,6 @@ WITHOUT = {
     "stated delta": (Event(ApproximateDp(0.1, 1e-6)), "approximate_dp with full_batch"),
     "discrete Gaussian": (Event(DiscreteGaussian(2.0, 0.5), count=3), "discrete_gaussian with full_batch"),
     "discrete Laplace": (Event(DiscreteLaplace(2.0, 0.5), count=3), "discrete_laplace with full_batch"),
-    "mixture": (Event(GaussianMixture((0.5, 0.5), (3.0, 5.0)), count=4), "gaussian_mixture with full_batch"),
     "generalised Gaussian": (Event(GeneralizedGaussian(1.5, 10, 3.0, 5.0)), "generalized_gaussian with full_batch"),
     "exponential": (Event(Exponential(0.1), count=5), "exponential with full_batch"),
     "noisy max": (Event(ReportNoisyMax(0.1, "laplace"), count=5), "report_noisy_max with full_batch"),
@@ -126,7 +131,6 @@ WITHOUT = {
         Event(Gaussian(1.0), TruncatedPoisson(0.01, 30, 1000), 20),
         "gaussian with truncated_poisson",
     ),
-    "draws with replacement": (Event(Gaussian(2.0), WithReplacement(5, 1000), 9), "gaussian with with_replacement"),
     "noise of buffers": (Event(BufferedGaussian(3.0, (0.5,), (0.9,)), count=10), "got 'buffered_gaussian'"),
     "noise of an inverse": (Event(InverseSquareRootGaussian(3.0, 5), count=10), "got 'inverse_square_root_gaussian'"),
     "Laplace on Poisson batches": (Event(Laplace(1.0), Poisson(0.1), 20), "laplace with poisson"),

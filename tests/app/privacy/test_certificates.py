@@ -63,8 +63,20 @@ def test_an_end_at_zero_is_not_stated(reader: Any) -> None:
     assert body["certificates"]["upper"]["verdict"] == "verified"
 
 
-@pytest.mark.parametrize("question", [{"delta": [1e-5, 1e-6]}, {"epsilon": [1.0]}, {"delta": 1e-5, "group_size": 2}])
-def test_lists_and_groups_are_refused(reader: Any, question: dict[str, Any]) -> None:
+@pytest.mark.parametrize("question", [{"delta": 1e-5}, {"epsilon": 4.0}])
+def test_groups_are_certified(reader: Any, question: dict[str, float]) -> None:
+    body = account(reader, POISSON, group_size=3, **question).json()
+    found = body["certificates"]
+    wanted = "epsilon" if "delta" in question else "delta"
+    for end in ("upper", "lower"):
+        assert found[end][wanted] == body[wanted][end], found["notes"]
+        verdict = check(found[end]["certificate"].encode())
+        assert verdict.verdict == "verified"
+        assert verdict.statement.endswith("and groups of 3 records")
+
+
+@pytest.mark.parametrize("question", [{"delta": [1e-5, 1e-6]}, {"epsilon": [1.0]}])
+def test_lists_are_refused(reader: Any, question: dict[str, Any]) -> None:
     assert_problem(account(reader, POISSON, **question), 422, "unsupported", "/certificate")
 
 

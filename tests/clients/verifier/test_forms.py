@@ -84,7 +84,7 @@ def test_three_outcomes_are_an_exact_sum() -> None:
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_one_sampled_step_loses_less_than_with_a_full_batch_beside_it(direction: str) -> None:
     """The closed form and the contour integral share nothing but the pair."""
-    law, epsilon = PoissonLaw(arb(1), arb(0.3), False), 0.2
+    law, epsilon = PoissonLaw.of_one(arb(1), arb(0.3), False), 0.2
     steps = [Step(law, 1, ""), Step(Normal(arb(0.25)), 1, "")]
     # A full batch beside it lets the contour end; without it the closed form answers.
     closed = _enclosure({"form": "one_step"}, steps[:1], direction, epsilon)
@@ -112,7 +112,7 @@ def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
     """Different tilts, periods and spacings; the cut leaves the bulk out of its sum."""
     events = (Event(Gaussian(0.5), Poisson(0.001), 10),)
     direction: Direction = _search(events, "remove", 2.1).direction
-    steps = [Step(PoissonLaw(arb(0.5), arb(0.001), False), 10, "")]
+    steps = [Step(PoissonLaw.of_one(arb(0.5), arb(0.001), False), 10, "")]
     found = []
     form, _ = next(cuts(direction, math.log(1e-6)))
     found.append({**form, "far": direction.far(float(str(form["tilt"])), float(str(form["period"])))})
@@ -130,7 +130,7 @@ def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
 def test_a_line_whose_aliases_nobody_bounds_proves_nothing_from_below() -> None:
     """Nor does Chernoff's bound, at a tilt of it."""
     direction = _search((Event(Gaussian(0.5), Poisson(0.001), 10),), "remove", 2.1).direction
-    steps = [Step(PoissonLaw(arb(0.5), arb(0.001), False), 10, "")]
+    steps = [Step(PoissonLaw.of_one(arb(0.5), arb(0.001), False), 10, "")]
     whole, _ = list(_integrals(direction, math.log(1e-6)))[-1]
     cut, _ = next(cuts(direction, math.log(1e-6)))
     tilted = {"form": "chernoff", "tilt": whole["tilt"], "steps": whole["steps"]}
@@ -144,7 +144,7 @@ def test_a_line_whose_aliases_nobody_bounds_proves_nothing_from_below() -> None:
 def test_nodes_above_a_cut_and_those_of_an_envelope_have_no_envelope() -> None:
     """Nothing would evaluate it."""
     events = (Event(Gaussian(0.5), Poisson(0.001), 10),)
-    steps = [Step(PoissonLaw(arb(0.5), arb(0.001), False), 10, "")]
+    steps = [Step(PoissonLaw.of_one(arb(0.5), arb(0.001), False), 10, "")]
     form, _ = next(cuts(_search(events, "remove", 2.1).direction, math.log(1e-6)))
     (whole,), above = form["steps"], form["above"]
     assert isinstance(whole, dict)
@@ -172,7 +172,7 @@ def test_a_cut_agrees_with_the_whole_line(relation: NeighboringRelation, fixed: 
     noise, q, count, epsilon = (2.0, 0.01, 30, 3.0) if fixed else (1.0, 0.01, 30, 3.0)
     sampling = WithoutReplacement(10, 1000) if fixed else Poisson(q)
     replaced = relation is NeighboringRelation.REPLACE_ONE
-    law = FixedSize(arb(noise) / 2, arb(1) / 100) if fixed else PoissonLaw(arb(noise), arb(q), replaced)
+    law = FixedSize.of_one(arb(noise) / 2, arb(1) / 100) if fixed else PoissonLaw.of_one(arb(noise), arb(q), replaced)
     stated = Statement(AT_MOST, (Event(Gaussian(noise), sampling, count),), relation, epsilon, 1e-6)
     name = "both" if replaced else "remove"
     direction = _directed(stated, name, 0.0, 1.0)
@@ -195,7 +195,7 @@ def test_a_cut_agrees_with_the_whole_line(relation: NeighboringRelation, fixed: 
 
 
 def test_a_form_answers_for_its_laws_alone() -> None:
-    step = Step(FixedSize(arb(1), arb(0.1)), 2, "")
+    step = Step(FixedSize.of_one(arb(1), arb(0.1)), 2, "")
     for form, reason in (("gaussian", "closed form"), ("one_step", "closed form"), ("outcomes", "sum over outcomes")):
         with pytest.raises(CannotCheck, match=reason):
             _enclosure({"form": form}, [step], "both", 1.0)

@@ -57,6 +57,10 @@ class Enclosure:
         """Return both sides, of a ball that contains delta."""
         return cls(Above(delta), Below(delta))
 
+    def wider(self, above: arb, below: arb) -> Enclosure:
+        """Return bounds of what is at most ``above`` more and ``below`` less."""
+        return Enclosure(self.above and Above(self.above.ball + above), self.below and Below(self.below.ball - below))
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -7,19 +7,32 @@ proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from flint import acb, acb_mat, arb, arb_poly
+from flint import acb, acb_mat, arb, arb_poly, ctx
 
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Sampled, Step, is_symmetric, largest_loss
+from epsilond_verifier.laws import (
+    MOST_IN_GROUP,
+    Atoms,
+    FixedSize,
+    Laplace,
+    Law,
+    Mixture,
+    Normal,
+    Sampled,
+    Step,
+    is_symmetric,
+    largest_loss,
+    without_rare,
+)
 from epsilond_verifier.reading import Reader
 from epsilond_verifier.rules import AboveCut, Place, Transform, powers, read_place, transform
 
 MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
-#: The work of finding a node, and of turning a line's sum to another e, in nodes at points.
-_OF_NODE, _OF_SUM = 100, 4
+#: The work of finding a node, of turning a line's sum to another e, and of finding a place, in nodes at points.
+_OF_NODE, _OF_SUM, _OF_PLACE, _DOUBLINGS = 100, 4, 10_000, 60
 _TILTS = (1e-9, 1e9)
 #: It encloses delta at e. What does not depend on e is found once.
 Proof = Callable[[arb], Enclosure]
@@ -125,10 +138,23 @@ class Sum:
 
 
 def read_form(reader: Reader, asked: Asked) -> Proof:
-    """Read the witness of one direction, with all limits."""
+    """Read the witness of one direction, with all limits.
+
+    ``kept``: of each step at most so many records in a batch, or branches; 0 for all. What is left out of P and of Q
+    weighs at most w in all steps, so that delta is at most w more, and at least e^e w less.
+    """
+    number = len(asked.steps)
+    kept = reader.wholes("kept", number, 0, MOST_IN_GROUP) if reader.has("kept") else [0] * number
+    refuse_unless(len(kept) == number, f"{reader.where}.kept must have an entry for each of {number} events")
+    left_out, steps = arb(0), list[Step]()
+    for step, most in zip(asked.steps, kept, strict=True):
+        law, mass = without_rare(step.law, most)
+        steps.append(replace(step, law=law))
+        left_out += step.count * mass
+    asked = replace(asked, steps=steps)
     proof = _FORMS[reader.word("form", *_FORMS)](reader, asked)
     reader.close()
-    return proof
+    return lambda e: proof(e).wider(left_out, e.exp() * left_out)
 
 
 def _gaussian(_reader: Reader, asked: Asked) -> Proof:
@@ -136,37 +162,64 @@ def _gaussian(_reader: Reader, asked: Asked) -> Proof:
     alone = all(isinstance(step.law, Normal) for step in asked.steps)
     refuse_unless(alone, "the closed form is that of full batches of Gaussian noise alone")
     mu = asked.variance().sqrt()
-    return lambda e: Enclosure.of(normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
+    return lambda e: Enclosure.of(_of_normal(mu, e))
+
+
+def _of_normal(mu: arb, e: arb) -> arb:
+    return normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu)
 
 
 def _one_step(_reader: Reader, asked: Asked) -> Proof:
-    """One step. Sampled: the loss of remove is above e exactly where x > 1/2 + s^2 log(1 + (e^e - 1)/q).
+    """One step: delta is P - e^e Q where the loss is above e; that of a mixture is the weighted sum of its branches'.
 
-    delta is P - e^e Q beyond that place. For add, P and Q are exchanged and it is before the place with -e for e. A
-    batch of a fixed size has the delta of remove, since e >= 0. Laplace noise: delta = (1 - e^((e - lam)/2))_+.
+    Sampled: the loss of remove is above e exactly beyond a place. For add, P and Q are exchanged and it is before the
+    place with -e for e. A batch of a fixed size has the delta of remove, since e >= 0. Laplace noise: delta =
+    (1 - e^((e - lam)/2))_+.
     """
     law, add = asked.steps[0].law, asked.direction == "add"
-    closed = isinstance(law, Laplace) or (isinstance(law, Sampled) and not law.replace)
-    refuse_unless(
-        closed and len(asked.steps) == asked.steps[0].count == 1,
-        "the closed form is that of one step of Laplace noise or on batches, but not of a replaced record",
-    )
+    alone = len(asked.steps) == asked.steps[0].count == 1
+    refuse_unless(alone and not isinstance(law, Atoms), "the closed form is that of one step of noise")
+    branches = law.branches if isinstance(law, Mixture) else ((arb(1), law),)
+    asked.work.take(_OF_PLACE * len(branches), asked.times)
 
-    def prove(e: arb) -> Enclosure:
+    def of_one(law: Law, e: arb) -> arb:
+        if isinstance(law, Normal):
+            return _of_normal(law.mu_squared.sqrt(), e)
         if isinstance(law, Laplace):
-            return Enclosure.of((-((e - law.lam) / 2).expm1()).max(arb(0)))
+            return (-((e - law.lam) / 2).expm1()).max(arb(0))
         assert isinstance(law, Sampled)
-        odds = 1 + (-e if add else e).expm1() / law.q
-        if add and odds <= 0:
-            return Enclosure.of(arb(0))
-        require(odds > 0, "the loss does or does not reach epsilon")
-        place = arb(1) / 2 + law.s * law.s * odds.log()
-        side = place / law.s if add else -place / law.s
-        null, moved = normal_cdf(side), normal_cdf(side + (-1 if add else 1) / law.s)
-        mixed = (1 - law.q) * null + law.q * moved
-        return Enclosure.of(null - e.exp() * mixed if add else mixed - e.exp() * null)
+        if add and not law.replace and not isinstance(law, FixedSize):
+            if e >= -law.weights[0].log():
+                return arb(0)
+            x = _place(law, (-e).exp())
+            return normal_cdf(x / law.s) - e.exp() * (sum(law.weights) - law.mass_beyond(x, 1))
+        x = _place(law, e.exp())
+        other = law.mass_beyond(x, -1) if law.replace else normal_cdf(-x / law.s)
+        return law.mass_beyond(x, 1) - e.exp() * other
 
-    return prove
+    return lambda e: Enclosure.of(sum((p * of_one(branch, e) for p, branch in branches), arb(0)))
+
+
+def _place(law: Sampled, level: arb) -> arb:
+    """Enclose the x where f(x), or f(x) / f(-x) for replaced records, is ``level``; both rise, from p_0 or 0 on."""
+
+    def ratio(x: arb) -> arb:
+        return law.f(acb(x)).real / (law.f(acb(-x)).real if law.replace else 1)
+
+    low, high = -law.s, law.s
+    for _ in range(_DOUBLINGS):
+        low, high = (low if ratio(low) < level else 2 * low), (high if ratio(high) > level else 2 * high)
+    require(ratio(low) < level and ratio(high) > level, "the loss reaches epsilon")
+    for _ in range(2 * ctx.prec):
+        middle = arb(((low + high) / 2).mid())
+        at = ratio(middle)
+        if at < level:
+            low = middle
+        elif at > level:
+            high = middle
+        else:
+            break
+    return low.union(high)
 
 
 def _bounded(_reader: Reader, asked: Asked) -> Proof:
@@ -291,9 +344,6 @@ def _read_bulk(reader: Reader, asked: Asked, cut: AboveCut) -> Callable[[arb], a
     reader.close()
     asked.work.take(_OF_NODE, panels)
 
-    def sampled(at: arb, move: int) -> arb:
-        return (1 - law.q) * normal_cdf(at / law.s) + law.q * normal_cdf((at - move) / law.s)
-
     def height(at: arb) -> arb:
         r = law.f(acb(at)).real / (law.f(acb(-at)).real if replaced else 1)
         return (r**x - 1) * (r - r**-x) if fixed else r ** (x + 1) - 1 - (x + 1) * (r - 1)
@@ -305,14 +355,14 @@ def _read_bulk(reader: Reader, asked: Asked, cut: AboveCut) -> Callable[[arb], a
     def moment() -> arb:
         require(start < end, "the panels have a length")
         edges = [start + (end - start) * k / panels for k in range(panels + 1)]
-        under = [sampled(at, -1) if replaced else normal_cdf(at / law.s) for at in edges]
+        under = [law.mass_beyond(-at, 1) if replaced else normal_cdf(at / law.s) for at in edges]
         heights = [height(at) for at in edges]
         total = 1 + (0 if fixed else under[0] * x.max(heights[0]))
         for k in range(panels):
             total += (under[k + 1] - under[k]) * heights[k].max(heights[k + 1]) * share(edges[k])
         return total**count
 
-    return lambda e: moment() * kernel(x) * (-x * e).exp() + count * share(end) * (1 - sampled(end, 1))
+    return lambda e: moment() * kernel(x) * (-x * e).exp() + count * share(end) * law.mass_beyond(end, 1)
 
 
 def _read_sum(reader: Reader, asked: Asked) -> Sum:

@@ -1,28 +1,36 @@
 """The laws of the privacy loss of independent steps, from events and a relation, with what is assumed of them.
 
-s is the noise multiplier, q the probability of taking part; f(x) = 1 - q + q e^((2x-1)/(2 s^2)) and x ~ N(0, s^2). The
-numbers of an event are exact, and what follows from them is a ball at the precision of the certificate.
+s is the noise multiplier, p_h the probability that h of the records in which data sets differ take part, p = (1-q, q)
+for one record; f(x) = sum of p_h e^(h (2x-h) / (2 s^2)) and x ~ N(0, s^2). The numbers of an event are exact, and what
+follows from them is a ball at the precision of the certificate.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from itertools import pairwise
+from typing import Self
 
-from flint import acb, arb, fmpq
+from flint import acb, acb_poly, arb, fmpq
 
-from epsilond_verifier.bounds import CannotCheck, refuse_unless
+from epsilond_verifier.binomials import hits, most_displaced, tail
+from epsilond_verifier.bounds import CannotCheck, normal_cdf, refuse_unless
 from epsilond_verifier.reading import Reader
 
 RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
 _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
+MOST_IN_GROUP, _MOST_BRANCHES = 256, 64
 COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
 SCHEDULE = "a record takes part in as many full batches as its schedule has passes, begun ones included"
 POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batches (Zhu, Dong & Wang 2022)"
 REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
 FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
+GROUP = "a group's pair is that of records that all agree (docs/concepts/certificates.md)"
+CUT = "Poisson's pair or, seen to be so, a cut batch's dominates a random cut (docs/sampling/truncated_poisson.md)"
+DRAWS = "batches in which a record is drawn k times, k seen, dominate (Balle, Barthe & Gaboardi 2018, Theorem 10)"
+SCALES = "noise of a random scale is dominated by noise whose scale is seen"
 LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"
 RESPONSE = "the laws of two answers dominate randomised response: they are its outputs"
 PURE = "randomised response of the same epsilon dominates every epsilon-DP step (Kairouz, Oh & Viswanath 2015)"
@@ -42,15 +50,43 @@ class Normal:
 
 @dataclass(frozen=True)
 class Sampled:
-    """A step on sampled batches, in which a record is there or not, or is replaced."""
+    """A step on sampled batches: h records are there with probability p_h, or are replaced, h = 0, ..., H."""
 
     s: arb
-    q: arb
+    weights: tuple[arb, ...]
     replace: bool = False
 
+    @classmethod
+    def of_one(cls, s: arb, q: arb, replace: bool = False) -> Self:
+        """Return the law of one record, of probability q."""
+        return cls(s, (1 - q, q), replace)
+
+    @property
+    def q(self) -> arb:
+        """Return the probability of one record."""
+        return self.weights[1]
+
+    @property
+    def most(self) -> int:
+        """Return H."""
+        return len(self.weights) - 1
+
+    @property
+    def turned(self) -> arb:
+        """Return s^2 / H: where x is above the axis by that, the terms of f are turned by up to 1."""
+        return self.s * self.s / self.most
+
+    @cached_property
+    def _polynomial(self) -> acb_poly:
+        return acb_poly([p * (-arb(h * h) / (2 * self.s * self.s)).exp() for h, p in enumerate(self.weights)])
+
     def f(self, x: acb) -> acb:
-        """Return f(x) = 1 - q + q e^((2x-1)/(2 s^2))."""
-        return 1 - self.q + self.q * ((2 * x - 1) / (2 * self.s * self.s)).exp()
+        """Return f(x), a polynomial in e^(x / s^2)."""
+        return self._polynomial((x / (self.s * self.s)).exp())
+
+    def mass_beyond(self, x: arb, way: int) -> arb:
+        """Return the sum of p_h P(N(way h, s^2) > x)."""
+        return sum((p * normal_cdf((way * h - x) / self.s) for h, p in enumerate(self.weights)), arb(0))
 
 
 class FixedSize(Sampled):
@@ -58,7 +94,15 @@ class FixedSize(Sampled):
 
 
 class Poisson(Sampled):
-    """Poisson batches: log f for remove and -log f for add; of a replaced record log f(x) - log f(-x), both ways."""
+    """Poisson batches: log f for remove and -log f for add; of replaced records log f(x) - log f(-x), both ways."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A step that shows which branch it takes: probabilities and laws; ``rest`` is that of branches that have none."""
+
+    branches: tuple[tuple[arb, Normal | Sampled], ...]
+    rest: arb = field(default_factory=arb)
 
 
 @dataclass(frozen=True)
@@ -81,23 +125,39 @@ class Atoms:
 
 
 #: The law of one step's privacy loss.
-Law = Normal | Sampled | Laplace | Atoms
+Law = Normal | Sampled | Mixture | Laplace | Atoms
 
 
 def is_symmetric(law: Law) -> bool:
     """Return whether the two directions have the same loss."""
+    if isinstance(law, Mixture):
+        return all(is_symmetric(branch) for _, branch in law.branches)
     return law.replace if isinstance(law, Poisson) else not isinstance(law, Atoms) or law.remove is law.add
 
 
 def largest_loss(law: Law, direction: str) -> arb:
     """Return the least upper bound of the loss in one direction."""
+    if isinstance(law, Mixture):
+        return reduce(arb.max, [largest_loss(branch, direction) for _, branch in law.branches])
     if isinstance(law, Atoms):
         return reduce(arb.max, [loss for _, loss in law.outcomes(direction)])
     if isinstance(law, Laplace):
         return law.lam
     if isinstance(law, Poisson) and not law.replace and direction == "add":
-        return -(1 - law.q).log()
+        return -law.weights[0].log()
     raise CannotCheck(f"the loss of a step has no bound in the direction {direction}")
+
+
+def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
+    """Return the law with at most so many records in a batch, or branches, 0 for all, and the mass that is left out."""
+    if isinstance(law, Mixture):
+        last = kept or len(law.branches)
+        return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), law.rest)
+    if kept == 0:
+        return law, arb(0)
+    refuse_unless(isinstance(law, Poisson), "there is nothing rare to leave out of a step")
+    assert isinstance(law, Poisson)
+    return replace(law, weights=law.weights[: kept + 1]), sum(law.weights[kept + 1 :], arb(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +169,16 @@ class Step:
     assumed: str
 
 
-def read_step(event: Reader, relation: str) -> Step:
-    """Read one event, as the ledger writes it."""
+def read_step(event: Reader, relation: str, group: int) -> Step:
+    """Read one event, as the ledger writes it, for a group of so many records."""
     mechanism, sampling = event.inside("mechanism"), event.inside("sampling")
     count = event.whole("count", 1, _COUNT)
     kind = mechanism.word("kind", *_MECHANISMS)
-    step = _MECHANISMS[kind](mechanism, sampling, count, relation)
+    if group > 1:
+        refuse_unless(kind == "gaussian", f"{event.where}: no theorem of this verifier covers groups of records")
+        step = _group(mechanism, sampling, count, relation, group)
+    else:
+        step = _MECHANISMS[kind](mechanism, sampling, count, relation)
     for reader in (event, mechanism, sampling):
         reader.close()
     return step
@@ -159,29 +223,98 @@ def _poisson(s: arb, q: float, relation: str, count: int, assumed: str = "") -> 
         return _full(s, relation, count, assumed or GAUSSIAN)
     replaced = relation == "replace_one"
     pair = REPLACED if replaced else POISSON
-    return Step(Poisson(s, arb(q), replaced), count, f"{assumed}; {pair}" if assumed else pair)
+    return Step(Poisson.of_one(s, arb(q), replaced), count, f"{assumed}; {pair}" if assumed else pair)
+
+
+def _probability(sampling: Reader) -> float:
+    return sampling.real("sampling_probability", 5e-324, 1.0)
+
+
+def _group(mechanism: Reader, sampling: Reader, count: int, relation: str, group: int) -> Step:
+    """Groups of records. All are in the same full batches, at worst; Bin(group, q) of them are in a Poisson batch."""
+    s, kind = _noise(mechanism), sampling.word("kind", *_SCHEDULES, "poisson")
+    if kind != "poisson":
+        return _full(s / group, relation, *_passes(sampling, kind, count, relation, f"{GROUP}; {GAUSSIAN}"))
+    q = _probability(sampling)
+    if q == 1.0:
+        return _full(s / group, relation, count, f"{GROUP}; {GAUSSIAN}")
+    refuse_unless(group <= MOST_IN_GROUP, f"{sampling.where}: groups of at most {MOST_IN_GROUP} records are read")
+    return Step(Poisson(s, tuple(hits(group, arb(q), group)), relation == "replace_one"), count, GROUP)
 
 
 def _gaussian(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
-    s = _noise(mechanism)
-    kinds = ("full_batch", "poisson", "without_replacement", "shuffled_epochs", "disjoint_batches")
-    kind = sampling.word("kind", *kinds)
-    if kind == "poisson":
-        return _poisson(s, sampling.real("sampling_probability", 5e-324, 1.0), relation, count)
-    if kind == "without_replacement":
-        n = sampling.whole("dataset_size", 1, _SIZE)
-        b = sampling.whole("batch_size", 1, n)
-        _covered(relation != "add_or_remove_one", sampling, relation)
-        if b == n:
-            return _full(s, relation, count, GAUSSIAN)
-        # A record that becomes null is one that becomes another, so that the pair dominates there as well.
-        return Step(FixedSize(s / 2, arb(fmpq(b, n))), count, FIXED_SIZE)
+    s, kind = _noise(mechanism), sampling.word("kind", *_SCHEDULES, *_BATCHES)
+    if kind in _BATCHES:
+        return _BATCHES[kind](s, sampling, count, relation)
     return _full(s, relation, *_passes(sampling, kind, count, relation, GAUSSIAN))
+
+
+def _without_replacement(s: arb, sampling: Reader, count: int, relation: str) -> Step:
+    n = sampling.whole("dataset_size", 1, _SIZE)
+    b = sampling.whole("batch_size", 1, n)
+    _covered(relation != "add_or_remove_one", sampling, relation)
+    if b == n:
+        return _full(s, relation, count, GAUSSIAN)
+    # A record that becomes null is one that becomes another, so that the pair dominates there as well.
+    return Step(FixedSize.of_one(s / 2, arb(fmpq(b, n))), count, FIXED_SIZE)
+
+
+def _with_replacement(s: arb, sampling: Reader, count: int, relation: str) -> Step:
+    """Read draws: of k draws of a record the batches differ in k places; it is drawn with probability eta."""
+    n = sampling.whole("dataset_size", 2, _SIZE)
+    b = sampling.whole("batch_size", 1, n)
+    _covered(relation != "add_or_remove_one", sampling, relation)
+    never, *drawn = hits(b, arb(fmpq(1, n)), min(b, _MOST_BRANCHES))
+    eta = 1 - never
+    branches = [(p / eta, FixedSize.of_one(s / (2 * k), eta)) for k, p in enumerate(drawn, 1)]
+    rest = arb(0) if len(drawn) == b else 1 - sum((p for p, _ in branches), arb(0))
+    return Step(Mixture(tuple(branches), rest), count, f"{DRAWS}; {FIXED_SIZE}")
+
+
+def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
+    """Poisson's pair, or that of a cut batch.
+
+    Of n places tau is the probability that the others fill a batch of B, tau r = B P(Bin(n, q) > B) / n. Where n is
+    private, the largest such number over all n is g, and the record, in a cut batch, is at the distance 2.
+    """
+    q, n = _probability(sampling), sampling.whole("dataset_size", 1, _SIZE)
+    size = sampling.whole("max_batch_size", 1, _SIZE)
+    slots = sampling.word("truncation", "random", "random_slots") == "random_slots"
+    private = relation == "add_or_remove_one" and not slots
+    if size >= n:
+        return _poisson(s, q, relation, count)
+    refuse_unless(q < 1, f"{sampling.where}: a cut of all records is a batch of a fixed size")
+    whole = _poisson(s, q, relation, count)
+    if private:
+        displaced = arb(q) * size / (size + 1)
+        seen, near = most_displaced(n, q, size) / displaced, arb(q) / (size + 1)
+        cut: Sampled = Poisson(s, (1 - arb(q), near, displaced))
+    else:
+        seen = tail(n - 1, q, size)
+        cut = FixedSize.of_one(s / 2, size * tail(n, q, size + 1) / (n * seen))
+    assert isinstance(whole.law, Poisson)
+    assumed = f"{CUT}; {whole.assumed}" if private else f"{CUT}; {whole.assumed}; {FIXED_SIZE}"
+    return Step(Mixture(((1 - seen, whole.law), (seen, cut))), count, assumed)
+
+
+def _mixture(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
+    """Noise of a scale that is drawn, and seen; the weights are taken as proportions."""
+    weights = [arb(weight) for weight in mechanism.reals("weights", _MOST_BRANCHES, 5e-324, 1.0)]
+    scales = [arb(scale) for scale in mechanism.reals("noise_multipliers", _MOST_BRANCHES, 1e-3, 1e6)]
+    refuse_unless(len(weights) == len(scales), f"{mechanism.where}: as many weights as noise_multipliers")
+    kind = sampling.word("kind", *_SCHEDULES, "poisson")
+    q = _probability(sampling) if kind == "poisson" else 1.0
+    count, assumed = (count, "") if kind == "poisson" else _passes(sampling, kind, count, relation, GAUSSIAN)
+    steps = [_poisson(scale, q, relation, count, assumed) for scale in scales]
+    laws = [step.law for step in steps if isinstance(step.law, Normal | Poisson)]
+    total = sum(weights, arb(0))
+    branches = tuple((weight / total, law) for weight, law in zip(weights, laws, strict=True))
+    return Step(Mixture(branches), count, f"{SCALES}; {steps[0].assumed}")
 
 
 def _laplace(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     lam = _sensitivity(relation) / _noise(mechanism)
-    kind = sampling.word("kind", "full_batch", "shuffled_epochs", "disjoint_batches")
+    kind = sampling.word("kind", *_SCHEDULES)
     return Step(Laplace(lam), *_passes(sampling, kind, count, relation, LAPLACE))
 
 
@@ -228,7 +361,7 @@ def _with_noise_over_steps(s: arb, coefficients: list[arb], sampling: Reader, co
     kind = sampling.word("kind", "full_batch", "cyclic_poisson", "fixed_order_epochs")
     apart = 1
     if kind == "cyclic_poisson":
-        cycle, q = sampling.whole("cycle_length", 1, _COUNT), sampling.real("sampling_probability", 5e-324, 1.0)
+        cycle, q = sampling.whole("cycle_length", 1, _COUNT), _probability(sampling)
         _covered(relation != ("add_or_remove_one" if _by_position(sampling) else "replace_one"), sampling, relation)
         refuse_unless(len(coefficients) <= cycle, f"{sampling.where}: noise reaches farther than a cycle")
         noise = s / _sensitivity_over_steps(coefficients, count, count)
@@ -251,8 +384,16 @@ def _sensitivity_over_steps(coefficients: list[arb], steps: int, apart: int) -> 
     return total.sqrt()
 
 
+_SCHEDULES = ("full_batch", "shuffled_epochs", "disjoint_batches")
+_BATCHES = {
+    "poisson": lambda s, sampling, count, relation: _poisson(s, _probability(sampling), relation, count),
+    "without_replacement": _without_replacement,
+    "with_replacement": _with_replacement,
+    "truncated_poisson": _truncated,
+}
 _MECHANISMS = {
     "gaussian": _gaussian,
+    "gaussian_mixture": _mixture,
     "laplace": _laplace,
     "randomized_response": _response,
     "pure_dp": _pure,

@@ -83,6 +83,10 @@ class Reader:
         """Read a list of 1 to ``most`` numbers."""
         return [self._number(value, key, float, shortest, low, high) for value in self._list(key, most)]
 
+    def wholes(self, key: str, most: int, low: int, high: int) -> list[int]:
+        """Read a list of 1 to ``most`` integers."""
+        return [self._number(value, key, int, str, low, high) for value in self._list(key, most)]
+
     def whole(self, key: str, low: int, high: int) -> int:
         """Read an integer within [low, high]."""
         return self._number(self._take(key), key, int, str, low, high)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from flint import acb, acb_mat, arb
 
 from epsilond_verifier.bounds import normal_cdf, normal_density, refuse_unless, require
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Sampled
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Normal, Sampled
 from epsilond_verifier.reading import Reader
 
 MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
@@ -42,8 +42,9 @@ class Line:
         """Return how many there are."""
         return self.high - self.low + 1
 
-    def rule(self, law: Sampled, direction: str, c: arb) -> Rule:
+    def rule(self, law: Law, direction: str, c: arb) -> Rule:
         """Return Theorem A for the whole law."""
+        assert isinstance(law, Sampled)
         return shifted_line(law, direction, c, self, lambda _: acb(1), arb(1))
 
 
@@ -65,13 +66,14 @@ class AboveCut:
         """Return how many there are."""
         return self.line.nodes
 
-    def rule(self, law: Sampled, _direction: str, c: arb) -> Rule:
+    def rule(self, law: Law, _direction: str, c: arb) -> Rule:
         """Return Theorem A for the share, of remove's law on the whole line for a fixed size."""
-        theta, place, width = arb(self.line.angle) * law.s * law.s, arb(self.place), arb(self.width)
+        assert isinstance(law, Sampled)
+        theta, place, width = arb(self.line.angle) * law.turned, arb(self.place), arb(self.width)
         growth, scale = (theta * theta / (2 * width * width)).exp(), width * arb(2).sqrt()
         return shifted_line(law, "remove", c, self.line, lambda x: ((place - x) / scale).erfc() / 2, growth)
 
-    def outside(self, law: Sampled) -> arb:
+    def outside(self, law: Law) -> arb:
         """Return e, which bounds the mass of the share at x < 1/2, where a fixed size has none of it."""
         before = normal_cdf((arb(1) / 2 - self.place) / self.width)
         return before if isinstance(law, FixedSize) else arb(0)
@@ -110,12 +112,31 @@ class Panels:
         """Return the nodes of the k-th steep panel: one of a quarter of the length needs log 4 / (2 log 3) fewer."""
         return max(2, self.steep - 5 * k // 8)
 
-    def rule(self, law: Sampled, _direction: str, c: arb) -> Rule:
+    def rule(self, law: Law, _direction: str, c: arb) -> Rule:
         """Return Theorem C."""
+        assert isinstance(law, FixedSize)
         return fixed_size(law, c, self)
 
 
-Nodes = Line | Panels | AboveCut
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The nodes of each branch of a mixture."""
+
+    places: tuple[Place, ...]
+
+    @property
+    def nodes(self) -> int:
+        """Return how many there are, those of envelopes counted."""
+        return sum(nodes.nodes for place in self.places for nodes in place)
+
+    def rule(self, law: Law, direction: str, c: arb) -> MixtureTransform:
+        """Return the weighted sum of the branches' transforms."""
+        assert isinstance(law, Mixture)
+        pairs = zip(law.branches, self.places, strict=True)
+        return MixtureTransform([(p, transform(branch, direction, c, place)) for (p, branch), place in pairs])
+
+
+Nodes = Line | Panels | AboveCut | Branches
 #: The nodes of a step's rule, and of one for its envelope, if there is one; none where the transform is known.
 Place = tuple[Nodes, ...]
 
@@ -131,6 +152,11 @@ def read_place(reader: Reader, law: Law) -> Place:
             is_cut = isinstance(law, FixedSize) and inner.has("place")
             place.append(AboveCut.read(inner, inner) if is_cut else read(inner))
             inner.close()
+    if isinstance(law, Mixture):
+        readers = reader.objects("branches", len(law.branches))
+        refuse_unless(len(readers) == len(law.branches), f"{reader.where}.branches must have an entry for each branch")
+        pairs = zip(readers, law.branches, strict=True)
+        place.append(Branches(tuple(read_place(each, branch) for each, (_, branch) in pairs)))
     reader.close()
     return tuple(place)
 
@@ -140,7 +166,7 @@ class Rule:
     """A transform as in the module's docstring.
 
     ``coarse``: a rule that bounds the envelope in this one's place, and the moment of what it leaves out of the law.
-    ``late``: a and b, where the error is a e^(b t) more at t. A rule with such an error bounds no envelope.
+    ``late``: a and b, where the error is a e^(b t) more at t. The moment is all that such a rule bounds an envelope by.
     """
 
     constant: arb
@@ -167,7 +193,8 @@ class Rule:
         if self.coarse is not None:
             rule, left_out = self.coarse
             return (left_out + rule.envelope(t)).min(self.moment())
-        refuse_unless(self.late is None, "a rule with a last panel bounds no envelope: another one has to")
+        if self.late is not None:
+            return self.moment()
         total = abs(self.constant) + self.error
         for weight, loss in zip(self.weights, self.losses, strict=True):
             total += abs(weight) * (-t * loss.imag.lower().max(arb(0))).exp()
@@ -198,45 +225,85 @@ def powers(base: acb, number: int) -> list[acb]:
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceTransform:
-    """M(z) = ((z+1) e^(lam z) + z e^(-lam (z+1))) / (2z+1)  (Mironov 2017, Proposition 6)."""
+class ClosedForm:
+    """A transform that is known at every z. ``envelope``: a bound of |M(c + it)| that falls in t."""
 
-    lam: arb
     tilt: arb
+    at: Callable[[acb], acb]
+    envelope: Callable[[arb], arb]
 
     def moment(self) -> arb:
         """Return M(c)."""
-        return self._at(acb(self.tilt)).real
-
-    def envelope(self, t: arb) -> arb:
-        """Return a bound from t on: |z+1| / |2z+1| falls in t, |z| / |2z+1| is at most 1/2, and |M| at most M(c)."""
-        c = self.tilt
-        first = (((c + 1) ** 2 + t * t) / ((2 * c + 1) ** 2 + 4 * t * t)).sqrt() * (self.lam * c).exp()
-        return (first + (-self.lam * (c + 1)).exp() / 2).min(self.moment())
+        return self.at(acb(self.tilt)).real
 
     def on_line(self, spacing: arb, points: int) -> list[acb]:
-        """Return the closed form at each point."""
-        return [self._at(acb(self.tilt, k * spacing)) for k in range(points)]
-
-    def _at(self, z: acb) -> acb:
-        return ((z + 1) * (self.lam * z).exp() + z * (-self.lam * (z + 1)).exp()) / (2 * z + 1)
+        """Return M at each point."""
+        return [self.at(acb(self.tilt, k * spacing)) for k in range(points)]
 
 
-Transform = Rule | LaplaceTransform
+def laplace(lam: arb, c: arb) -> ClosedForm:
+    """M(z) = ((z+1) e^(lam z) + z e^(-lam (z+1))) / (2z+1)  (Mironov 2017, Proposition 6).
+
+    |z+1| / |2z+1| falls in t, |z| / |2z+1| is at most 1/2, and |M| at most M(c).
+    """
+
+    def at(z: acb) -> acb:
+        return ((z + 1) * (lam * z).exp() + z * (-lam * (z + 1)).exp()) / (2 * z + 1)
+
+    def envelope(t: arb) -> arb:
+        first = (((c + 1) ** 2 + t * t) / ((2 * c + 1) ** 2 + 4 * t * t)).sqrt() * (lam * c).exp()
+        return (first + (-lam * (c + 1)).exp() / 2).min(at(acb(c)).real)
+
+    return ClosedForm(c, at, envelope)
 
 
-def transform(law: Law, direction: str, tilt: float, place: Place) -> Transform:
-    """Return M at Re z = tilt > 0 of a step that is no full batch of Gaussian noise."""
+def normal(mu_squared: arb, c: arb) -> ClosedForm:
+    """M(z) = e^(mu^2 z (z+1) / 2) of a full batch of Gaussian noise, as a branch among others."""
+
+    def envelope(t: arb) -> arb:
+        return (mu_squared * (c * (c + 1) - t * t) / 2).exp()
+
+    return ClosedForm(c, lambda z: (mu_squared * z * (z + 1) / 2).exp(), envelope)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureTransform:
+    """The sum of the branches' transforms, each times its probability."""
+
+    branches: list[tuple[arb, Transform]]
+
+    def moment(self) -> arb:
+        """Return a bound of M(c)."""
+        return sum((p * branch.moment() for p, branch in self.branches), arb(0))
+
+    def envelope(self, t: arb) -> arb:
+        """Return a bound from t on."""
+        return sum((p * branch.envelope(t) for p, branch in self.branches), arb(0))
+
+    def on_line(self, spacing: arb, points: int) -> list[acb]:
+        """Return the sums at each point."""
+        lines = [(p, branch.on_line(spacing, points)) for p, branch in self.branches]
+        return [sum((p * line[k] for p, line in lines), acb(0)) for k in range(points)]
+
+
+Transform = Rule | ClosedForm | MixtureTransform
+
+
+def transform(law: Law, direction: str, tilt: float | arb, place: Place) -> Transform:
+    """Return M at Re z = tilt > 0."""
     c = arb(tilt)
+    if isinstance(law, Normal):
+        return normal(law.mu_squared, c)
     if isinstance(law, Laplace):
-        return LaplaceTransform(law.lam, c)
+        return laplace(law.lam, c)
     if isinstance(law, Atoms):
         atoms = law.outcomes(direction)
         return Rule(arb(0), [acb(p * (c * loss).exp()) for p, loss in atoms], [acb(loss) for _, loss in atoms], arb(0))
-    assert isinstance(law, Sampled)
     whole, *coarse = (nodes.rule(law, direction, c) for nodes in place)
     if not coarse:
         return whole
+    assert isinstance(whole, Rule)
+    assert isinstance(coarse[0], Rule)
     left_out = arb(0)
     if isinstance(place[1], AboveCut):
         both = whole.error_at(arb(0)) + coarse[0].error + 2 * place[1].outside(law)
@@ -245,13 +312,13 @@ def transform(law: Law, direction: str, tilt: float, place: Place) -> Transform:
 
 
 def shifted_line(law: Sampled, direction: str, c: arb, line: Line, share: Callable[[acb], acb], growth: arb) -> Rule:
-    """Theorem A: the trapezoid rule on the line Im x = A s^2, below the axis for add, for a share of the law.
+    """Theorem A: the trapezoid rule on the line Im x = A s^2 / H, below the axis for add, for a share of the law.
 
     On the line at v the modulus of the share is at most growth^((v/theta)^2) times what it is on the axis.
     """
-    s, q, d, angle, add = law.s, law.q, arb(line.spacing), arb(line.angle), direction == "add" and not law.replace
+    s, d, angle, add = law.s, arb(line.spacing), arb(line.angle), direction == "add" and not law.replace
     require(2 * angle < arb.pi(), "the angle is below pi/2")
-    square, theta = s * s, angle * s * s
+    square, theta = s * s, angle * law.turned
     weights, losses = [], []
     for j in range(line.low, line.high + 1):
         x = acb(j * d, -theta if add else theta)
@@ -261,9 +328,9 @@ def shifted_line(law: Sampled, direction: str, c: arb, line: Line, share: Callab
         losses.append(loss)
     right, left = line.high * d, -line.low * d
     negative = c if add or law.replace else arb(0)
-    one_sided, two_sided, hidden = (angle / 2).cos() ** -negative, angle.cos() ** -negative, (1 - q) ** -negative
+    one_sided, two_sided, hidden = (angle / 2).cos() ** -negative, angle.cos() ** -negative, law.weights[0] ** -negative
     high, low, mirrored = (law.f(acb(x)).real for x in (right, -left, left))
-    ends = [(right, c + 1, high ** (c + 1) * hidden), (left, arb(0), low ** (c + 1) * mirrored**-negative)]
+    ends = [(right, law.most * (c + 1), high ** (c + 1) * hidden), (left, arb(0), low ** (c + 1) * mirrored**-negative)]
     if add:
         ends = [(right, arb(0), high**-c), (left, arb(0), hidden)]
     tails = arb(0)
@@ -271,14 +338,14 @@ def shifted_line(law: Sampled, direction: str, c: arb, line: Line, share: Callab
         ratio = (-(end - drift) * d / square).exp()
         require(ratio < 1, "the nodes reach beyond the peak of the integrand")
         tails += normal_density(acb(end), s).real * first * ratio / (1 - ratio)
-    tails *= d * (angle * angle * square / 2).exp() * one_sided * growth
-    kappa = ((2 * angle * angle * square).exp() * two_sided * growth**4 + 1) / ((2 * arb.pi() * theta / d).expm1())
+    tails *= d * (theta * theta / (2 * square)).exp() * one_sided * growth
+    kappa = ((2 * theta * theta / square).exp() * two_sided * growth**4 + 1) / ((2 * arb.pi() * theta / d).expm1())
     require(kappa < 1, "the spacing is fine enough")
     error = kappa / (1 - kappa) * (abs(sum(weights, acb(0))) + tails) + tails
     return Rule(arb(0), weights, losses, error)
 
 
-def fixed_size(law: Sampled, c: arb, place: Panels) -> Rule:
+def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
     """Theorem C: M(z) = a_0 + integrals over x > 1/2 of phi f^(z+1) and phi f^(-z), by way of 1/2 + i theta.
 
     The path of the second integral is the mirror image of the first one's, so that its nodes are the conjugates.

@@ -18,12 +18,12 @@ from flint import arb, ctx
 
 from epsilond_verifier.bounds import CannotCheck, Enclosure, Node, refuse_unless
 from epsilond_verifier.forms import Asked, Proof, Work, read_form
-from epsilond_verifier.laws import COMPOSED, RELATIONS, Step, is_symmetric, read_step
+from epsilond_verifier.laws import COMPOSED, RELATIONS, Mixture, Step, is_symmetric, read_step
 from epsilond_verifier.prices import FILTER, MOST_NODES, OWN, Price
 from epsilond_verifier.reading import Reader, parse
 
 FORMAT = "epsilon-certificate/1"
-_MOST_EVENTS, _MOST_BITS = 1000, 2048
+_MOST_EVENTS, _MOST_MIXTURES, _MOST_BITS, _MOST_GROUP = 1000, 100, 2048, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,18 @@ def _read(certificate: Reader) -> _Read:
     stated, witness = certificate.inside("statement"), certificate.inside("witness")
     ctx.prec = witness.whole("precision", 32, _MOST_BITS)
     claim, relation = stated.word("claim", "at_most", "more_than"), stated.word("relation", *RELATIONS)
-    steps = [read_step(event, relation) for event in stated.objects("events", _MOST_EVENTS)]
+    group = stated.whole("group_size", 2, _MOST_GROUP) if stated.has("group_size") else 1
+    steps = list[Step]()
+    for event in stated.objects("events", _MOST_EVENTS):
+        steps.append(read_step(event, relation, group))
+        few = sum(isinstance(step.law, Mixture) for step in steps) <= _MOST_MIXTURES
+        refuse_unless(few, f"at most {_MOST_MIXTURES} events may show which branch they take")
     needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
     assumed = list(dict.fromkeys(step.assumed for step in steps))
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
     bound, price = "<=" if claim == "at_most" else ">", None
     if stated.has("nano_mu_squared"):
+        refuse_unless(group == 1, "prices are of single records")
         price = Price.read(stated)
         groups = witness.objects("nodes", MOST_NODES) if witness.has("nodes") else []
         nodes = _read_nodes(groups, price, steps, needed)
@@ -98,6 +104,7 @@ def _read(certificate: Reader) -> _Read:
     for reader in (certificate, stated, witness):
         reader.close()
     spelled += f" for the dominating pairs of these events under {relation}"
+    spelled += f" and groups of {group} records" if group > 1 else ""
     return _Read(claim, spelled, tuple(assumed), nodes, steps, price)
 
 

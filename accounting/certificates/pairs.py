@@ -1,0 +1,143 @@
+"""The pairs that certificates are about, as losses of the engine: for each event the one that the verifier has."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from accounting.certificates.certificate import NoCertificate
+from accounting.certificates.nodes import SampledStep
+from accounting.events import (
+    Event,
+    Gaussian,
+    GaussianMixture,
+    Laplace,
+    Poisson,
+    PureDp,
+    RandomizedResponse,
+    TruncatedPoisson,
+    WithoutReplacement,
+    WithReplacement,
+)
+from accounting.losses.displacement import DisplacementLoss
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.group_poisson import MOST_HITS
+from accounting.losses.hits import HitsLoss
+from accounting.losses.poisson import PoissonGaussianLoss, PoissonReplaceLoss
+from accounting.losses.privacy_loss import PrivacyLoss
+from accounting.losses.rules import loss_of
+from accounting.losses.visible_mixture import VisibleMixtureLoss
+from accounting.losses.without_replacement import SymmetrizedLoss
+from accounting.relations import NeighboringRelation
+
+_WIDER_PAIR = (
+    "batches of a fixed size have a narrower pair under replace_special than the one that certificates are about: that "
+    "the wider one loses more says nothing about theirs"
+)
+_NOT_ATTAINED = (
+    "the pair that certificates are about bounds batches that are cut, and nobody attains it: that it loses more says "
+    "nothing about them"
+)
+#: Branches and records that the verifier tells apart.
+_MOST_BRANCHES = 64
+
+
+def is_wider(event: Event, relation: NeighboringRelation) -> str:
+    """Return why a lower bound of the pair that certificates are about says nothing of a step; else nothing."""
+    if isinstance(event.sampling, TruncatedPoisson) and event.sampling.is_random:
+        return _NOT_ATTAINED
+    null = relation is NeighboringRelation.REPLACE_SPECIAL
+    return _WIDER_PAIR if null and isinstance(event.sampling, WithoutReplacement) else ""
+
+
+def certified_loss(event: Event, relation: NeighboringRelation, group_size: int) -> PrivacyLoss:
+    """Return the loss whose pair the verifier has a theorem for.
+
+    Raises:
+        NoCertificate: It has none for this event.
+    """
+    mechanism, sampling = event.mechanism, event.sampling
+    if group_size > 1:
+        return _of_group(event, relation, group_size)
+    if isinstance(mechanism, Gaussian) and isinstance(sampling, WithoutReplacement):
+        return _symmetrized(mechanism.noise_multiplier / 2.0, sampling.batch_size / sampling.dataset_size)
+    if isinstance(mechanism, Gaussian) and isinstance(sampling, TruncatedPoisson) and sampling.is_random:
+        return _cut(loss_of(event, relation).dominating)
+    if isinstance(mechanism, Gaussian) and isinstance(sampling, WithReplacement):
+        return loss_of(event, relation)
+    if isinstance(mechanism, Gaussian | GaussianMixture) and isinstance(sampling, Poisson):
+        return loss_of(event, relation)
+    full = Gaussian | GaussianMixture | Laplace | RandomizedResponse | PureDp
+    if isinstance(mechanism, full) and sampling.kind == "full_batch":
+        return loss_of(event, relation)
+    raise NoCertificate(f"no certificate covers {mechanism.kind} with {sampling.kind} batches yet")
+
+
+def _of_group(event: Event, relation: NeighboringRelation, size: int) -> PrivacyLoss:
+    mechanism, sampling = event.mechanism, event.sampling
+    if isinstance(mechanism, Gaussian) and sampling.kind == "full_batch":
+        return GaussianLoss(relation.sensitivity * size / mechanism.noise_multiplier)
+    if isinstance(mechanism, Gaussian) and isinstance(sampling, Poisson) and size <= MOST_HITS:
+        q, h = sampling.sampling_probability, np.arange(size)
+        odds = np.log((size - h) / (h + 1.0)) + math.log(q) - math.log1p(-q)
+        logs = size * math.log1p(-q) + np.concatenate([[0.0], np.cumsum(odds)])
+        return HitsLoss(mechanism.noise_multiplier, tuple(logs.tolist()), relation is NeighboringRelation.REPLACE_ONE)
+    raise NoCertificate(f"no certificate covers groups with {mechanism.kind} and {sampling.kind} batches yet")
+
+
+def _cut(loss: PrivacyLoss) -> PrivacyLoss:
+    """Return Poisson's pair and one pair of a cut batch as branches: the verifier knows how often a batch is cut."""
+    if not isinstance(loss, VisibleMixtureLoss):
+        raise NoCertificate("a step whose batches are always cut has no certificate yet")
+    (weight, whole), (seen, cut), *_ = zip(loss.weights, loss.losses, strict=True)
+    if isinstance(cut, DisplacementLoss):
+        # A record that becomes null is one that becomes another.
+        cut = _symmetrized(cut.noise_multiplier / 2.0, cut.probability)
+    sampled = isinstance(whole, PoissonGaussianLoss | PoissonReplaceLoss)
+    if not sampled or not isinstance(cut, HitsLoss | SymmetrizedLoss):
+        raise NoCertificate("a step whose batches are always cut has no certificate yet")
+    return VisibleMixtureLoss((weight, seen), (whole, cut))
+
+
+def _symmetrized(noise: float, probability: float) -> SymmetrizedLoss:
+    return SymmetrizedLoss(PoissonGaussianLoss(noise, probability))
+
+
+def rare_left_out(loss: PrivacyLoss, mass: float) -> tuple[PrivacyLoss, int]:
+    """Return the loss with as few branches, or records in a batch, as leave out at most ``mass``, and their number.
+
+    The number is 0 where nothing is left out.
+    """
+    if isinstance(loss, VisibleMixtureLoss) and len(loss.weights) > 1:
+        kept = _enough(np.array(loss.weights), mass)
+        known = len(loss.weights) <= _MOST_BRANCHES
+        if known and kept == len(loss.weights):
+            return loss, 0
+        kept = min(kept, _MOST_BRANCHES)
+        return VisibleMixtureLoss(loss.weights[:kept], loss.losses[:kept]), kept
+    if isinstance(loss, HitsLoss):
+        kept = max(_enough(np.exp(np.array(loss.log_weights)), mass) - 1, 1)
+        if kept < loss.most_hits:
+            return HitsLoss(loss.noise_multiplier, loss.log_weights[: kept + 1], loss.replaced), kept
+    return loss, 0
+
+
+def _enough(weights: np.ndarray, mass: float) -> int:
+    beyond = np.append(np.cumsum(weights[::-1])[::-1][1:], 0.0)
+    return int(np.argmax(beyond <= mass)) + 1
+
+
+def sampled_step(loss: PrivacyLoss, name: str) -> SampledStep | None:
+    """Return where the nodes of a step have to be chosen; None where the verifier knows its transform."""
+    one_sided = "add" if name == "add" else "remove"
+    if isinstance(loss, HitsLoss):
+        return SampledStep("replace" if loss.replaced else one_sided, loss.noise_multiplier, loss.log_weights)
+    if isinstance(loss, PoissonGaussianLoss):
+        return SampledStep.of_one(one_sided, loss.noise_multiplier, loss.sampling_probability)
+    if isinstance(loss, PoissonReplaceLoss):
+        return SampledStep.of_one("replace", loss.noise_multiplier, loss.sampling_probability)
+    if isinstance(loss, SymmetrizedLoss):
+        assert isinstance(loss.pair, PoissonGaussianLoss)
+        return SampledStep.of_one("fixed_size", loss.pair.noise_multiplier, loss.pair.sampling_probability)
+    return None
