@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
+from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.support import Support
 
 Array = NDArray[np.float64]
@@ -21,13 +21,11 @@ class EnclosedLoss(PrivacyLoss):
         above: Dominates the step.
         below: Attained, by the same neighbours in every step.
         farther: Dominates the step, too, and is no mixture.
-        bounds_groups: Whether ``farther`` also bounds what groups cost.
     """
 
     above: PrivacyLoss
     below: PrivacyLoss
     farther: PrivacyLoss
-    bounds_groups: bool = False
 
     has_pair = True
     is_enclosed = True
@@ -75,6 +73,3 @@ class EnclosedLoss(PrivacyLoss):
         """Leave out branches of what dominates. What is attained stays: a list never costs less."""
         above, dropped = self.above.without_rare_branches(mass)
         return replace(self, above=above), dropped
-
-    def for_group(self, size: int) -> GroupStep | None:
-        return self.farther.for_group(size) if self.bounds_groups else None

@@ -16,6 +16,7 @@ FEW = {
     "report_noisy_max": 6,
     "group_laplace": 2,
     "group_poisson": 2,
+    "group_fixed_size": 3,
     "group_exponential": 4,
 }
 #: One scheme of full batches, one of samples and one of a discrete mechanism.
