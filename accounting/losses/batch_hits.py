@@ -41,6 +41,8 @@ Array = NDArray[np.float64]
 
 #: More hits than are told apart are less likely than this together.
 _NEGLIGIBLE = 1e-60
+#: Numbers that are as likely as this together, or less, have one branch.
+_SELDOM = 1e-20
 #: Relative error of a weight, at most.
 WEIGHT_ERROR = 1e-11
 #: Up to so many hits have a branch each; more are counted as up to 2 % more.
@@ -170,6 +172,12 @@ def _together(hits: Hits) -> tuple[Array, Array]:
     numbers, weights = hits.numbers[kept:], np.concatenate([up_to[kept : kept + 1], weights[kept + 1 :]])
     some = numbers > 0.0
     numbers, weights = numbers[some], weights[some]
+    # So do the largest numbers: as the largest of those that have a weight. Each branch takes its time.
+    from_here = np.cumsum(weights[::-1])[::-1]
+    last = max(1, int(np.count_nonzero(from_here > _SELDOM)))
+    if last < numbers.size:
+        numbers = np.append(numbers[:last], numbers[-1])
+        weights = np.append(weights[:last], from_here[last])
     if hits.beyond > 0.0:
         numbers, weights = np.append(numbers, hits.most), np.append(weights, hits.beyond)
     coarse = np.ceil(np.log(np.maximum(numbers / _EACH, 1.0)) / math.log(_RATIO))

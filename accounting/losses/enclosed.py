@@ -20,12 +20,12 @@ class EnclosedLoss(PrivacyLoss):
     Attributes:
         above: Dominates the step.
         below: Attained, by the same neighbours in every step.
-        farther: Dominates the step, too, and is no mixture.
+        farther: Dominates the step, too, and is no mixture; None where nothing else is known.
     """
 
     above: PrivacyLoss
     below: PrivacyLoss
-    farther: PrivacyLoss
+    farther: PrivacyLoss | None
 
     has_pair = True
     is_enclosed = True
@@ -46,7 +46,7 @@ class EnclosedLoss(PrivacyLoss):
         return self.above
 
     @property
-    def simpler(self) -> PrivacyLoss:
+    def simpler(self) -> PrivacyLoss | None:
         return self.farther
 
     @property
@@ -56,6 +56,10 @@ class EnclosedLoss(PrivacyLoss):
     @property
     def unamplified_mu(self) -> float | None:
         return self.above.unamplified_mu
+
+    @property
+    def slow_on_lattice(self) -> bool:
+        return self.above.slow_on_lattice
 
     def log_moment(self, tilts: Array) -> Array:
         return self.above.log_moment(tilts)

@@ -127,7 +127,7 @@ def replaced_group(pair: PoissonGaussianLoss | PoissonLaplaceLoss, hits: Hits) -
     """Return the loss of a step of a batch of a fixed size to a group that is replaced; arguments as `seen_hits`."""
     below = GroupBatchLoss(2.0 / pair.distance, hits, laplace=isinstance(pair, PoissonLaplaceLoss))
     above = seen_hits(pair, hits)
-    return GroupStep(EnclosedLoss(above, below, above), is_exact=True)
+    return GroupStep(EnclosedLoss(above, below, None), is_exact=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class NullRecordLoss(EnclosedLoss):
         above = VisibleMixtureLoss(tuple(each.share for each in found), losses)
         # From below numbers of hits without a weight are left out, in both of the data sets.
         return GroupStep(
-            EnclosedLoss(above, GroupBatchLoss(s, hits, to_null=True), above), is_exact=True, rare=hits.beyond
+            EnclosedLoss(above, GroupBatchLoss(s, hits, to_null=True), None), is_exact=True, rare=hits.beyond
         )
 
 
