@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from accounting.composition.bounded_range import METHOD, Steps, together
 from accounting.composition.composition import Composition
 from accounting.composition.intersection import NO_FINITE_BOUND
-from accounting.events.report_noisy_max import LAPLACE
 from accounting.intervals import Answer, Bounds, Interval
 from accounting.losses.exponential import BoundedRangeLoss
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.report_noisy_max import NoisyMaxLoss
+
+#: Losses of which the attained pair depends on what is asked.
+_CHOICES = (BoundedRangeLoss, NoisyMaxLoss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def enclosure(composition: Composition, tilt: Callable[[], float] | None = None)
     some_stay = not is_inverted(composition)
     above, below, tight, simpler = Steps(), Steps(), Steps(), Steps()
     ranges = [(loss, count) for loss, count in composition.steps if isinstance(loss, BoundedRangeLoss)]
-    choices = any(isinstance(loss, BoundedRangeLoss | NoisyMaxLoss) for loss, _ in composition.steps)
+    choices = any(isinstance(loss, _CHOICES) or isinstance(loss.attained, _CHOICES) for loss, _ in composition.steps)
     near = tilt() if choices and tilt is not None else None
     if ranges:
         above.extend(together(ranges, near)[0])
@@ -101,9 +103,8 @@ def narrower(above: Answer, simpler: Answer) -> Answer:
 def _attained(loss: PrivacyLoss, tilt: float | None) -> PrivacyLoss:
     if isinstance(loss, BoundedRangeLoss):
         return loss
-    if isinstance(loss, NoisyMaxLoss) and loss.noise != LAPLACE:
-        return loss.attained_near(tilt)
-    return loss.attained
+    least = loss if isinstance(loss, NoisyMaxLoss) else loss.attained
+    return least.attained_near(tilt) if isinstance(least, NoisyMaxLoss) else least
 
 
 def named(answer: Answer, method: str | None) -> Answer:

@@ -5,7 +5,8 @@ or are all replaced (replace_one). That is the relation of a unit larger than a 
 records is enforced.
 
 Step by step where the step's pair for a group is known (`PrivacyLoss.for_group`), composed as any list: exactly where
-some group attains them all, but for the probability r that more of a group are in a Poisson batch than are told apart.
+some group attains them all, or between two pairs, but for the probability r that more of a group are in a batch than
+are told apart.
 A list with such steps costs delta'(e) - (1 + e^e) r at least, delta' that of the mixtures: each of its two laws is
 within r of theirs.
 
@@ -50,6 +51,8 @@ _TOLERANCE = 2e-6
 #: The relative distance from an estimate at which the search for the other side begins.
 _FIRST_STEP = 1e-3
 _MOST_DOUBLINGS = 12
+#: Relative widths up to which pairs of groups are enough; where they are wider, single records are asked besides.
+_NARROW = 0.01
 
 
 def group_epsilon_for_delta(
@@ -78,15 +81,20 @@ def group_epsilon_for_delta(
     delta, size = read_real("delta", delta, 0.0, 1.0), read_integer("group_size", group_size, 1, MAX_GROUP_SIZE)
     single = compose(events, NeighboringRelation(relation))
     grouped = _step_by_step(events, single, size)
+    attained = None
     if grouped is not None and grouped.is_exact and grouped.rare == 0.0:
-        return epsilon_of_composition(grouped.above, delta, grouped.evaluators)
+        attained = epsilon_of_composition(grouped.above, delta, grouped.evaluators)
+        if _is_narrow(attained.value) or delta in (0.0, 1.0):
+            return attained
     below = epsilon_of_composition(single, delta)
     if delta in (0.0, 1.0):
         value = below.value
         scaled = Interval(value.lower, size * value.estimate, size * value.upper * (1.0 + 1e-15))
         return Answer(scaled, below.method, below.error_budget, below.warnings)
     answer, lower = _through_single_records(single, delta, size, below), below.value.lower
-    if grouped is not None and grouped.rare < delta:
+    if attained is not None:
+        answer, lower = min(attained, answer, key=lambda found: found.value.upper), max(lower, attained.value.lower)
+    elif grouped is not None and grouped.rare < delta:
         steps = epsilon_of_composition(grouped.above, (delta - grouped.rare) * (1.0 - 1e-15), grouped.evaluators)
         answer = min(answer, steps, key=lambda found: found.value.upper)
         lower = max(lower, _lower_of_steps(grouped, delta))
@@ -118,15 +126,16 @@ def group_delta_for_epsilon(
     size = read_integer("group_size", group_size, 1, MAX_GROUP_SIZE)
     single = compose(events, NeighboringRelation(relation))
     grouped = _step_by_step(events, single, size)
-    if grouped is not None and grouped.is_exact and grouped.rare == 0.0:
-        return delta_of_composition(grouped.above, epsilon, grouped.evaluators)
+    steps = None if grouped is None else delta_of_composition(grouped.above, epsilon, grouped.evaluators)
+    exact = grouped is not None and grouped.is_exact and grouped.rare == 0.0
+    if steps is not None and exact and steps.value.width <= _NARROW * steps.value.upper:
+        return steps
     lower = delta_of_composition(single, epsilon).value.lower
     share = epsilon / size * (1.0 - 1e-15)
     through = delta_of_composition(single, share)
     upper = _times_exp(through.value.upper, _log_factor(share, size))
     answer = Answer(Interval(0.0, upper, upper), THROUGH_SINGLE_RECORDS, {}, through.warnings)
-    if grouped is not None:
-        steps = delta_of_composition(grouped.above, epsilon, grouped.evaluators)
+    if grouped is not None and steps is not None:
         if grouped.is_exact:
             lower = max(lower, steps.value.lower - grouped.less(epsilon))
         upper = min(1.0, (steps.value.upper + grouped.rare) * (1.0 + 1e-15))
@@ -182,6 +191,10 @@ def group_composition(single: Composition, size: int) -> GroupComposition | None
         exact = exact and group.is_exact
         rare += count * group.rare
     return GroupComposition(Composition(tuple(steps)), exact, rare)
+
+
+def _is_narrow(value: Interval) -> bool:
+    return math.isinf(value.upper) or value.width <= _NARROW * max(1.0, value.upper)
 
 
 def _lower_of_steps(grouped: GroupComposition, delta: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
+from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.support import Support
 
 Array = NDArray[np.float64]
@@ -20,14 +20,12 @@ class EnclosedLoss(PrivacyLoss):
     Attributes:
         above: Dominates the step.
         below: Attained, by the same neighbours in every step.
-        farther: Dominates the step, too, and is no mixture.
-        bounds_groups: Whether ``farther`` also bounds what groups cost.
+        farther: Dominates the step, too, and is no mixture; None where nothing else is known.
     """
 
     above: PrivacyLoss
     below: PrivacyLoss
-    farther: PrivacyLoss
-    bounds_groups: bool = False
+    farther: PrivacyLoss | None
 
     has_pair = True
     is_enclosed = True
@@ -48,7 +46,7 @@ class EnclosedLoss(PrivacyLoss):
         return self.above
 
     @property
-    def simpler(self) -> PrivacyLoss:
+    def simpler(self) -> PrivacyLoss | None:
         return self.farther
 
     @property
@@ -58,6 +56,10 @@ class EnclosedLoss(PrivacyLoss):
     @property
     def unamplified_mu(self) -> float | None:
         return self.above.unamplified_mu
+
+    @property
+    def slow_on_lattice(self) -> bool:
+        return self.above.slow_on_lattice
 
     def log_moment(self, tilts: Array) -> Array:
         return self.above.log_moment(tilts)
@@ -75,6 +77,3 @@ class EnclosedLoss(PrivacyLoss):
         """Leave out branches of what dominates. What is attained stays: a list never costs less."""
         above, dropped = self.above.without_rare_branches(mass)
         return replace(self, above=above), dropped
-
-    def for_group(self, size: int) -> GroupStep | None:
-        return self.farther.for_group(size) if self.bounds_groups else None

@@ -76,11 +76,11 @@ class GroupLaplaceLoss(AtomicLoss):
         each = max(_LEAST, _CELLS // (2 * k if self.replaced else k))
         first = -k if self.replaced else 0
         edges = np.linspace(first, k, (k - first) * each + 1)
-        p = _masses(edges, hits, weights, self.epsilon)
+        p = masses_between(edges, hits, weights, self.epsilon)
         q_masses = (
-            _masses(edges, -hits, weights, self.epsilon)
+            masses_between(edges, -hits, weights, self.epsilon)
             if self.replaced
-            else _masses(edges, np.zeros(1), np.ones(1), self.epsilon)
+            else masses_between(edges, np.zeros(1), np.ones(1), self.epsilon)
         )
         losses = np.log(p) - np.log(q_masses)
         if self.upward:
@@ -104,7 +104,7 @@ def laplace_group(epsilon: float, sampling_probability: float, size: int, *, rep
     return GroupStep(EnclosedLoss(above, below, above), is_exact=True)
 
 
-def _masses(edges: Array, means: Array, weights: Array, epsilon: float) -> Array:
+def masses_between(edges: Array, means: Array, weights: Array, epsilon: float) -> Array:
     """The mixture's masses left of the first edge, between edges, and right of the last one."""
     distances = epsilon * (edges[:, None] - means)
     lengths = np.diff(distances, axis=0)

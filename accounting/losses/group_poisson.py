@@ -67,12 +67,10 @@ def group_step(
     return GroupStep(loss, is_exact=True, rare=rare if loss.most_hits < group_size else 0.0)
 
 
-def probability_of_some(single: float, size: int, *, fixed_size: bool) -> float:
+def probability_of_some(single: float, size: int) -> float:
     """Return the probability that a batch holds some of ``size`` records, rounded up.
 
     Args:
-        single: The probability of one record.
-        fixed_size: Whether the batch has a fixed size, where a union bound serves; otherwise records are independent.
+        single: The probability of one record; records are independent.
     """
-    probability = size * single if fixed_size else -math.expm1(size * math.log1p(-single))
-    return min(1.0, probability * (1.0 + 1e-14))
+    return min(1.0, -math.expm1(size * math.log1p(-single)) * (1.0 + 1e-14))

@@ -114,16 +114,20 @@ class PoissonGaussianLoss(PrivacyLoss):
     def for_group(self, size: int) -> GroupStep:
         """A mixture over how many of the group are in the batch, where these are told apart."""
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=False)
-        return mixture or GroupStep(self.farther(size, fixed_size=False), is_exact=False)
+        if mixture is not None:
+            return mixture
+        # Given that the batch holds some of the group, outputs are within ``size`` times the distance of those without.
+        probability = probability_of_some(self.sampling_probability, size)
+        return GroupStep(self.at_distance(size, probability), is_exact=False)
 
-    def farther(self, size: int, *, fixed_size: bool) -> PoissonGaussianLoss | GaussianLoss:
-        """The pair at ``size`` times the distance, sampled with the probability that a batch has any of the group.
+    @property
+    def distance(self) -> float:
+        """What the record moves the sum by, over the noise."""
+        return 1.0 / self.noise_multiplier
 
-        Given that the batch holds some of the group, outputs are within ``size`` times the distance of those without,
-        so that this pair dominates: its theorem asks no more of the two batches.
-        """
-        noise = self.noise_multiplier / size
-        probability = probability_of_some(self.sampling_probability, size, fixed_size=fixed_size)
+    def at_distance(self, times: int, probability: float) -> PoissonGaussianLoss | GaussianLoss:
+        """Return the loss of a record that moves the sum so many times as far, in the batch with a probability."""
+        noise = self.noise_multiplier / times
         return PoissonGaussianLoss(noise, probability) if probability < 1.0 else GaussianLoss(1.0 / noise)
 
     def _loss(self, x: float) -> float:

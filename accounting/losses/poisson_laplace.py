@@ -33,7 +33,6 @@ from accounting.events.samplings import Poisson
 from accounting.fourier.ratio_path import RatioPart
 from accounting.fourier.ratio_step import RatioStep
 from accounting.losses.group_laplace import laplace_group
-from accounting.losses.group_poisson import probability_of_some
 from accounting.losses.laplace import LaplaceLoss
 from accounting.losses.privacy_loss import GroupStep, Moments, PrivacyLoss, ratio_digits
 from accounting.losses.ratio_quadrature import (
@@ -132,10 +131,14 @@ class PoissonLaplaceLoss(PrivacyLoss):
         """A mixture over how many of the group are in the batch."""
         return laplace_group(self.epsilon, self.sampling_probability, size, replaced=False)
 
-    def farther(self, size: int, *, fixed_size: bool) -> PoissonLaplaceLoss | LaplaceLoss:
-        """Return the loss at a larger distance, as `accounting.losses.poisson.PoissonGaussianLoss.farther`."""
-        probability = probability_of_some(self.sampling_probability, size, fixed_size=fixed_size)
-        epsilon = size * self.epsilon
+    @property
+    def distance(self) -> float:
+        """What the record moves the sum by, over the noise's scale."""
+        return self.epsilon
+
+    def at_distance(self, times: int, probability: float) -> PoissonLaplaceLoss | LaplaceLoss:
+        """Return the loss of a record that moves the sum so many times as far, in the batch with a probability."""
+        epsilon = times * self.epsilon
         return PoissonLaplaceLoss(epsilon, probability) if probability < 1.0 else LaplaceLoss(epsilon)
 
     def _beyond(self, epsilons: Array) -> Array:

@@ -20,21 +20,30 @@ the sum is largest where all w_k but one are log 2 or 0: it is n + e^w / 2^n - 1
 epsilon-randomised response which is carried out with probability (epsilon / 3) / tanh(epsilon / 2), where this is
 less than 1, and says nothing otherwise.
 
+No set of candidates is known whose squared density has a larger integral than 7/24, which the largest of two has; nor
+any whose profile is a chord.
+
 Exponential noise is charged as any epsilon-DP step, which is not claimed to be what it costs.
 
 **From below.** Many candidates of equal scores are one whose largest noise has Gumbel's law, in the limit, for either
-noise. So two such crowds are the exponential mechanism: any pair of losses t, t - epsilon of a bounded range, which is
-what is attained with Laplace noise. With exponential noise two single candidates cost more. Let the first be ahead by
-g of the noise's scales, 0 <= g <= epsilon, and behind by epsilon - g at the neighbour: it is named with probability
-1 - e^-g / 2, and e^(g - epsilon) / 2. At g = 0 one loss is epsilon, at g = epsilon / 2 both are log(2 e^g - 1) in size.
+noise. So two such crowds are the exponential mechanism: any pair of losses t, t - epsilon of a bounded range, with an
+advantage of epsilon / 4 for small epsilon. A few candidates of equal scores against a few others cost more with
+Laplace noise where there are many steps: the largest of two against that of two has an advantage of 7/24 epsilon, and
+two against three cost a little more. With exponential noise two single candidates cost more than crowds. Let the first
+be ahead by g of the noise's scales, 0 <= g <= epsilon, and behind by epsilon - g at the neighbour: it is named with
+probability 1 - e^-g / 2, and e^(g - epsilon) / 2. At g = 0 one loss is epsilon, at g = epsilon / 2 both are log(2 e^g
+- 1) in size.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.events.report_noisy_max import GUMBEL, LAPLACE, ReportNoisyMax
 from accounting.losses.atomic import AtomicLoss
@@ -45,6 +54,19 @@ from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.losses.stated import RandomizedResponseLoss
 from accounting.units import Between, exact, exactly
+
+Array = NDArray[np.float64]
+
+
+#: With Laplace noise: numbers of candidates on either side, and the shares of epsilon by which the first are ahead.
+_NUMBERS, _SHARES = ((1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)), tuple(np.linspace(0.1, 0.9, 9).tolist())
+#: Epsilons for which they are tried.
+_FEW_FROM, _FEW_UP_TO = 1e-6, 30.0
+#: Places of noise beyond which nothing is counted, panels in each of three parts, and their rule.
+_FARTHEST, _PANELS = 60.0, 12
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
+#: Covers the rounding of an integral of positive terms.
+_INWARD = 1e-12
 
 
 @rules_for(ReportNoisyMax)
@@ -88,13 +110,31 @@ class NoisyMaxLoss(RandomizedResponseLoss):
         return bounded_range(self.epsilon) if self.noise == LAPLACE else self.attained_near(None)
 
     def attained_near(self, tilt: float | None) -> PrivacyLoss:
-        """Return two candidates whose moment at ``tilt`` is the largest; with exponential noise."""
+        """Return candidates whose moment at ``tilt`` is the largest.
+
+        With exponential noise they are two; with Laplace noise some of equal scores against some others, or crowds.
+        """
         if self.epsilon == 0.0:
             return RandomizedResponseLoss(0.0)
+        if self.noise == LAPLACE:
+            return self._crowds_near(tilt)
         ahead = [0.5 * self.epsilon] if tilt is None else (self.epsilon * np.linspace(0.0, 0.5, 26)).tolist()
         pairs = [TwoCandidatesLoss(self.epsilon, each) for each in ahead]
         at = np.array([tilt or 1.0])
         return max(pairs, key=lambda pair: float(pair.log_moment(at)[0]))
+
+    def _crowds_near(self, tilt: float | None) -> PrivacyLoss:
+        crowds = bounded_range(self.epsilon)
+        if tilt is None or not _FEW_FROM <= self.epsilon <= _FEW_UP_TO:
+            return crowds
+        few = [
+            FewCandidatesLoss(self.epsilon, self.epsilon * share, first, others)
+            for first, others in _NUMBERS
+            for share in _SHARES
+        ]
+        at = np.array([tilt])
+        # Where moments agree, crowds can choose anew at every step.
+        return max([crowds, *few], key=lambda loss: float(loss.log_moment(at)[0]))
 
     def for_group(self, size: int) -> GroupStep:
         """Return the mechanism with k times epsilon: any move of the scores by k Delta may be split among k records.
@@ -104,7 +144,7 @@ class NoisyMaxLoss(RandomizedResponseLoss):
         whole = NoisyMaxLoss(size * self.epsilon, self.noise)
         candidates = [RandomizedResponseLoss(self.epsilon).for_group(size).loss, whole.dominating]
         above = min(candidates, key=lambda loss: float(loss.log_moment(np.ones(1))[0]))
-        return GroupStep(EnclosedLoss(above, whole.attained, above), is_exact=True)
+        return GroupStep(EnclosedLoss(above, whole, above), is_exact=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +196,61 @@ class TwoCandidatesLoss(AtomicLoss):
         low = math.log(-likely) - math.log1p(-unlikely)
         inward = 1.0 - 1e-14
         return Atoms(np.array([math.log(-likely), math.log1p(likely)]), inward * np.array([low, high]))
+
+
+@dataclass(frozen=True, slots=True)
+class FewCandidatesLoss(AtomicLoss):
+    """Laplace noise and some candidates of equal scores, ahead of some others by so much, and then behind by the rest.
+
+    Who sees on which side the winner is learns less than who sees the winner.
+
+    Attributes:
+        epsilon: Above 0.
+        ahead: In the noise's scales, between 0 and epsilon.
+        first, others: The numbers of candidates.
+
+    Guarantees: attained_by_candidates.
+    """
+
+    epsilon: float
+    ahead: float
+    first: int
+    others: int
+
+    symmetric = False
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+    def find_atoms(self) -> Atoms:
+        """The chances of the first of them, which rounding moves towards each other."""
+        likely = _chance(self.first, self.others, -self.ahead) * (1.0 - _INWARD)
+        unlikely = _chance(self.first, self.others, self.epsilon - self.ahead) * (1.0 + _INWARD)
+        low = math.log1p(-likely) - math.log1p(-unlikely)
+        return Atoms(np.log([1.0 - likely, likely]), np.array([low, math.log(likely / unlikely)]))
+
+
+@lru_cache(maxsize=4096)
+def _chance(first: int, others: int, behind: float) -> float:
+    """Return the chance that the largest of ``first`` Laplace variables is above the largest of others + ``behind``.
+
+    Args:
+        behind: Up to `_FEW_UP_TO` in size.
+    """
+    parts = [-_FARTHEST, min(-behind, 0.0), max(-behind, 0.0), _FARTHEST]
+    edges = np.concatenate([np.linspace(*ends, _PANELS + 1) for ends in pairwise(parts) if ends[0] < ends[1]])
+    low, high = edges[:-1, None], edges[1:, None]
+    half = 0.5 * (high - low)
+    y = low + half * (1.0 + _NODES)
+    # The largest of the others is at y, and some of the first is above y + behind.
+    density = others * _below(y) ** (others - 1) * 0.5 * np.exp(-np.abs(y))
+    with np.errstate(divide="ignore"):
+        some = -np.expm1(first * np.log1p(-_below(-(y + behind))))
+    return float(np.sum(half * _WEIGHTS * density * some))
+
+
+def _below(y: Array) -> Array:
+    """Laplace's distribution function."""
+    tail = 0.5 * np.exp(-np.abs(y))
+    return np.where(y < 0.0, tail, 1.0 - tail)

@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 _ALLOWANCE = 1e-14
 #: Moments above it are added up in logarithms.
 _LARGE = 300.0
+#: Branches up to which a lattice is tried, for groups.
+_MOST_ON_LATTICE = 4
 #: Of the share of M of all steps that a line's branch may have and be bounded.
 _LINE_DIGITS = 24.0
 
@@ -56,6 +58,10 @@ class VisibleMixtureLoss(PrivacyLoss):
     @property
     def symmetric(self) -> bool:
         return all(loss.symmetric for loss in self.losses)
+
+    @property
+    def slow_on_lattice(self) -> bool:
+        return len(self.losses) > _MOST_ON_LATTICE or any(loss.slow_on_lattice for loss in self.losses)
 
     def log_moment(self, tilts: Array) -> Array:
         """log of the weighted sum, from differences to 1 where the moments are small; rounded up."""

@@ -26,14 +26,19 @@ from accounting.events.gaussian import Gaussian
 from accounting.events.laplace import Laplace
 from accounting.events.samplings import WithoutReplacement
 from accounting.fourier.ratio_step import RatioStep
+from accounting.losses.batch_hits import Hits, branches, hits_without_replacement
 from accounting.losses.displacement import DisplacedCellsLoss, DisplacementLoss
 from accounting.losses.enclosed import EnclosedLoss
+from accounting.losses.gaussian import GaussianLoss
+from accounting.losses.group_batches import GroupBatchLoss
+from accounting.losses.laplace import LaplaceLoss
 from accounting.losses.poisson import PoissonGaussianLoss
 from accounting.losses.poisson_laplace import PoissonLaplaceLoss
 from accounting.losses.privacy_loss import GroupStep, Moments, PrivacyLoss
 from accounting.losses.rules import sampled
 from accounting.losses.support import Support, mirrored
 from accounting.losses.symmetrized_moments import least_moments_at, moments_at
+from accounting.losses.visible_mixture import VisibleMixtureLoss
 from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
@@ -45,9 +50,11 @@ class SymmetrizedLoss(PrivacyLoss):
 
     Attributes:
         pair: Poisson's pair with the noise multiplier, or the largest loss, of sensitivity 2 and q = b/n below 1.
+        sampling: The batches, where several records in one of them are told apart.
     """
 
     pair: PoissonGaussianLoss | PoissonLaplaceLoss
+    sampling: WithoutReplacement | None = None
 
     symmetric = True
     has_pair = True
@@ -92,25 +99,85 @@ class SymmetrizedLoss(PrivacyLoss):
         """
         return self.pair.symmetrized_step(log_count)
 
+    def for_group(self, size: int) -> GroupStep | None:
+        """Return a mixture over how many of the group are in the batch, and what some groups cost at least."""
+        if self.sampling is None:
+            return None
+        batches = self.sampling
+        return replaced_group(self.pair, hits_without_replacement(batches.batch_size, batches.dataset_size, size))
+
+
+def symmetrized(pair: PoissonGaussianLoss | PoissonLaplaceLoss | GaussianLoss | LaplaceLoss) -> PrivacyLoss:
+    """Return the loss of a batch of a fixed size, which is Poisson's pair symmetrised; a full batch's is its own."""
+    return SymmetrizedLoss(pair) if isinstance(pair, PoissonGaussianLoss | PoissonLaplaceLoss) else pair
+
+
+def seen_hits(pair: PoissonGaussianLoss | PoissonLaplaceLoss, hits: Hits) -> VisibleMixtureLoss:
+    """Return a loss that dominates records of which a batch holds so many, all replaced (`losses.batch_hits`).
+
+    Args:
+        pair: Poisson's pair of one record, at sensitivity 2 and any probability.
+    """
+    found = branches(hits, pair.distance, bounded=isinstance(pair, PoissonLaplaceLoss))
+    losses = tuple(symmetrized(pair.at_distance(each.hits, each.probability)) for each in found)
+    return VisibleMixtureLoss(tuple(each.share for each in found), losses)
+
+
+def replaced_group(pair: PoissonGaussianLoss | PoissonLaplaceLoss, hits: Hits) -> GroupStep:
+    """Return the loss of a step of a batch of a fixed size to a group that is replaced; arguments as `seen_hits`."""
+    below = GroupBatchLoss(2.0 / pair.distance, hits, laplace=isinstance(pair, PoissonLaplaceLoss))
+    above = seen_hits(pair, hits)
+    return GroupStep(EnclosedLoss(above, below, None), is_exact=True)
+
+
+@dataclass(frozen=True, slots=True)
+class NullRecordLoss(EnclosedLoss):
+    """One step of Gaussian noise under replace_special, between `losses.displacement`'s two pairs.
+
+    Attributes:
+        noise_multiplier: s.
+        sampling: The batches.
+    """
+
+    noise_multiplier: float
+    sampling: WithoutReplacement
+
+    @classmethod
+    def of(cls, noise_multiplier: float, sampling: WithoutReplacement) -> NullRecordLoss:
+        """Return the loss of one record; what it costs if it becomes another one is above it."""
+        probability = sampling.sampling_probability
+        above = DisplacementLoss(noise_multiplier, probability)
+        below = DisplacedCellsLoss(noise_multiplier, probability)
+        replaced = SymmetrizedLoss(PoissonGaussianLoss(noise_multiplier / 2.0, probability))
+        return cls(above, below, replaced, noise_multiplier, sampling)
+
     def for_group(self, size: int) -> GroupStep:
-        """Return the loss at ``size`` times the distance; a full batch if some of the group is always in it."""
-        farther = self.pair.farther(size, fixed_size=True)
-        if isinstance(farther, PoissonGaussianLoss | PoissonLaplaceLoss):
-            return GroupStep(SymmetrizedLoss(farther), is_exact=False)
-        return GroupStep(farther, is_exact=False)
+        """Return a mixture over how many of the group are in the batch, and what some groups cost at least.
+
+        h places that become null are one whose contributions are h times as long.
+        """
+        hits = hits_without_replacement(self.sampling.batch_size, self.sampling.dataset_size, size)
+        found, s = branches(hits, 2.0 / self.noise_multiplier), self.noise_multiplier
+        losses = tuple(
+            DisplacementLoss(s / each.hits, each.probability) if each.probability < 1.0 else GaussianLoss(each.hits / s)
+            for each in found
+        )
+        above = VisibleMixtureLoss(tuple(each.share for each in found), losses)
+        # From below numbers of hits without a weight are left out, in both of the data sets.
+        return GroupStep(
+            EnclosedLoss(above, GroupBatchLoss(s, hits, to_null=True), None), is_exact=True, rare=hits.beyond
+        )
 
 
 @sampled(Gaussian, WithoutReplacement)
 def gaussian_without_replacement(
     mechanism: Gaussian, sampling: WithoutReplacement, relation: NeighboringRelation, _sensitivity: float
-) -> SymmetrizedLoss | EnclosedLoss:
+) -> SymmetrizedLoss | NullRecordLoss:
     """Gaussian noise on batches of a fixed size; a null record has a pair below that of another record."""
-    noise, probability = mechanism.noise_multiplier, sampling.sampling_probability
-    replaced = SymmetrizedLoss(PoissonGaussianLoss(noise / NeighboringRelation.REPLACE_ONE.sensitivity, probability))
-    if relation is NeighboringRelation.REPLACE_ONE:
-        return replaced
-    displaced, seen = DisplacementLoss(noise, probability), DisplacedCellsLoss(noise, probability)
-    return EnclosedLoss(displaced, seen, replaced, bounds_groups=True)
+    if relation is not NeighboringRelation.REPLACE_ONE:
+        return NullRecordLoss.of(mechanism.noise_multiplier, sampling)
+    noise = mechanism.noise_multiplier / NeighboringRelation.REPLACE_ONE.sensitivity
+    return SymmetrizedLoss(PoissonGaussianLoss(noise, sampling.sampling_probability), sampling)
 
 
 @sampled(Laplace, WithoutReplacement)
@@ -119,4 +186,4 @@ def laplace_without_replacement(
 ) -> SymmetrizedLoss:
     """Laplace noise on batches of a fixed size."""
     largest = sensitivity / mechanism.noise_multiplier
-    return SymmetrizedLoss(PoissonLaplaceLoss(largest, sampling.sampling_probability))
+    return SymmetrizedLoss(PoissonLaplaceLoss(largest, sampling.sampling_probability), sampling)

@@ -24,6 +24,7 @@ from accounting.events import (
     ReportNoisyMax,
     ShuffleModel,
     WithoutReplacement,
+    WithReplacement,
 )
 from accounting.groups import group_epsilon_for_delta
 from accounting.intervals import Interval
@@ -124,6 +125,27 @@ CASES = (
         (Event(Gaussian(40.0), WithoutReplacement(100, 10_000), 500),),
         relation=REPLACE,
         group=64,
+    ),
+    Case(
+        GROUPS,
+        "Gaussian 40, 500 of 10000 x 500",
+        (Event(Gaussian(40.0), WithoutReplacement(500, 10_000), 500),),
+        relation=REPLACE,
+        group=64,
+    ),
+    Case(
+        GROUPS,
+        "Gaussian 8, 100 drawn of 10000 x 500",
+        (Event(Gaussian(8.0), WithReplacement(100, 10_000), 500),),
+        relation=REPLACE,
+        group=4,
+    ),
+    Case(
+        GROUPS,
+        "Laplace 20, 100 of 10000 x 100",
+        (Event(Laplace(20.0), WithoutReplacement(100, 10_000), 100),),
+        relation=REPLACE,
+        group=4,
     ),
     Case(GROUPS, "Gaussian 64 Poisson 0.01 x 1000", (Event(Gaussian(64.0), Poisson(0.01), 1000),), group=64),
     Case(GROUPS, "Laplace 200, Gaussian 200", (Event(Laplace(200.0)), Event(Gaussian(200.0))), group=64),

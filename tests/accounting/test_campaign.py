@@ -21,7 +21,7 @@ FEW = {
 #: One scheme of full batches, one of samples and one of a discrete mechanism.
 QUICK = {"gaussian_full_batch", "gaussian_poisson", "exponential"}
 #: Schemes that take long for any: `make soak` runs them.
-LATER = {"gaussian_with_replacement"}
+LATER = {"gaussian_with_replacement", "group_fixed_size"}
 #: Where something is claimed from below of half the specs alone.
 SHARE_FROM_BELOW = {"generalized_gaussian": 0.25}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import comb
 
-from accounting.accountant import delta_for_epsilon, epsilon_for_delta
-from accounting.composition.composition import compose
+from accounting.accountant import delta_for_epsilon, epsilon_for_delta, epsilon_of_composition
+from accounting.composition.composition import Composition, compose
 from accounting.composition.convolution import Convolution
 from accounting.errors import InvalidValue
 from accounting.events import (
@@ -42,6 +44,7 @@ from accounting.groups import (
     group_epsilon_for_delta,
 )
 from accounting.losses.group_poisson import group_poisson_loss, group_step
+from accounting.losses.hits import HitsLoss
 from accounting.relations import NeighboringRelation
 from tests.accounting.references import gaussian_epsilon
 
@@ -262,6 +265,54 @@ def test_attack_by_a_group_in_batches_of_a_fixed_size() -> None:
     event = Event(Gaussian(noise), WithoutReplacement(b, n))
     assert attained <= group_delta_for_epsilon([event], REPLACE, epsilon, 2).value.upper
     assert attained > delta_for_epsilon([event], REPLACE, epsilon).value.upper
+
+
+@pytest.mark.parametrize(
+    ("noise", "size", "ends", "attained"),
+    [(8.0, 4, "1.0548 to 1.0562", "0.9808"), (40.0, 64, "3.4268 to 3.4280", "3.3718")],
+)
+def test_groups_in_batches_of_a_fixed_size_are_known_within_a_per_mille(
+    noise: float, size: int, ends: str, attained: str
+) -> None:
+    """And cost more than the group that agrees with nobody else, whose numbers of hits are hidden."""
+    value = group_epsilon_for_delta([Event(Gaussian(noise), WithoutReplacement(100, 10_000), 500)], REPLACE, 1e-6, size)
+    lower, upper = value.value.lower, value.value.upper
+    weights = stats.hypergeom.pmf(np.arange(min(size, 20) + 1), 10_000, size, 100)
+    pair = HitsLoss(noise / 2.0, tuple(np.log(weights).tolist()), replaced=False)
+    hidden = epsilon_of_composition(Composition(((pair, 500),)), 1e-6).value
+    assert hidden.upper < lower < upper < lower * 1.0015
+    page = (Path(__file__).parents[2] / "docs" / "sampling" / "without_replacement.md").read_text()
+    assert f"{lower:.4f} to {upper:.4f}" == ends
+    assert f"| {size} | 1e-6 | {ends} | {attained} |" in page
+    assert f"{hidden.upper:.4f}" == attained
+
+
+def test_a_group_among_others_that_half_agree_costs_more_than_among_opposites() -> None:
+    """So that the pair that opposites attain dominates no single step: what the page says."""
+    x = np.linspace(-20.0, 20.0, 40_001)
+
+    def stick(others: float) -> float:
+        p, q = (
+            sum(
+                w * stats.norm.pdf(x, (3 - h) * others + h * mine, 0.72)
+                for h, w in enumerate(stats.hypergeom.pmf(np.arange(3), 5, 2, 3))
+            )
+            for mine in (-1.0, 1.0)
+        )
+        return float(np.maximum(p - 17.2 * q, 0.0).sum() * (x[1] - x[0]))
+
+    assert stick(0.8) == pytest.approx(1.008 * stick(1.0), rel=5e-4)
+    event = Event(Gaussian(0.72), WithoutReplacement(3, 5))
+    assert stick(0.8) < group_delta_for_epsilon([event], REPLACE, math.log(17.2), 2).value.upper
+
+
+def test_where_pairs_of_groups_are_wide_single_records_are_asked_besides() -> None:
+    event = Event(Gaussian(200.0), WithoutReplacement(100, 10_000), 500)
+    answer = group_epsilon_for_delta([event], REPLACE, 1e-6, 500)
+    assert answer.method == THROUGH_SINGLE_RECORDS
+    assert 0.94 * answer.value.upper < answer.value.lower
+    back = group_delta_for_epsilon([event], REPLACE, answer.value.upper, 500).value
+    assert back.lower < 1e-6 <= back.upper * (1.0 + 1e-3)
 
 
 def test_a_group_larger_than_the_hits_that_are_told_apart() -> None:

@@ -16,6 +16,8 @@ from accounting.events import (
     Laplace,
     Poisson,
     PureDp,
+    WithoutReplacement,
+    WithReplacement,
 )
 from tests.accounting import discrete_referee, referee
 from tests.accounting.campaign.outcomes import discrete_exactly, draw_discrete, draw_response, response_exactly
@@ -44,6 +46,8 @@ from tests.accounting.campaign.spec import (
 
 #: A mixture's least probability that is kept.
 _RARE = 1e-18
+#: Of hits that are told apart in a bound, where there are many; together they are far below delta.
+_RARE_HITS = 1e-14
 
 
 def _of_groups(draws: tuple[Draw, ...], most: int) -> Draw:
@@ -138,7 +142,71 @@ def _replaced_profile(spec: Spec) -> referee.Profile:
     return profile
 
 
+def _draw_fixed_size(rng: np.random.Generator) -> Spec:
+    """Batches that hold none of the group nearly always, or some of it, with replacement or without."""
+    records, size = int(uniform_in_log(rng, 50.0, 1e5)), int(uniform_in_log(rng, 2.0, 13.0))
+    batch = max(1, int(records * uniform_in_log(rng, 1e-3, 0.7) / size**0.5))
+    sampling = (WithReplacement if rng.random() < 0.5 else WithoutReplacement)(batch, records)
+    event = Event(Gaussian(size**0.5 * uniform_in_log(rng, 1.5, 20.0)), sampling, random_steps(rng, 60))
+    return Spec(event, (SPECIAL, REPLACE)[int(rng.integers(2))], random_delta(rng), size)
+
+
+def _hits_of_batch(spec: Spec) -> tuple[Array, Array]:
+    sampling = spec.event.sampling
+    assert isinstance(sampling, WithReplacement | WithoutReplacement)
+    drawn = (
+        stats.binom(sampling.batch_size, spec.group_size / sampling.dataset_size)
+        if isinstance(sampling, WithReplacement)
+        else stats.hypergeom(sampling.dataset_size, spec.group_size, sampling.batch_size)
+    )
+    hits = np.arange(min(sampling.batch_size, 2 * spec.group_size + 60) + 1)
+    chances = drawn.pmf(hits)
+    kept = chances > _RARE_HITS
+    return hits[kept].astype(np.float64), chances[kept]
+
+
+def _replaced_against_agreeing(spec: Spec) -> referee.AttainedPair:
+    """All others contribute -1, and so does the group afterwards: each hit moves the sum by 2, or by 1 to null."""
+    hits, chances = _hits_of_batch(spec)
+    step = 1.0 if spec.relation is SPECIAL and isinstance(spec.event.sampling, WithoutReplacement) else 2.0
+    far = step * float(hits[-1]) + 14.0 * spec.noise
+
+    def loss(x: Array) -> Array:
+        exponents = (step * hits * x[..., None] - 0.5 * (step * hits) ** 2) / spec.noise**2
+        return np.asarray(special.logsumexp(exponents, b=chances, axis=-1))
+
+    def log_density(x: Array) -> Array:
+        return stats.norm.logpdf(x / spec.noise) - math.log(spec.noise) + loss(x)
+
+    return referee.AttainedPair(log_density, loss, (-far, 0.0, far))
+
+
+def _full_batch(mu: float) -> referee.Profile:
+    def profile(eps: Array) -> Array:
+        near, far = special.log_ndtr(0.5 * mu - eps / mu), special.log_ndtr(-0.5 * mu - eps / mu)
+        return np.asarray(np.exp(near) - np.exp(eps + far))
+
+    return profile
+
+
+def _fixed_size_from_above(spec: Spec, epsilon: float) -> float:
+    """Hits that are seen, each as likely given one at least as it is: a coarse bound, the same in either order."""
+    hits, chances = _hits_of_batch(spec)
+    if hits[0] > 0.0:
+        parts = [(w, _full_batch(2.0 * h / spec.noise)) for h, w in zip(hits, chances, strict=True)]
+    else:
+        some = 1.0 - float(chances[0])
+        seen = zip(hits[1:], chances[1:] / some, strict=True)
+        parts = [(w, referee.symmetrized_profile(spec.noise / h, some)) for h, w in seen]
+
+    def profile(eps: Array) -> Array:
+        return np.asarray(sum(w * part(eps) for w, part in parts))
+
+    return referee.delta_from_above(profile, spec.event.count, epsilon, 4e-3)
+
+
 GROUPS = {
+    "group_fixed_size": Scheme(59, _draw_fixed_size, _fixed_size_from_above, attained(_replaced_against_agreeing)),
     "group_gaussian": Scheme(18, _of_groups((draw_full_batch, draw_shuffled), 300), gaussian_shift, None),
     "group_laplace": Scheme(19, _of_groups((draw_laplace,), 20), laplace_from_above, attained(laplace_pair)),
     "group_response": Scheme(20, _of_groups((draw_response,), 20), response_exactly, None),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
-from scipy import stats
+from scipy import integrate, stats
 
 from accounting.events import Event, Exponential, FullBatch, ReportNoisyMax
 from tests.accounting import discrete_referee, referee
@@ -98,12 +99,40 @@ def _two_candidates(spec: Spec, epsilon: float) -> float:
     return largest
 
 
+@lru_cache(maxsize=4096)
+def _some_win(first: int, others: int, behind: float) -> float:
+    """The chance that the largest of some Laplace variables is above that of others, which are so far ahead."""
+
+    def below(y: float) -> float:
+        return 0.5 * math.exp(y) if y < 0.0 else 1.0 - 0.5 * math.exp(-y)
+
+    def term(y: float) -> float:
+        return float(first * below(y) ** (first - 1) * 0.5 * math.exp(-abs(y)) * below(y - behind) ** others)
+
+    parts = sorted({-45.0, 0.0, behind, 45.0})
+    return float(sum(integrate.quad(term, low, high, epsabs=0.0, epsrel=1e-12)[0] for low, high in pairwise(parts)))
+
+
+def _few_against_few(spec: Spec, epsilon: float) -> float:
+    """Laplace noise: some candidates of equal scores ahead of some others, then behind by what is left of epsilon."""
+    size, largest = _range_of(spec), 0.0
+    for first, others in ((1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)):
+        for ahead in np.linspace(0.1 * size, 0.9 * size, 9).tolist():
+            p, q = _some_win(first, others, -ahead), _some_win(first, others, size - ahead)
+            high, low = math.log(p / q), math.log((1.0 - p) / (1.0 - q))
+            masses = np.array([1.0 - p, p])
+            largest = max(largest, discrete_referee.lattice_delta(masses, low, high - low, spec.event.count, epsilon))
+    return largest
+
+
 def _noisy_max_from_above(spec: Spec, epsilon: float) -> float:
     """What is attained with either noise costs no less than delta at the lower end."""
     mechanism = spec.event.mechanism
     assert isinstance(mechanism, ReportNoisyMax)
     if mechanism.noise == "exponential":
         return max(_swapped(spec, epsilon), _two_candidates(spec, epsilon))
+    if mechanism.noise == "laplace":
+        return max(_few_against_few(spec, epsilon), bounded_range_from_above(spec, epsilon))
     return bounded_range_from_above(spec, epsilon)
 
 

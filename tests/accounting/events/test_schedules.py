@@ -27,15 +27,13 @@ from accounting.events import (
     ZcDp,
 )
 from accounting.events.schedules import resolve_schedules
-from accounting.losses.displacement import DisplacedCellsLoss, DisplacementLoss
-from accounting.losses.enclosed import EnclosedLoss
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.laplace import LaplaceLoss
 from accounting.losses.poisson import PoissonGaussianLoss, PoissonReplaceLoss
 from accounting.losses.poisson_laplace import PoissonLaplaceLoss, PoissonLaplaceReplaceLoss
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.rules import loss_of
-from accounting.losses.without_replacement import SymmetrizedLoss
+from accounting.losses.without_replacement import NullRecordLoss, SymmetrizedLoss
 from accounting.relations import NeighboringRelation
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -43,9 +41,9 @@ REPLACE = NeighboringRelation.REPLACE_ONE
 SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 POSITION, INDEPENDENT = DisjointBatches("by_position"), DisjointBatches("independent")
 FIXED, SHUFFLED = WithoutReplacement(1, 50), ShuffledEpochs(10)
-FIXED_GAUSSIAN = SymmetrizedLoss(PoissonGaussianLoss(2.0, 0.02))
-FIXED_NULL = EnclosedLoss(DisplacementLoss(4.0, 0.02), DisplacedCellsLoss(4.0, 0.02), FIXED_GAUSSIAN, True)
-FIXED_LAPLACE = SymmetrizedLoss(PoissonLaplaceLoss(0.5, 0.02))
+FIXED_GAUSSIAN = SymmetrizedLoss(PoissonGaussianLoss(2.0, 0.02), FIXED)
+FIXED_NULL = NullRecordLoss.of(4.0, FIXED)
+FIXED_LAPLACE = SymmetrizedLoss(PoissonLaplaceLoss(0.5, 0.02), FIXED)
 
 #: 25 steps of noise multiplier 4: the losses of one step and how many of them, or None where it is refused.
 TABLE: list[tuple[Sampling, NeighboringRelation, tuple[PrivacyLoss, int] | None, tuple[PrivacyLoss, int] | None]] = [

@@ -15,7 +15,7 @@ from accounting.accountant import delta_for_epsilon, epsilon_for_delta
 from accounting.errors import InvalidValue
 from accounting.events import Event, Exponential, Gaussian, PureDp, ReportNoisyMax, event_from_json
 from accounting.losses.exponential import BoundedRangeLoss, BoundedRangePairLoss
-from accounting.losses.report_noisy_max import NoisyMaxLoss, TwoCandidatesLoss
+from accounting.losses.report_noisy_max import FewCandidatesLoss, NoisyMaxLoss, TwoCandidatesLoss
 from accounting.relations import NeighboringRelation
 from tests.accounting.fourier import ratio_checks
 
@@ -239,6 +239,42 @@ def test_no_candidates_with_laplace_noise_have_a_larger_advantage(epsilon: float
         assert advantage <= bound
         largest = max(largest, advantage)
     assert largest > 0.3 * bound
+
+
+@pytest.mark.parametrize(("first", "others"), [(1, 2), (2, 2), (3, 2)])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 4.0, 30.0])
+def test_attained_by_candidates(first: int, others: int, epsilon: float) -> None:
+    """Chances by another quadrature with 40 digits; losses are never above theirs."""
+    loss = FewCandidatesLoss(epsilon, 0.4 * epsilon, first, others)
+    with mp.workdps(40):
+
+        def chance(behind: float) -> mp.mpf:
+            def below(y: mp.mpf) -> mp.mpf:
+                return mp.exp(y) / 2 if y < 0 else 1 - mp.exp(-y) / 2
+
+            def term(y: mp.mpf) -> mp.mpf:
+                density = others * below(y) ** (others - 1) * mp.exp(-abs(y)) / 2
+                return density * (1 - below(y + mp.mpf(behind)) ** first)
+
+            return mp.quad(term, sorted({mp.mpf(-100), mp.mpf(-behind), mp.mpf(0), mp.mpf(100)}))
+
+        p, q = chance(-0.4 * epsilon), chance(epsilon - 0.4 * epsilon)
+        exact = float(mp.log(p / q)), float(mp.log((1 - p) / (1 - q)))
+    high, low = float(loss.atoms.losses[1]), float(loss.atoms.losses[0])
+    assert high <= exact[0]
+    assert low >= exact[1]
+    assert high == pytest.approx(exact[0], rel=1e-4)
+    assert low == pytest.approx(exact[1], rel=1e-4)
+    assert float(np.exp(loss.atoms.log_masses[1])) == pytest.approx(float(p), rel=1e-11)
+
+
+def test_two_against_three_with_laplace_noise_cost_more_than_crowds_over_many_steps() -> None:
+    value = epsilon_for_delta([Event(ReportNoisyMax(0.1, "laplace"), count=100)], ADD_REMOVE, 1e-6).value
+    crowds = epsilon_for_delta([Event(Exponential(0.1), count=100)], ADD_REMOVE, 1e-6).value
+    assert 1.18 * crowds.upper < value.lower < value.upper < value.lower / 0.69
+    # In one step crowds come nearer to epsilon.
+    alone = epsilon_for_delta([Event(ReportNoisyMax(1.0, "laplace"))], ADD_REMOVE, 1e-6).value
+    assert alone.width < 2e-3
 
 
 def test_single_losses_of_noisy_max_come_near_epsilon() -> None:

@@ -242,6 +242,23 @@ def test_three_categories_cost_more_than_a_bit_where_few_lie() -> None:
     assert isinstance(few.attained, ResponsesLoss)
 
 
+@pytest.mark.parametrize("local", [0.1, 0.5, math.log(2.0), 1.0, 3.0])
+def test_no_score_of_many_messages_tells_more_than_the_two_randomisers_of_the_lower_end(local: float) -> None:
+    """A linear programme over all e-DP randomisers: messages by their ratios to the others' law, on a grid."""
+    e = math.exp(local)
+    grid = np.exp(local * np.linspace(-1.0, 1.0, 81))
+    p, q = (each.ravel() for each in np.meshgrid(grid, grid))
+    private = (p <= e * q * (1.0 + 1e-12)) & (q <= e * p * (1.0 + 1e-12))
+    p, q = p[private], q[private]
+    found = optimize.linprog(-((p - q) ** 2), A_eq=np.array([np.ones_like(p), p, q]), b_eq=np.ones(3))
+    bit, three = (e - 1.0) ** 2 / e, 2.0 * (e - 1.0) ** 2 / (e + 2.0)
+    assert -found.fun == pytest.approx(max(bit, three), rel=1e-9)
+    # Which is what the lower end's losses have, with as many users: the chi-square divergence times the users.
+    users = 10**6
+    loss = (ResponsesLoss if bit >= three else ThreeCategoriesLoss)(local, users)
+    assert users * math.expm1(float(loss.log_moment(np.ones(1))[0])) == pytest.approx(max(bit, three), rel=2e-3)
+
+
 def test_rounds_compose_the_pair_and_no_round_is_free() -> None:
     """Three rounds of few users, outcome by outcome."""
     local, users = 1.0, 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from accounting.errors import InvalidValue, NoCostInFilter, Unsupported
 from accounting.events import Event, Gaussian, Laplace, PureDp, WithoutReplacement, WithReplacement, event_from_json
 from accounting.filters import approximate_dp_cost, renyi_dp_cost
 from accounting.losses.visible_mixture import VisibleMixtureLoss
-from accounting.losses.with_replacement import hits
 from accounting.relations import NeighboringRelation
 from accounting.schedule_warnings import schedule_warnings
 
@@ -30,30 +28,6 @@ def loss_of_one(mechanism: Gaussian | Laplace, draws: int, records: int) -> Visi
     [(loss, _)] = compose([Event(mechanism, WithReplacement(draws, records))], REPLACE).steps
     assert isinstance(loss, VisibleMixtureLoss)
     return loss
-
-
-@pytest.mark.parametrize(("draws", "records"), [(1, 2), (2, 2), (7, 9), (20, 1000), (200, 200)])
-def test_hits_are_binomial(draws: int, records: int) -> None:
-    eta, kept = hits(draws, records)
-    p = Fraction(1, records)
-    exact = 1 - (1 - p) ** draws
-    assert eta == pytest.approx(float(exact), rel=1e-14)
-    for k, weight in kept[: 1 + draws // 2]:
-        if k == draws > 1:
-            break
-        assert weight == pytest.approx(float(math.comb(draws, k) * p**k * (1 - p) ** (draws - k) / exact), rel=1e-12)
-    assert math.fsum(weight for _, weight in kept) == pytest.approx(1.0, abs=1e-13)
-
-
-@pytest.mark.parametrize(("draws", "records"), [(200, 200), (10**9, 10**9), (10**6, 10**9)])
-def test_tail_is_lumped_upward(draws: int, records: int) -> None:
-    eta, kept = hits(draws, records)
-    (last, beyond), largest = kept[-1], kept[-2][0]
-    assert last == draws
-    assert largest < 60
-    p = Fraction(1, records)
-    first_left_out = Fraction(math.comb(draws, largest + 1)) * p ** (largest + 1) * Fraction(math.exp(-draws / records))
-    assert float(first_left_out) / eta * (1 - 1e-3) <= beyond <= 1e-60
 
 
 @pytest.mark.parametrize(("noise", "records", "draws"), [(2.0, 3, 2), (3.0, 3, 3), (1.0, 2, 2)])
@@ -130,14 +104,16 @@ def test_compositions_are_between_what_is_attained_and_narrow(
         noise, [2.0 * k for k in shifts], chances, value_discretization_interval=1e-3
     )
     cost = attained.self_compose(steps).get_epsilon_for_delta(1e-5)
-    assert 0.85 * value.upper < cost < value.upper
+    assert 0.9 * value.upper < cost < value.upper
 
 
-def test_largest_loss_of_laplace_noise_is_that_of_all_draws() -> None:
+def test_largest_loss_of_laplace_noise_is_near_that_of_hidden_draws() -> None:
+    """An output beyond all centres has the ratio E e^(2h/30), h draws of the record; seen hits cost hardly more."""
     event = Event(Laplace(30.0), WithReplacement(10, 1000), 50)
-    eta = -math.expm1(10 * math.log1p(-1e-3))
     value = epsilon_for_delta([event], REPLACE, 0.0).value
-    assert value.upper == pytest.approx(50 * math.log1p(eta * math.expm1(20 / 30)), rel=1e-12)
+    attained = 50 * 10 * math.log1p(1e-3 * math.expm1(2 / 30))
+    assert attained < value.upper < 1.4 * attained
+    assert value.width < 1e-9
 
 
 def test_what_is_charged_under_each_relation() -> None:
