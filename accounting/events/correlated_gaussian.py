@@ -135,8 +135,8 @@ class CorrelatedGaussian(Correlated):
         for index, (one, following) in enumerate(zip(self.coefficients, self.coefficients[1:], strict=False), start=1):
             if following > one:
                 raise InvalidValue(
-                    f"coefficients may not increase, since a record's worst steps are known for such alone; "
-                    f"{following!r} comes after {one!r}",
+                    f"coefficients must not increase, because the worst case for a record is known only for such "
+                    f"coefficients; {following!r} comes after {one!r}",
                     pointer=("coefficients", index),
                 )
 

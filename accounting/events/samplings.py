@@ -419,8 +419,9 @@ class CyclicPoisson(Sampling):
         bands = getattr(mechanism, "bands", 1)
         if bands > self.cycle_length:
             raise InvalidValue(
-                f"noise over {bands} steps reaches farther than a cycle of {self.cycle_length}, so that a record's "
-                f"steps do not count one by one: use a cycle_length of at least {bands}, or fewer coefficients",
+                f"noise that is correlated over {bands} steps does not fit into a cycle of {self.cycle_length}, so the "
+                f"steps of a record cannot be counted separately: use a cycle_length of at least {bands}, or fewer "
+                "coefficients",
                 pointer=("sampling", "cycle_length"),
             )
 

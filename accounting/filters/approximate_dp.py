@@ -113,8 +113,8 @@ def _nano(epsilon: float, events: tuple[Event, ...]) -> int:
 
 def _missing_delta(kind: str) -> AccountingError:
     return AccountingError(
-        f"a {kind} event has an epsilon only at a delta: say in charge.delta, from 1e-18 to 0.5, at which "
-        "delta this reservation is priced; that delta is charged together with the epsilon",
+        f"a {kind} event has an epsilon only at a delta: give in charge.delta, from 1e-18 to 0.5, the delta at "
+        "which to price this reservation; that delta is charged together with the epsilon",
         code="missing_charge_delta",
         pointer=("charge", "delta"),
     )

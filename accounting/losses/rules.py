@@ -187,7 +187,7 @@ def sampled_loss(
     loss = _OF_SAMPLED.get((type(mechanism), type(sampling)))
     if loss is None:
         raise LookupError(
-            f"{mechanism.kind} steps with {sampling.kind} batches have no loss of their own; register one with "
+            f"{mechanism.kind} steps with {sampling.kind} batches have no privacy-loss rule; register one with "
             "@sampled in accounting/losses"
         )
     return loss(mechanism, sampling, relation, sensitivity)

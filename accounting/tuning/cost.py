@@ -115,7 +115,7 @@ def selection_moments(
     elif not np.all(known):
         first = wanted[int(np.argmin(known))]
         raise Unsupported(
-            f"one run has no finite Renyi divergence of order {first:g} that is known here (a step with a stated delta "
+            f"no finite Renyi divergence of order {first:g} is known for one run (a step with a stated delta "
             "has none at any order); ask for epsilon at delta, or for smaller orders",
             code="no_renyi_divergence",
             pointer=("orders",),

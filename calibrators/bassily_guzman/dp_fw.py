@@ -189,8 +189,8 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: the noise scales with the number of steps so that the cost stays. "
-        "Solve for noise_multiplier; the number of least bound is then chosen where iterations is left out",
+        sizes=f"{spec.unknown} cannot be solved for: the noise scales with the number of steps, so the cost stays the "
+        "same. Solve for noise_multiplier; if you leave out iterations, the number with the least bound is chosen",
         penalty=NO_PENALTY,
         step_size="the step sizes are 2/(t+2), for which the bound is proved; leave step_size out",
     )

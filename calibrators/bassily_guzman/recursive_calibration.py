@@ -77,8 +77,8 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: the noise scales with the selections and the batches so that the "
-        "cost stays. Solve for noise_multiplier",
+        sizes=f"{spec.unknown} cannot be solved for: the noise scales with the selections and the batches, so the "
+        "cost stays the same. Solve for noise_multiplier",
         penalty=NO_PENALTY,
     )
     if spec.dataset_size < 2:

@@ -81,8 +81,8 @@ def calibrate(spec: Spec) -> Calibration:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: the noise scales grow with the trees so that the cost stays. Solve "
-        "for noise_multiplier; the number of trees of least bound is then chosen where iterations is left out",
+        sizes=f"{spec.unknown} cannot be solved for: the noise scales grow with the trees, so the cost stays the same. "
+        "Solve for noise_multiplier; if you leave out iterations, the number of trees with the least bound is chosen",
         penalty=NO_PENALTY,
         step_size="the step sizes are 2/(k+2): movement and privacy are proved for them; leave step_size out",
     )

@@ -151,9 +151,9 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
     target = spec.target
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
         raise Unsupported(
-            "the cost of the released average is known as epsilon at a delta: who is drawn how often is hidden, and a "
-            "mixture of Gaussians that are up to 2 R apart has no better one; use an approximate_dp target for "
-            "single records",
+            "the cost of the released average is known only as epsilon at a delta: how often each record is drawn is "
+            "hidden, and no better cost is known for the mixture of Gaussians up to 2 R apart that this gives; use an "
+            "approximate_dp target for single records",
             code="no_cost_in_filter",
             pointer=("target", "kind"),
         )

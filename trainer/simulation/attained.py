@@ -277,9 +277,9 @@ def _check(plan: Plan, model: Model, calibration: Calibration, asked: Simulation
         raise InvalidValue(detail, pointer=("assumptions",) if calibration.missing_assumptions else ("penalty",))
     if plan.iterations > MOST_STEPS:
         raise InvalidValue(
-            f"it takes {plan.iterations} steps on {asked.records} rows, and a simulated run has at most {MOST_STEPS}. "
-            "No run of fewer steps has the same law, so that none stands for it: give iterations to simulate a run of "
-            "as many instead, where the algorithm takes them",
+            f"the run takes {plan.iterations} steps on {asked.records} rows, and a simulated run may take at most "
+            f"{MOST_STEPS}. A shorter run has another distribution of results and cannot replace it. To simulate a "
+            "shorter run all the same, give iterations, if the algorithm takes them",
             pointer=("iterations",),
         )
     execution.check(Proposal(plan, model, usual_capacity(plan)))
