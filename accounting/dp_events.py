@@ -73,7 +73,7 @@ def to_dp_event(
 
     Args:
         events: any number of events; none gives `NoOpDpEvent`.
-        relation: the neighbouring relation; a `DpEvent` does not carry it, so hand it on beside it.
+        relation: the neighbouring relation; a `DpEvent` does not carry it, so pass it on as well.
         noise_over: what the multipliers that are written are multiples of.
 
     Returns:

@@ -30,7 +30,7 @@ from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
 MIN_INTERVAL, MAX_INTERVAL = 1e-5, 1e-2
-#: Beyond it e^epsilon is no double, and its sums have lost their meaning.
+#: Beyond this, e^epsilon overflows, and dp-accounting's sums mean nothing.
 MAX_EPSILON = 700.0
 
 
@@ -39,8 +39,8 @@ class Opinion:
     """dp-accounting's number and how far it may stand from the truth; in the unit of what was asked for.
 
     Attributes:
-        value: Its pessimistic epsilon or delta; inf where it finds none.
-        rounding: Allowance for its floating point, either way; inf where rounding hides the answer.
+        value: Its pessimistic epsilon or delta; inf if it finds none.
+        rounding: Allowance for its floating point, either way; inf if rounding hides the answer.
         discretization: Allowance for its lattice, upwards.
     """
 
@@ -59,7 +59,7 @@ class Opinion:
         return "above" if self.value > interval.upper else "within"
 
     def agrees(self, interval: Interval) -> bool | None:
-        """Return whether it could be a pessimistic account of the same truth; None where it cannot tell.
+        """Return whether it could be a pessimistic account of the same truth; None if it cannot tell.
 
         >>> [Opinion(x, 0.01, 0.1).agrees(Interval(1.0, 1.0, 1.0)) for x in (0.98, 0.995, 1.05, 1.2)]
         [False, True, True, False]

@@ -77,14 +77,14 @@ class Expression:
 
     Attributes:
         formula: LaTeX; what is left open is 1.
-        value: Its value; None where the table has no formula to evaluate.
+        value: Its value; None if the table has no formula to evaluate.
     """
 
     formula: str
     value: Callable[[Setting], float] | None = None
 
     def at(self, setting: Setting) -> float | None:
-        """Its value, or None where it has none or the value is not finite."""
+        """Its value, or None if it has none or the value is not finite."""
         if self.value is None:
             return None
         try:
@@ -102,7 +102,7 @@ class Row:
         method: Its name, or the work's.
         conditions: On losses, domain and penalty.
         utility: What the table measures.
-        gradients: Number of single-record gradients; None where the table does not say.
+        gradients: Number of single-record gradients; None if the table does not say.
         algorithm: Its name here, where it is here.
         remark: What is known to be wrong or missing.
     """
@@ -125,7 +125,7 @@ class Table:
         source: Paper and table.
         measure: What ``utility`` is.
         rows: In the paper's order.
-        lower_bound: What no private method beats, up to its constant; None where the paper has none.
+        lower_bound: What no private method beats, up to its constant; None if the paper has none.
         remark: What holds for all rows.
     """
 

@@ -60,8 +60,8 @@ class Alternative:
         noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the contribution
             bound.
         error: The error of the sums that training follows, as the objective measures it, in contribution bounds.
-        ratio: The error over that of independent noise with Poisson batches; None where no such noise meets the target.
-        memory: Bytes that a run keeps of earlier steps; None where the number of parameters is not known.
+        ratio: The error over that of independent noise with Poisson batches; None if no such noise meets the target.
+        memory: Bytes that a run keeps of earlier steps; None if the number of parameters is not known.
         is_chosen: Whether it is the plan's number of bands.
         is_allowed: Whether it is at most ``max_bands``; others tell what more memory would give.
     """

@@ -35,7 +35,7 @@ _SCHEMES: Mapping[Loader, tuple[type[Sampling], ...]] = {
 
 
 def scheme_of(loader: Loader, samplings: Sequence[type[Sampling]]) -> type[Sampling] | None:
-    """Return the scheme with which the loader serves an algorithm; None where it cannot.
+    """Return the scheme with which the loader serves an algorithm; None if it cannot.
 
     >>> scheme_of(Loader.SHUFFLED, (Poisson, ShuffledEpochs)).kind, scheme_of(Loader.SHUFFLED, (CyclicPoisson,))
     ('shuffled_epochs', None)

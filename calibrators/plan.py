@@ -285,7 +285,7 @@ class Plan:
         release: Which point, or average of points, is the model.
         engine: Version of the accounting engine that solved for the noise.
         dtype: The numeric type of the stored rows, the logits and the sums of pieces: "float64" or "float32".
-        evaluation: How the model is evaluated on held-out rows after the last step; None where it is not.
+        evaluation: How the model is evaluated on held-out rows after the last step; None if it is not.
     """
 
     algorithm: str

@@ -76,7 +76,7 @@ class Objective:
             that follow from these and from the declared bounds.
         is_convex: Whether the loss is convex in the parameters.
         predicts_numbers: Whether labels are numbers, which lie in [-1, 1], and no classes.
-        trained_by: The algorithms that train the model; None where no model is known.
+        trained_by: The algorithms that train the model; None if no model is known.
     """
 
     derive: Callable[[float, Mapping[str, float]], Mapping[str, float]]
@@ -207,7 +207,7 @@ class Draft:
         return self._choose_size(pointer)
 
     def _derived(self) -> Mapping[str, float]:
-        """Constants for the theorem; none where the step size needs no theorem, and the privacy no constant."""
+        """Constants for the theorem; none if the step size needs no theorem, and the privacy no constant."""
         if self._spec.step_size is not None and self._algorithm.gradient_bound_required:
             return {}
         return self._known()
@@ -322,7 +322,7 @@ class Draft:
             self._take("hyperparameters.averaged_share", share, reason, source, averaged_share=share)
 
     def _choose_missing(self, pointer: tuple[str | int, ...]) -> bool:
-        """Choose what an algorithm finds missing; False where no rule chooses it, or it has been chosen before."""
+        """Choose what an algorithm finds missing; False if no rule chooses it, or it has been chosen before."""
         if len(pointer) == 2 and pointer[0] == "assumptions":
             return self._choose_constant(str(pointer[1]))
         # With its constants a theorem may choose the rest itself.
@@ -333,7 +333,7 @@ class Draft:
         return self._choose_size(pointer)
 
     def _choose_size(self, pointer: tuple[str | int, ...]) -> bool:
-        """Choose the size that an algorithm finds missing; False where it is none, or has been chosen before."""
+        """Choose the size that an algorithm finds missing; False if it is none, or has been chosen before."""
         if pointer == ("iterations",) and self._spec.iterations is None:
             self._choose_length()
             return True

@@ -17,8 +17,8 @@ def refuse(
     """Refuse what a spec asks for and an algorithm has no part for.
 
     Args:
-        sizes: Why neither the number of steps nor the batch size is solved for; None where they are.
-        penalty, batch_size, step_size: Why none is taken; None where one is.
+        sizes: Why neither the number of steps nor the batch size is solved for; None if they are.
+        penalty, batch_size, step_size: Why none is taken; None if one is.
 
     Raises:
         Unsupported: the spec asks for one of them.

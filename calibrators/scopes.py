@@ -109,7 +109,7 @@ class Scope:
     """The scope of a theorem.
 
     Attributes:
-        shape: The objective's; None where no theorem speaks of the algorithm.
+        shape: The objective's; None if no theorem speaks of the algorithm.
         measure: What is bounded; None likewise.
         norms: Which orders of the norm; None is l2.
         norm_names: The same in words.

@@ -274,7 +274,7 @@ class Calibration:
         utility: Bounds on what the run achieves, each with its theorem.
         missing_assumptions: Names that the theorem's numbers would need.
         warnings: Sentences a reader must see beside the numbers.
-        as_published: The paper's own calibration, judged if the spec asks; None where it has none for this target.
+        as_published: The paper's own calibration, judged if the spec asks; None if it has none for this target.
         dtype_reason: Why the plan is carried out in float64 although nobody asked for it; else None.
         alternatives: Where noise is correlated and solved for: the plan's number of bands beside others.
         choices: What the request left out and was chosen for it.

@@ -98,7 +98,7 @@ def check_at_least(plan: Plan, name: str, value: float, where: str) -> None:
 MEANS: tuple[str, ...] = (MeanModel.kind,)
 #: The kinds that predict a label.
 PREDICTORS: tuple[str, ...] = tuple(kind for kind in MODELS if kind != MeanModel.kind)
-#: Those whose gradients are one outer product, which clipping in other norms than l2 needs, and known constants too.
+#: The models whose gradients are one outer product; clipping in other norms than l2 needs this, as do known constants.
 LINEAR_MODELS: tuple[str, ...] = tuple(kind for kind in PREDICTORS if kind != MultilayerPerceptron.kind)
 #: The models whose loss is a function of one logit, which can be smoothed.
 MODELS_OF_ONE_LOGIT: tuple[str, ...] = tuple(kind for kind in LINEAR_MODELS if kind != Softmax.kind)
@@ -127,13 +127,13 @@ class Execution:
 
     Attributes:
         phase_type: What every phase of its plans is.
-        make: From a task to its trainer.
+        make: Makes the trainer of a task.
         check: Refuses a plan that the trainer's arithmetic, or the model, cannot keep.
         models: Kinds of models that a run of it can train.
         requests: Examples of ``POST /v1/runs``, by a name that no other example has.
         gradient_bound: The kind of gradient bound that every `BoundedSteps` of its plans has; None for other phases.
         coordinates: What an audit may assume of the update.
-        float64_because: Why its runs are better carried out in float64, whatever the plan; empty where nothing speaks
+        float64_because: Why its runs are better carried out in float64, whatever the plan; empty if nothing speaks
             against float32.
     """
 

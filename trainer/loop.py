@@ -74,7 +74,7 @@ State = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """A plan to carry out, and everything for it.
+    """A plan to carry out, and everything that it needs.
 
     Attributes:
         plan: An executable plan.
@@ -182,7 +182,7 @@ class Iteration(Protocol):
 
     @property
     def point(self) -> Array:
-        """Return what the steps so far have led to, of which the release rule chooses: shape (d,), float64."""
+        """Return the point after the steps so far, shape (d,), float64; the release rule chooses among these."""
         ...
 
     def advance(self, step: Step) -> None:
@@ -383,5 +383,5 @@ def grid_of(plan: Plan, phase: BoundedSteps, model: Model, capacity: int) -> Gri
 
 
 def recursion_of(phase: CorrelatedSteps) -> Recursion:
-    """Return C of the phase's noise."""
+    """Return the matrix C by which the phase's noise is correlated."""
     return Recursion(phase.whole_coefficients, phase.coefficient_bits)

@@ -184,7 +184,7 @@ def _fill(
     rows = xp.astype(flushed(xp, values, TINY[dtype]), into.features.dtype)
     kept = as_float64(xp, rows)
     into.features[at, :] = rows
-    smallest = rows.shape[1] * float(xp.finfo(rows.dtype).smallest_normal)  # positive, as of `squared_norms`
+    smallest = rows.shape[1] * float(xp.finfo(rows.dtype).smallest_normal)  # positive, as `squared_norms` gives them
     into.squares[at] = xp.sum(kept * kept, axis=1) + smallest
     into.valid[at] = valid
     into.labels[at] = xp.astype(targets if num_classes else flushed(xp, targets, TINY[dtype]), into.labels.dtype)

@@ -17,7 +17,7 @@ class Rule(Protocol):
     """Sees every step's points and says in the end what is released."""
 
     def see(self, step: int, start: Array, end: Array) -> None:
-        """Step number ``step``, from 0 on, leads from ``start`` to ``end``."""
+        """Take note that step number ``step``, from 0 on, leads from ``start`` to ``end``."""
         ...
 
     def released(self) -> Array:

@@ -34,7 +34,7 @@ class ClassScores:
         accuracy: Share of rows whose class is predicted.
         balanced_accuracy: Mean of that share over the classes that occur.
         log_loss: Mean of -log of the true class's probability, in nats; None without probabilities that are numbers.
-        auc: Area under the ROC curve; of more than two classes the mean over each class against the rest. None where
+        auc: Area under the ROC curve; of more than two classes the mean over each class against the rest. None if
             only one class occurs, or there is too much to rank.
         calibration_error: Mean distance, over equal bins of the predicted class's probability, between that and the
             share of rows that are predicted rightly. None as `log_loss`.
@@ -55,7 +55,7 @@ class NumberScores:
 
     Attributes:
         mean_absolute_error: Mean of |predicted - label|.
-        root_mean_squared_error: Root of the mean of (predicted - label)^2; None where squares overflow.
+        root_mean_squared_error: Root of the mean of (predicted - label)^2; None if squares overflow.
         r_squared: 1 - (sum of squared errors) / (sum of squared distances of labels from their mean); None likewise,
             and where all labels are equal.
     """

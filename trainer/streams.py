@@ -44,7 +44,7 @@ class RandomStreams:
     release: AESCounter
 
     def state(self) -> dict[str, Any]:
-        """The state of every stream, from which all that is ever drawn from it follows."""
+        """The state of every stream; it determines everything that is drawn from then on."""
         return {field.name: getattr(self, field.name).state for field in fields(self)}
 
     def restore(self, state: dict[str, Any]) -> None:

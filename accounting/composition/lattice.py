@@ -32,7 +32,7 @@ class LatticeLaw:
         lifted: What was added to masses that rounding had made negative, point by point.
         infinite_mass: P-mass sent to +infinity.
         lumped_mass: P-mass that was moved up to the lowest point from more than one step below.
-        defect: How far the masses are from adding up to 1: a measure of rounding.
+        defect: The difference between the sum of the masses and 1: a measure of rounding.
     """
 
     first: int

@@ -1,7 +1,7 @@
 """The profile of one direction alone bounds what a list costs in one order of two neighbours.
 
-`accounting.accountant` bounds the larger of both directions. A filter that gives something back for steps that were not
-taken has to know what they would have cost in each direction.
+`accounting.accountant` bounds the larger of both directions. A filter that refunds steps which were not taken must know
+their cost in each direction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def deltas_in(
             second or more.
 
     Returns:
-        Bounds for each epsilon; None where none were found.
+        Bounds for each epsilon; None if none were found.
 
     Guarantees: bounds_contain_the_profile.
 

@@ -54,7 +54,7 @@ class Mechanism(Described):
     def from_below(self) -> Mechanism | None:
         """Return the mechanism that lower ends are taken of: itself, unless `resolved` returns one that costs more.
 
-        None where no mechanism is known of which `resolved` returns one that costs no more than this one.
+        None if no mechanism is known of which `resolved` returns one that costs no more than this one.
         """
         return self
 

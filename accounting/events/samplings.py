@@ -29,7 +29,7 @@ class Sampling(Described):
 
     Attributes:
         why_refused: Why it is refused under relations that are not among `relations`.
-        filters: The kinds of budget in which sampled steps have a cost; None where the mechanism alone decides. Fewer
+        filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. Fewer
             have one where nothing is proved without amplification, as a record may be in a batch many times, or let
             others in and out of it, and moments of all hits together, or of a cut, bound nothing.
         is_drawn_apart: Whether several records of one owner may take part in different steps where one would in the

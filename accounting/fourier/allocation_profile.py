@@ -116,7 +116,7 @@ class AllocationProfile:
 
 @lru_cache(maxsize=32)
 def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationProfile | None:
-    """Return the profile of ``count`` allocations; None where it would take too many points.
+    """Return the profile of ``count`` allocations; None if it would take too many points.
 
     Args:
         law: Of the sum of the ratios of one.

@@ -49,7 +49,7 @@ class AllocationStep:
 
     Attributes:
         law: Of the sum of the ratios that are seen.
-        share: rho; 1 where all are seen.
+        share: rho; 1 if all are seen.
         remove: The direction.
         top: Where m is cut; inf in the add direction.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.

@@ -72,7 +72,7 @@ class DirectedComposition:
 
     @property
     def largest_loss(self) -> float:
-        """The essential supremum of the loss, rounded up; inf where there is none."""
+        """The essential supremum of the loss, rounded up; inf if there is none."""
         if self.mu_squared > 0.0:
             return math.inf
         return math.fsum(count * step.largest_loss for step, count in self.steps) * (1.0 + 1e-14)
@@ -132,7 +132,7 @@ def choose_line(
 
 @compiled
 def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tuple[float, float, float, float, float]:
-    """`choose_line`, ``log_delta`` being NaN where it is not known: the fields of a `LineChoice`."""
+    """`choose_line`, ``log_delta`` being NaN if it is not known: the fields of a `LineChoice`."""
     tilts, moments, variances, errors = rows[TILTS], rows[MOMENTS], rows[VARIANCES], rows[ERRORS]
     size = tilts.size
     exponents, logs = np.empty(size), np.empty(size)
@@ -207,7 +207,7 @@ def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float
     """The epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
 
     Returns:
-        epsilon; how far apart those of the two tilts are, 0 where the table ends; the larger and the smaller tilt.
+        epsilon; how far apart those of the two tilts are, 0 if the table ends; the larger and the smaller tilt.
     """
     tilts, moments, means, variances = rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES]
     logs, epsilons = np.full(tilts.size, math.nan), np.empty(tilts.size)
@@ -247,7 +247,7 @@ def contour_at(
     window: float = 0.0,
     known: Lines | None = None,
 ) -> Contour | None:
-    """The line for deltas near ``epsilon``; None where it would need more than ``max_points``.
+    """The line for deltas near ``epsilon``; None if it would need more than ``max_points``.
 
     Args:
         known: the steps' lines by their tilts, to take from and to add to: those without a window serve with any.

@@ -249,7 +249,7 @@ def _estimate(
 
 @compiled
 def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: float) -> Array:
-    """Chernoff's bound of all aliases on either side; inf where no tilt of the table lies there.
+    """Chernoff's bound of all aliases on either side; inf if no tilt of the table lies there.
 
     Args:
         logs: log of M(x) B(x) at each tilt, rounded up.

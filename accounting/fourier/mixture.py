@@ -143,7 +143,7 @@ class MixtureStep:
         return max(step.largest_loss for step in self.steps)
 
     def table(self, tilts: Array) -> TiltTable:
-        """Tabulate the moments by their differences to 1 where these are small; inf where a branch's is unknown."""
+        """Tabulate the moments by their differences to 1 if these are small; inf if a branch's is unknown."""
         tables = [step.table(tilts) for step in self.steps]
         parts, means, variances, errors = (
             np.array([getattr(table, name) for table in tables]) for name in ("moments", "means", "variances", "errors")

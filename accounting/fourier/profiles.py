@@ -385,7 +385,7 @@ def _without_atoms(
 ) -> SumProfile | None:
     """Sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
 
-    Return None where the composition is something else, or where there are too many outcomes or points.
+    Return None if the composition is something else, or where there are too many outcomes or points.
 
     Args:
         table: of the composition.

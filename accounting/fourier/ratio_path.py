@@ -57,7 +57,7 @@ class RatioPart:
         probability: q, in (0, 1]; 1 is no sampling.
         log_scale: a.
         curvature: k; s^2 for Gaussian noise, 0 for Laplace noise.
-        low, high: The ends; high is inf where k > 0, and then low is 0.
+        low, high: The ends; high is inf if k > 0, and then low is 0.
         upward: Losses log f with masses density f; otherwise -log f with masses density.
         cut: (b, w) of the share Phi((b - y) / w) by which the density is multiplied, where k > 0 and ``upward``; None
             for the whole density.

@@ -68,7 +68,7 @@ class RatioStep:
         digits: Quadrature errors of a line are below e^-digits, relatively; those of a table are larger.
         participation, largest_loss: As in `steps.Step`.
         is_whole: Whether the whole has a mass of 1, before a cut.
-        pair: The sampled Gaussian pair whose losses above 0 the step has; None where it has others.
+        pair: The sampled Gaussian pair whose losses above 0 the step has; None if it has others.
     """
 
     parts: tuple[RatioPart, ...]
@@ -94,7 +94,7 @@ class RatioStep:
     def outcomes(self, count: int) -> OutcomesProfile | None:
         """Return the profile of ``count`` > 1 steps that all take atoms; with Laplace noise, one of them need not.
 
-        None where there are no atoms, or too many outcomes.
+        None if there are no atoms, or too many outcomes.
         """
         atoms = self.atoms_alone.atoms
         if not atoms or not self.parts or count == 1:

@@ -107,7 +107,7 @@ class Cut:
 
         Without x_2 the Gaussian tail of psi would give Chernoff a phase transition that nu hardly has. The moments of
         the part are bounded by sums over panels: the largest value on the panel times the mass of N(0, s^2). For
-        REMOVE, E f = 1 and f > 1 where psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is summed. With
+        REMOVE, E f = 1 and f > 1 if psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is summed. With
         batches of a fixed size M_nu = 1 + E [psi (f^p - f) + f^(1-p) - 1] over x >= 1/2 less what lies beyond, and
         f >= 1 there, so that the sum over psi (f^p + f^(1-p) - f - 1) is above it; that function grows with x.
         """
@@ -166,7 +166,7 @@ class SplitStep:
 
     Attributes:
         bulk, rest: nu and gamma of one step.
-        decay: A value of Im z where M_gamma has fallen enough; None where it follows from the moments.
+        decay: A value of Im z where M_gamma has fallen enough; None if it follows from the moments.
         leading: Whether T nu^{*(T-1)} * gamma is left out too.
     """
 

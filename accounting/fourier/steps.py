@@ -184,7 +184,7 @@ class Step(Protocol):
 
     @property
     def largest_loss(self) -> float:
-        """The essential supremum of the loss; inf where there is none."""
+        """The essential supremum of the loss; inf if there is none."""
 
     def table(self, tilts: Array) -> TiltTable: ...
     def line(self, tilt: float, decay: float) -> Line: ...
@@ -356,7 +356,7 @@ def _log_bounds(rows: Array) -> Array:
 
 @compiled
 def log_chernoff(rows: Array, epsilon: float) -> float:
-    """log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf where none is known."""
+    """log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf if none is known."""
     least = math.inf
     for j in range(rows.shape[1]):
         shift = rows[TILTS, j] * epsilon

@@ -30,7 +30,7 @@ class Reported:
     Attributes:
         library, accountant: Whose number it is.
         relation: The neighbouring relation that it means.
-        epsilon: At the delta that was asked; None where it has none, or where its accountant has not been asked.
+        epsilon: At the delta that was asked; None if it has none, or where its accountant has not been asked.
     """
 
     library: str

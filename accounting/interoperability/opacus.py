@@ -94,7 +94,7 @@ class OpacusHistory:
         return taken_in_order(steps, batches)
 
     def reported_epsilon(self, delta: float) -> float | None:
-        """Return what `get_epsilon(delta)` answers, to about three digits (``gdp``: six); None where it raises."""
+        """Return what `get_epsilon(delta)` answers, to about three digits (``gdp``: six); None if it raises."""
         if self.mechanism == "prv":
             events = self.events(Batches.POISSON)
             found = epsilon_for_delta(events, NeighboringRelation.ADD_OR_REMOVE_ONE, delta * (1.0 - _PRV_DELTA))

@@ -188,7 +188,7 @@ def fits(kinds: Kinds) -> bool:
 
 
 def _finest(kinds: Kinds) -> int | None:
-    """Parts of the shortest interval; None where even a coarse lattice takes too long."""
+    """Parts of the shortest interval; None if even a coarse lattice takes too long."""
     total, shortest = math.fsum(size * count for size, count in kinds), min(size for size, _ in kinds)
     if not 0.0 < total <= _LARGEST:
         return None

@@ -233,7 +233,7 @@ def _log_plus_one(log_excess: float) -> float:
 
 
 def _least(log_excess: float, log_error: float) -> float:
-    """A lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 where there is no better one.
+    """A lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 if there is no better one.
 
     -log(1 - u) <= 2 u for u up to 1/2, with u = e^log_error / (1 + e^log_excess).
     """

@@ -69,7 +69,7 @@ class PrivacyLoss(ABC):
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
         has_own_moments: Whether the moments of a loss that is enclosed are not just those of ``dominating``.
-        moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None where
+        moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None if
             that is not known, as where it is a bound of another kind.
         is_tight: Whether each delta of ``dominating`` is attained, by a pair of its own; compositions need not be.
     """
@@ -86,7 +86,7 @@ class PrivacyLoss(ABC):
     @property
     @abstractmethod
     def pure_epsilon(self) -> float:
-        """The largest possible loss in either direction; inf where there is none."""
+        """The largest possible loss in either direction; inf if there is none."""
 
     @property
     @abstractmethod
@@ -100,7 +100,7 @@ class PrivacyLoss(ABC):
 
     @abstractmethod
     def log_moment(self, tilts: Array) -> Array:
-        """Return K(x) of the worse direction for every x > 0 in ``tilts``, rounded up; inf where it is not tried."""
+        """Return K(x) of the worse direction for every x > 0 in ``tilts``, rounded up; inf if it is not tried."""
 
     @abstractmethod
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
@@ -134,7 +134,7 @@ class PrivacyLoss(ABC):
         return False
 
     def contour_step(self, log_count: float, *, remove: bool) -> Step | None:
-        """Return the step as contour integrals see it, in one direction; None where it has no line.
+        """Return the step as contour integrals see it, in one direction; None if it has no line.
 
         Args:
             log_count: Logarithm of the number of all steps; see `line_digits`.
@@ -151,7 +151,7 @@ class PrivacyLoss(ABC):
         return self.contour_step(log_count, remove=remove), 0.0
 
     def for_group(self, size: int) -> GroupStep | None:
-        """Return what dominates the step for groups of ``size`` > 1 records; None where no pair is known.
+        """Return what dominates the step for groups of ``size`` > 1 records; None if no pair is known.
 
         Guarantees: dominates_every_group: of ``size`` records.
         """
@@ -219,7 +219,7 @@ class PrivacyLoss(ABC):
         return self.gaussian_mu
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Return numbers that `log_moment` would not be below if it were computed exactly; 0 where nothing is known.
+        """Return numbers that `log_moment` would not be below if it were computed exactly; 0 if nothing is known.
 
         A moment that is computed up to `moments_within` is divided by that. A loss whose moment is only a bound, or is
         so at some tilts, says less: 0 is always right.

@@ -118,7 +118,7 @@ class AllocationLoss(PrivacyLoss):
         return self.dominating.log_moment(tilts)
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Return 0 where the noise is so little that moments are not tried."""
+        """Return 0 if the noise is so little that moments are not tried."""
         is_tried = self._is_amplified or self.bins == 1
         return self.dominating.least_log_moment(tilts) if is_tried else np.zeros_like(tilts)
 

@@ -74,7 +74,7 @@ class MechanismRules(ABC, Generic[M]):
         """Return the loss of one step on all records.
 
         Args:
-            sensitivity: Distance of two neighbours' sums in contribution bounds: 1, or 2 where a record is replaced.
+            sensitivity: Distance of two neighbours' sums in contribution bounds: 1, or 2 if a record is replaced.
         """
 
     def pure_epsilon(self, mechanism: M, step: ChargedStep) -> Between:
@@ -108,7 +108,7 @@ class SamplingRules(Generic[S]):
     def steps(self, mechanism: Mechanism, sampling: S, count: int) -> Sequence[tuple[PrivacyLoss, int]] | None:
         """Return the losses of ``count`` steps of one event, and how often each is met.
 
-        None where every step has the same loss, so that equal events may be counted together.
+        None if every step has the same loss, so that equal events may be counted together.
         """
         return None
 

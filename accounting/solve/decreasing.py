@@ -86,7 +86,7 @@ def _start(
     tolerance: float,
     guess: float,
 ) -> tuple[Solution, float, float]:
-    """A value that meets the target, one that fails (0 where none is known), and the slope there, in logs.
+    """A value that meets the target, one that fails (0 if none is known), and the slope there, in logs.
 
     The quick estimate says about where, and the close one nearly exactly. Without a close one, the quick one's error at
     the first certified cost is taken for its error nearby, so that its second proposal is nearly exact, too. From there
@@ -171,7 +171,7 @@ def _refined(
         start: where to begin, and the slope that is expected there, in logarithms.
 
     Returns:
-        None where a close estimate is missing on the way.
+        None if a close estimate is missing on the way.
     """
     low, high = math.log(limits[0]), math.log(limits[1])
     x, slope = start

@@ -133,7 +133,7 @@ def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: i
 
 
 def _quick_largest(quick: Assess, target: Target, largest: int) -> int:
-    """An integer that meets the target by the quick bound, within 3 % of the largest such; 1 where it knows of none."""
+    """An integer that meets the target by the quick bound, within 3 % of the largest such; 1 if it knows of none."""
     if quick(1).value.upper > target.limit:
         return 1
     low, high = 1, largest + 1

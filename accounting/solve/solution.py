@@ -14,7 +14,7 @@ from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, Target
 
 EventsAt = Callable[[float], Sequence[Event]]
-#: A quick number close to the upper end of a certified cost; None where nothing is quicker.
+#: A quick number close to the upper end of a certified cost; None if nothing is quicker.
 Estimate = Callable[[float], float | None]
 EventsAtInteger = Callable[[int], Sequence[Event]]
 
@@ -83,7 +83,7 @@ class Range:
 
 
 def log_level(level: float) -> float:
-    """The logarithm in which searches take their secants; -inf where the cost is 0, inf where it is not bounded."""
+    """The logarithm in which searches take their secants; -inf if the cost is 0, inf if it is not bounded."""
     if level <= 0.0:
         return -math.inf
     return math.log(level) if math.isfinite(level) else math.inf

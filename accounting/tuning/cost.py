@@ -49,10 +49,10 @@ class TuningCost:
     Attributes:
         epsilon: The epsilon of the selection at delta; the lower end is what some score makes it cost.
         run: Epsilon of one run, at the same delta.
-        composition: Epsilon of ``ceil(E[K])`` runs all of which are released, at the same delta; None where they are
+        composition: Epsilon of ``ceil(E[K])`` runs all of which are released, at the same delta; None if they are
             more steps than are accounted.
         bounds: Each proved upper bound of epsilon, by method; the smallest one is ``epsilon.value.upper``.
-        moments: Renyi divergences of the selection; None where a run has none.
+        moments: Renyi divergences of the selection; None if a run has none.
     """
 
     epsilon: Answer

@@ -177,7 +177,7 @@ class _Sets:
 
 
 def deltas_by_direction(composition: Composition, direction: Direction, epsilons: Array) -> Sequence[Bounds | None]:
-    """Bounds of one run's delta in one direction at ascending epsilons; None where they are not known for it alone."""
+    """Bounds of one run's delta in one direction at ascending epsilons; None if they are not known for it alone."""
     if composition.failure.upper or composition.discrepancy:
         return [None] * epsilons.size
     if any(loss.is_enclosed or not loss.has_pair for loss, _ in composition.steps):
@@ -188,7 +188,7 @@ def deltas_by_direction(composition: Composition, direction: Direction, epsilons
 def attained_epsilon(
     composition: Composition, trials: RandomTrials, delta: float, largest: float, before: float
 ) -> float:
-    """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 where none is found.
+    """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 if none is found.
 
     Args:
         composition: The composition of one run.

@@ -160,7 +160,7 @@ class Selection:
         return np.array(uppers)
 
     def divergences(self, orders: Array) -> Array:
-        """Renyi divergences at orders above 1, rounded up; inf where none is known."""
+        """Renyi divergences at orders above 1, rounded up; inf if none is known."""
         if not self._has_moments:
             return np.full(orders.shape, math.inf)
         run = self.run_divergences(orders)
@@ -224,7 +224,7 @@ class Selection:
         return math.log(smallest) * (1.0 - _ALLOWANCE) if smallest > 1.0 else 0.0
 
     def run_divergences(self, orders: Array) -> Array:
-        """Return one run's divergences, rounded up; inf where none is known."""
+        """Return one run's divergences, rounded up; inf if none is known."""
         if not self._has_moments:
             return np.full(orders.shape, math.inf)
         tilts = orders - 1.0

@@ -134,7 +134,7 @@ def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, 
         problem: The constants of the losses.
         num_vertices: K.
         one_step_scale: lambda for one step.
-        power: The exponent p: 1/2 where rhos add up, 1 where epsilons do.
+        power: The exponent p: 1/2 if rhos add up, 1 if epsilons do.
         most: The largest T.
     """
     regret = expected_regret(one_step_scale, num_vertices)

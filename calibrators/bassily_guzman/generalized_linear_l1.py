@@ -199,7 +199,7 @@ def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, p
         lipschitz: L_0.
         diameter: M.
         regret: r_1, of one step.
-        power: The exponent p: 1/2 where rhos add up, 1 where epsilons do.
+        power: The exponent p: 1/2 if rhos add up, 1 if epsilons do.
         most: The largest T.
     """
     error = 2.0 * lipschitz * diameter

@@ -14,7 +14,7 @@ and ends at $x_{t+1} = \sum_k \tfrac{2k}{T(T+1)} x^k$. One of $x_0..x_{R-1}$ is 
 without looking at data. Left out, T is m and R the order that balances statistics and noise.
 
 **Privacy.** A secret order of the slots, drawn without looking at data, gives a record to one round, or to none. Its T
-steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 where a record is replaced and s = 1 where
+steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 if a record is replaced and s = 1 if
 it becomes a null record; together they are a Gaussian mechanism with $\mu = s\sqrt T\,C/(m\sigma)$, however later steps
 depend on earlier ones. With $\sigma = z C\sqrt T/m$ that is $s/z$ for every round, and so for all of them: given what
 came before, the other rounds have the same law on both sides. The engine solves for z as for one full-batch step.

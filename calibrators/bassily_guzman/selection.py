@@ -85,7 +85,7 @@ class Selections:
 
     Attributes:
         pure: Whether epsilon at delta 0 is stated, rather than rho.
-        relation: Its sensitivity sens is 2 where a record is replaced by another, 1 where it comes, goes or becomes the
+        relation: Its sensitivity sens is 2 if a record is replaced by another, 1 if it comes, goes or becomes the
             null record.
         per_step: Whether each step is one selection of that cost; else all of them together are.
 

@@ -66,7 +66,7 @@ class Setting:
     Attributes:
         problem: L_0, L_1 and M.
         dimension: Number d of parameters.
-        num_vertices: K; 2 d where it was not given; None where neither was.
+        num_vertices: K; 2 d where it was not given; None if neither was.
         initial_gap: The caller's own; None leaves L_0 M.
         order_constant: c of the rates.
     """

@@ -110,7 +110,7 @@ class Trees:
 
 
 def largest_records_per_tree(dataset_size: int, num_trees: int) -> int:
-    r"""b = the largest power of two for which every record is read at most once; 0 where not even one fits.
+    r"""b = the largest power of two for which every record is read at most once; 0 if not even one fits.
 
     >>> largest_records_per_tree(50_000, 4), largest_records_per_tree(1, 1)
     (4096, 0)

@@ -64,7 +64,7 @@ class UniformMoments:
         order: k, at least 2.
         bound_2k: r_2k.
         bound_2, bound_1: r_2 and r_1; None takes the next higher one.
-        lipschitz: L_f; None where it is not known, or infinite.
+        lipschitz: L_f; None if it is not known, or infinite.
     """
 
     order: float
@@ -112,7 +112,7 @@ class LocalizedProblem:
         dimension: d.
         moments: The moments of the gradients that are clipped.
         penalty_strength: s, of the l2 penalty that is added without being clipped.
-        strong_convexity: mu of F, the penalty included; 0 where it is not used.
+        strong_convexity: mu of F, the penalty included; 0 if it is not used.
     """
 
     diameter: float

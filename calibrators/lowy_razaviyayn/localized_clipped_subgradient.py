@@ -15,7 +15,7 @@ there are as many blocks as halvings, and n is the largest power of two below `d
 
 **Privacy.** A record is in one block, given to it by a secret order of the slots that is drawn without looking at data.
 Its $T_i$ steps are Gaussian mechanisms, each of distance $s C_i/n_i$ between neighbours, s = 2 where a record is
-replaced and s = 1 where it becomes a null record; together they are a Gaussian mechanism with
+replaced and s = 1 if it becomes a null record; together they are a Gaussian mechanism with
 $\mu = s \sqrt{T_i} C_i / (n_i \sigma_i)$, exactly, however later steps depend on earlier ones. With
 $\sigma_i = z C_i \sqrt{T_i}/n_i$ that is $s/z$ for every block, and so for all of them: given what came before, the
 other blocks have the same law on both sides. The engine solves for z as for one full-batch step. Where a record comes

@@ -89,7 +89,7 @@ class LocalizedSetting:
     """The setting that the spec states.
 
     Attributes:
-        problem: None where the theorem lacks a constant.
+        problem: None if the theorem lacks a constant.
         missing: Their names.
         power: The caller's p.
         order_constant: c of the rates.

@@ -128,7 +128,7 @@ def choose(
     """Return T, batches of floor(n / rounds) records, and C: the spec's own where it has them, else the preset's.
 
     Args:
-        preset: None where the theorem's assumptions are not there.
+        preset: None if the theorem's assumptions are not there.
         paper_epsilon: The paper's epsilon of the noise that was solved for.
         preset_words: The preset's formula for T.
         extra_rounds: How many rounds there are beside T.
@@ -173,7 +173,7 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
     """Return the spec's own clip threshold, or the preset's.
 
     Args:
-        preset: None where it cannot be computed.
+        preset: None if it cannot be computed.
         needs: What it would be computed from.
 
     Raises:
@@ -216,7 +216,7 @@ def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
 
 
 def ball(spec: Spec, diameter: float | None) -> L2Ball | None:
-    """The spec's domain, or the ball of the diameter; None where neither is known."""
+    """The spec's domain, or the ball of the diameter; None if neither is known."""
     if isinstance(spec.domain, L2Ball):
         return spec.domain
     return None if diameter is None else L2Ball(0.5 * diameter)

@@ -39,7 +39,7 @@ class PlannedRisk(ABC):
 
     Attributes:
         batches: The oracle's calls.
-        step_size: The caller's own; None where it is the theorem's.
+        step_size: The caller's own; None if it is the theorem's.
         order_constant: c of the rates.
         problem: Constants of the objective.
     """
@@ -169,7 +169,7 @@ def calibration_of_pass(
     """Return the answer of one pass, with what its theorem says where its constants are there.
 
     Args:
-        planned: None where the theorem lacks a constant.
+        planned: None if the theorem lacks a constant.
         source: Where the algorithm is printed.
         evaluations: Formula of the number of per-record gradients.
         algorithm, spec, steps, phase, domain, missing, as_published, release: As `calibration_of` has them.

@@ -59,7 +59,7 @@ def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> A
 
 
 def rho_of(target: Target | OpenEpsilon | OpenDelta) -> float | None:
-    """The zCDP that the paper would give a target: its own, or Proposition 3's; None where it has none."""
+    """The zCDP that the paper would give a target: its own, or Proposition 3's; None if it has none."""
     if isinstance(target, ZcdpTarget):
         return target.rho
     if isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:

@@ -44,7 +44,7 @@ class BandedEvent:
         momentum, correlation: Of the workload, and the objective.
         is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; else it has one, which
             is 1.
-        schedule: The schedule of the workload's step sizes; None where they are equal.
+        schedule: The schedule of the workload's step sizes; None if they are equal.
 
     >>> steps = BandedEvent("cyclic_poisson", 1000, NeighboringRelation.REPLACE_ONE, 4, 0.0, Correlation(), False)
     >>> steps(2.0, 100, 10).sampling
@@ -352,7 +352,7 @@ def _certified(spec: Spec, target: Target, steps: Steps, event_of: BandedEvent) 
     """Return steps that were solved for with a norm of 1 with the plan's own event and its certificate.
 
     Returns:
-        None where that does not do: the norm of the plan's coefficients is a little less than 1, so that one more step
+        None if that does not do: the norm of the plan's coefficients is a little less than 1, so that one more step
         or record may meet the target, too; or an upper end that hardly met it is above it, by rounding.
     """
     count, size = steps.event.count, steps.batch_size

@@ -66,7 +66,7 @@ class Workload:
     Attributes:
         steps: T.
         momentum: beta in [0, 1).
-        step_sizes: eta_0, ..., eta_(T-1), up to a common factor; None where all are equal.
+        step_sizes: eta_0, ..., eta_(T-1), up to a common factor; None if all are equal.
     """
 
     steps: int

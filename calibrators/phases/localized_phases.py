@@ -39,7 +39,7 @@ class LocalizedPhase(StructuredPhase):
         noise_stddev_on_mean: sigma_i.
         step_size: eta_i; empty in a plan that was made for its privacy alone.
         regularizer: lambda_i; empty likewise.
-        radius: D_i; empty where there is no ball but the domain.
+        radius: D_i; empty if there is no ball but the domain.
     """
 
     kind = "localized_phases"

@@ -130,7 +130,7 @@ class ShuffledCounts(ShuffledBits):
         users: s; all of them send, whether they have a record or not.
         dimension: d.
         max_grad_norm: C, in gradient units.
-        change: How far apart in the l2 norm a changed record's two vectors may be, over C: 2 where it is replaced, 1
+        change: How far apart in the l2 norm a changed record's two vectors may be, over C: 2 if it is replaced, 1
             where one of the two is null.
         levels: g.
         noise_bits: b, of each user and coordinate.

@@ -35,7 +35,7 @@ class ShuffledMedians(ShuffledBits):
         users: b, of each group; all of them send, whether they have a record or not.
         dimension: d.
         truncation_radius: tau, in gradient units.
-        change: By how many tau a changed record may move in each coordinate: 2 where it is replaced, 1 where one of the
+        change: By how many tau a changed record may move in each coordinate: 2 if it is replaced, 1 if one of the
             two is null.
         levels: g.
         noise_bits: The noise bits of each user and coordinate.

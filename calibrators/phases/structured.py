@@ -175,7 +175,7 @@ class StructuredPhase(ABC):
 
 
 def _range_of(annotation: Any) -> Real | Whole | None:
-    """Return the range that an annotation gives a number, or each number of a tuple; None where it gives none."""
+    """Return the range that an annotation gives a number, or each number of a tuple; None if it gives none."""
     if get_origin(annotation) is tuple:
         return _range_of(get_args(annotation)[0])
     found: Real | Whole | None = get_args(annotation)[1] if get_origin(annotation) is Annotated else None

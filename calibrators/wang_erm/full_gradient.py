@@ -239,7 +239,7 @@ def choose_iterations(
     sqrt(T) alone.
 
     Args:
-        theorem: None where none speaks of the spec.
+        theorem: None if none speaks of the spec.
         missing: Constants that it would need.
         chooser: What chooses, in words.
         silent: Why no theorem speaks of a spec that has all constants.

@@ -45,7 +45,7 @@ def mixture_divergences(sampling_probability: float, distance: float, one: float
         orders: shape (k,), above 1.
 
     Returns:
-        shape (k,); inf where no bound is tried.
+        shape (k,); inf if no bound is tried.
 
     Guarantees:
         - divergence_is_an_upper_bound: for all directions and all dimensions.

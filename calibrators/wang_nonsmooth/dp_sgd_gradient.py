@@ -8,7 +8,7 @@ that the steps start from: the last noisy step is taken and not used.
 
 **Noise.** From the engine, for the sampling and relation that were asked for. The paper's own setting is batches of one
 record, drawn without replacement (uniformly), under `replace_one`: a step's two possible mean gradients lie up to
-$2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing where the assumptions hold and keeps the
+$2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing if the assumptions hold and keeps the
 guarantee where they do not.
 
 **Where it runs.** On $\{\|w\| \le R\}$. On all of $\mathbb{R}^d$ gradients are bounded for $\alpha = 0$ alone

@@ -51,7 +51,7 @@ _GRID = _GRID[(_GRID > 0.0) & (_GRID < 1.0)]
 
 
 def subsampled_renyi(order: float, fraction: float, noise_ratio: float) -> float | None:
-    """Lemma 3: the Renyi divergence of one step, or None where its conditions fail.
+    """Lemma 3: the Renyi divergence of one step, or None if its conditions fail.
 
     Args:
         order: lambda > 1.
@@ -128,7 +128,7 @@ class Theorem11:
         return half if half.is_feasible else min(self._ends(), key=lambda found: abs(found.beta - 0.5), default=None)
 
     def least_noise(self) -> Split | None:
-        """The feasible split of least noise; None where none is feasible."""
+        """The feasible split of least noise; None if none is feasible."""
         best = self.split(self.unconstrained_beta)
         return best if best.is_feasible else min(self._ends(), key=lambda found: found.relative_variance, default=None)
 

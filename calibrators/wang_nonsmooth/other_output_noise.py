@@ -52,7 +52,7 @@ def quantile(iterations: int, dataset_size: int, probability: float) -> int:
 def analytic_stddev(
     stability: Stability, dataset_size: int, sensitivity: float, target: ApproximateDpTarget
 ) -> float | None:
-    """Delta_k over the exact mu of (epsilon, delta/2), in parameters; None where the engine finds no such noise."""
+    """Delta_k over the exact mu of (epsilon, delta/2), in parameters; None if the engine finds no such noise."""
     draws = quantile(stability.iterations, dataset_size, target.delta / 2.0)
     width = stability.displacement(draws, sensitivity)
     try:

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def beta(self) -> float | None:
-        """The split of least noise in Theorem 11; None where none is feasible."""
+        """The split of least noise in Theorem 11; None if none is feasible."""
         pair = self._epsilon_delta()
         if pair is None:
             return None
@@ -96,7 +96,7 @@ class Utility:
     """The statements of a calibration besides its noise.
 
     Attributes:
-        step_size: The step size of the plan; None where the plan cannot run.
+        step_size: The step size of the plan; None if the plan cannot run.
     """
 
     step_size: float | None

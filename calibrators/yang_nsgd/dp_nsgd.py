@@ -27,7 +27,7 @@ from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_th
 def normalized_theorem(problem: Problem, regularizer: float) -> GradientNormTheorem:
     """Return the derived form of Theorem 3.2, with theta = r + t_0 and a floor that falls as the regularizer grows.
 
-    The floor is 0 where tau_0 is 0.
+    The floor is 0 if tau_0 is 0.
 
     Args:
         problem: Constants of the objective.

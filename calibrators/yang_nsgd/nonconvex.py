@@ -106,7 +106,7 @@ class Problem:
 
 
 def deviation_of(constants: Mapping[str, float]) -> float | None:
-    """Return t_0 = tau_0 / (1 - tau_1) of constants by name; None where tau_0 is not among them."""
+    """Return t_0 = tau_0 / (1 - tau_1) of constants by name; None if tau_0 is not among them."""
     if "deviation_tau0" not in constants:
         return None
     return constants["deviation_tau0"] / (1.0 - constants.get("deviation_tau1", 0.0))

@@ -60,7 +60,7 @@ class Schedule:
     Attributes:
         pilot: Canaries of each pilot run.
         counted: Canaries of each counted run.
-        note: Why a run has as few canaries as it has; empty where it has many.
+        note: Why a run has as few canaries as it has; empty if it has many.
     """
 
     pilot: tuple[int, ...]

@@ -72,7 +72,7 @@ def model(canaries: int) -> LinearModel:
 
 
 def dependence(plan: Plan) -> str:
-    """Say why the canaries of one run would not be independent trials; empty where they are.
+    """Say why the canaries of one run would not be independent trials; empty if they are.
 
     Guarantees:
         - independence_is_proved_or_refused: an empty answer means that, with orthogonal canaries and independent noise

@@ -1,7 +1,7 @@
 """Scores of canaries: numbers that are larger for those that took part.
 
 Any score gives a sound audit; these give power. With a canary's own direction, the steps show an attacker, who sees
-every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 where the canary was drawn (in units of the
+every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 if the canary was drawn (in units of the
 contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. Where noise is
 correlated these are the noisy sums with C applied, Y = C (b + C^-1 sigma Z), so that Z is independent again.
 """
@@ -48,7 +48,7 @@ class Observation:
 
     Attributes:
         displacement: shape (m,): how far the released model lies from zero, against the gradients.
-        noisy_sums: shape (steps, m): the noisy sum of each step in units of the contribution bound; None where the
+        noisy_sums: shape (steps, m): the noisy sum of each step in units of the contribution bound; None if the
             algorithm's points do not determine it.
         turns: shape (steps, m): whether it was the turn of the canary's group, where groups take turns, else None. No
             run tells it; a claim holds for whoever knows it, since the group of a record is the same with and without

@@ -132,7 +132,7 @@ def power_layers(order: float) -> Layers:
 
 
 def _layers(order: Fraction, start: Fraction) -> Layers | None:
-    """Return the layers whose tail begins at ``start``; None where they end below the top."""
+    """Return the layers whose tail begins at ``start``; None if they end below the top."""
     at_start = exp(_negated(power((start, start), order, _BITS)), _BITS)[1]
     slope = order * power((start, start), order - 1, _BITS)[0]
     slope = Fraction(math.floor(slope * (1 << 40)), 1 << 40)

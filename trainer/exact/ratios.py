@@ -14,7 +14,7 @@ from randomgen import AESCounter
 
 from trainer.exact.enclosures import Interval, ln
 
-#: From bounds of a place and a number of bits to bounds of ln h there; None where nothing can be said yet.
+#: From bounds of a place and a number of bits to bounds of ln h there; None if nothing can be said yet.
 LogDensity = Callable[[Interval, int], Interval | None]
 #: Stands for ln h = -infinity: 2 ln y is above it, however many bits are read.
 OUTSIDE = (Fraction(-(10**30)), Fraction(-(10**30)))
@@ -63,7 +63,7 @@ class Ratio:
             self.extend()
 
     def refresh(self) -> bool:
-        """Compute `bounds` and `log` from the bits that were read; False where these are too few for it."""
+        """Compute `bounds` and `log` from the bits that were read; False if these are too few for it."""
         if self._y == 0:
             return False
         left, right = self._ends

@@ -78,7 +78,7 @@ class Selections:
 def _bounds(
     scores: npt.NDArray[np.float64], scale: float, words: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return bounds of score + scale ln E in float64, infinite where float64 says too little.
+    """Return bounds of score + scale ln E in float64, infinite if float64 says too little.
 
     Between the edges V is known to 2^-40 + 2^-53 of itself and to 2^-52, and d ln E / dV = 1 / ((1 - V) E). Below 1/2
     that gives less than 2^-39, above it less than 2^-52 2^20 = 2^-32.

@@ -259,7 +259,7 @@ class Trial:
         self._bits = 64
 
     def outcome(self, scale: Scale, more: AESCounter) -> tuple[bool, int]:
-        """Return whether the trial is accepted, and round(c x); 0 where it is not."""
+        """Return whether the trial is accepted, and round(c x); 0 if it is not."""
         while True:
             found = self._decided(scale.bounds(_SCALE_BITS + self._bits - 64))
             if found is not None:
@@ -306,7 +306,7 @@ def _uniform(value: int, bits: int) -> Interval:
 
 
 def _is_below(one: Interval, other: Interval) -> bool | None:
-    """Return whether a number of the one interval is below one of the other; None where that is open."""
+    """Return whether a number of the one interval is below one of the other; None if that is open."""
     if one[1] <= other[0]:
         return True
     return False if one[0] >= other[1] else None

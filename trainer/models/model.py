@@ -71,7 +71,7 @@ class Model(ABC):
         """The block's losses at the point, shape (B,)."""
 
     def record_weights(self, block: Block) -> Array | None:
-        """The public weight of each record, shape (B,), float64, in (0, 1]; None where all weigh the same.
+        """The public weight of each record, shape (B,), float64, in (0, 1]; None if all weigh the same.
 
         Gradients and losses have it in them already. Bounds on gradients are bounds on what they were without it.
         """
@@ -91,7 +91,7 @@ class Model(ABC):
     def probabilities(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
         """The probability of each class for each row that is public, shape (n, num_classes).
 
-        Rows are read as by `predict`. None where the model's loss makes no probabilities of its logits.
+        Rows are read as by `predict`. None if the model's loss makes no probabilities of its logits.
         """
         return None
 

@@ -33,7 +33,7 @@ class MultilayerPerceptron(Model):
         classes: Logits of the last layer.
         hidden: Widths of the layers before it.
         activation: "relu" or "tanh".
-        class_weights: Public weights of the classes; empty where all weigh the same.
+        class_weights: Public weights of the classes; empty if all weigh the same.
 
     >>> MultilayerPerceptron(784, 10, hidden=(256,)).num_parameters
     203530

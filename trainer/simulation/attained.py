@@ -157,8 +157,8 @@ class Attained:
 
     Attributes:
         algorithm: Its name.
-        excess: Mean over the repetitions of how much worse than the best point the released one is; infinite where a
-            run diverged. None where it was not simulated.
+        excess: Mean over the repetitions of how much worse than the best point the released one is; infinite if a
+            run diverged. None if it was not simulated.
         standard_error: Of that mean; None for a single repetition.
         steps: Of its plan.
         choices: What the preset chose, by member of a request.

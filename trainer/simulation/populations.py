@@ -52,7 +52,7 @@ class LabelledRows:
         norm_order: p of the norm of parameters; q is of its dual.
         feature_bound: B: features have this norm of order q, in the k-th moment where tails are heavy.
         best: w*, shape (p, K); with an intercept (p + 1, K), and the last row is b*.
-        moment_order: k of heavy tails; None where all rows are equally long.
+        moment_order: k of heavy tails; None if all rows are equally long.
         unit: Of `excess`, in words.
     """
 
@@ -108,7 +108,7 @@ class RecordsAboutAMean:
     Attributes:
         mean: nu, shape (d,).
         spread: b, the root of the k-th moment of a record's distance from the mean.
-        moment_order: k of heavy tails; None where all records are equally far from the mean.
+        moment_order: k of heavy tails; None if all records are equally far from the mean.
         unit: Of `excess`, in words.
     """
 
@@ -202,7 +202,7 @@ def labelled_rows(
 def records_about_a_mean(
     dimension: int, constants: Mapping[str, float], *, random: np.random.Generator, is_heavy_tailed: bool = False
 ) -> RecordsAboutAMean:
-    """Return the law of records whose moments and mean are within the given constants; within 1 where none is given.
+    """Return the law of records whose moments and mean are within the given constants; within 1 if none is given.
 
     Args:
         dimension: d.
@@ -230,7 +230,7 @@ def dual_order(norm_order: float) -> float:
 
 
 def radius_of(constants: Mapping[str, float]) -> float | None:
-    """Return how far from zero the best point may be; None where no constant says it."""
+    """Return how far from zero the best point may be; None if no constant says it."""
     given = [constants[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in constants]
     return min(given, default=None)
 

@@ -180,7 +180,7 @@ class Facts:
         return self.amount("delta", argument, given, 1e-30, 0.5)
 
     def flag(self, argument: str, given: Mapping[str, Value], default: bool) -> bool | None:
-        """True or False, the default where it is left out, None where the text does not say it."""
+        """True or False, the default where it is left out, None if the text does not say it."""
         value = self.read(argument, given)
         if value is None:
             return default

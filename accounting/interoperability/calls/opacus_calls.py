@@ -187,7 +187,7 @@ def _delta(facts: Facts, around: Surroundings) -> float:
 
 
 def _rate(given: Mapping[str, Value], facts: Facts) -> float:
-    """The sample rate, or the quotient of what is filled in for it; 0 where that is missing."""
+    """The sample rate, or the quotient of what is filled in for it; 0 if that is missing."""
     if is_number(given.get("sample_rate")):
         return facts.number("sample_rate", given, 1e-12, 1.0)
     records = facts.count("dataset_size", "sample_rate", given)
@@ -196,7 +196,7 @@ def _rate(given: Mapping[str, Value], facts: Facts) -> float:
 
 
 def _batches_of_an_epoch(given: Mapping[str, Value], facts: Facts, around: Surroundings) -> int:
-    """The length of the loader that the call is given; 0 where what it follows from is missing."""
+    """The length of the loader that the call is given; 0 if what it follows from is missing."""
     loader = given.get("data_loader")
     if not isinstance(loader, Call):
         loader = around.last("DataLoader")
