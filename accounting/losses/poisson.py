@@ -112,7 +112,7 @@ class PoissonGaussianLoss(PrivacyLoss):
         return symmetrized_gaussian_moment(self.noise_multiplier, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
-        """A mixture over how many of the group are in the batch, where these are told apart."""
+        """Return a mixture over how many of the group are in the batch, if these are told apart."""
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=False)
         return mixture or GroupStep(self.farther(size, fixed_size=False), is_exact=False)
 
@@ -120,7 +120,7 @@ class PoissonGaussianLoss(PrivacyLoss):
         """The pair at ``size`` times the distance, sampled with the probability that a batch has any of the group.
 
         Given that the batch holds some of the group, outputs are within ``size`` times the distance of those without,
-        so that this pair dominates: its theorem asks no more of the two batches.
+        so this pair dominates: its theorem requires nothing else of the two batches.
         """
         noise = self.noise_multiplier / size
         probability = probability_of_some(self.sampling_probability, size, fixed_size=fixed_size)
@@ -223,7 +223,7 @@ def _log_f(x: float, s: float, q: float) -> float:
     a = (2.0 * x - 1.0) / (2.0 * s * s)
     if math.log(q) + a < 0.0:
         change = q * math.expm1(a)
-        # Near -1 log1p would lose the digits of 1 - q, which is most of what is left of f there.
+        # Near -1, log1p would lose the digits of 1 - q, which is nearly all of f there.
         return math.log1p(change) if change > -0.5 else math.log((1.0 - q) + q * math.exp(a))
     return math.log(q) + a + math.log1p((1.0 - q) / q * math.exp(-a))
 
