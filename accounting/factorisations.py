@@ -98,7 +98,7 @@ def inverse_of_root(bands: int, steps: int) -> Array:
     Those of (1 - x)^(1/2) are 1 and then negative, so that C's are sums of products of positive numbers.
 
     Args:
-        bands: How many of them there are.
+        bands: The number of coefficients of C^-1.
         steps: T.
 
     Source: Kalinin et al. 2025, arXiv 2505.12128.

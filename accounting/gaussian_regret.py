@@ -53,7 +53,7 @@ class RegretOfGaussian:
     """A mu, and how far its curve is from the list's.
 
     Attributes:
-        mu: Of the Gaussian trade-off curve.
+        mu: The mu of the Gaussian trade-off curve.
         promised_too_much: Bound of the success that an attacker may have beyond what mu-Gaussian DP allows, with any
             prior.
         promised_too_little: Bound of the success that mu-Gaussian DP allows and no attacker has, with any prior.

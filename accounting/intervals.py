@@ -12,7 +12,7 @@ class Interval:
     """``lower <= truth <= upper``, with a best estimate between.
 
     Attributes:
-        lower: What an attained pair of distributions already costs.
+        lower: The cost of an attained pair of distributions.
         estimate: The best single number; never outside the interval.
         upper: A proved bound; what a ledger charges. ``inf`` where no finite bound exists.
     """

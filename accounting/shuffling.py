@@ -33,7 +33,7 @@ class Shuffling:
 
     Attributes:
         attained: An epsilon that the list costs at least.
-        allocated: What it would cost if each record drew its own step of every pass; None if that has no number.
+        allocated: The cost if each record drew its own step of every pass; None if that has no number.
         poisson: What Poisson batches of the same size would cost; None if that has no number.
     """
 

@@ -216,7 +216,7 @@ class BudgetTarget:
 
     Attributes:
         filter: The budget's privacy filter.
-        used: What is spent and reserved, in the filter's units.
+        used: The spent and reserved amounts, in the filter's units.
         charge_delta: The delta at which the events are priced; an approximate_dp filter alone reads it.
     """
 

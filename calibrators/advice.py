@@ -75,7 +75,7 @@ class Reason:
 
     Attributes:
         detail: In a sentence.
-        pointer: Where in the facts it lies; empty for the problem itself.
+        pointer: The place in the facts; empty for the problem itself.
     """
 
     detail: str
@@ -89,7 +89,7 @@ class Advice:
     Attributes:
         algorithm: Its name.
         measure: The quantity that its bound or rate limits, else that of its theorem; None if it has none.
-        spec: What it was calibrated with; None if it does not apply.
+        spec: The spec of its calibration; None if it does not apply.
         calibration: The answer; None if it does not apply or refused.
         bound: The bound that its theorem promises, with all constants; None if it promises nothing for these facts. A
             bound that is not below ``known`` is vacuous, too.
@@ -141,7 +141,7 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
 
     Args:
         problem: The objective.
-        facts: What is known of it.
+        facts: The facts about it.
         names: The algorithms to consider; None considers all.
 
     Guarantees:

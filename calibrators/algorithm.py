@@ -27,7 +27,7 @@ class Assumption:
         name: Name inside ``assumptions`` in the HTTP contract.
         symbol: The paper's letter, LaTeX.
         units: How it scales with the units of losses and parameters.
-        meaning: What it bounds.
+        meaning: The quantity that it bounds.
         lower, upper: Its range; ``open_lower`` excludes the lower end.
         required: Whether the theorem cannot do without it. One that is not required and has no default is used where it
             is given.
@@ -87,7 +87,7 @@ class ExampleRequest:
     """A request that the service shows as an example, and answers as it stands.
 
     Attributes:
-        summary: What it asks, in a few words.
+        summary: The question, in a few words.
         body: The request's members as JSON, without the algorithm's name.
     """
 
@@ -109,7 +109,7 @@ class Algorithm:
             under.
         gradient_bounds: Kinds of gradient bound it takes; empty if the bound follows from the assumptions alone.
         gradient_bound_required: Whether a request must give one.
-        assumptions: What its theorem needs.
+        assumptions: The constants that its theorem needs.
         guarantee: The promise about the released model.
         gradient_complexity: Number of per-record gradients, LaTeX.
         verdict: The verdict on the paper's own calibration, in a sentence.
@@ -198,7 +198,7 @@ def read_assumptions(
 
     Args:
         known: The algorithm's.
-        given: Of the spec, by name.
+        given: The constants of the spec, by name.
         needed: Further inputs that the theorem needs, by name, such as the spec's dimension; None is missing.
 
     Raises:

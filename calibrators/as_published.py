@@ -35,7 +35,7 @@ class AsPublished:
         why: In sentences, with the numbers behind it.
         source: Paper, theorem, equation.
         formula: LaTeX.
-        noise_multiplier: Of the printed noise, on the sum over the contribution bound; None if it has none.
+        noise_multiplier: The printed noise on the sum, over the contribution bound; None if it has none.
         noise_stddev_on_mean: Its standard deviation on the mean; None if it has none.
     """
 

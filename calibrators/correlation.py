@@ -28,7 +28,7 @@ class Correlation:
 
     Attributes:
         bands: Steps that the noise of a step depends on, its own included; None tries 1, 2, 4, ... and takes the best.
-        objective: Which error of the sums that training follows is made small.
+        objective: The error, of the sums that training follows, that is made small.
         max_bands: The most bands that are tried. A run keeps a vector of noise for each band but one.
 
     Raises:

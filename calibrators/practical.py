@@ -102,7 +102,7 @@ class Draft:
         spec: The request.
         preset: None is `theorem` where the spec names an algorithm and gives constants of its theorem, else
             `practical`.
-        objective: What is publicly known of the objective.
+        objective: The public facts about the objective.
 
     Guarantees:
         - what_is_given_stays: no member that the spec has is changed.
@@ -412,7 +412,7 @@ class _Constant:
     """A constant of a theorem that is a choice of whoever trains.
 
     Attributes:
-        value: What is chosen.
+        value: The chosen value.
         reason: Why, in a sentence.
         of_convex_losses: Whether it is a choice for convex losses alone.
     """

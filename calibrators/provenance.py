@@ -83,7 +83,7 @@ class Provenance:
         formula: LaTeX.
         source: Paper, theorem, equation.
         kind: How well it is known.
-        assumptions: What must hold, in sentences.
+        assumptions: The conditions that must hold, in sentences.
         vacuous: For a bound: whether it is worse than the trivial one; None if that has no meaning.
         units: How the number scales with the units of losses and parameters.
     """

@@ -34,7 +34,7 @@ def unread(spec: Spec, read: int, why: str = "") -> list[str]:
     """Return a warning where some of the records are in no step.
 
     Args:
-        read: How many are in some step.
+        read: The number of records that are in some step.
         why: The reason, in words.
     """
     left = spec.dataset_size - read

@@ -110,8 +110,8 @@ class Scope:
 
     Attributes:
         shape: The objective's; None if no theorem speaks of the algorithm.
-        measure: What is bounded; None likewise.
-        norms: Which orders of the norm; None is l2.
+        measure: The bounded quantity; None likewise.
+        norms: The orders of the norm; None is l2.
         norm_names: The same in words.
         needs_smoothness: Whether the gradient must be Lipschitz.
         allows_heavy_tails: Whether gradients may have moments and no bound.

@@ -31,7 +31,7 @@ class StepSizeSchedule:
     Attributes:
         kind: The course.
         cooldown: The share of the steps, the last ones, in which they fall; in (0, 1].
-        final_share: What they fall to, as a share of the largest; in [0, 1].
+        final_share: The last step size as a share of the largest; in [0, 1].
 
     Raises:
         InvalidValue: a number is outside its range.

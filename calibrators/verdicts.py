@@ -27,7 +27,7 @@ def judge_steps(
         spec: The spec, which has a target and the number of records.
         event_of: From the noise, the steps and the batch size to the event of the steps.
         printed: The printed noise, in the unit that ``event_of`` takes.
-        iterations, batch_size: Of the paper's steps.
+        iterations, batch_size: The sizes of the paper's steps.
         setting: The paper's sampling and relation, in words.
 
     Returns:

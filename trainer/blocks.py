@@ -183,9 +183,9 @@ def check_evaluations(phase: LocalizedPhase | ProximalPhase, constant: str, inst
     """Refuse more per-record gradients than a run takes, before anything is charged.
 
     Args:
-        phase: Of blocks.
+        phase: A phase of blocks.
         constant: The request's assumption that their number follows from.
-        instead: What would be right.
+        instead: The remedy that the refusal names.
 
     Raises:
         InvalidValue: there are more; the error points at the assumption.

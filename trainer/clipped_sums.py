@@ -45,7 +45,7 @@ class ClippedSums:
 
     Args:
         records: All slots.
-        model: What is trained; its gradients are outer products of one layer.
+        model: The trained model; its gradients are outer products of one layer.
         algorithm: The name of the algorithm that asks, for the refusal.
         dual_order: q; infinity measures the largest entry.
 
@@ -89,10 +89,10 @@ class ClippedSums:
 
         Args:
             slots: Those that take part.
-            grid: Where the sum lies.
+            grid: The grid on which the sum lies.
             unit: The bound on a contribution that was charged for: no less than the sum of the terms' bounds times
                 their weights. A public number, as each bound is, although bounds may depend on the points.
-            terms: What each record contributes. A term whose bound is below `SMALLEST` contributes nothing.
+            terms: The terms of each record's contribution. A term whose bound is below `SMALLEST` contributes nothing.
         """
         used = [
             (term, self._narrow(term.point), None if term.earlier is None else self._narrow(term.earlier))

@@ -32,9 +32,9 @@ def contribution_factors(bound: GradientBound, norms: Array, margin: float) -> A
     """Return factors that turn gradients into contributions no longer than 1: the paper's h_i over the bound.
 
     Args:
-        bound: How gradients are bounded.
+        bound: The rule by which gradients are bounded.
         norms: shape (B,), float64, positive: upper bounds of |g|, in gradient units.
-        margin: How far below 1 contributions stay.
+        margin: The distance that contributions keep from 1.
 
     >>> import numpy as np
     >>> contribution_factors(Clip(2.0), np.array([5.0, 1.0]), 1e-5).round(4).tolist()

@@ -28,8 +28,8 @@ class Proposal:
     """A proposed run.
 
     Attributes:
-        plan: What is to be carried out.
-        model: What is trained.
+        plan: The plan to carry out.
+        model: The trained model.
         capacity: Slots of the data set, of which a batch may hold all.
     """
 
@@ -126,13 +126,13 @@ class Execution:
     """The way in which the plans of one algorithm are carried out.
 
     Attributes:
-        phase_type: What every phase of its plans is.
+        phase_type: The type of every phase of its plans.
         make: Makes the trainer of a task.
         check: Refuses a plan that the trainer's arithmetic, or the model, cannot keep.
         models: Kinds of models that a run of it can train.
         requests: Examples of ``POST /v1/runs``, by a name that no other example has.
         gradient_bound: The kind of gradient bound that every `BoundedSteps` of its plans has; None for other phases.
-        coordinates: What an audit may assume of the update.
+        coordinates: The assumption about the update that an audit may make.
         float64_because: Why its runs are better carried out in float64, whatever the plan; empty if nothing speaks
             against float32.
     """

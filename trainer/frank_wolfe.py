@@ -70,8 +70,8 @@ class EstimateFrankWolfe(StructuredSteps):
     Slots are given to steps by a permutation that is drawn before the first one from the declared size alone.
 
     Args:
-        task: Of such a plan.
-        estimators: What makes each of the algorithm's estimators, by its name in the phase.
+        task: The task of such a plan.
+        estimators: The makers of the algorithm's estimators, by their names in the phase.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one step, or to none.

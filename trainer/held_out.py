@@ -145,8 +145,8 @@ def noisy_sums(
     """Return the sums over held-out rows, with noise: a Gaussian mechanism, charged as the evaluation's event.
 
     Args:
-        evaluation: What is charged.
-        model: What predicts.
+        evaluation: The charged evaluation.
+        model: The model that predicts.
         parameters: Its released parameters.
         features: shape (n, p), scaled by declared bounds; n is private, and may be 0.
         labels: shape (n,), codes of classes or numbers in [-1, 1].

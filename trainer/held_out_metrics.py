@@ -28,7 +28,7 @@ class HeldOutMetrics:
     """Metrics on held-out rows. A metric is None if it does not suit the task, or needs probabilities and has none.
 
     Attributes:
-        records: How many rows were held out.
+        records: The number of held-out rows.
         noise_stddev: Standard deviation of the noise on each count.
         accuracy: Share of rows whose class is predicted.
         balanced_accuracy: Mean of that share over all declared classes; a class without rows counts as anything.

@@ -21,11 +21,11 @@ class KeptContributions:
     """Contributions of some slots at one point, for sums over any of them.
 
     Args:
-        sums: Of which model and which records.
+        sums: The sums of a model and its records.
         point: shape (d,), float64.
-        slots: Whose contributions are kept.
-        bound: How gradients are bounded.
-        grid: Where sums lie.
+        slots: The slots whose contributions are kept.
+        bound: The rule by which gradients are bounded.
+        grid: The grid on which sums lie.
 
     Guarantees:
         - a_record_contributes_the_same_to_every_sum: bit by bit, whatever else is summed.

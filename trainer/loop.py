@@ -35,9 +35,9 @@ class Step:
         noisy_sum: The sum of bounded gradients with its noise, shape (d,), float64; the update's own, which may write
             to it.
         divisor: Public constant by which it is divided.
-        step_size: Of this step.
-        domain: Where every point lies.
-        penalty: What is added to the mean loss.
+        step_size: The step size of this step.
+        domain: The set that contains every point.
+        penalty: The penalty that is added to the mean loss.
     """
 
     noisy_sum: Array
@@ -78,9 +78,9 @@ class Task:
 
     Attributes:
         plan: An executable plan.
-        model: What is trained.
-        records: What it is trained on.
-        streams: Where everything random comes from.
+        model: The trained model.
+        records: The records that it is trained on.
+        streams: The streams of all randomness.
     """
 
     plan: Plan
@@ -221,7 +221,8 @@ class GradientSteps(Resumable):
     draws its slots and then its noise, an empty batch included, so each step is one charged event.
 
     Args:
-        task: Of a plan whose phases are all of one type, with step sizes and the algorithm's kind of gradient bound.
+        task: The task of a plan whose phases are all of one type, with step sizes and the algorithm's kind of gradient
+        bound.
         start: From the first point to the algorithm's iteration.
         gradient_bound: The kind.
         phase_type: The type.

@@ -54,10 +54,10 @@ def measure(
     rows is dropped.
 
     Args:
-        plan: What is to be carried out.
-        model: What is to be trained.
+        plan: The plan to carry out.
+        model: The model to train.
         capacity: Slots of the data set, a public number.
-        device: Where it is to be carried out.
+        device: The device on which it is carried out.
         budget_s: Steps are measured for about so long.
         clock: Monotonic, in seconds.
 

@@ -106,7 +106,7 @@ def rule_for(release: Release, steps: int, start: Array, stream: AESCounter) -> 
     Args:
         steps: The number of steps of the whole plan.
         start: The point that training starts from.
-        stream: Where a random choice is drawn from.
+        stream: The stream of a random choice.
     """
     match release:
         case LastIterate():

@@ -83,7 +83,7 @@ def run(
 
     Args:
         plan: An executable plan of an algorithm in `trainer.algorithms`.
-        model: What is trained, from its initial parameters.
+        model: The model to train, from its initial parameters.
         features: shape (n, p), scaled by declared bounds (`trainer.scaling`); NumPy, CuPy or array API.
         labels: shape (n,), class indices, or real numbers in [-1, 1] where the model predicts such.
         seed: For public data alone; whoever knows it can subtract the noise. None: keys from the operating system. A
@@ -92,7 +92,7 @@ def run(
             takes `usual_capacity`.
         on_progress: Called with (steps done, steps in all) at the start and after every step, so it should be cheap.
         is_cancelled: Asked before every step, likewise.
-        checkpoint: Where checkpoints go, and one to go on from.
+        checkpoint: The place of checkpoints, and one to go on from.
         streams: For tests alone: given batches and noise.
 
     Returns:

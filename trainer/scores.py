@@ -70,7 +70,7 @@ def class_scores(model: Model, parameters: Parameters, features: npt.ArrayLike, 
 
     Args:
         model: One that predicts classes.
-        parameters: What was released.
+        parameters: The released parameters.
         features: shape (n, p), scaled by declared bounds.
         labels: shape (n,), codes of classes.
 
@@ -117,7 +117,7 @@ def number_scores(model: Model, parameters: Parameters, features: npt.ArrayLike,
 
     Args:
         model: One that predicts numbers.
-        parameters: What was released.
+        parameters: The released parameters.
         features: shape (n, p), scaled by declared bounds.
         labels: shape (n,), scaled likewise.
 

@@ -30,11 +30,11 @@ class RandomStreams:
     They are apart so that the noise is the same whatever the number of records: it depends on the plan alone.
 
     Attributes:
-        slots: Which slot each record is in.
-        sampling: Who takes part in a step.
-        noise: What is added to sums.
+        slots: Decides the slot of each record.
+        sampling: Decides who takes part in a step.
+        noise: The noise that is added to sums.
         initialisation: The point that training starts from.
-        release: Which point is released, where one is drawn.
+        release: Decides which point is released, if one is drawn.
     """
 
     slots: AESCounter

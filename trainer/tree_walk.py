@@ -26,8 +26,8 @@ class TreeWalk(StructuredSteps):
         task: The task of such a plan.
         phase: The plan's only phase.
         radius: The radius of the ball.
-        sums: Of gradients that are clipped in the ball's dual norm.
-        noise: Where the algorithm's noise comes from.
+        sums: Sums of gradients that are clipped in the ball's dual norm.
+        noise: The source of the algorithm's noise.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one node of one tree, or to none.

@@ -28,7 +28,7 @@ def deltas_in(
     """Bound one direction's delta at each epsilon.
 
     Args:
-        direction: Which one.
+        direction: The direction.
         composition: Steps with a pair each; its stated failures and discrepancies are left to the caller.
         epsilons: At least 0, ascending.
         one_by_one: Whether each epsilon that no shared line answers gets an evaluation of its own, which may take a

@@ -31,8 +31,8 @@ class Mechanism(Described):
         relations: The relations under which it is accounted.
         why_refused: Why it is refused under the other relations.
         filters: The kinds of budget in which it has a cost; see `accounting.filters`.
-        norm: Of a mechanism with noise of its own: the norm that bounds contributions.
-        noise_multiplier_is: Of such a mechanism: what its noise multiplier is.
+        norm: The norm that bounds contributions, for a mechanism with noise of its own.
+        noise_multiplier_is: The meaning of the noise multiplier of such a mechanism.
     """
 
     __slots__ = ()

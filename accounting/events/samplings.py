@@ -60,7 +60,7 @@ class Sampling(Described):
 
         Args:
             relation: The neighbouring relation.
-            mechanism: What is released; some samplings have a closer pair for noise in l2.
+            mechanism: The mechanism; some samplings have a closer pair for noise in l2.
         """
         return relation.sensitivity
 

@@ -130,7 +130,7 @@ class ApproximateDpFilter(PrivacyFilter):
     """A budget in (epsilon, delta); both add up over reservations, each priced tightly at its own ``charge_delta``.
 
     Attributes:
-        epsilon, delta: What everything charged together satisfies, adaptively.
+        epsilon, delta: The guarantee of all charges together, chosen adaptively.
         caps: Epsilon in nano-units, delta in atto-units.
 
     The price of a reservation is that of its whole list, fixed in advance. A prefix that is chosen after looking at

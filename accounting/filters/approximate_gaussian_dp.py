@@ -179,7 +179,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     the pure limit bounds the sum of pure epsilons by epsilon.
 
     Attributes:
-        epsilon, delta: What everything charged together satisfies, adaptively, plans interleaved and stopped early.
+        epsilon, delta: The guarantee of all charges together, chosen adaptively, with plans interleaved and stopped
+        early.
         reserve_share: The share of delta that is kept for stated deltas and for tails that are given up.
         delta_per_mu_squared: The delta of failures per unit of mu squared, on which prices depend. The budget keeps it
             for ever. None chooses it so that failures get ``failure_share`` of delta.

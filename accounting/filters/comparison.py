@@ -40,7 +40,7 @@ def price_alone(
 
     Args:
         budget_filter: The budget's filter.
-        amounts: What the filter charges for the plan.
+        amounts: The filter's charge for the plan.
         events: The plan.
         relation: The budget's relation.
         delta: The delta at which both are stated; in (0, 0.5].
@@ -59,7 +59,7 @@ class Comparison:
     Attributes:
         delta: The delta at which all of them are stated.
         tight: The epsilon of the plan if everything is fixed before any output is seen.
-        charged: What the budget's filter charges for the plan alone; None if no finite epsilon follows.
+        charged: The charge of the budget's filter for the plan alone; None if no finite epsilon follows.
         kinds: The charge in a budget of each kind, by kind; None if the plan has no price there.
         parts: The charge by the number of equal parts in which the plan is reserved; None if it cannot be cut so.
         after_a_quarter: The net charge when the last three quarters of the steps are given up; None if that gives

@@ -46,7 +46,7 @@ class GaussianDpFilter(PrivacyFilter):
     """A budget in mu of Gaussian DP; the squares of the charges' mu add up, also for charges chosen adaptively.
 
     Attributes:
-        mu: What everything charged together satisfies.
+        mu: The guarantee of all charges together.
         caps: mu squared in nano-units.
 
     Source: Smith & Thakurta 2022, "Fully Adaptive Composition for Gaussian Differential Privacy"; Koskela, Tobaben &

@@ -103,7 +103,7 @@ class PrivacyFilter(ABC):
         """Return the refund for a plan whose tail is given up for ever, after looking at its outputs.
 
         Args:
-            held: What the plan was charged when it started.
+            held: The amounts that the plan was charged when it started.
             events: The plan.
             kept: The steps whose noise may have been drawn: the plan with counts reduced and later events dropped.
             relation: The budget's relation.

@@ -58,7 +58,7 @@ class RenyiFilter(PrivacyFilter):
     """A budget in (epsilon, delta), kept as Renyi divergence at orders that are fixed at creation.
 
     Attributes:
-        epsilon, delta: What everything charged together satisfies, adaptively.
+        epsilon, delta: The guarantee of all charges together, chosen adaptively.
         orders: Above 1, increasing; `default_orders` when empty.
         conversion: `CANONNE`, or `MIRONOV` for a budget that is older than it.
         caps: As above in nano-units, rounded down; `units.CLOSED` (-1, which no amount is within, not even 0) where

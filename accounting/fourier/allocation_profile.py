@@ -119,7 +119,7 @@ def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationPr
     """Return the profile of ``count`` allocations; None if it would take too many points.
 
     Args:
-        law: Of the sum of the ratios of one.
+        law: The law of the sum of the ratios of one allocation.
         count: n.
         remove: The direction.
     """

@@ -48,10 +48,10 @@ class AllocationStep:
     """One direction of one allocation, or of the seen part of one.
 
     Attributes:
-        law: Of the sum of the ratios that are seen.
+        law: The law of the sum of the ratios that are seen.
         share: rho; 1 if all are seen.
         remove: The direction.
-        top: Where m is cut; inf in the add direction.
+        top: The m at which the sum is cut; inf in the add direction.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
     """
 

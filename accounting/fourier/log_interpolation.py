@@ -179,7 +179,7 @@ def interpolated(law: Lattice, table: Table, places: Array) -> tuple[Array, Arra
 
     Args:
         law: A mixture of normal densities of variance sigma^2.
-        table: Of this law.
+        table: The table of this law.
         places: `HALF` nodes from either end, at least.
     """
     nodes, height, tilts, wrong, turned, curvature, stride = table

@@ -56,7 +56,7 @@ class LogSum:
     """q_n on the lattice l_i = (first + i) step.
 
     Attributes:
-        mu, count: Of one variable, and n.
+        mu, count: mu of one variable, and the number n of variables.
         density: q_n > 0.
         errors: Relative: q_n is within density (1 +- errors).
         lower, upper: log(Y_1 + ... + Y_n) is below ``lower`` with probability e^log_below at most. What is above

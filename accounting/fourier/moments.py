@@ -31,7 +31,7 @@ def moments_at(
     the masses e^log_mass and ``at_zero`` must add up to 1.
 
     Args:
-        log_mass, base, loss: Of each node, one shape.
+        log_mass, base, loss: The values at each node, all of one shape.
         at_zero: A mass with base 0 and loss 0.
         tilts: x >= 0.
         from_one: Whether the masses add up to 1.

@@ -56,7 +56,7 @@ class Band:
     Bands that follow each other with one width add up to everything.
 
     Attributes:
-        low, high: Where it begins and ends, in units of x; -inf and inf for no end.
+        low, high: Its beginning and its end, in units of x; -inf and inf for no end.
         width: w > 0.
     """
 

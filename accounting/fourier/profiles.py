@@ -78,7 +78,7 @@ class SumProfile:
     """A profile in parts: see `accounting.fourier.split`.
 
     Attributes:
-        parts: What adds up.
+        parts: The parts that add up.
         bound: Bound of everything else, which holds from ``least`` on.
         least: An epsilon.
         too_much: Bound of the mass that the parts have in excess of the law.

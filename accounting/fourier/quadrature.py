@@ -280,7 +280,7 @@ def _weigh(
     """Fill ``nodes`` with weights and losses of a rule on the line at ``angle`` s^2; negligible ones are left out.
 
     Args:
-        log_shares: Of a band, at each node; empty without one.
+        log_shares: The logarithms of a band's shares at each node; empty without a band.
         at: The tilt, and log M there.
 
     Returns:

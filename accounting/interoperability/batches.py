@@ -35,7 +35,7 @@ def taken_as(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
 
     Args:
         events: As recorded, equal ones together.
-        batches: What the loader did.
+        batches: The batches that the loader made.
 
     Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: steps of several kinds are refused as shuffled, since
         one that begins inside an epoch reaches into more epochs than its number of steps says.
@@ -65,7 +65,7 @@ def taken_in_order(events: Sequence[Event], batches: Batches) -> tuple[Event, ..
 
     Args:
         events: As recorded, one after the other.
-        batches: What the loader did.
+        batches: The batches that the loader made.
 
     Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: noise that changes where an epoch ends is other
         epochs, and noise that changes inside one is refused, since which record meets which is not known.

@@ -28,7 +28,7 @@ class Reported:
     """The number that the library reports.
 
     Attributes:
-        library, accountant: Whose number it is.
+        library, accountant: The library and the accountant of the number.
         relation: The neighbouring relation that it means.
         epsilon: At the delta that was asked; None if it has none, or where its accountant has not been asked.
     """

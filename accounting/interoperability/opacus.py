@@ -122,10 +122,10 @@ def import_opacus(
     """A history as events, with what Opacus reports and why it differs.
 
     Args:
-        history: What its accountant recorded.
+        history: The record of its accountant.
         relation: Under which the events will be accounted. Opacus means add_or_remove_one.
         delta: In (0, 1), where its number is taken.
-        batches: What the loader did; the history does not say.
+        batches: The batches of the loader, which the history does not tell.
 
     Guarantees:
         every_step_is_read: as many steps as the history has, with its noise.

@@ -20,8 +20,8 @@ def noise_that_opacus_finds(
 
     Args:
         mechanism: Its accountant: ``rdp``, ``prv`` or ``gdp``.
-        target_epsilon, delta: What is to be met.
-        sample_rate, steps: Of the training, as Poisson samples.
+        target_epsilon, delta: The target.
+        sample_rate, steps: The training's sample rate and number of steps, as Poisson samples.
         tolerance: In epsilon.
 
     Raises:

@@ -55,8 +55,9 @@ class RatioAtoms:
         masses: Their Q-masses.
         zero: Q-mass at 0.
         infinity: Share of the mean at infinity: P-mass of an infinite loss.
-        relative_error: Of the mean of any (X - c)_+ or (c - X)_+, by rounding: some thousand nonnegative terms at each
-            halving, t times one step's masses, and the values' own digits where the law is narrow.
+        relative_error: The relative error of the mean of any (X - c)_+ or (c - X)_+, by rounding: some thousand
+            nonnegative terms at each halving, t times one step's masses, and the values' own digits where the law is
+            narrow.
     """
 
     logs: Array

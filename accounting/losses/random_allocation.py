@@ -134,8 +134,8 @@ class PartLoss(PrivacyLoss):
     """A part of a random set of steps: one step among its bins from above, and from below what the whole set shows.
 
     Attributes:
-        above: What dominates the part.
-        shown: What stands for the set in one of its parts; nothing in the others.
+        above: A loss that dominates the part.
+        shown: A loss that stands for the whole set, in one of its parts; None in the others.
     """
 
     above: AllocationLoss | GaussianLoss

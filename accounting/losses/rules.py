@@ -32,7 +32,7 @@ class ChargedStep:
     """One step of a resolved event, as budgets charge it.
 
     Attributes:
-        event, relation: What is charged, under which relation.
+        event, relation: The charged event, and the relation under which it is charged.
     """
 
     event: Event

@@ -68,7 +68,7 @@ class OpenEvents:
 
     Attributes:
         events: As `Event.to_json` writes them, but for the field.
-        field: Which one it is.
+        field: The open field.
 
     >>> steps = {"mechanism": {"kind": "gaussian"}, "sampling": {"kind": "full_batch"}, "count": 4}
     >>> OpenEvents((steps,), OpenField.NOISE_MULTIPLIER).at(2.0)[0].mechanism
@@ -125,8 +125,8 @@ class Solved:
     Attributes:
         value: The noise multiplier, count, probability or size.
         events: The list with it.
-        achieved: What it costs; its upper end meets the target.
-        next_achieved: What the next integer costs, which misses the target; None for real numbers.
+        achieved: The cost; its upper end meets the target.
+        next_achieved: The cost of the next integer, which misses the target; None for real numbers.
         is_extreme: Whether it is proved that the cost is monotone in the field, so that no value beyond does better.
     """
 
@@ -143,7 +143,7 @@ def solve_events(open_events: OpenEvents, relation: NeighboringRelation, target:
     Args:
         open_events: A list in which some event lacks the field.
         relation: The neighbouring relation.
-        target: What is to be met.
+        target: The target.
 
     Guarantees: never_misses: achieved.value.upper <= target.limit, evaluated at the value itself.
 

@@ -54,7 +54,7 @@ class Range:
     Attributes:
         least_private, most_private: The ends, in words with their value: ``noise multiplier 1e+06``.
         everything: The range in words, for the sentence that all of it meets the target.
-        advice: What would help where even the most private end costs too much.
+        advice: What would help if even the most private end costs too much.
     """
 
     least_private: str
@@ -103,7 +103,7 @@ def refuse_if_indifferent(
     """Refuse an unknown that does not change what the target limits.
 
     Args:
-        target: What is to be met; only the additive ones can be indifferent.
+        target: The target; only additive targets can be indifferent.
         relation: The neighbouring relation.
         unknown: Its name, in words.
         least, most: The events at the ends of its range.

@@ -124,7 +124,7 @@ def delta_of_shifts(shifts: tuple[Array, Array], epsilons: Array, deltas: Array,
         shifts: As `weights_of_shifts` returns them.
         epsilons: From 0 on, ascending.
         deltas: Bounds there, of either direction.
-        x: Where the sum is taken; at most the last epsilon plus the smallest shift.
+        x: The point at which the sum is taken; at most the last epsilon plus the smallest shift.
     """
     places, weights = x - shifts[0], shifts[1]
     inside = np.clip(places, epsilons[0], epsilons[-1])
@@ -193,7 +193,7 @@ def attained_epsilon(
     Args:
         composition: The composition of one run.
         trials: The law of K.
-        delta: Of the selection.
+        delta: The delta of the selection.
         largest: About the epsilon of one run at delta / E[K]: S_1 is looked for at this loss and below.
         before: The largest l_0 that is tried.
     """

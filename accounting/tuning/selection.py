@@ -68,12 +68,12 @@ class Selection:
     """The best of a random number of runs of one list of events.
 
     Attributes:
-        events: Of one run, fixed before the first output is seen; where runs differ (another step size), they must
-            bound each of them.
+        events: The events of one run, fixed before the first output is seen; where runs differ (another step size),
+            they must bound each of them.
         relation: The neighbouring relation.
         trials: The law of the number of runs, drawn in secret and without looking at the data.
-        evaluators: Who is asked for the epsilon of one run.
-        evaluators_of_lines: Who is asked for its deltas.
+        evaluators: The evaluators that are asked for the epsilon of one run.
+        evaluators_of_lines: The evaluators that are asked for its deltas.
         by_orders: Whether the profile is bounded as in `orders`, which takes hundreds of its deltas.
     """
 

@@ -45,8 +45,8 @@ class Printed:
         problem: L_0, L_1, M.
         num_vertices: K.
         dataset_size: n, even.
-        epsilon, delta: Of the target.
-        length: What is put for M in the noise: the diameter; the talk's D is a radius.
+        epsilon, delta: The target's epsilon and delta.
+        length: The length that replaces M in the noise: the diameter; the talk's D is a radius.
     """
 
     problem: Problem

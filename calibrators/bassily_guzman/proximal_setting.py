@@ -92,7 +92,7 @@ class ProximalSetting:
         dimension: Number d of parameters.
         inner_iterations: The caller's T.
         order_constant: c.
-        warnings: Where bounds are left out.
+        warnings: Warnings that bounds are left out.
     """
 
     problem: ProximalProblem | None

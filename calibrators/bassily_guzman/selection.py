@@ -36,8 +36,8 @@ def scale_for_zcdp(width: float, rho: float, selections: float = 1.0) -> float:
 
     Args:
         width: Range of the change of the scores, in their unit.
-        rho: Of all selections together.
-        selections: How many of them one record takes part in.
+        rho: The rho of all selections together.
+        selections: The number of selections in which one record takes part.
 
     >>> round(scale_for_zcdp(0.0008, 0.02, selections=100), 9)
     0.02

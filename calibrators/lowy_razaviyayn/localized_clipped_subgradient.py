@@ -152,8 +152,8 @@ def calibration_of_runs(
 
     Args:
         algorithm, spec, steps: As `calibration_of` has them.
-        setting: What the spec says.
-        runs: Of Algorithm 4, one after the other.
+        setting: The setting that the spec describes.
+        runs: The runs of Algorithm 4, one after the other.
         planned_type: The theorem's numbers.
         iterations: The recommended number of blocks or runs.
         why: Why records are left over, in words.

@@ -108,7 +108,7 @@ class LocalizedRun:
     Attributes:
         blocks: Its blocks.
         step_size: eta; None in a plan for privacy alone.
-        localization: What is known of it; None without the theorem's constants.
+        localization: Its localization; None without the theorem's constants.
         start: Bound on the root mean square of |w_0 - w*|; 0 likewise.
     """
 

@@ -110,7 +110,7 @@ class MedianOfMeans:
         """Bound each median's deviation from its mean, with probability at least 1 - zeta / 2 and apart from bias.
 
         Args:
-            noise_variance: Of independent noise of mean 0 that every group's mean has of its own.
+            noise_variance: The variance of independent noise of mean 0 on every group's mean.
         """
         spread = min(self.coordinate_moment, self.truncation_radius)
         p = self.bad_group_probability

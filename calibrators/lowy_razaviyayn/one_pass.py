@@ -131,7 +131,7 @@ def choose(
         preset: None if the theorem's assumptions are not there.
         paper_epsilon: The paper's epsilon of the noise that was solved for.
         preset_words: The preset's formula for T.
-        extra_rounds: How many rounds there are beside T.
+        extra_rounds: The number of rounds beside T.
 
     Raises:
         InvalidValue: there are more rounds than records or than `MAX_ROUNDS`, the batch size is given and another one,
@@ -174,7 +174,7 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
 
     Args:
         preset: None if it cannot be computed.
-        needs: What it would be computed from.
+        needs: The constants from which it would be computed.
 
     Raises:
         InvalidValue: neither is there.

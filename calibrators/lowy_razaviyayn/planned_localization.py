@@ -28,7 +28,7 @@ class PlannedLocalization:
 
     Attributes:
         problem: Constants of the objective.
-        runs: Of Algorithm 4, each with its localization.
+        runs: The runs of Algorithm 4, each with its localization.
         phase: The blocks of all of them.
         noise_multiplier: z of the aggregate.
         dataset_size: n as declared.

@@ -170,7 +170,7 @@ def calibration_of_pass(
 
     Args:
         planned: None if the theorem lacks a constant.
-        source: Where the algorithm is printed.
+        source: The place where the algorithm is printed.
         evaluations: Formula of the number of per-record gradients.
         algorithm, spec, steps, phase, domain, missing, as_published, release: As `calibration_of` has them.
     """

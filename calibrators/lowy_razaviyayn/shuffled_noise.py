@@ -36,7 +36,7 @@ class Solved:
         counts: The messages of one coordinate.
         coordinate_epsilon: epsilon_hat.
         coordinate_delta: delta_hat.
-        steps: What all coordinates cost, in one step.
+        steps: The cost of all coordinates, in one step.
     """
 
     counts: ShuffledSum

@@ -41,7 +41,7 @@ class BandedEvent:
         relation: Decides how groups are made: by position where a record is replaced by any other, else each record
             draws its own.
         bands: b, and the number of groups.
-        momentum, correlation: Of the workload, and the objective.
+        momentum, correlation: The momentum of the workload, and the objective.
         is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; else it has one, which
             is 1.
         schedule: The schedule of the workload's step sizes; None if they are equal.

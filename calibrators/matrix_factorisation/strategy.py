@@ -100,9 +100,9 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
     """Return the matrix with so many bands whose error is least.
 
     Args:
-        workload: What training follows.
+        workload: The sums that training follows.
         bands: b, at most the number of steps.
-        objective: Of which errors.
+        objective: The error that is made small.
 
     Guarantees:
         - coefficients_are_exact: each is a whole multiple of 2^-20 or of a larger power of two.

@@ -117,12 +117,12 @@ def check_block_noise(
     """Refuse noise on a block's means with which its steps together are worse than what is charged.
 
     Args:
-        event: What is charged: one Gaussian mechanism.
+        event: The charged event: one Gaussian mechanism.
         records: That the block's sums are divided by.
         steps: The number of steps of the block.
         bound: On a record's contribution to a sum.
         stddev: The standard deviation of the noise on a mean, per coordinate.
-        pointer: Where the noise stands.
+        pointer: The place of the noise in the request.
 
     Raises:
         InvalidValue: it is below ``charged * bound * sqrt(steps) / records``, but for rounding.

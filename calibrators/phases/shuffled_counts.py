@@ -42,7 +42,7 @@ class ShuffledBits(StructuredPhase):
         levels: g.
         noise_bits: b, fair coins of each user and coordinate.
         flip_probability: The flip probability of a coin: a half.
-        coordinate_epsilon, coordinate_delta: What one coordinate costs.
+        coordinate_epsilon, coordinate_delta: The cost of one coordinate.
     """
 
     __slots__ = ()

@@ -30,7 +30,7 @@ class Charge:
         words: The rule as a sentence, for refusals.
         once: Whether its count is 1.
         full_batch: Whether it is on all records.
-        pointer: Where a refusal points.
+        pointer: The place to which a refusal points.
     """
 
     mechanisms: tuple[type[Mechanism], ...]
@@ -80,10 +80,10 @@ class StructuredPhase(ABC):
 
     Attributes:
         kind: Its name in a plan.
-        charge: What its event must be.
+        charge: The form that its event must have.
         ranges: The ranges of each number, by the field's name; made from the annotations.
         units: The units of each number that has any, by the field's name.
-        event: What is charged: all steps together, or one step with as many counts as there are steps.
+        event: The charged event: all steps together, or one step with as many counts as there are steps.
     """
 
     kind: ClassVar[str]

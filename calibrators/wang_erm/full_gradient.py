@@ -241,9 +241,9 @@ def choose_iterations(
     Args:
         theorem: None if none speaks of the spec.
         missing: Constants that it would need.
-        chooser: What chooses, in words.
+        chooser: The source of the choice, in words.
         silent: Why no theorem speaks of a spec that has all constants.
-        formula, source: Of the number that is chosen.
+        formula, source: The formula and source of the chosen number.
 
     Raises:
         InvalidValue: the number is missing, and nothing can choose it.

@@ -66,7 +66,7 @@ class _Steps:
     Attributes:
         stability: The stability of the average.
         radius: The radius of all points.
-        chosen: What the theorem chose, with its provenance.
+        chosen: The theorem's choice, with its provenance.
         rate: The rate of the theorem; None without all that it needs.
     """
 

@@ -32,10 +32,10 @@ class GradientNormTheorem:
     Attributes:
         problem: Constants of the objective.
         contribution: b, in the unit of contributions.
-        theta: Where the two regimes meet, in gradient units.
+        theta: The point where the two regimes meet, in gradient units.
         kappa: Share of the gradient that survives beyond theta, in the unit of contributions.
-        floor: What no number of steps removes, in gradient units.
-        source, step_size_formula, step_size_units, bound_formula: Of what is served.
+        floor: The part that no number of steps removes, in gradient units.
+        source, step_size_formula, step_size_units, bound_formula: Provenance of the numbers that are served.
 
     Guarantees:
         - With every valid step size eta, E[min_k |grad f(x_k)|] is at most `bound`.

@@ -114,7 +114,7 @@ def audit(
 
     Args:
         plan: An executable plan.
-        delta: Where the claim is made, in (0, 1).
+        delta: The delta of the claim, in (0, 1).
         trials: Canaries that are counted; a fifth more are the pilot (as many again for one run).
         confidence: In (0, 1).
         method: A name in `methods.METHODS`.

@@ -59,8 +59,8 @@ def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, 
 
     Args:
         trials: Independent trials, each with a fair coin; those without a guess included.
-        guesses: How many of them had a guess.
-        correct: How many guesses were right.
+        guesses: The number of those with a guess.
+        correct: The number of right guesses.
         delta: In [0, 1).
         confidence: In (0, 1), such as 0.95.
         kinds: 1 when the attacker only ever says "member" (or only "non-member"), 2 when both.

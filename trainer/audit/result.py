@@ -18,12 +18,12 @@ class Finding:
     """The bound that the guesses of one rule prove at one delta.
 
     Attributes:
-        delta: Where claim and bound are compared.
+        delta: The delta at which claim and bound are compared.
         claim: The certified epsilon of the plan at delta.
         epsilon_lower: No epsilon below it is true of what ran, at ``confidence``.
-        confidence: Of this finding alone.
+        confidence: The confidence of this finding alone.
         rule: How the guesses were made: chosen on the pilot, before the counted trials.
-        counts: What became of them.
+        counts: The outcomes of the guesses.
     """
 
     delta: float
@@ -70,8 +70,8 @@ class AuditResult:
         trials: Canaries that were counted.
         canaries_per_run: Canaries of one run.
         runs: Runs of the trainer, those of the pilot included.
-        largest_provable_epsilon: What so many trials would prove if every guess were right.
-        notes: What a reader must know about the power of this audit.
+        largest_provable_epsilon: The epsilon that so many trials would prove if every guess were right.
+        notes: Notes about the power of this audit, for its reader.
     """
 
     verdict: str

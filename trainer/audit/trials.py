@@ -51,7 +51,7 @@ class Counts:
         alarms: Others that were taken for members.
         rejections: Others that were taken for others.
         misses: Members that were taken for others.
-        kinds: How many kinds of guesses the rule makes, whether it made one or not.
+        kinds: The number of kinds of guesses that the rule may make.
     """
 
     trials: int

@@ -104,7 +104,7 @@ class CorrelatedNoise:
     """Draws the vectors e_t of the module's text: one is added to the sum of each step.
 
     Args:
-        noise: Where R comes from.
+        noise: The source of R.
         recursion: C.
         dimension: d.
 

@@ -38,7 +38,7 @@ class RoundedGaussian:
     """Draws round(K Z) for independent standard normal Z, in chunks, ahead of their use.
 
     Args:
-        stream: Where all bits come from; nothing else may draw from it.
+        stream: The source of all bits; nothing else may draw from it.
 
     Guarantees:
         - noise_has_the_law_of_a_rounded_normal: for ideal bits, with no error at all, for K in [2^-1074, 2^36].
@@ -65,7 +65,7 @@ class RoundedGaussian:
         """Return the next numbers, shape (size,): whole numbers in an array of the caller's own.
 
         Args:
-            size: How many.
+            size: The number of variates.
             scale: K. Where it is another one than before, what was drawn ahead is discarded; 0 draws nothing.
         """
         if scale == 0.0:

@@ -32,7 +32,7 @@ class Layers:
     """Layers that cover the region under exp(-rate |x|^order).
 
     Attributes:
-        rate, order: Of the density; the order is at least 2.
+        rate, order: The rate and order of the density; the order is at least 2.
         tail_start: x_0.
         tail_rate: l.
         area: v times 2^64.

@@ -30,7 +30,7 @@ class Ratio:
         log_density: ln h.
 
     Attributes:
-        bounds: Of x/y.
+        bounds: Bounds of x/y.
         log: Bounds of ln h(x/y).
         precision: In bits, to which they are computed.
     """

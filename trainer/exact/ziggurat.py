@@ -122,7 +122,7 @@ class Tables:
         factors: c_i.
         rests: a_i - c_i, rounded.
         limits: T_i.
-        surely: How near t is to a whole number where R is surely that.
+        surely: The distance of t from a whole number within which R is surely that number.
     """
 
     layers: Layers
@@ -153,8 +153,8 @@ def rounded(tables: Tables, sources: Sources, size: int, most: float) -> Floats:
 
     Args:
         tables: The tables of the law of X, and of c. What is drawn for the sake of c depends on nothing here.
-        sources: Of bits.
-        size: How many.
+        sources: The sources of bits.
+        size: The number of variates.
         most: A public number that c exceeds with probability 2^-100 at most; the work is planned for it.
     """
     made, rejected = _candidates(tables, sources, enough(size, tables.layers.rejected), most)

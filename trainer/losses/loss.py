@@ -46,7 +46,7 @@ class Loss(ABC):
         """Return the largest norm of the derivative, over all labels and all logits of at most this norm.
 
         Args:
-            largest_logit: Of the l_p norm of the logits, at least 0; infinity for all logits.
+            largest_logit: A bound on the l_p norm of the logits, at least 0; infinity for all logits.
             norm_order: p in [1, 2]; the derivative is measured in the dual norm.
 
         Returns:

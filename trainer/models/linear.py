@@ -42,7 +42,7 @@ class LinearModel(Model):
     """The parameters are the matrix W of shape (p, K), row by row, and then b of shape (K,), if there is an intercept.
 
     Attributes:
-        loss: Of K logits.
+        loss: A loss of K logits.
         features: p.
         fit_intercept: Whether there is a b.
 

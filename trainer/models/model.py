@@ -51,7 +51,7 @@ class Model(ABC):
         """The point that training starts from, shape (d,).
 
         Args:
-            stream: Where a random one is drawn from.
+            stream: The stream from which a random one is drawn.
         """
 
     @abstractmethod

@@ -61,8 +61,8 @@ class Simulation:
         kind: The kind of the model; "mean" for the mean of records.
         classes: The number of classes of a softmax regression, or of a perceptron.
         fit_intercept: Whether a linear model has an intercept. Perceptrons have their biases.
-        hidden, activation: Of a perceptron.
-        penalty: What is added to the loss in training.
+        hidden, activation: The width and the activation of a perceptron.
+        penalty: The penalty that is added to the loss in training.
         repetitions: Runs of each algorithm.
         seed: Public; it decides rows, coins and noise.
 
@@ -159,9 +159,9 @@ class Attained:
         algorithm: Its name.
         excess: Mean over the repetitions of how much worse than the best point the released one is; infinite if a
             run diverged. None if it was not simulated.
-        standard_error: Of that mean; None for a single repetition.
-        steps: Of its plan.
-        choices: What the preset chose, by member of a request.
+        standard_error: The standard error of that mean; None for a single repetition.
+        steps: The number of steps of its plan.
+        choices: The preset's choices, by member of a request.
         reason: Why it was not simulated.
         is_final: Whether the same question has the same answer on every machine: false where time ran out.
     """
@@ -187,9 +187,9 @@ def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.
     It also runs in another process, so what it takes and gives can be pickled.
 
     Args:
-        asked: What is simulated.
+        asked: The simulation.
         name: The algorithm's.
-        advised: What advice calibrated at the declared size.
+        advised: The advice, calibrated at the declared size.
         seconds: After so long it is given up.
 
     Guarantees:
@@ -236,9 +236,9 @@ def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
     Given iterations are taken where a theorem's own are too many to be simulated.
 
     Args:
-        asked: What is simulated.
+        asked: The simulation.
         name: The algorithm's.
-        advised: What advice calibrated at the declared size.
+        advised: The advice, calibrated at the declared size.
 
     Raises:
         AccountingError: the target cannot be met, or something is missing that no preset chooses.

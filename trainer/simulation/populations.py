@@ -48,12 +48,12 @@ class LabelledRows:
     """Rows for a linear model.
 
     Attributes:
-        model: What is trained.
+        model: The trained model.
         norm_order: p of the norm of parameters; q is of its dual.
         feature_bound: B: features have this norm of order q, in the k-th moment where tails are heavy.
         best: w*, shape (p, K); with an intercept (p + 1, K), and the last row is b*.
         moment_order: k of heavy tails; None if all rows are equally long.
-        unit: Of `excess`, in words.
+        unit: The unit of `excess`, in words.
     """
 
     model: LinearModel
@@ -109,7 +109,7 @@ class RecordsAboutAMean:
         mean: nu, shape (d,).
         spread: b, the root of the k-th moment of a record's distance from the mean.
         moment_order: k of heavy tails; None if all records are equally far from the mean.
-        unit: Of `excess`, in words.
+        unit: The unit of `excess`, in words.
     """
 
     mean: FloatArray
@@ -153,7 +153,7 @@ def labelled_rows(
     """Return the law of rows for a linear model that has so many parameters.
 
     Args:
-        kind: Of the model.
+        kind: The kind of the model.
         dimension: Number of parameters.
         norm_order: p in [1, 2].
         constants: `lipschitz`, `smoothness` and `moment_bound` bound the features, `radius` or `diameter` the best

@@ -65,9 +65,9 @@ def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJ
     """A call whose library charges this event.
 
     Args:
-        call, facts, around: What was pasted.
+        call, facts, around: The pasted call, its facts, and the code around it.
         event: JSON.
-        library: Whose call it is.
+        library: The library of the call.
     """
     accountant, theirs = accountant_of(facts, around)
     asked = around.last("get_epsilon")

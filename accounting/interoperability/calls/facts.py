@@ -57,8 +57,8 @@ class Assumed:
     """Something that the call does not say and that its numbers rest on.
 
     Attributes:
-        name: What is supposed.
-        value: What it is supposed to be, in words.
+        name: The name of the assumption.
+        value: The assumed value, in words.
         reason: Why, and what would say otherwise.
     """
 
@@ -111,8 +111,8 @@ class Facts:
     """Gathers the numbers of a call.
 
     Attributes:
-        said: What the call says, by the names of its arguments.
-        assumed: What is supposed beside it.
+        said: The values in the call, by the names of its arguments.
+        assumed: The assumptions beside them.
     """
 
     def __init__(self, call: Call, known: Known) -> None:
@@ -152,8 +152,8 @@ class Facts:
         """Return a number from the call or from what was filled in; 0 if neither has it, which `settle` refuses.
 
         Args:
-            field: What would supply it, of `QUESTIONS`.
-            argument: Of the call.
+            field: The member of `QUESTIONS` that would supply it.
+            argument: The argument of the call.
             given: Its arguments.
             lower, upper: Its range.
 

@@ -29,16 +29,17 @@ class PastedCall:
     """The effect of a call on the privacy of the records.
 
     Attributes:
-        library, function: What was called.
+        library, function: The called function and its library.
         said: Its arguments that are numbers or words, by name.
-        assumed: What the numbers rest on beside them.
-        record: What is released, as the library would record it.
-        charged: What dp-accounting is told, under `charged_relation`; None for Opacus, which has its own accountants.
-        accountant: Whose number is compared: of Opacus' or dp-accounting's.
-        batches: What the loader does where the record says Poisson samples.
+        assumed: The further assumptions of the numbers.
+        record: The release, as the library would record it.
+        charged: The event that dp-accounting is given, under `charged_relation`; None for Opacus, which has its own
+        accountants.
+        accountant: The accountant whose number is compared, one of Opacus' or dp-accounting's.
+        batches: The batches of the loader, if the record says Poisson samples.
         relation: Under which the record is accounted.
         delta: At which.
-        target_epsilon: What the call asks for, where it looks for the noise by itself.
+        target_epsilon: The epsilon that the call asks for, if it looks for the noise by itself.
     """
 
     library: str
@@ -81,7 +82,7 @@ class Surroundings:
 
     Attributes:
         calls: All of them, in their order, those inside others behind the ones that hold them.
-        known: What is filled in.
+        known: The facts that are filled in.
     """
 
     calls: Sequence[Call]

@@ -43,7 +43,7 @@ def read_call(text: str, known: Known | None = None) -> PastedCall:
 
     Args:
         text: Python with the call, at most `MAX_LENGTH` characters; assignments before it are read, too.
-        known: What the call does not say.
+        known: The facts that the call does not give.
 
     Guarantees: nothing_is_run; nothing_is_guessed: a number that is not written there and not filled in is missing.
 

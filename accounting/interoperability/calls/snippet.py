@@ -55,10 +55,10 @@ class Call:
 
     Attributes:
         name: The last name of what is called: ``make_private`` of ``engine.make_private``.
-        receiver: What it is called on, if that is a call itself or a name that one was assigned to.
+        receiver: The object that it is called on, if that is a call or a name to which a call was assigned.
         path: The whole dotted name, as it stands in the text.
         arguments, keywords: Its arguments.
-        line, column: Where it begins, from 1.
+        line, column: The place where it begins, from 1.
     """
 
     name: str
