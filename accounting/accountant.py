@@ -80,7 +80,7 @@ def epsilon_for_delta(
         evaluators: the evaluators to ask; `QUICK_EVALUATORS` gives a wider interval sooner.
 
     Returns:
-        An interval that contains epsilon; its upper end is inf (with a warning) where no finite bound exists.
+        An interval that contains epsilon; its upper end is inf (with a warning) if no finite bound exists.
 
     Guarantees:
         interval_contains_truth: lower <= truth <= upper.

@@ -14,7 +14,7 @@ class Interval:
     Attributes:
         lower: The cost of an attained pair of distributions.
         estimate: The best single number; never outside the interval.
-        upper: A proved bound; what a ledger charges. ``inf`` where no finite bound exists.
+        upper: A proved bound; what a ledger charges. ``inf`` if no finite bound exists.
     """
 
     lower: float

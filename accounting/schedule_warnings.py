@@ -83,7 +83,7 @@ def weak_guarantee(
 
     Args:
         epsilon, delta: As far as they are known.
-        records: Number of records, where it is public.
+        records: Number of records, if it is public.
 
     >>> len(weak_guarantee(epsilon=25.0, delta=1e-3, records=1000)), weak_guarantee(epsilon=8.0, delta=1e-5)
     (2, [])

@@ -4,7 +4,7 @@ Its number is an upper bound on a lattice, computed in double precision. Two all
 the truth:
 
 * rounding: its transforms may put delta `REFEREE_ALLOWANCE` too low or too high; in epsilon that is this much over the
-  slope of its own curve. Where delta is not far above the allowance it has no opinion.
+  slope of its own curve. If delta is not far above the allowance it has no opinion.
 * discretization: connect-the-dots splits each step's loss between two lattice points h apart, which keeps both laws'
   masses and adds a variance of h^2/4 at most. At a slope c of -log delta that is a factor e^(v c (c+1)/2), v = n h^2/4,
   of delta, or v (c+1)/2 of epsilon; twice that, and one h, are allowed. Stated guarantees and random answers

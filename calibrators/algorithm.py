@@ -31,7 +31,7 @@ class Assumption:
         lower, upper: Its range; ``open_lower`` excludes the lower end.
         required: Whether the theorem cannot do without it. One that is not required and has no default is used where it
             is given.
-        default: Its value where it is not given.
+        default: Its value if it is not given.
     """
 
     name: str

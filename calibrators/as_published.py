@@ -64,7 +64,7 @@ def judge(
         target: The target of the spec.
         printed: The printed noise.
         needed: The least noise, in the same unit, that meets the target under the same sampling and relation; None
-            where it was not solved for.
+            if it was not solved for.
         setting: The paper's sampling and relation, in words.
 
     Returns:

@@ -103,7 +103,7 @@ class Row:
         conditions: On losses, domain and penalty.
         utility: The quantity that the table measures.
         gradients: Number of single-record gradients; None if the table does not say.
-        algorithm: Its name here, where it is here.
+        algorithm: Its name here, if it is here.
         remark: Known errors and omissions.
     """
 

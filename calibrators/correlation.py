@@ -9,7 +9,7 @@ from accounting.errors import InvalidValue
 from accounting.events.correlated_gaussian import MOST_LISTED
 from accounting.numbers import read_integer
 
-#: Bands that are tried, where their number is left open, unless a request says otherwise.
+#: Bands that are tried, if their number is left open, unless a request says otherwise.
 USUAL_MAX_BANDS = 64
 
 

@@ -79,8 +79,8 @@ class GaussianSteps:
     Attributes:
         sampling: Kind of sampling.
         dataset_size: Declared number of records.
-        relation: Decides how disjoint batches are cut: by position where neighbours have the same positions, else each
-            record draws its own; and whether truncated ones are of records or, where their number is private, of slots.
+        relation: Decides how disjoint batches are cut: by position if neighbours have the same positions, else each
+            record draws its own; and whether truncated ones are of records or, if their number is private, of slots.
         max_batch_size: The largest size of truncated batches, of which a random subset is kept.
         slots: For truncated batches, the most records that there may be.
 
@@ -349,7 +349,7 @@ def solve_steps(
     Args:
         spec: The given spec.
         event_of: The event of the steps; hashable, since solutions are remembered by it.
-        iterations, batch_size: The algorithm's own where the spec leaves them to it; None for what is solved for.
+        iterations, batch_size: The algorithm's own if the spec leaves them to it; None for what is solved for.
         largest_batch: The largest batch for which there are events; None is all records.
         least_noise: The smallest noise multiplier at which there are events.
 

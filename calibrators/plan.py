@@ -52,7 +52,7 @@ class Clip(Described):
     """Clip each record's gradient to an l2 norm.
 
     Attributes:
-        max_grad_norm: A gradient is scaled down to it where it is longer.
+        max_grad_norm: A gradient is scaled down to it if it is longer.
     """
 
     kind: ClassVar[str] = "clip"

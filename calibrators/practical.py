@@ -50,7 +50,7 @@ LARGEST_SHARE = 1 / 8
 USUAL_SHARE = 1 / 16
 CLIP, REGULARIZER = 0.5, 0.3
 #: Adam's step size times the root of the number of steps and the sixth root of the number of parameters; and how many
-#: parameters are supposed where their number is not given.
+#: parameters are supposed if their number is not given.
 ADAM_STEP, USUAL_DIMENSION = 1.8, 100
 #: Adam's step size for models of numbers over that for models of classes.
 NUMBERS = 0.25
@@ -100,7 +100,7 @@ class Draft:
     Args:
         name: The algorithm's name; None takes DP-Adam, or the first algorithm that trains the model.
         spec: The request.
-        preset: None is `theorem` where the spec names an algorithm and gives constants of its theorem, else
+        preset: None is `theorem` if the spec names an algorithm and gives constants of its theorem, else
             `practical`.
         objective: The public facts about the objective.
 

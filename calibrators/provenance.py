@@ -79,7 +79,7 @@ class Provenance:
     Attributes:
         name: Name in the HTTP contract, such as ``"step_size"``.
         value: The number, or one per step or phase; None if the formula's conditions fail (``assumptions`` then says
-            which), as where it has no finite value.
+            which), or there is no finite value.
         formula: LaTeX.
         source: Paper, theorem, equation.
         kind: How well it is known.

@@ -54,7 +54,7 @@ def on_host(xp: Namespace) -> bool:
 
 
 def to_host(array: Array) -> npt.NDArray[Any]:
-    """``array`` as a NumPy array, copied from the device where it is on one."""
+    """``array`` as a NumPy array, copied from the device if it is on one."""
     get = getattr(array, "get", None)
     return np.asarray(get() if callable(get) else array)
 

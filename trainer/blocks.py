@@ -96,7 +96,7 @@ class BlockSteps(StructuredSteps):
 
     Guarantees:
         - no_record_is_in_two_blocks: each slot belongs to one block, or to none.
-        - one_record_moves_a_blocks_sums_by_at_most_the_bound: or by twice that where a record is replaced; and the sums
+        - one_record_moves_a_blocks_sums_by_at_most_the_bound: or by twice that if a record is replaced; and the sums
           of other blocks, given the points, not at all.
     """
 

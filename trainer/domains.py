@@ -20,7 +20,7 @@ def project(domain: Domain | None, xp: Namespace, point: Array) -> Array:
     """The point of the domain that is nearest in l2; the point itself without a domain.
 
     Args:
-        point: shape (d,), float64. Where it is not finite, so is what is returned.
+        point: shape (d,), float64. If it is not finite, so is what is returned.
 
     Guarantees:
         - projections_are_in_the_domain: up to rounding of 1e-12.

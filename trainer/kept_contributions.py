@@ -1,7 +1,7 @@
 """Contributions of records at one point, kept so that sums over some records contain them bit for bit.
 
 A gradient that is taken again at the same point, but at another place of a block, may differ: products of matrices
-round by place, and a record may be such that rounding decides over its gradient. Where a record's part in one sum has
+round by place, and a record may be such that rounding decides over its gradient. If a record's part in one sum has
 to cancel its part in another, both are made of what is kept here.
 """
 

@@ -82,7 +82,7 @@ class ClampedGroups:
 
 
 def lower_median(xp: Namespace, rows: Array) -> Array:
-    """Return the middle number of each column, the lower of the two where there are two in the middle.
+    """Return the middle number of each column, the lower of the two if there are two in the middle.
 
     Guarantees:
         - medians_move_no_more_than_what_moves_most: in each column, where any rows are changed.

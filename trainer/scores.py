@@ -159,7 +159,7 @@ def _auc(shown: FloatArray, true: npt.NDArray[np.intp]) -> float | None:
 
 
 def _area(scores: FloatArray, is_positive: npt.NDArray[np.bool_]) -> float:
-    """The chance that a positive row has the larger score than a negative one, half of it where they are equal."""
+    """The chance that a positive row has the larger score than a negative one, half of it if they are equal."""
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place]
     positive = int(is_positive.sum())

@@ -27,7 +27,7 @@ def to_gaussian(stated: GaussianDpGuarantee, _: Target) -> Converted:
 
 
 def to_approximate(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """The analytic profile. Textbooks: mu sqrt(2 ln(1.25 / delta)) where that is below 1, and by way of zCDP."""
+    """The analytic profile. Textbooks: mu sqrt(2 ln(1.25 / delta)) if that is below 1, and by way of zCDP."""
     assert target.delta is not None
     delta = target.delta
     exact = ApproximateDpGuarantee(GaussianRegion(stated.mu).epsilon(delta), delta)

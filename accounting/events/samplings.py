@@ -30,7 +30,7 @@ class Sampling(Described):
     Attributes:
         why_refused: Why it is refused under relations that are not among `relations`.
         filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. Fewer
-            have one where nothing is proved without amplification, as a record may be in a batch many times, or let
+            have one if nothing is proved without amplification, as a record may be in a batch many times, or let
             others in and out of it, and moments of all hits together, or of a cut, bound nothing.
         is_drawn_apart: Whether several records of one owner may take part in different steps where one would in the
             same, so that what its steps resolve to says nothing about a group of them.
@@ -188,7 +188,7 @@ class TruncatedPoisson(Sampling):
 
     What an arbitrary cut may change is added to delta, which leaves no finite epsilon where cuts are not rare. Under
     `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
-    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records. Where slots
+    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records. If slots
     are drawn instead of records, their number is public under every relation, and an empty one is a null record.
     """
 
@@ -237,7 +237,7 @@ class TruncatedPoisson(Sampling):
         return NeighboringRelation.REPLACE_ONE.sensitivity if moves and _is_in_l2(mechanism) else relation.sensitivity
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Poisson batches where nothing is ever cut."""
+        """Poisson batches if nothing is ever cut."""
         if self.max_batch_size >= self.dataset_size:
             return Poisson(self.sampling_probability).resolved(count)
         return self, count

@@ -29,7 +29,7 @@ record, d = the delta at which the reservation is priced (`charge_delta`). UNAMP
 m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
 sampling exceeds, and that of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian whose profile is
 above that of the whole list, and the delta with which it fails (`gaussian_cover`); or the gaussian_dp cell and no
-delta, where that is smaller. Where there is a pure_dp cell, it is charged beside them.
+delta, if that is smaller. If there is a pure_dp cell, it is charged beside them.
 
 There is no conversion outside this table. A sampled Gaussian has no amplified cost in zcdp (its Renyi divergence over
 the order tends to 1 / (2 s^2) at least as the order grows, whatever the sampling probability) and none in gaussian_dp

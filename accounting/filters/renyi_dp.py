@@ -172,7 +172,7 @@ class RenyiFilter(PrivacyFilter):
 def _least_epsilon(amounts: Amounts, orders: tuple[float, ...], delta: float, conversion: str) -> int:
     """Smallest epsilon of the amounts over the orders, each with its share of delta, in nano-units.
 
-    An amount that is not known is saturated, and `SATURATED` the answer where none is known.
+    An amount that is not known is saturated, and `SATURATED` the answer if none is known.
     """
     penalties = _penalties_in_nano(delta, orders, conversion)
     epsilons = (amount + penalty for amount, penalty in zip(amounts, penalties, strict=True) if amount < SATURATED)

@@ -2,7 +2,7 @@
 
 Of t steps j are seen, and the record takes part in one of the t. With m the logarithm of the mean of the j steps'
 ratios and rho = j/t, the ratio of the allocation is f = 1 - rho + rho e^m, so that M(z) is the mean of f^(z+1) (remove)
-or f^-z (add). Where all steps are seen f = e^m. The density of m is that of `log_sums`, but for a shift.
+or f^-z (add). If all steps are seen f = e^m. The density of m is that of `log_sums`, but for a shift.
 
 * A sum over the lattice stands for the integral. Moving every normal variable by i beta / mu moves m by i beta, and
   shows that the sum errs by at most 2 M(c) e^(beta^2 / (2 sigma^2) - (2 pi / h - |w|) beta), sigma^2 = mu^2 / j.

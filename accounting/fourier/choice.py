@@ -123,7 +123,7 @@ def choose_line(
 
     Args:
         table: log D at tilts in any order; 0 may be among them.
-        log_delta: where it is known better than by the saddle-point estimate.
+        log_delta: The logarithm of delta, if it is known better than by the saddle-point estimate.
         largest: the tilt is at most this, if one of the table is.
     """
     known = math.nan if log_delta is None else log_delta

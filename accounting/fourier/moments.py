@@ -27,7 +27,7 @@ def moments_at(
 ) -> tuple[Array, Array, Array, Array]:
     """Moments M(x) = at_zero + sum of e^(log_mass + base + x loss) at each tilt x.
 
-    Where M is within a half of 1, it is 1 plus the sum of mass (e^(base + x loss) - 1), which loses no digits; for that
+    If M is within a half of 1, it is 1 plus the sum of mass (e^(base + x loss) - 1), which loses no digits; for that
     the masses e^log_mass and ``at_zero`` must add up to 1.
 
     Args:

@@ -120,7 +120,7 @@ class DirectedProfiles:
 
         Args:
             log_scale: logarithm of a delta that is not far above the wanted one: what is below 1e-10 of it is left out.
-            table: of the composition at this epsilon, where it is known.
+            table: The table of the composition at this epsilon, if it is known.
         """
         table = table or self.composition.table_at(epsilon)
         known: Lines = {}
@@ -154,7 +154,7 @@ class DirectedProfiles:
         """The contour of the whole, where it takes few points.
 
         Args:
-            log_delta: logarithm of the delta that is looked for, where that is known.
+            log_delta: The logarithm of the wanted delta, if it is known.
             known: as `contour_at`.
         """
         with suppress(OverflowError):
@@ -385,7 +385,7 @@ def _without_atoms(
 ) -> SumProfile | None:
     """Sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
 
-    Return None if the composition is something else, or where there are too many outcomes or points.
+    Return None if the composition is something else, or if there are too many outcomes or points.
 
     Args:
         table: of the composition.

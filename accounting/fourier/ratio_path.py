@@ -12,7 +12,7 @@ is the mirror image below the axis.) With r = 2 phi, |1 + e^(u + ir)| is between
 
     |y'(u + ir)| <= y'(u) / cos^2(r/2),   |Re y(u + ir) - y(u)| <= d = S log(1 / cos(r/2)),   0 <= Im y <= S r
 
-(one cosine and only the lower sign where there is no upper end), which bounds the norm on the line at r by the real
+(one cosine and only the lower sign if there is no upper end), which bounds the norm on the line at r by the real
 one: see `RatioPart.log_growth`. The modulus of the integrand on the line at phi is analytic too, with the geometric
 mean of the norms on the lines at 0 and at 2 phi: the same rule sums it with the same error.
 
@@ -221,7 +221,7 @@ class RatioPart:
         return np.asarray(np.logaddexp(total, growth + self._log_tail(beyond, tilts)))
 
     def _log_tail(self, end: float, tilts: Array, ahead: Array | None = None) -> Array:
-        """Bound the log of the integral beyond ``end``, where there is no upper end; f may be taken at y + ``ahead``.
+        """Bound the log of the integral beyond ``end``, if there is no upper end; f may be taken at y + ``ahead``.
 
         Seen from the last node but one: a sum over a falling function is below the integral from one node earlier.
         """

@@ -263,7 +263,7 @@ def _differences(
         bulk, rest: log(M_nu / M_nu(c)) and log(M_gamma / M_gamma(c)) with their errors by quadrature and by rounding.
         share: log(M_gamma(c) / M_nu(c)), and its error.
 
-    The errors are absolute. Where M_gamma is small beside M_nu, M_nu^T expm1(T log1p(M_gamma / M_nu)) loses no digits.
+    The errors are absolute. If M_gamma is small beside M_nu, M_nu^T expm1(T log1p(M_gamma / M_nu)) loses no digits.
     Elsewhere the two powers are subtracted, and M_nu may be 0.
     """
     size, scale = bulk[0].size, math.exp(log_scale)

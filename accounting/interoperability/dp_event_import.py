@@ -33,7 +33,7 @@ def import_dp_event(
         accountant: The accountant whose number is compared: ``rdp`` or ``pld``.
         noise_over: The unit of its noise multipliers.
         batches: The batches of the loader, if the event says Poisson samples.
-        reported_epsilon: dp-accounting's number, where it is known.
+        reported_epsilon: dp-accounting's number, if it is known.
 
     Raises:
         InvalidValue, Unsupported: as `from_dp_event`.

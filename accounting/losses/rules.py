@@ -49,7 +49,7 @@ class ChargedStep:
 
     @property
     def loss(self) -> PrivacyLoss:
-        """The loss of the step, amplified where it is sampled."""
+        """The loss of the step, amplified if it is sampled."""
         return loss_of(self.event, self.relation)
 
 

@@ -190,7 +190,7 @@ def _refined(
         moved = x + min(max(-y / slope, -_LONGEST_STEP), _LONGEST_STEP)
         left = abs(y)
         if before is not None:
-            # After a secant the error is about the product of the two errors before it. Where the slope has changed
+            # After a secant the error is about the product of the two errors before it. If the slope has changed
             # between two secants, it may change as much again over the next step.
             left = min(left, max(abs(y * before[1]), turned * abs(moved - x)))
         if left <= 0.1 * tolerance:

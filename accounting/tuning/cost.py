@@ -71,7 +71,7 @@ def selection_moments(
     """Renyi divergences of releasing the best of K runs, K drawn in secret.
 
     Args:
-        events: The events of one run; where runs differ, a list that bounds each of them.
+        events: The events of one run; if runs differ, a list that bounds each of them.
         relation: The neighbouring relation.
         trials: The law of K; a fixed K composes.
         orders: 1 to 64, above 1, increasing; `DEFAULT_ORDERS` as far as they have a bound of at most 1e6.
@@ -156,7 +156,7 @@ def tuning_cost(
     """Return the cost of tuning at ``delta``: the best of K runs is released, all else is withheld.
 
     Args:
-        events: The events of one run; where runs differ, a list that bounds each of them.
+        events: The events of one run; if runs differ, a list that bounds each of them.
         relation: The neighbouring relation.
         trials: The law of K. A fixed K composes: every run may be released then.
         delta: In [0, 1).

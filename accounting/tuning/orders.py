@@ -24,7 +24,7 @@ g(u) = f'(1 - u). So
   direction. p = delta(l_1) + e^l_1 p', where -p' is the slope of delta in e^eps at l_1, which chords on either side
   bound; and likewise for v_0, u_0 and the other direction's profile.
 
-In the first each outcome has the pair of R that suits it best, in the second all of S_1 have one. Where delta is small
+In the first each outcome has the pair of R that suits it best, in the second all of S_1 have one. If delta is small
 S_1 is, and the two are close.
 """
 

@@ -68,7 +68,7 @@ class Selection:
     """The best of a random number of runs of one list of events.
 
     Attributes:
-        events: The events of one run, fixed before the first output is seen; where runs differ (another step size),
+        events: The events of one run, fixed before the first output is seen; if runs differ (another step size),
             they must bound each of them.
         relation: The neighbouring relation.
         trials: The law of the number of runs, drawn in secret and without looking at the data.
@@ -151,7 +151,7 @@ class Selection:
         return high * (1.0 + _ALLOWANCE)
 
     def _deltas_in(self, direction: Direction, epsilons: Array) -> Array:
-        """Bounds of one run's deltas from above, of one direction where that is known."""
+        """Bounds of one run's deltas from above, of one direction if that is known."""
         found = deltas_by_direction(self.composition, direction, epsilons)
         uppers = [math.inf if each is None else each.upper for each in found]
         if not np.all(np.isfinite(uppers)):

@@ -18,7 +18,7 @@ steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 if a
 it becomes a null record; together they are a Gaussian mechanism with $\mu = s\sqrt T\,C/(m\sigma)$, however later steps
 depend on earlier ones. With $\sigma = z C\sqrt T/m$ that is $s/z$ for every round, and so for all of them: given what
 came before, the other rounds have the same law on both sides. The engine solves for z as for one full-batch step.
-Gradients are clipped to C, so that privacy needs no property of the losses. Where a record comes or goes, the rounds
+Gradients are clipped to C, so that privacy needs no property of the losses. If a record comes or goes, the rounds
 after it would shift: `add_or_remove_one` is not accounted.
 
 **Utility.** `proximal_point` has the bounds and their proofs. What is proved of the population is crude and mostly

@@ -66,7 +66,7 @@ class Setting:
     Attributes:
         problem: L_0, L_1 and M.
         dimension: Number d of parameters.
-        num_vertices: K; 2 d where it was not given; None if neither was.
+        num_vertices: K; 2 d if it was not given; None if neither was.
         initial_gap: The caller's own; None leaves L_0 M.
         order_constant: c of the rates.
     """
@@ -162,7 +162,7 @@ def agreed_diameter(given: Given, domain: L1Ball | L2Ball | LpBall | None, ball:
 
     Args:
         ball: In words.
-        wanted: The assumption to point at where there is none.
+        wanted: The assumption to point at if there is none.
 
     Raises:
         InvalidValue: there is no size (``missing``), or there are two (``contradiction``).

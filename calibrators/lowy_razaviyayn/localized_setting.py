@@ -22,7 +22,7 @@ from calibrators.refusals import refuse
 from calibrators.spec import Spec
 from calibrators.verdicts import judge_steps
 
-#: Slots and block sizes stay under these; where a record comes or goes, later blocks would shift.
+#: Slots and block sizes stay under these; if a record comes or goes, later blocks would shift.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
 _OPTIONAL = "; the next higher moment's where it is left out"

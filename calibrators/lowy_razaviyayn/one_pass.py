@@ -32,7 +32,7 @@ RELATIONS = (
 
 
 class Preset(Protocol):
-    """The values that a theorem chooses where the spec leaves them open."""
+    """The values that a theorem chooses if the spec leaves them open."""
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int: ...
 
@@ -46,7 +46,7 @@ class Chosen:
     Attributes:
         iterations: The paper's T.
         batch_size: s, of each round.
-        bound: Clipping at C.
+        bound: The clip threshold C.
     """
 
     iterations: int
@@ -105,7 +105,7 @@ class PlannedBatches:
 
 
 def check_unknown(spec: Spec) -> None:
-    """Refuse to solve for what the privacy of one pass does not depend on.
+    """Refuse to solve for a size on which the privacy of one pass does not depend.
 
     Raises:
         Unsupported: the number of steps or the batch size is solved for.
@@ -118,14 +118,14 @@ def check_unknown(spec: Spec) -> None:
 
 
 def solve_pass(spec: Spec, rounds: int) -> Steps:
-    """The pass; its noise is the same for every number of rounds, which its event states all the same."""
+    """Return the pass. Its noise is the same for every number of rounds, but its event states that number."""
     return solve_steps(spec, gaussian_event(spec), iterations=rounds, batch_size=max(1, spec.dataset_size // rounds))
 
 
 def choose(
     spec: Spec, preset: Preset | None, paper_epsilon: float, *, preset_words: str, extra_rounds: int = 0
 ) -> Chosen:
-    """Return T, batches of floor(n / rounds) records, and C: the spec's own where it has them, else the preset's.
+    """Return T, batches of floor(n / rounds) records, and C: the spec's own if it has them, else the preset's.
 
     Args:
         preset: None if the theorem's assumptions are not there.

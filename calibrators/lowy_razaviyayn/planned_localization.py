@@ -1,4 +1,4 @@
-"""Theorem 12 at a plan: the recommended numbers, and what is known of the excess risk, each with its source."""
+"""Theorem 12 for a plan: the recommended numbers and the bounds on the excess risk, each with its source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DERIVED, _EXACT = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
 
 @dataclass(frozen=True, slots=True)
 class PlannedLocalization:
-    """A plan of localised steps, with what its theorem needs to know of it.
+    """A plan of localised steps, with the facts that its theorem needs.
 
     Attributes:
         problem: Constants of the objective.

@@ -35,7 +35,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRisk(ABC):
-    """A planned pass, with what its theorem needs to know of it.
+    """A planned pass, with the facts that its theorem needs.
 
     Attributes:
         batches: The oracle's calls.
@@ -67,7 +67,7 @@ class PlannedRisk(ABC):
     @property
     @abstractmethod
     def _largest_step_size(self) -> tuple[str, float]:
-        """The largest step size that the theorem covers, where there is one: its formula and its value."""
+        """The largest step size that the theorem covers, if there is one: its formula and its value."""
 
     @abstractmethod
     def recommended(self) -> tuple[Provenance, ...]:
@@ -130,7 +130,7 @@ class PlannedRisk(ABC):
         return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)
 
     def _lower(self, value: float, formula: str, theorem: str, worst: str) -> Provenance:
-        """A certified lower bound, of what ``worst`` says."""
+        """A certified lower bound; ``worst`` names the hard problem."""
         source = f"{PAPER}, {theorem} (constants derived, without the gain of sqrt(d))"
         return Provenance("lower_bound", value, formula, source, ProvenanceKind.DERIVED, (worst,), units=LOSS)
 
@@ -166,7 +166,7 @@ def calibration_of_pass(
     as_published: AsPublished | None,
     release: Release = LAST_ITERATE,
 ) -> Calibration:
-    """Return the answer of one pass, with what its theorem says where its constants are there.
+    """Return the answer of one pass, with the statements of the theorem if its constants are given.
 
     Args:
         planned: None if the theorem lacks a constant.

@@ -25,7 +25,7 @@ from calibrators.step_sizes import StepSizeSchedule
 
 #: With so few cycles as this, their number falls by much from one number of bands to the next: more of these are tried.
 _FEW_CYCLES = 32
-#: Where the most bands that are allowed are the best, their number is doubled so often, to tell what more would give.
+#: If the most bands that are allowed are the best, their number is doubled so often, to tell what more would give.
 _DOUBLINGS_BEYOND = 2
 #: A vector of earlier noise for each band but the first, in numbers of 32 bits.
 _BYTES_PER_BAND = 4
@@ -38,7 +38,7 @@ class BandedEvent:
     Attributes:
         sampling: Kind of sampling.
         dataset_size: Declared number of records.
-        relation: Decides how groups are made: by position where a record is replaced by any other, else each record
+        relation: Decides how groups are made: by position if a record is replaced by any other, else each record
             draws its own.
         bands: b, and the number of groups.
         momentum, correlation: The momentum of the workload, and the objective.
@@ -118,7 +118,7 @@ class Solved:
         steps: The plan's.
         strategy: Its coefficients and errors.
         bands: Their number as it was asked for or chosen: the number of groups of cyclic batches.
-        alternatives: In the order in which they were tried, where the noise is solved for.
+        alternatives: In the order in which they were tried, if the noise is solved for.
     """
 
     steps: Steps

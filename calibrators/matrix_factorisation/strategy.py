@@ -202,7 +202,7 @@ class _Error(ABC):
 
     @abstractmethod
     def mean_and_largest(self, coefficients: Array) -> tuple[float, float]:
-        """Return the root mean square and the largest of |B_t| over the steps; infinity where they are not computed."""
+        """Return the root mean square and the largest of |B_t| over the steps; infinity if they are not computed."""
 
 
 class _ToeplitzError(_Error):

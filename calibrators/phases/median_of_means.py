@@ -22,7 +22,7 @@ Dimension = Annotated[int, Whole(1, 10**10)]
 class MedianPhase(StructuredPhase):
     """MeanOracle2: every coordinate clamped, groups averaged, the lower median of their means taken, noise added.
 
-    A record is in one group at most. Where it changes, its group's mean changes by at most s ``truncation_radius`` /
+    A record is in one group at most. If it changes, its group's mean changes by at most s ``truncation_radius`` /
     ``group_size`` in each coordinate, with s = 2 if it is replaced, s = 1 if one of the two is null. An order
     statistic moves by no more than the number that moves most, so the medians change by that at most in each
     coordinate, and by sqrt(d) times that in the l2 norm: like the mean of ``group_size`` vectors that are clipped to

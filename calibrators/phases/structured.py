@@ -61,8 +61,8 @@ class Noise:
         stddev_on_sum: Standard deviation per coordinate on the one sum, in the unit of a record's contribution.
         stddev_on_mean: The same after the division by the public batch size.
         l2_sensitivity: Largest distance of the sums of two neighbours, in the same unit.
-        noise_scale: Where the noise is on no one sum or mean, or of several sizes: all of them, in the order in which
-            they are first drawn.
+        noise_scale: All noise scales, in the order in which they are first drawn, if the noise is not on one sum or
+            mean, or has several sizes.
     """
 
     stddev_on_sum: float | None = None

@@ -47,7 +47,7 @@ _ROUNDING = 1.0 + 1e-12
 def calibrate(spec: Spec) -> Calibration:
     """Noise from the engine, step size and bound from the safe form's recursion.
 
-    The number of steps may be left out where the noise is solved for and the theorem's constants are given: it is then
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given: it is then
     the one with the least bound at the target.
 
     Raises:

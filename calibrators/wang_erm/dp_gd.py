@@ -47,7 +47,7 @@ _HIDDEN = "order_constant stands for the constant that the paper leaves open"
 def calibrate(spec: Spec) -> Calibration:
     """Noise from the engine, step size and bound from Theorem 6.2 (with a PL constant) or 6.3 (without).
 
-    The number of steps may be left out where the noise is solved for and the theorem's constants are given: it is then
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given: it is then
     the one with the least bound at the target.
 
     Raises:

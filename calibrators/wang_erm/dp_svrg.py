@@ -115,7 +115,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(spec: Spec, given: Given) -> tuple[StronglyConvexEpochs | None, list[str]]:
-    """The theorem where its constants are given and its conditions hold, or None and why."""
+    """The theorem if its constants are given and its conditions hold, or None and why."""
     smoothness, mu = given.get("smoothness"), given.get("strong_convexity")
     if smoothness is None or mu is None:
         return None, []

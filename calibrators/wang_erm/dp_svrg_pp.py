@@ -112,7 +112,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(given: Given) -> ConvexEpochs | None:
-    """The theorem where its constants are given."""
+    """The theorem if its constants are given."""
     constants = [given.get(name) for name in ("smoothness", "initial_gap", "initial_distance")]
     smoothness, gap, distance = constants
     if smoothness is None or gap is None or distance is None:

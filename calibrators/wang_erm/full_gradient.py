@@ -235,7 +235,7 @@ def choose_iterations(
 ) -> tuple[Spec, list[Provenance]]:
     """Return the spec with its number of steps, and what is said of one that was chosen.
 
-    Where the noise is solved for, it is the number of least bound; the cost of T full batches depends on the noise over
+    If the noise is solved for, it is the number of least bound; the cost of T full batches depends on the noise over
     sqrt(T) alone.
 
     Args:

@@ -133,7 +133,7 @@ class Theorem11:
         return best if best.is_feasible else min(self._ends(), key=lambda found: found.relative_variance, default=None)
 
     def nearest_to_feasible(self) -> Split:
-        """The split whose worse margin is best: what to show where nothing is feasible."""
+        """The split whose worse margin is best: what to show if nothing is feasible."""
         _, _, ratio_margin, order_margin = self._at(_GRID)
         return self.split(float(_GRID[int(np.argmax(np.minimum(ratio_margin, order_margin)))]))
 
@@ -218,7 +218,7 @@ def least_epsilon_of_lemma_13(dataset_size: int) -> float:
 def least_feasible_epsilon(dataset_size: int, iterations: int, delta: float) -> float:
     """Find the epsilon from which some split is feasible, by bisection between 1e-3 and 1e3 to a relative 1e-6.
 
-    The result is about 1e3 where none is feasible.
+    The result is about 1e3 if none is feasible.
     """
     low, high = math.log(1e-3), math.log(1e3)
     while high - low > 1e-6:

@@ -144,7 +144,7 @@ def utility_of(run: Run) -> Utility:
 
 
 def step_sizes(run: Run) -> list[Provenance]:
-    """The recommended step size first: Theorem 12's where it has one, else the one of least bound."""
+    """The recommended step size first: Theorem 12's if it has one, else the one of least bound."""
     found = []
     if (rate := run.rate) is not None and (own := _paper_step_size(run, rate)) is not None:
         found.append(own)
@@ -237,7 +237,7 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
 
 
 def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
-    """The rate of Theorem 12 with its label, and a warning where it is not attained."""
+    """The rate of Theorem 12 with its label, and a warning if it is not attained."""
     problem, beta, steps = run.problem, run.beta, run.phase.steps
     constant = problem.order_constant
     value = None if problem.distance is None else rate.excess_risk(problem.distance, constant)

@@ -143,7 +143,7 @@ def phase_of(plan: Plan) -> OutputPerturbation:
 
 
 def linear(model: Model) -> LinearModel:
-    """The model, where it is linear.
+    """The model, if it is linear.
 
     Raises:
         Unsupported: it is not.

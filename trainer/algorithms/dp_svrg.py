@@ -77,7 +77,7 @@ class Svrg(StructuredSteps):
         self._full_gradient: Array = self._sum
         self._sums = BoundedSum(task.model, records, task.plan.dtype)
         self._bound, self._divisor = Clip(phase.max_grad_norm), phase.records_per_step
-        # In units of G the full gradient moves by 1/n where a record comes or goes.
+        # In units of G the full gradient moves by 1/n if a record comes or goes.
         self._unit = phase.max_grad_norm / n
         self._grid = grid_for(phase.noise_stddev_on_mean / self._unit, self._point.shape[0], task.plan.dtype, 4 * n)
         sums = task.grid(0.0)

@@ -25,7 +25,7 @@ class ProximalRounds(BlockSteps):
     """The steps of a plan of proximal rounds: each a block of `BlockSteps`, which ends at the average of its points.
 
     Guarantees:
-        - one_record_moves_a_rounds_sums_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
+        - one_record_moves_a_rounds_sums_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
         - points_stay_near_their_rounds_start: within the radius, and in the domain.
         - every_round_is_alike_likely_to_be_released: drawn before the first step, and without looking at rows.
 

@@ -33,7 +33,7 @@ MAX_CANARIES_OF_ONE_RUN = 4096
 _INDEPENDENT_CANARIES = 512
 #: Numbers of one run's path that are kept.
 _MAX_PATH = 2 * 10**7
-#: Where the claim is compared as well, as far as they are above the delta that was asked about.
+#: Further deltas at which the claim is compared, if they are above the delta that was asked about.
 _CURVE = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
 #: Share of the error that the curve gets. Faults worth finding are far from the claim, so a little is enough.
 _CURVE_SHARE = 0.02

@@ -2,7 +2,7 @@
 
 Any score gives a sound audit; these give power. With a canary's own direction, the steps show an attacker, who sees
 every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 if the canary was drawn (in units of the
-contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. Where noise is
+contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. If noise is
 correlated these are the noisy sums with C applied, Y = C (b + C^-1 sigma Z), so that Z is independent again.
 """
 

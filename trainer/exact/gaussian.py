@@ -66,7 +66,7 @@ class RoundedGaussian:
 
         Args:
             size: The number of variates.
-            scale: K. Where it is another one than before, what was drawn ahead is discarded; 0 draws nothing.
+            scale: K. If it is another one than before, what was drawn ahead is discarded; 0 draws nothing.
         """
         if scale == 0.0:
             return np.zeros(size)

@@ -22,7 +22,7 @@ _WORD = 64
 
 
 class Ratio:
-    """One point of the rectangle, whose ratio x/y is drawn where it is accepted.
+    """One point of the rectangle, whose ratio x/y is drawn if it is accepted.
 
     Args:
         stream: The stream of the words that are read.

@@ -1,6 +1,6 @@
 """Exact selections: the least of some scores less Gumbel noise of unbounded range.
 
-The noise is G = -ln E with E = -ln(1 - V) and V uniform in [0, 1). Of V a prefix of its bits is known. Where the known
+The noise is G = -ln E with E = -ln(1 - V) and V uniform in [0, 1). Of V a prefix of its bits is known. If the known
 bits leave open which score wins, further bits of the same V are read; nothing is drawn anew, so the law is exact.
 """
 

@@ -192,7 +192,7 @@ def _candidates(tables: Tables, sources: Sources, count: int, most: float) -> tu
 def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room: int, made: Floats) -> Places:
     """Write what the undecided places are, and return those that are rejected.
 
-    ``room`` places are worked on, with padding where there are fewer. Each has three words of its own: for W, for the
+    ``room`` places are worked on, with padding if there are fewer. Each has three words of its own: for W, for the
     height, and for where in the tail it is.
     """
     of = tables.layers

@@ -50,7 +50,7 @@ class Loss(ABC):
             norm_order: p in [1, 2]; the derivative is measured in the dual norm.
 
         Returns:
-            Infinity where there is no bound.
+            Infinity if there is no bound.
         """
 
     @property

@@ -60,7 +60,7 @@ class MultilayerPerceptron(Model):
 
     @property
     def loss(self) -> Loss:
-        """The cross-entropy, weighted by classes where there are weights."""
+        """The cross-entropy, weighted by classes if there are weights."""
         loss = Softmax(self.classes)
         return Weighted(loss, self.class_weights) if self.class_weights else loss
 

@@ -1,6 +1,6 @@
 r"""Sizes of simulations: the number of synthetic rows, and the target that gives fewer rows the noise of all.
 
-Where there are fewer rows than the declared $n$, say $n' = n/f$, the target's Gaussian $\mu$ is multiplied by $f$. The
+If there are fewer rows than the declared $n$, say $n' = n/f$, the target's Gaussian $\mu$ is multiplied by $f$. The
 noise that a calibration adds to a mean of $n'$ records, in proportion to $1/(\mu n')$, is then what it adds to a mean
 of $n$ under the target itself. For full batches of Gaussian noise that is exact. It is a rule of thumb for sampled
 batches, whose amplification depends on $\mu$, and for selections. What does differ is the sampling error of the rows,

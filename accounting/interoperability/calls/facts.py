@@ -129,7 +129,7 @@ class Facts:
     def number(
         self, argument: str, given: Mapping[str, Value], lower: float = 0.0, upper: float = 1e6, *, default: float = 0.0
     ) -> float:
-        """A number that nothing beside the call could say; the default where it is left out.
+        """A number that nothing beside the call could say; the default if it is left out.
 
         Raises:
             InvalidValue: It is none, or out of range.
@@ -180,7 +180,7 @@ class Facts:
         return self.amount("delta", argument, given, 1e-30, 0.5)
 
     def flag(self, argument: str, given: Mapping[str, Value], default: bool) -> bool | None:
-        """True or False, the default where it is left out, None if the text does not say it."""
+        """True or False, the default if it is left out, None if the text does not say it."""
         value = self.read(argument, given)
         if value is None:
             return default
@@ -210,7 +210,7 @@ class Facts:
             raise InvalidValue(f"{argument}: {reason} ({self._call.place})")
 
     def read(self, argument: str, given: Mapping[str, Value]) -> Value:
-        """The argument, noted as said where it is a value."""
+        """The argument, noted as said if it is a value."""
         value = given.get(argument)
         if isinstance(value, bool | int | float | str):
             self.said[argument] = f"{value}"[:60]

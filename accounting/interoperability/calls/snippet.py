@@ -38,7 +38,7 @@ class Unread:
     """Something whose value the text does not say.
 
     Attributes:
-        text: As it stands there, cut where it is long.
+        text: As it stands there, cut if it is long.
     """
 
     text: str
