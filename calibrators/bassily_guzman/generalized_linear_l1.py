@@ -124,7 +124,7 @@ class Link:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; the smoothing and the number of steps of least bound, unless they are given.
+    """Calibrate: the noise is from the engine, smoothing and steps have the least bound unless they are given.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.

@@ -1,4 +1,4 @@
-"""The setting: Lipschitz losses over an l_p ball, 1 < p <= 2; what a caller says of them, read and checked."""
+"""The setting: Lipschitz losses over an l_p ball, 1 < p <= 2, read from a caller's assumptions and checked."""
 
 from __future__ import annotations
 

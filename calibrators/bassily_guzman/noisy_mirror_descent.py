@@ -64,7 +64,7 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, the step size of least bound.
+    """Calibrate: the noise is from the engine, and the step size has the least bound.
 
     Raises:
         InvalidValue: an assumption, the dimension or the number of steps is missing or outside its range.

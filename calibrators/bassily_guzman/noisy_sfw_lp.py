@@ -98,7 +98,7 @@ class Layout:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; sizes as the paper has them, and the number of trees of least bound.
+    """Calibrate: the noise is from the engine, sizes are the paper's, and the number of trees has the least bound.
 
     Raises:
         InvalidValue: an assumption or the dimension is missing or outside its range, or sizes do not fit the records.
@@ -176,7 +176,7 @@ def _estimates(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
 
 
 def _trees(spec: Spec, setting: LpSetting, steps: Steps) -> GradientTreePhase:
-    """The caller's layout, or of those that the caller leaves open the one of least bound."""
+    """Return the caller's layout, or the layout of least bound among those that the caller leaves open."""
     refuse(
         spec,
         step_size="the step sizes of trees are 2/(k+2): movement and privacy are proved for them; leave step_size out",

@@ -69,7 +69,7 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; sizes and step size from the number of steps.
+    """Calibrate: the noise is from the engine, and sizes and step size follow from the number of steps.
 
     Raises:
         InvalidValue: an assumption, the dimension or the number of steps is missing or outside its range, or the

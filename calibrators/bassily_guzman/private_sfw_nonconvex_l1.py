@@ -75,7 +75,8 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; the number of steps of least bound, unless `iterations` gives one.
+    """Calibrate: the noise is from the engine, and the number of steps is that of least bound unless `iterations` is
+    given.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -209,7 +210,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
 
 
 def _as_published(spec: Spec) -> AsPublished | None:
-    """Say why nothing that the paper prints can be certified."""
+    """Explain why nothing that the paper prints can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget | PureDpTarget):
         return None
     why = (

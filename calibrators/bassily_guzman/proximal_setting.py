@@ -88,7 +88,7 @@ class ProximalSetting:
         missing: Names of what the bounds would need; none if they hold, or clipping spoils them.
         max_grad_norm: C, the bound of a contribution.
         diameter: M; None if parameters are anywhere.
-        initial_gap: Upper bound of F(x_0) - min F; None if nothing says so.
+        initial_gap: Upper bound of F(x_0) - min F; None if no bound is known.
         dimension: Number d of parameters.
         inner_iterations: The caller's T.
         order_constant: c.
@@ -111,7 +111,7 @@ class ProximalSetting:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether the bounds speak of it."""
+        """Return whether the bounds hold for it."""
         return not (self.missing or self.warnings)
 
 

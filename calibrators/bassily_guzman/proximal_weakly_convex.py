@@ -66,10 +66,10 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; step sizes, regulariser and radius from the constants of the losses.
+    """Calibrate: the noise is from the engine; step sizes, regulariser and radius follow from the losses' constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing where nothing can fill it in; there are not enough
+        InvalidValue: a number is outside its range, or missing and nothing can fill it in; there are not enough
             records for the rounds; the losses are convex (omega is 0); the domain is no l2 ball.
         Unsupported: a size is solved for; a penalty, a step size or a batch size is given.
         Unreachable: no noise multiplier meets the target.
@@ -161,7 +161,7 @@ def _rounds(spec: Spec, steps: Steps) -> int:
 
 
 def _as_published(spec: Spec) -> AsPublished | None:
-    """Say why nothing that the paper prints can be certified."""
+    """Explain why nothing that the paper prints can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget) or not 0.0 < spec.target.delta < 1.0:
         return None
     why = (

@@ -1,4 +1,4 @@
-"""The setting: Lipschitz, smooth losses over the l1 ball; what a caller says of them, read and checked."""
+"""The setting: Lipschitz, smooth losses over the l1 ball, read from a caller's assumptions and checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibrators.geometry import L1Ball, L2Ball, LpBall
 from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Provenance, ProvenanceKind
 from calibrators.spec import Spec
 
-#: Relative difference that two ways of giving the same length may have.
+#: The relative difference that two ways of giving the same length may have.
 SAME = 1e-12
 
 ASSUMPTIONS = (
@@ -103,7 +103,7 @@ class Setting:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warn where a run selects among other vertices than the bounds assume."""
+        """Warn if a run selects among other vertices than the bounds assume."""
         if self.num_vertices is None or self.dimension is None or self.num_vertices == 2 * self.dimension:
             return ()
         return (

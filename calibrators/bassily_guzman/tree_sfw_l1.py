@@ -72,7 +72,8 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; the number of trees of least bound, unless `iterations` gives one.
+    """Calibrate: the noise is from the engine, and the number of trees is that of least bound unless `iterations` is
+    given.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -123,7 +124,7 @@ def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: 
 
 
 def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) -> Trees:
-    """The caller's layout, or of those that the caller leaves open the one of least bound."""
+    """Return the caller's layout, or the layout of least bound among those that the caller leaves open."""
     if spec.batch_size is not None and spec.batch_size.bit_count() != 1:
         raise InvalidValue(
             f"batch_size is the number of records at a root, halved at every depth: a power of two, not "

@@ -14,7 +14,7 @@ from trainer.penalties import gradient
 
 
 class AcceleratedSequences(Resumable):
-    """w_t, which the steps move, and w_t^ag, the mean of them that is released; both lie in the domain.
+    """The sequences w_t, which the steps move, and w_t^ag, their mean, which is released; both lie in the domain.
 
     Everything that it carries is made of noisy sums, so that it costs no privacy.
 

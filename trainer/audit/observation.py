@@ -33,7 +33,7 @@ def observe(
         members: shape (m,), which canaries take part.
         design: A name in `canaries.DESIGNS`.
         seed: The seed of the run's randomness; None draws from the operating system.
-        before_step: Called before every step; what it raises ends the run.
+        before_step: Called before every step; an exception from it ends the run.
 
     Raises:
         InvalidValue: the plan cannot be carried out.

@@ -1,4 +1,4 @@
-"""The findings of an audit, beside what was claimed."""
+"""The findings of an audit, beside the claim."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ class AuditResult:
         verdict: ``"violated"`` when a lower bound is above the upper end of the claim at its delta, else
             ``"consistent"``: the attack found nothing, which proves nothing about better attacks.
         confidence: An honest run is called violated with probability at most 1 - confidence.
-        finding: At the delta that was asked about.
-        strongest: At the delta, of a fixed list, where the bound exceeds the claim by most; None for one run.
+        finding: The finding at the delta that was asked about.
+        strongest: The finding at the delta, from a fixed list, at which the bound exceeds the claim by most; None for
+        one run.
         method: Name of the method.
         design: Name of the canaries' design.
         trials: Canaries that were counted.

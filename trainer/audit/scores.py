@@ -34,7 +34,7 @@ from calibrators.plan import CorrelatedSteps, Phase, Plan
 
 Floats = npt.NDArray[np.float64]
 
-#: Names of the scores, and what each is the best test of.
+#: Names of the scores, and the claim that each tests best.
 LIKELIHOOD_RATIO = "likelihood_ratio"
 TOTAL = "total"
 FIXED_BATCHES = "fixed_batches"
@@ -51,8 +51,8 @@ class Observation:
         noisy_sums: shape (steps, m): the noisy sum of each step in units of the contribution bound; None if the
             algorithm's points do not determine it.
         turns: shape (steps, m): whether it was the turn of the canary's group, where groups take turns, else None. No
-            run tells it; a claim holds for whoever knows it, since the group of a record is the same with and without
-            it.
+            run reveals it, but a claim also holds for those who know it, since the group of a record is the same with
+            and without it.
     """
 
     displacement: Floats

@@ -1,4 +1,4 @@
-"""Trials, and rules for guessing about them: who is said to be a member, who is said not to be, who is passed over."""
+"""Trials, and rules for guessing about them: who is called a member, who a non-member, and who is skipped."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The so many highest scores are taken for members, the so many lowest for others: a fixed number of guesses."""
+    """A fixed number of the highest scores are called members, and a fixed number of the lowest non-members."""
 
     score: str
     top: int

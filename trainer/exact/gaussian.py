@@ -19,7 +19,7 @@ from trainer.exact.ziggurat import Known, Sources, State, Tables, rounded
 
 #: Outputs of a chunk, at most, unless one draw has more.
 _LARGEST_CHUNK = 1 << 17
-#: Chunks from here on are worth a thread.
+#: Chunks of this size or more are worth a thread.
 _WORTH_A_THREAD = 1 << 14
 
 #: The layers of exp(-x^2 / 2); at x, where the tail begins, the exponent has slope x.
@@ -104,7 +104,7 @@ class RoundedGaussian:
         return self._sources.state(), rounded_normals(self._sources, size, self._scale)
 
     def _discard(self) -> None:
-        """Forget what was drawn and not used; the streams go on behind it."""
+        """Forget the numbers that were drawn and not used; the streams continue after them."""
         if self._ahead is not None:
             self._ahead.result()
         self._ahead, self._ahead_size = None, 0
@@ -114,7 +114,7 @@ class RoundedGaussian:
     def state(self) -> State:
         """Return all that is needed to go on from here: where the chunk in use began, and how much of it is used.
 
-        The chunk that is drawn ahead counts too: where the scale changes it is discarded, and the streams go on behind
+        The chunk that is drawn ahead counts too: if the scale changes it is discarded, and the streams continue after
         it.
         """
         return {

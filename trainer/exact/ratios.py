@@ -14,9 +14,9 @@ from randomgen import AESCounter
 
 from trainer.exact.enclosures import Interval, ln
 
-#: From bounds of a place and a number of bits to bounds of ln h there; None if nothing can be said yet.
+#: Computes bounds of ln h from bounds of a place and a number of bits; None if nothing can be said yet.
 LogDensity = Callable[[Interval, int], Interval | None]
-#: Stands for ln h = -infinity: 2 ln y is above it, however many bits are read.
+#: A stand-in for ln h = -infinity: 2 ln y is above it, however many bits are read.
 OUTSIDE = (Fraction(-(10**30)), Fraction(-(10**30)))
 _WORD = 64
 
@@ -32,7 +32,7 @@ class Ratio:
     Attributes:
         bounds: Bounds of x/y.
         log: Bounds of ln h(x/y).
-        precision: In bits, to which they are computed.
+        precision: The precision in bits to which they are computed.
     """
 
     def __init__(self, stream: AESCounter, ends: Interval, log_density: LogDensity) -> None:

@@ -1,4 +1,4 @@
-"""Models: what is trained, and what it takes to be scored on public rows."""
+"""Models: what is trained, and how it is scored on public rows."""
 
 from __future__ import annotations
 

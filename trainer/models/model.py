@@ -73,7 +73,7 @@ class Model(ABC):
     def record_weights(self, block: Block) -> Array | None:
         """The public weight of each record, shape (B,), float64, in (0, 1]; None if all weigh the same.
 
-        Gradients and losses have it in them already. Bounds on gradients are bounds on what they were without it.
+        Gradients and losses already include the weight. Bounds on gradients hold for gradients without it.
         """
         return None
 
@@ -107,7 +107,7 @@ class Model(ABC):
             The share of rows whose prediction is their label, or the mean distance between the two.
 
         Raises:
-            InvalidValue: no rows, or as many labels as there are not rows.
+            InvalidValue: there are no rows, or not as many labels as rows.
         """
         predicted, given = self.predict(parameters, features), np.asarray(labels)
         if predicted.size == 0 or given.shape != predicted.shape:
