@@ -1,4 +1,4 @@
-"""Conversions: what one privacy guarantee implies about another. There is one file for each kind converted from."""
+"""Conversions: the guarantees that follow from another guarantee. There is one file for each kind converted from."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _RENYI = "Dong, Roth & Su 2022, Corollary B.6 (the Gaussian's divergence, and pr
 
 
 def to_gaussian(stated: GaussianDpGuarantee, _: Target) -> Converted:
-    """Itself."""
+    """Return the guarantee itself."""
     return Converted(stated, "as_stated", True, "the same statement")
 
 

@@ -1,6 +1,6 @@
-"""How records are chosen for a step, and what each sampling says of itself.
+"""Samplings: how records are chosen for a step, and the properties of each scheme.
 
-A relation is refused wherever one record's coming or going moves another record: two neighbours then differ in more
+A relation is refused if one record that comes or goes moves another record: two neighbours then differ in more
 than one contribution to more than one batch. Under `add_or_remove_one` that is so for batches of a fixed size, for
 batches cut from a shuffled ordering and for disjoint batches by position.
 """
@@ -48,7 +48,7 @@ class Sampling(Described):
 
     @property
     def is_amplified(self) -> bool:
-        """Return whether it hides records: drawn anew at every step or allocation, and not all of them."""
+        """Return whether it hides records: they are drawn anew at every step or allocation, and not all take part."""
         return False
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
@@ -65,11 +65,11 @@ class Sampling(Described):
         return relation.sensitivity
 
     def steps_charged(self, count: int) -> int:
-        """Return how often a budget that adds up costs meets that of one step in ``count`` steps."""
+        """Return how often a budget that adds up costs charges one step's cost for ``count`` steps."""
         return count
 
     def check_mechanism(self, mechanism: object) -> None:
-        """Refuse a mechanism that contradicts what the sampling says of it."""
+        """Refuse a mechanism that contradicts the sampling."""
 
 
 SamplingClass = TypeVar("SamplingClass", bound=type[Sampling])
@@ -186,10 +186,10 @@ class WithReplacement(FixedSizeBatches):
 class TruncatedPoisson(Sampling):
     """Poisson batches that are cut to a largest size: at random, which is priced as it is, or in whatever way.
 
-    What an arbitrary cut may change is added to delta, which leaves no finite epsilon where cuts are not rare. Under
-    `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
-    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records. If slots
-    are drawn instead of records, their number is public under every relation, and an empty one is a null record.
+    The change that an arbitrary cut may make is added to delta, which leaves no finite epsilon unless cuts are rare.
+    Under `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
+    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records. If slots are
+    drawn instead of records, their number is public under every relation, and an empty one is a null record.
     """
 
     kind: ClassVar[str] = "truncated_poisson"
@@ -259,8 +259,8 @@ class ShuffledEpochs(Sampling):
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """A full batch for each pass, begun passes included.
 
-        That the order was drawn at random is no amplification; Poisson's number is not valid (at noise 0.5 over one
-        epoch of 10,000 steps it is 1.95 where 10.99 is attained).
+        A random order does not amplify, and Poisson's number is not valid (at noise 0.5 over one epoch of 10,000 steps
+        it is 1.95 where 10.99 is attained).
         """
         return FULL_BATCH, -(-count // self.steps_per_epoch)
 

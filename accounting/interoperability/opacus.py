@@ -34,7 +34,7 @@ from accounting.numbers import MAX_COUNT, MAX_EVENTS, read_integer, read_real
 from accounting.relations import NeighboringRelation
 
 MECHANISMS = ("rdp", "prv", "gdp")
-#: The errors that "prv" allows for: of epsilon, and of delta, relatively.
+#: The errors that "prv" allows for: of epsilon, and the relative error of delta.
 _PRV_EPSILON, _PRV_DELTA = 0.01, 1e-3
 _ORDERS = np.array([1.0 + x / 10.0 for x in range(1, 100)] + [float(x) for x in range(12, 64)])
 
@@ -109,7 +109,7 @@ class OpacusHistory:
             if noise < 0.04:
                 return None
             mu = rate * math.sqrt(steps * math.expm1(noise**-2))
-            # It looks for epsilon between 0 and 500 alone.
+            # It searches for epsilon only between 0 and 500.
             inside = 2.0 * float(scipy.special.ndtr(0.5 * mu)) - 1.0 > delta
             epsilon = epsilon_of_gaussian(mu, delta, upward=True)
             return epsilon if inside and epsilon < 500.0 else None

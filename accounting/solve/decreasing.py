@@ -38,9 +38,9 @@ def smallest_that_meets(
     Args:
         assess: the certified cost at a value; it must not grow with the value.
         quick: a number near it that takes no time.
-        target: what is to be met.
+        target: the target.
         limits: the ends of the range, positive.
-        words: how the ends are spoken of.
+        words: the words for the ends.
         tolerance: relative, in the target's level.
         guess: where to begin; nothing but the time depends on it.
         close: an estimate much closer to the certified number, which bounds nothing either.
@@ -117,7 +117,7 @@ def _start(
             return found, failing if failing < found.value else 0.0, slope
         failing = max(failing, value)
         x = math.log(value) + (max(1.02 * min(excess, 20.0) / -slope, 1e-6) if math.isfinite(excess) else 1.0)
-        # Where the cost hardly falls, the proposal may be out of every range.
+        # If the cost hardly falls, the proposal may be out of every range.
         value = limits[1] if x >= math.log(limits[1]) else max(math.exp(x), limits[0])
         found = Solution(value, assess(value))
     return Solution(limits[1], assess(limits[1])), failing, slope

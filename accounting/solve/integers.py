@@ -25,7 +25,7 @@ def solve_count(
     Args:
         events_at: the event list as a function of the number of steps; more steps must not cost less.
         relation: the neighbouring relation.
-        target: what is to be met.
+        target: the target.
         most: the largest number of steps for which the list is accounted.
 
     Guarantees:
@@ -59,7 +59,7 @@ def solve_batch_size(
     Args:
         events_at: the event list as a function of the batch size; a larger one must not cost less.
         relation: the neighbouring relation.
-        target: what is to be met.
+        target: the target.
         dataset_size: the largest batch size there is.
 
     Guarantees: as `solve_count`.

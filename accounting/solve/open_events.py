@@ -87,7 +87,7 @@ class OpenEvents:
         """Return the list with this value.
 
         Raises:
-            InvalidValue, Unsupported: An event is not one with it; the pointer begins with the event's index.
+            InvalidValue, Unsupported: An event with this value is not valid; the pointer begins with the event's index.
         """
         events = []
         for index, filled in enumerate(self.filled(value)):
@@ -207,7 +207,7 @@ def _correlated(open_events: OpenEvents, value: float) -> list[tuple[Correlated,
 
 
 def _least_noise(open_events: OpenEvents) -> float:
-    """Return the smallest noise multiplier in range: correlated noise is measured against what a record moves."""
+    """Return the smallest noise multiplier in range; for correlated noise it depends on a record's sensitivity."""
     runs = _correlated(open_events, MAX_NOISE_MULTIPLIER)
     return max([MIN_NOISE_MULTIPLIER, *(mechanism.least_noise(sampling, count) for mechanism, sampling, count in runs)])
 

@@ -90,7 +90,7 @@ def log_level(level: float) -> float:
 
 
 def close_estimate(target: Target, events_at: EventsAt, relation: NeighboringRelation) -> Estimate:
-    """Return what a search may ask before it certifies a cost; only the time depends on it."""
+    """Return an estimate that a search may use before it certifies a cost; it affects only the time."""
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return lambda _: None
     delta = target.delta
@@ -100,7 +100,7 @@ def close_estimate(target: Target, events_at: EventsAt, relation: NeighboringRel
 def refuse_if_indifferent(
     target: Target, relation: NeighboringRelation, unknown: str, least: Sequence[Event], most: Sequence[Event]
 ) -> None:
-    """Refuse an unknown that does not change what the target limits.
+    """Refuse an unknown that does not change the number that the target limits.
 
     Args:
         target: The target; only additive targets can be indifferent.

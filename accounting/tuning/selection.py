@@ -48,13 +48,13 @@ Array = NDArray[np.float64]
 
 #: Evaluators of the lines. Many lines are needed, and a wider delta matters little; a convolution takes seconds each.
 _EVALUATORS_OF_LINES: tuple[Evaluator, ...] = (BinomialComposition(), FourierInversion(), *QUICK_EVALUATORS)
-#: Relative, of the place where a line touches; the bound is flat there.
+#: The relative tolerance of the point where a line touches; the bound is flat there.
 _TOLERANCE = 1e-5
 #: Lines on either side of that place, for Renyi moments; more of them only make the bounds tighter.
 _LINES, _REACH = 12, 4.0
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
-#: The deltas at which an attacker's set is looked for, as multiples of delta / E[K].
+#: The deltas at which an attacker's set is searched, as multiples of delta / E[K].
 _SETS = (1.1, 2.0, 5.0, 20.0, 100.0)
 _CELLS = 600
 #: Deltas of one run between which chords are taken; lines at the edge of the tests; halvings of an interval.
@@ -119,7 +119,7 @@ class Selection:
     def epsilon_by_profile(self, delta: float) -> Answer:
         """c + epsilon(delta / E[K]), rounded up."""
         share = delta / (self.trials.expected_trials * (1.0 + _ALLOWANCE))
-        # With less than one run expected, c + epsilon holds at a delta of more than 1 too, where epsilon is 0.
+        # If less than one run is expected, c + epsilon also holds at a delta above 1, with epsilon 0.
         run = epsilon_for_delta(self.events, self.relation, min(share, 1.0), evaluators=self.evaluators)
         upper = (self.log_ratio + run.value.upper) * (1.0 + _ALLOWANCE)
         if self.by_orders and delta > 0.0 and 0.0 < upper < _FARTHEST:
@@ -128,7 +128,7 @@ class Selection:
 
     def _by_orders(self, delta: float, most: float) -> float:
         """The smallest x up to ``most`` at which the sums of shifted deltas are proved to be at most ``delta``."""
-        # A test of the neighbours prefers one of them by as much as the other direction's profile lets it.
+        # The other direction's profile bounds how much a test may prefer one neighbour.
         directions = self.composition.directions
         both = [(each, other) for each, other in zip(directions, directions[::-1], strict=True)]
         return max(self._by_order(delta, most, direction, other) for direction, other in both)
@@ -234,7 +234,7 @@ class Selection:
 
     @property
     def _has_moments(self) -> bool:
-        """Return whether moments exist: none do if a step may fail outright, or is only close to its composition."""
+        """Return whether moments exist: not if a step may fail outright, or is only close to its composition."""
         return self.composition.failure.upper == 0.0 and not self.composition.discrepancy
 
     def _touch(self, trials: TruncatedNegativeBinomial) -> None:

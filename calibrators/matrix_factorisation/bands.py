@@ -1,8 +1,8 @@
-"""The steps of a run with correlated noise, solved for what a spec leaves open, and the choice of the number of bands.
+"""The steps of a run with correlated noise: the open quantity of a spec is solved for, and the number of bands chosen.
 
 Coefficients have a norm of at most 1, and steps are solved for with a norm of 1: so the noise, and the number of steps
-or records that it allows, do not depend on how coefficients were rounded. What is answered is certified for the plan's
-own event.
+or records that it allows, do not depend on how coefficients were rounded. The answer is certified for the plan's own
+event.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from calibrators.noise import Steps, solve_steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.step_sizes import StepSizeSchedule
 
-#: With so few cycles as this, their number falls by much from one number of bands to the next: more of these are tried.
+#: With at most this many cycles, their number falls a lot from one number of bands to the next, so more numbers are
+#: tried.
 _FEW_CYCLES = 32
-#: If the most bands that are allowed are the best, their number is doubled so often, to tell what more would give.
+#: If the most bands that are allowed are the best, their number is doubled this often, to show what more would give.
 _DOUBLINGS_BEYOND = 2
-#: A vector of earlier noise for each band but the first, in numbers of 32 bits.
+#: A run keeps a vector of earlier noise, in numbers of 32 bits, for each band except the first.
 _BYTES_PER_BAND = 4
 
 
@@ -85,7 +86,7 @@ class BandedEvent:
 
     @property
     def largest_batch(self) -> int:
-        """The largest batch with so many bands."""
+        """The largest batch with this number of bands."""
         if self.sampling == FixedOrderEpochs.kind:
             return self.dataset_size if self.bands == 1 else (self.dataset_size - 1) // (self.bands - 1)
         return self.dataset_size // self.bands
@@ -117,7 +118,7 @@ class Solved:
     Attributes:
         steps: The plan's.
         strategy: Its coefficients and errors.
-        bands: Their number as it was asked for or chosen: the number of groups of cyclic batches.
+        bands: The number of bands that was asked for or chosen, which is the number of groups of cyclic batches.
         alternatives: In the order in which they were tried, if the noise is solved for.
     """
 
@@ -128,7 +129,7 @@ class Solved:
 
 
 def solve(spec: Spec) -> Solved:
-    """Solve for what a spec leaves open, and choose the number of bands where it does.
+    """Solve for the quantity that a spec leaves open, and choose the number of bands if that is open.
 
     Guarantees:
         - never_misses: the certified upper end of the plan's event meets the target.
@@ -301,7 +302,7 @@ def _candidates(spec: Spec) -> Iterator[int]:
 
 
 def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
-    """Return the spec with the other sampling, where its relation is accounted under that."""
+    """Return the spec with the other sampling, if its relation is accounted under that."""
     if spec.sampling == FixedOrderEpochs.kind:
         return (replace(spec, sampling=CyclicPoisson.kind),)
     if spec.relation in FixedOrderEpochs.relations:
@@ -310,7 +311,7 @@ def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
 
 
 def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
-    """Solve for what is open with a number of bands; the certificate is that of the plan's own event."""
+    """Solve for the open quantity with a number of bands; the certificate is that of the plan's own event."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     assert spec.correlation is not None, "as was checked"
     momentum = 0.0 if spec.momentum is None else spec.momentum

@@ -12,7 +12,7 @@ from calibrators.phases.mirror_steps import NormOrder, read_noise_order
 from calibrators.phases.structured import Charge, Nonnegative, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, SMOOTHNESS
 
-#: A plan has at most as many steps.
+#: The most steps of a plan.
 MAX_ESTIMATES = 1 << 21
 #: The ways to make an estimate from the first mean and the changes since.
 ESTIMATORS = ("sums", "prefix_tree", "momentum")
@@ -92,7 +92,7 @@ class EstimatePhase(StructuredPhase):
         return self.lipschitz
 
     def fresh_bound(self, radius: float) -> float:
-        """Return the bound on what a record brings to the mean of a step but the first, in gradient units.
+        """Return the bound on a record's contribution to the mean of a step after the first, in gradient units.
 
         Args:
             radius: The radius of the ball, in which a step moves by at most ``2 radius step_size``.

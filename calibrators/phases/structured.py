@@ -1,4 +1,4 @@
-"""Phases that are not noisy gradient steps alike: each kind of them is a file here."""
+"""Phases other than noisy gradient steps that are all alike. Each kind has a file here."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The noise of a phase's steps, as far as it has such a number.
+    """The noise of a phase's steps; a number is None if the phase has no such number.
 
     Attributes:
         stddev_on_sum: Standard deviation per coordinate on the one sum, in the unit of a record's contribution.
@@ -75,8 +75,8 @@ class Noise:
 class StructuredPhase(ABC):
     """Steps that share records, noise or a cost in a way of their own.
 
-    Its JSON is its kind and its fields, which are an event, numbers and tuples of numbers. A number's range stands in
-    its annotation, and holds for each number of a tuple; what else must hold is for `check`.
+    Its JSON is its kind and its fields, which are an event, numbers and tuples of numbers. A number's annotation has
+    its range, which holds for each number of a tuple; `check` has all further conditions.
 
     Attributes:
         kind: Its name in a plan.
@@ -104,10 +104,10 @@ class StructuredPhase(ABC):
         self.check()
 
     def check(self) -> None:
-        """Refuse numbers that do not go together; each is in its own range.
+        """Refuse numbers that contradict each other; each is in its own range.
 
         Raises:
-            InvalidValue: they do not.
+            InvalidValue: they contradict each other.
         """
         return
 
@@ -138,7 +138,7 @@ class StructuredPhase(ABC):
 
     @property
     def smallest_noise(self) -> float | None:
-        """The least noise on a sum over its contribution bound, where sums are formed in the run's type; else None."""
+        """The least noise on a sum over its contribution bound, if sums are formed in the run's type; else None."""
         return None
 
     def smallest_change(self, radius: float) -> float | None:
@@ -150,7 +150,7 @@ class StructuredPhase(ABC):
         return None
 
     def noise(self, relation: NeighboringRelation) -> Noise:
-        """Return what is said of the noise: a kind with one sum or mean says more than its scales."""
+        """Return the description of the noise: a kind with one sum or mean gives more than its scales."""
         return Noise(noise_scale=self.noise_scale)
 
     @property

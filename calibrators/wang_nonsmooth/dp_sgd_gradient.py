@@ -57,7 +57,8 @@ from calibrators.wang_nonsmooth.utility import Run, utility_of
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, step size from the corrected Theorem 12, optimisation error at the noise that is used.
+    """Calibrate: the noise is from the engine, the step size from the corrected Theorem 12, the error at the used
+    noise.
 
     Raises:
         InvalidValue: a number is outside its range or missing: a gradient bound, or the radius that it needs; the step

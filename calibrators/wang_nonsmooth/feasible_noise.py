@@ -77,8 +77,8 @@ class Split:
         beta: The share of epsilon that the composed Renyi divergence takes.
         order: lambda.
         relative_variance: sigma^2(beta) / G^2, on the mean gradient.
-        ratio_margin: By how much (32) holds; negative where it fails.
-        order_margin: By how much (33) holds.
+        ratio_margin: The margin by which (32) holds; negative if it fails.
+        order_margin: The margin by which (33) holds.
     """
 
     beta: float
@@ -112,7 +112,7 @@ class Theorem11:
 
     @property
     def unconstrained_beta(self) -> float:
-        """beta that minimises sigma^2 where the conditions do not bind: (1 + A) - sqrt(A (1 + A)), always above 1/2."""
+        """The beta of least sigma^2 if the conditions do not bind: (1 + A) - sqrt(A (1 + A)), always above 1/2."""
         # The difference of the roots, without cancellation: sqrt(1 + A) / (sqrt(1 + A) + sqrt(A)), in terms of 1/A.
         inverse = self.epsilon / -math.log(self.delta)
         return 1.0 / (1.0 + 1.0 / math.sqrt(1.0 + inverse))

@@ -1,4 +1,4 @@
-"""Output noise by other rules than the mixture's: the paper's, with a verdict, and the analytic one."""
+"""Output noise by rules other than the mixture's: the paper's rule, with a verdict, and the analytic one."""
 
 from __future__ import annotations
 

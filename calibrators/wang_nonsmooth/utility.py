@@ -93,7 +93,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """The statements of a calibration besides its noise.
+    """The parts of a calibration besides its noise.
 
     Attributes:
         step_size: The step size of the plan; None if the plan cannot run.
@@ -106,7 +106,7 @@ class Utility:
 
 
 def utility_of(run: Run) -> Utility:
-    """Step sizes and bounds, as far as what is given allows.
+    """Return step sizes and bounds, as far as the given constants allow.
 
     Raises:
         InvalidValue: the step size of Theorem 12 is the plan's, and not below min(1, 1/L).

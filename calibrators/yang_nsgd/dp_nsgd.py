@@ -69,7 +69,7 @@ def regularizer_of_deviation(constants: Mapping[str, float]) -> Normalize | None
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, step size and gradient bound from the derived Theorem 3.2.
+    """Calibrate: the noise is from the engine, step size and gradient bound from the derived Theorem 3.2.
 
     Raises:
         InvalidValue: a number is outside its range, or the gradient bound is not `normalize`.

@@ -1,4 +1,4 @@
-"""Calls of Opacus: what makes a training private, what looks for its noise, and what its accountants are told.
+"""Calls of Opacus: those that make a training private, that search for its noise, and that fill its accountants.
 
 Source: Opacus 1.6, `privacy_engine.py`, `accountants/utils.py`, `data_loader.py`, `utils/uniform_sampler.py`.
 """
@@ -52,7 +52,7 @@ def make_private(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     per_epoch = _batches_of_an_epoch(given, facts, around)
     sought = given.get("noise_multiplier")
     if not with_epsilon and isinstance(sought, Call) and sought.name == "get_noise_multiplier":
-        # Its result is an argument here: the noise is sought as it says, for this loader.
+        # Its result is an argument here, so the noise is searched as it says, for this loader.
         inner = _GET_NOISE_MULTIPLIER.bind(sought)
         accountant = facts.word("accountant", inner, _WORDS, "rdp")
         given = {

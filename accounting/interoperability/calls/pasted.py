@@ -1,4 +1,4 @@
-"""A pasted call, read: what it releases, what its library charges for that, and what both rest on."""
+"""A pasted call as it was read: its release, the charge of its library, and the assumptions of both."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PastedCall:
         try:
             return self._imported()
         except AccountingError as error:
-            # Nobody has filled in what is inside the record.
+            # The contents of the record were not filled in by anybody.
             error.pointer = error.pointer if error.pointer == ("batches",) else ()
             raise
 
@@ -131,13 +131,13 @@ def least_noise(
     delta: float,
     library: str,
 ) -> float:
-    """The least noise with which what the library charges meets its target, rounded down; noted as supposed.
+    """Return the least noise at which the library's charge meets its target, rounded down; noted as an assumption.
 
-    Guarantees: no_more_than_the_library_finds: what it costs is proved to be no less than the target, and the library's
+    Guarantees: no_more_than_the_library_finds: its cost is proved to be no less than the target, and the library's
         accountant bounds from above.
 
     Raises:
-        Incomplete: No noise is proved to be that little, so what the library found is needed.
+        Incomplete: No noise is proved to be small enough, so the library's own result is needed.
     """
     found = solve_noise_multiplier(
         lambda noise: from_dp_event(charged(noise), relation), relation, epsilon=epsilon, delta=delta

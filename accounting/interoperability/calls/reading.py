@@ -13,7 +13,8 @@ from accounting.near_names import suggestion
 
 Read = Callable[[Call, Facts, Surroundings], PastedCall]
 
-#: By the name of what is called, the most telling first: of several in one text the first of this list is read.
+#: The readers by the name of the call, the most informative first: of several calls in one text, the first in this list
+#: is read.
 READERS: Mapping[str, Read] = {
     "DPKerasConfig": jax_privacy_calls.keras_config,
     "make_private_with_epsilon": opacus_calls.make_private,
