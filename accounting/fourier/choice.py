@@ -36,11 +36,11 @@ _LOG_TOLERANCE = math.log(2e-9)
 _LOG_AMPLIFICATION = math.log(1e6)
 #: If the error of a line exceeds the first number, it must stay below the second after amplification.
 _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
-#: Tilts that are tabulated, over the largest: close to each other where saddle points mostly are.
+#: The tabulated tilts over the largest one, close to each other where saddle points usually are.
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
-#: When a line takes too many points, the largest tilt tried next, as a share of its tilt.
+#: If a line takes too many points, the largest tilt that is tried next is this share of its tilt.
 _SHARES = (0.6, 0.5, 0.5)
 
 
@@ -51,7 +51,8 @@ class DirectedComposition:
     Attributes:
         steps: Steps with a line, and their counts.
         mu_squared: The mu squared of all full-batch Gaussians together.
-        left_out: P-mass that cuts leave out of the steps, all together; delta is above that of the rest by no more.
+        left_out: P-mass that cuts leave out of the steps, all together; it bounds how far delta is above that of the
+        rest.
     """
 
     steps: tuple[tuple[Step, int], ...]
@@ -101,7 +102,7 @@ class LineChoice:
         period: P.
         log_delta: Estimate of log delta.
         log_amplification: log of M(c) e^(-c eps) over delta.
-        decay: A value of Im z where |M| has fallen about enough.
+        decay: A value of Im z at which |M| has fallen about far enough.
     """
 
     tilt: float
@@ -112,7 +113,7 @@ class LineChoice:
 
     @property
     def log_tolerance(self) -> float:
-        """Return what may be left out of the sum, over D(c) e^(-c eps)."""
+        """Return the log of the part that may be left out of the sum, over D(c) e^(-c eps)."""
         return _LOG_TOLERANCE - self.log_amplification
 
 
@@ -174,7 +175,7 @@ def _period(tilts: Array, needed: Array, at: int) -> float:
     """The shortest period of a line at one tilt whose aliases are within the tolerance.
 
     Args:
-        needed: At each tilt, log of its bound of an alias over what is tolerated.
+        needed: At each tilt, log of its bound of an alias over the tolerance.
     """
     right, left = math.inf, math.inf
     for k in range(tilts.size):
@@ -250,7 +251,7 @@ def contour_at(
     """The line for deltas near ``epsilon``; None if it would need more than ``max_points``.
 
     Args:
-        known: the steps' lines by their tilts, to take from and to add to: those without a window serve with any.
+        known: the steps' lines by their tilts, to use and to extend; lines without a window serve with any window.
     """
     gaussian = composition.mu_squared + window * window
     if window > 0.0:

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 #: Roundings of a compensated sum of up to 1e7 terms and of the functions in a term, in units of its size.
 ACCUMULATION = 44.0
-#: Above it e^exponent nears the largest number, and sums are taken relative to the largest term.
+#: For larger exponents e^exponent nears the largest number, so sums are taken relative to the largest term.
 _LARGE = 600.0
 #: Terms whose log is below this are negligible beside the largest one, and slow to compute.
 _UNDERFLOW = -700.0

@@ -1,4 +1,4 @@
-"""Splits off the losses of the bulk, where few participations make the line slow, and atoms where these do.
+"""Splits off the losses of the bulk, or atoms, if few participations or atoms make the line slow.
 
 With T q small nearly all of a composition's mass sits near T log(1 - q). It makes the integrand decay only like 1/t^2
 and contributes nothing at eps. With smooth cuts at the loss R and far out, split each step's P into nu (small losses),
@@ -49,7 +49,7 @@ from accounting.fourier.steps import (
 Array = NDArray[np.float64]
 
 _LARGEST_EXPONENT = 600.0
-#: A change of T log M up to this size is computed without cancellation.
+#: Changes of T log M up to this size are computed without cancellation.
 _SMALL_EXPONENT = 0.5
 _PANELS = 2000
 #: A series stands for (1 + r)^T - 1 - T r where log(T r) is below the first; it ends at the power of the second.
@@ -90,13 +90,13 @@ class Cut:
         return float(scipy.special.ndtr((0.5 - low) / self.width)) * (1.0 + 1e-9)
 
     def chain(self, count: int, places: Sequence[float]) -> list[SplitStep]:
-        """Return one split for each band between neighbouring places; what lies beyond the last place is left out."""
+        """Return one split for each band between neighbouring places; the part beyond the last place is left out."""
         return [
             SplitStep(
                 self.below(low),
                 GaussianPairStep(self.pair, self.step.digits, Band(low, high, self.width)),
                 count,
-                # There M_gamma has fallen to nothing: its density is smooth on the scale of the cut.
+                # There M_gamma is negligible, because its density is smooth on the scale of the cut.
                 7.7 / (self.width * self.pair.slope(low)),
             )
             for low, high in pairwise(places)
