@@ -27,8 +27,8 @@ class Correlation:
     """A matrix with a number of bands that correlates the noise of successive steps.
 
     Attributes:
-        bands: Steps that the noise of a step depends on, its own included; None tries 1, 2, 4, ... and takes the best.
-        objective: The error, of the sums that training follows, that is made small.
+        bands: How many steps a step's noise depends on, with the step itself; None takes the best of 1, 2, 4, ...
+        objective: The error of the sums that training follows; the matrix is chosen to make it small.
         max_bands: The most bands that are tried. A run keeps a vector of noise for each band but one.
 
     Raises:

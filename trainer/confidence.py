@@ -99,8 +99,7 @@ def sum_of_absolute_values(count: int, risk: float) -> float:
 
 
 def bilinear_noise(matrix: FloatArray, left: FloatArray, right: FloatArray, stddev: float, risk: float) -> float:
-    """Return d such that p M n of the noisy vectors exceeds the true one by more than d with probability ``risk`` at
-    most.
+    """Return d such that p M n of the noisy vectors exceeds the true value by more than d with probability <= ``risk``.
 
     With p' = p + r and n' = n + s, p M n = p' M n' - r M n' - p' M s + r M s. The noise r is independent of n', and s
     of p', so that the first two are normal. Given s, the third is normal, too, and |M s| is nearly never longer than

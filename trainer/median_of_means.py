@@ -48,7 +48,7 @@ class ClampedGroups:
         self._slots = SecretSlots(task)
 
     def grid(self, noise_multiplier: float) -> Grid:
-        """Return the grid of a group's sums over the radius, with noise of so many times the radius."""
+        """Return the grid of a group's sums over the radius, with noise of ``noise_multiplier`` times the radius."""
         return grid_for(noise_multiplier, self._model.num_parameters, "float64", self._size, norm_order=math.inf)
 
     def next_group(self, point: Array, margin: float = MARGIN) -> Iterator[Array]:

@@ -118,7 +118,7 @@ def _steps(
 
 
 def _heavier(plan: Plan, measured: int) -> float:
-    """Return how many times the work of a measured step an average step of the plan takes, at least 1."""
+    """Return the work of an average step of the plan over the work of a measured step, at least 1."""
     weights = [(phase.steps, rows_of(phase, plan.dataset_size)) for phase in plan.phases]
     left, rows = measured, 0.0
     for steps, weight in weights:

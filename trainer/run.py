@@ -185,8 +185,7 @@ class _Keeper:
         self._streams = streams
 
     def resumed(self) -> dict[str, object] | None:
-        """Return the trainer's state in the checkpoint to go on from, and restore the streams that the state does not
-        contain.
+        """Return the trainer's state in the checkpoint to go on from, and restore the streams that it does not contain.
 
         Return None if no step was carried out. The run then begins with the streams of the checkpoint, if there is one.
         """

@@ -1,6 +1,7 @@
-"""Several whole allocations with the same noise and bins: the density of their loss, by convolution. Contours answer
-for lists with anything else. Their intervals are wider if there are many bins, little noise and few allocations; the
-computation is in `accounting.fourier.allocation_profile`.
+"""Several whole allocations with the same noise and bins: the density of their loss, by convolution.
+
+Contours answer for lists with anything else. Their intervals are wider if there are many bins, little noise and few
+allocations; the computation is in `accounting.fourier.allocation_profile`.
 """
 
 from __future__ import annotations

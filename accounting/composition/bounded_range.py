@@ -65,8 +65,7 @@ def _blocks(main: tuple[float, int], kinds: Kinds) -> Steps:
 
 
 def _attained(main: tuple[float, int], others: Kinds, tilt: float | None) -> Steps:
-    """Return attained choices that depend on earlier outputs, as long as they are few: of all steps, of the others, or
-    of none.
+    """Return attained choices that depend on earlier outputs, if few: of all steps, of the others, or of none.
 
     If t is fixed in advance, it is the t with the largest moment at ``tilt``.
     """

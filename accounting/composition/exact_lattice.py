@@ -142,7 +142,7 @@ class _Enumerated:
         return Bounds(lower, upper, 0.5 * (lower + upper), {"rounding": upper - lower})
 
     def _last(self, above: Callable[[float], bool]) -> tuple[float, float]:
-        """Neighbouring numbers, ``above`` true at the first and false at the second; zeros if it is true nowhere."""
+        """Return two neighbouring numbers; ``above`` is true only at the first. Zeros if it is true nowhere."""
         low, high = 0.0, float(self.atoms.losses[-1]) + 2.0 * self.loss_error
         if not above(low):
             return 0.0, 0.0

@@ -135,8 +135,7 @@ class PrivacyFilter(ABC):
         return min(total_amounts) >= 0 and self.headroom(total_amounts) >= 0
 
     def headroom(self, used: Amounts) -> int:
-        """The room that decides admission, in the filter's units; with several orders, that of the order with the most
-        room.
+        """The room that decides admission, in the filter's units; with several orders, the largest of their rooms.
 
         Guarantees: admits_exactly_where_not_negative, if ``used`` is at least 0.
         """
@@ -159,9 +158,10 @@ class PrivacyFilter(ABC):
         return to_nano_down(exact(getattr(self, self.limits[0])))
 
     def stated(self, amounts: Amounts) -> int:
-        """Return the amounts in the number in which the limit is stated, in nano-units, rounded up. This is an epsilon
-        at the delta of the limit, a rho or a mu. Epsilon and mu do not add up: what a charge adds depends on what was
-        charged before it.
+        """Return the amounts in the number in which the limit is stated, in nano-units, rounded up.
+
+        This is an epsilon at the delta of the limit, a rho or a mu. Epsilon and mu do not add up: what a charge adds
+        depends on what was charged before it.
 
         Guarantees: never_above_the_limit_where_admitted.
         """

@@ -334,7 +334,7 @@ def allocation_step(
     Raises:
         OverflowError: its density would take too long.
     """
-    # The cut of a part is as narrow as that of the whole, and its lattice as fine.
+    # A part has a cut as narrow as the cut of the whole, and a lattice as fine.
     law = log_sum(1.0 / noise_multiplier, seen, as_fine_as=bins)
     step = AllocationStep(law, 1.0 if seen == bins else seen / bins, remove, math.inf, 44.0 + log_count)
     if not remove:

@@ -1,5 +1,4 @@
-"""The density of the logarithm of a sum of equal log-normal variables, relatively accurate wherever it is not
-negligible.
+"""The density of the logarithm of a sum of equal log-normal variables, with a small relative error unless negligible.
 
 Y_1, ..., Y_n are independent, Y_i = e^(mu Z_i - mu^2 / 2) with Z_i normal, so that each has mean 1; q_n is the density
 of log(Y_1 + ... + Y_n). All terms of its computation are positive. The proofs are in docs/concepts/fourier.md, "Sums of

@@ -126,8 +126,7 @@ def _relative_error(logs: Array, masses: Array, bins: int) -> float:
 
 
 def _mean(one: _Law, count: int, add: Callable[[_Law, _Law, float], _Law]) -> _Law:
-    """Return the law of the mean of ``count`` independent variables, from the laws for half as many, rounded down and
-    up.
+    """Return the law of the mean of ``count`` independent variables, from the laws for half as many (both roundings).
 
     Args:
         add: Makes the law of a mean from two laws and the first one's share.

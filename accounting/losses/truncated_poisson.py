@@ -196,7 +196,7 @@ def _of_public_size(
     share = size / records
     displaced = min(share * kept.upper / tail.lower * (1.0 + _ALLOWANCE), most) if tail.lower > 0.0 else most
     attained = min((tail.rest_lower * probability + share * kept.lower) * (1.0 - _ALLOWANCE), most)
-    # The width is that of the smaller of tau and 1 - tau, to which it is relative.
+    # The width is relative to the smaller of tau and 1 - tau.
     unknown = (min(tail.upper - tail.lower, tail.rest_upper - tail.rest_lower)) * (1.0 + _ALLOWANCE)
     certain = tail.lower if tail.upper <= tail.rest_upper else max(1.0 - tail.rest_lower - unknown, 0.0)
     whole_weight = max(1.0 - certain - unknown, 0.0)

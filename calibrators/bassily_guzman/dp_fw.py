@@ -73,8 +73,7 @@ CAPPED = "no more steps than those whose work is about a minute of one core; wit
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and the number of steps is that of least bound unless `iterations` is
-    given.
+    """Calibrate: the noise is from the engine; the number of steps is `iterations` or, without it, that of least bound.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.

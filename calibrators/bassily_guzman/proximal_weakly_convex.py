@@ -1,8 +1,9 @@
 r"""Proximally guided private gradient descent for weakly convex losses that need not be smooth, in the l2 norm.
 
 **Setting.** Losses over an l2 ball of diameter M, or $R^d$, that are $L_0$-Lipschitz and $\omega$-weakly convex:
-$f + \tfrac\omega2\|\cdot\|^2$ is convex. n independent records, $F = E f$. Sought is a point near one that is nearly
-stationary. A convex loss is $\omega$-weakly convex for every $\omega > 0$; a smooth one with $\omega = L_1$.
+$f + \tfrac\omega2\|\cdot\|^2$ is convex. n independent records, $F = E f$. The algorithm looks for a point near one
+that is nearly stationary. A convex loss is $\omega$-weakly convex for every $\omega > 0$, a smooth loss for $\omega =
+L_1$.
 
 **Update.** $\beta = 2\omega$, R rounds on $m = \lfloor n/R \rfloor$ records each. Round t = 0..R-1 takes T steps
 k = 1..T from $x^1 = x_t$ over all its records,

@@ -72,8 +72,7 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and the number of trees is that of least bound unless `iterations` is
-    given.
+    """Calibrate: the noise is from the engine; the number of trees is `iterations` or, without it, that of least bound.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.

@@ -22,8 +22,7 @@ from calibrators.provenance import GRADIENT
 
 @dataclass(frozen=True, slots=True)
 class ShuffledMedians(ShuffledBits):
-    """ShuffleMeanOracle2: coordinates are clamped and sent as shuffled bits within a group; medians of the groups'
-    means.
+    """ShuffleMeanOracle2: shuffled bits of clamped coordinates, and the medians of the means of the groups.
 
     A coordinate in [-tau, tau] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as so
     many ones and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Of each group's and coordinate's bits

@@ -14,8 +14,7 @@ NumTrees = Annotated[int, Whole(1, MAX_TREES)]
 
 
 def movement(diameter: float, depth: int) -> float:
-    r"""Return the largest distance of the iterate between the entry of a node and that of its right child at this
-    depth.
+    r"""Return the largest move of the iterate from the entry of a node to that of its right child at this depth.
 
     Between them lie the $2^{\tau-j}$ leaves of the left sibling; in tree $\tau$ every $\eta_k \le 2/2^\tau$, and a step
     moves by at most $\eta_k M$: together $2^{1-j} M$, and never more than M.

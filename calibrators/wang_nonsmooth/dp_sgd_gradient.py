@@ -57,8 +57,7 @@ from calibrators.wang_nonsmooth.utility import Run, utility_of
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, the step size from the corrected Theorem 12, the error at the used
-    noise.
+    """Calibrate: noise from the engine, step size from the corrected Theorem 12, error at the noise that is used.
 
     Raises:
         InvalidValue: a number is outside its range or missing: a gradient bound, or the radius that it needs; the step

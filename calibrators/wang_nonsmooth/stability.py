@@ -1,5 +1,4 @@
-r"""The distance that the average of subgradient steps moves if a record is replaced: Theorem 7, and the bound used
-instead.
+r"""How far the average of subgradient steps moves if a record is replaced: Theorem 7, and the bound used instead.
 
 **Setting.** $w_1 = 0$, $w_{t+1} = \Pi_W(w_t - \eta\,\partial\ell(w_t; z_{i_t}))$, $i_t$ uniform, $\bar w = \frac1T \sum
 w_t$; $W = \mathbb{R}^d$ or the ball of radius $R$. Take the same indices for both data sets.
