@@ -77,10 +77,10 @@ def epsilon_for_delta(
         events: 1 to 1000 events, fixed before the first output is seen.
         relation: the neighbouring relation.
         delta: in [0, 1].
-        evaluators: who is asked; `QUICK_EVALUATORS` gives a wider interval sooner.
+        evaluators: the evaluators to ask; `QUICK_EVALUATORS` gives a wider interval sooner.
 
     Returns:
-        An interval that contains epsilon; its upper end is inf (with a warning) where no finite bound exists.
+        An interval that contains epsilon; its upper end is inf (with a warning) if no finite bound exists.
 
     Guarantees:
         interval_contains_truth: lower <= truth <= upper.
@@ -132,7 +132,8 @@ def _lowered(answer: Answer, below: Answer | None) -> Answer:
 def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
     """Bound epsilon by the stand-in's, at delta less the discrepancy and at delta plus the discrepancy.
 
-    Where the discrepancy is taken at E, an upper end of at most E is proved, as is every lower end of at most E.
+    If the discrepancy is taken at E, every upper end and every lower end that it gives is proved as long as it is at
+    most E.
     """
     discrepancy, grows = composition.discrepancy, composition.discrepancy.growing > 0.0
     reach = _epsilon(composition, delta, evaluators).value.upper if grows else 0.0
@@ -364,7 +365,7 @@ def _on_shared_lines(
     asked: Sequence[float],
     evaluate: Callable[[Composition, Sequence[float]], list[Bounds | None]],
 ) -> _Found:
-    """Return the bounds of a composition, or of those around it, at all values asked for, as far as sharing helps."""
+    """Return bounds of a composition, or of the two around it, at all values; empty if sharing work does not help."""
     if not is_inverted(composition):
         enclosed = enclosure(composition)
         assert enclosed is not None
@@ -410,7 +411,7 @@ def closely_estimate_epsilon(events: Sequence[Event], relation: NeighboringRelat
 
 
 def _without_rare_branches(composition: Composition, delta: float) -> Composition:
-    """Drop branches that are rare beside ``delta``. A single step has a closed form and keeps them."""
+    """Drop branches that are rare compared with ``delta``. A single step keeps them, since it has a closed form."""
     return composition.without_rare_branches(RARE_SHARE * delta) if composition.count > 1 else composition
 
 

@@ -1,4 +1,4 @@
-"""Targets of a calibration in what attackers reach: advantage, true positive rate, Bayes risk; see `targets`."""
+"""Calibration targets that limit an attacker: advantage, true positive rate, Bayes risk; see `targets`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TruePositiveRateTarget(Described):
 class BayesRiskTarget(Described):
     """Smallest probability of error of a membership attacker with a prior: s (1 - delta at the prior's log-odds).
 
-    The number that is limited is that delta, 1 - bayes_risk / s with s = min(prior, 1 - prior); `risk` says it as the
+    The number with the limit is this delta, 1 - bayes_risk / s with s = min(prior, 1 - prior); `risk` turns it into a
     Bayes risk again.
     """
 
@@ -102,7 +102,7 @@ class BayesRiskTarget(Described):
 
     @property
     def limit(self) -> float:
-        """Rounded down by more than what `risk` rounds."""
+        """The largest delta, rounded down by more than the rounding of `risk`."""
         return 1.0 - self.bayes_risk / log_odds(self.prior)[0] - 2.0**-48
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:

@@ -1,8 +1,7 @@
 """The Bayes risk of membership inference: how often the best attacker with a prior errs, from certified deltas.
 
-An attacker who holds "this data set" for likely with probability p, and "its neighbour" with 1 - p, errs with
-probability p (1 - TPR) + (1 - p) FPR. With s = min(p, 1 - p) and eps = |log(p / (1 - p))|, the smallest over all tests,
-in both directions, is
+An attacker who gives "this data set" the probability p, and "its neighbour" 1 - p, errs with probability p (1 - TPR) +
+(1 - p) FPR. With s = min(p, 1 - p) and eps = |log(p / (1 - p))|, the smallest over all tests, in both directions, is
 
     R(p) = s (1 - delta(eps)),
 
@@ -45,10 +44,10 @@ def bayes_risk(
         events: 1 to 1000 events, fixed before the first output is seen.
         relation: the neighbouring relation.
         prior: in (0, 1), the attacker's probability of membership.
-        evaluators: who is asked for delta.
+        evaluators: the evaluators that are asked for delta.
 
     Returns:
-        An interval. Its LOWER end bounds every attack; no bound above its upper end is true of all neighbours.
+        An interval. Its LOWER end holds for every attack; no bound above its upper end holds for all neighbours.
 
     Guarantees:
         no_attack_errs_less: lower is at most the probability of error of every test, in both directions.

@@ -1,14 +1,15 @@
 """Bounds on the best guess of who took part: what a limit on privacy loss means for one person, in per cent.
 
-Somebody knows all of the data but whether one unit took part, and both are as likely to them. Without the output they
-are right in half of all cases. Each function bounds from above the share of cases in which they are right with it.
+Somebody knows all of the data except whether one unit took part, and finds both equally likely. Without the output,
+their guess is right in half of all cases. Each function returns an upper bound of the share of cases in which a guess
+with the output is right.
 """
 
 from __future__ import annotations
 
 import math
 
-#: Far more than the rounding of the functions below changes a probability.
+#: An allowance far above the effect of rounding on the probabilities below.
 _ROUNDING = 1e-12
 
 

@@ -3,9 +3,9 @@
 A function under `compiled` is plain Python over floats and arrays, and computes the same numbers when it is not
 compiled: no operation is reordered, and no product and sum are fused. Set ``NUMBA_DISABLE_JIT=1`` to step through it;
 a function of `math` then raises what it would have answered with an infinity.
-What is compiled is kept on disk, in the folder of its source, under a name that depends on all sources of that folder
-and on this file: a change of any of them compiles anew. A compiled function therefore calls only compiled functions of
-its own folder. `trainer.warm_up` compiles everything at once.
+Compiled code is kept on disk, in the folder of its source, under a name that depends on all sources of that folder and
+on this file, so a change of any of them leads to a new compilation. A compiled function therefore calls only compiled
+functions of its own folder. `trainer.warm_up` compiles everything at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def compiled(function: Function) -> Function:
     """Compile a function when it is first called with arguments of new types.
 
     Division by zero gives an infinity or a NaN, as in NumPy, and the interpreter's lock is released meanwhile. numba
-    itself is loaded with the first call of any such function: much of the service runs without.
+    itself is loaded with the first call of any such function, since much of the service runs without it.
 
     >>> @compiled
     ... def halved(x: float) -> float:
@@ -71,7 +71,7 @@ class _Uncompiled:
 
 
 def _load() -> None:
-    """Hand every function that waits to numba, which finds those that it calls by their names in its module."""
+    """Hand every waiting function to numba, which finds the functions that it calls by their names in its module."""
     with _lock:
         # Intel's vector functions have errors of their own.
         os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")
@@ -84,7 +84,7 @@ def _load() -> None:
                 vars(numba.core.config)["CACHE_DIR"] = _cache_folder(sources)
             try:
                 each.dispatcher = numba.njit(cache=True, error_model="numpy", nogil=True)(each.function)
-            except RuntimeError:  # There is no file that it came from, as for an example of a page.
+            except RuntimeError:  # The function comes from no file, as in an example on a page.
                 each.dispatcher = numba.njit(error_model="numpy", nogil=True)(each.function)
         for module in {each.function.__module__ for each in waiting}:
             names = vars(sys.modules[module])
@@ -93,10 +93,10 @@ def _load() -> None:
 
 @lru_cache
 def _cache_folder(sources: Path) -> str:
-    """Return a folder for what is compiled: beside the sources, or where the user or the system keeps such files.
+    """Return a folder for compiled code: beside the sources, or where the user or the system keeps such files.
 
-    numba itself compares a function's own file with what is kept, but not the files of the functions that it calls. It
-    takes nothing from a folder that it cannot write to: what was compiled at installation is copied then.
+    numba compares the kept code with a function's own file, but not with the files of the functions that it calls. It
+    reads nothing from a folder that it cannot write to; code that was compiled at installation is then copied.
     """
     digest = hashlib.sha256(Path(__file__).read_bytes())  # this file says how they are compiled
     for source in sorted(sources.glob("*.py")):
@@ -129,7 +129,7 @@ def note_complete() -> None:
 def is_complete() -> bool:
     """Return whether everything was compiled from the sources as they are now, so that nobody waits for a compiler.
 
-    Where ``NUMBA_CACHE_DIR`` names a place of its own, nothing is known of it, and the answer is yes.
+    If ``NUMBA_CACHE_DIR`` names another folder, its contents are not known here, and the answer is yes.
     """
     if "NUMBA_CACHE_DIR" in os.environ:
         return True

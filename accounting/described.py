@@ -1,4 +1,4 @@
-"""Records whose fields say what they may hold: read when a record is made, and shown to whoever asks for the ranges.
+"""Records whose fields declare their ranges. The ranges are checked when a record is made, and shown to whoever asks.
 
 A field is annotated with its type and its range, such as ``Annotated[float, Real(0.0, 1.0, "Share of the records.")]``.
 The HTTP contract makes its schemas of the same annotations and of the docstring, so that nothing is said twice.
@@ -153,7 +153,7 @@ def from_json(value: object, known: Mapping[str, type[D]], *place: str) -> D:
 
 
 def _value(item: object) -> object:
-    """A number, also where it is written as its canonical string; a word; or a tuple of numbers."""
+    """Return a number, which may be written as its canonical string, a word, or a tuple of numbers."""
     if isinstance(item, list | tuple):
         return tuple(_value(entry) for entry in item)
     try:

@@ -1,13 +1,13 @@
 """How far a list may be from the composition that stands for it: mechanisms that are replaced by others near them.
 
-Where, for each data set by itself, the outputs are within total variation t of those of a composition with profile
-delta', their own profile obeys
+If, for each data set by itself, the outputs are within total variation t of those of a composition with profile delta',
+then their own profile satisfies
 
     delta'(eps) - t (1 + e^eps) <= delta(eps) <= delta'(eps) + t (1 + e^eps),
 
 since P(S) <= P'(S) + t <= e^eps Q'(S) + delta' + t <= e^eps (Q(S) + t) + delta' + t, and the same the other way round.
-Steps add up, adaptive ones too: exchange one step after the other, given the outputs before it. Where both data sets
-leave the composition together, with probability t at most and on seeing the same branch, |delta - delta'| <= t.
+Steps add up, adaptive ones too: exchange one step after the other, given the outputs before it. If both data sets leave
+the composition together, in a branch that is seen and has probability t at most, then |delta - delta'| <= t.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Discrepancy:
         )
 
     def at(self, epsilon: float) -> float:
-        """The largest difference at ``epsilon``, rounded up; inf where the exponential is."""
+        """The largest difference at ``epsilon``, rounded up; inf if the exponential overflows."""
         if self.growing == 0.0:
             return self.fixed
         if epsilon > 700.0:

@@ -51,7 +51,7 @@ KNOWN = (
     PureDp,
     ApproximateDp,
 )
-#: Why there is no second opinion, where the name does not say it.
+#: Why there is no second opinion, for the kinds whose name does not tell.
 _WHY_NONE = {
     "tree_aggregation": " (its Renyi accountant alone takes trees, and counts a root over leaves that never come)",
     "zcdp": " (a bound on moments is no distribution)",
@@ -146,12 +146,12 @@ def _check(event: Event, relation: NeighboringRelation) -> None:
 
 
 def _is_closed(event: Event) -> bool:
-    """Return whether any number of steps costs it one distribution."""
+    """Return whether dp-accounting needs only one distribution for any number of steps."""
     return isinstance(event.mechanism, Gaussian) and isinstance(event.sampling, FullBatch)
 
 
 def _distribution(event: Event, relation: NeighboringRelation, interval: float) -> Distribution:
-    """All steps of one event. Its parameters are floats: an integer noise makes it round silently."""
+    """Return the distribution of all steps of one event. Parameters are floats: integers are silently rounded."""
     factory = _Factory(event.sampling, relation, interval)
     if isinstance(event.mechanism, Gaussian) and _is_closed(event):
         return factory.gaussian(event.mechanism.noise_multiplier / math.sqrt(event.count))
@@ -204,7 +204,7 @@ class _Factory:
         )
 
     def _gaussian_mixture(self, mechanism: GaussianMixture) -> Distribution:
-        """The drawn scale is seen: branch by branch, each with its share of those so far."""
+        """Compose branch by branch, since the drawn scale is seen; each has its share of the branches so far."""
         total, mixed = mechanism.probabilities[0], self.gaussian(mechanism.noise_multipliers[0])
         for weight, noise in zip(mechanism.probabilities[1:], mechanism.noise_multipliers[1:], strict=True):
             total += weight

@@ -37,11 +37,11 @@ from accounting.events import (
 )
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 
-#: Compositions inside one another, and events in all: more are a mistake, or an attack.
+#: The most levels of nested compositions, and the most events in all. More are a mistake, or an attack.
 MAX_DEPTH = 64
 MAX_NODES = 200_000
 
-#: Why an event of dp-accounting has no counterpart here, and what would do.
+#: Why an event of dp-accounting has no counterpart here, and what to use instead.
 REFUSED = {
     "NonPrivateDpEvent": "it stands for an operation without any privacy guarantee",
     "UnsupportedDpEvent": "it stands for an operation that nobody has described",
@@ -148,7 +148,7 @@ class Reader:
     """Walks a tree of events, in bounded depth and number.
 
     Attributes:
-        units: What a multiplier is multiplied by, to be over the contribution bound.
+        units: The factor that makes a multiplier one over the contribution bound.
         sensitivity: The distance of two neighbours' sums in contribution bounds.
         nodes: Events that were seen.
     """
@@ -245,7 +245,7 @@ class Reader:
         }
 
     def _tree(self, event: Any) -> Mechanism:
-        # Each record is in one tree at most, whichever: that of most leaves.
+        # Each record is in at most one tree, and the tree with the most leaves is the worst case.
         counts = event.step_counts if isinstance(event.step_counts, Sequence) else [event.step_counts]
         leaves = [read_integer("step_counts", leaf, 1, MAX_COUNT) for leaf in counts]
         if not leaves:
@@ -253,7 +253,7 @@ class Reader:
         return TreeAggregation(self._noise(event), max(leaves), 0)
 
     def _discrete_gaussian(self, event: Any) -> Mechanism:
-        """One coordinate on integers as it is; others by the zCDP that holds in every dimension.
+        """Read one coordinate on integers as it is, and other noise by its zCDP, which holds in every dimension.
 
         Source: Canonne, Kamath & Steinke 2020, Theorem 4 and its multivariate form: rho = sensitivity^2 / (2 sigma^2).
         """
@@ -267,7 +267,7 @@ class Reader:
         return read_real("noise_multiplier", event.noise_multiplier, 0.0, math.inf) * self.units
 
     def _sampled(self, event: Any, sampling: Sampling | None, count: int, depth: int) -> Iterator[Event]:
-        """The steps of a mechanism on a sampled batch; ``sampling`` is None where the batch is always empty."""
+        """The steps of a mechanism on a sampled batch; ``sampling`` is None if the batch is always empty."""
         batch = tuple(self._inside(("event",), event.event, 1, depth))
         if sampling is None or not batch:
             return

@@ -73,7 +73,7 @@ def to_dp_event(
 
     Args:
         events: any number of events; none gives `NoOpDpEvent`.
-        relation: the neighbouring relation; a `DpEvent` does not carry it, so hand it on beside it.
+        relation: the neighbouring relation; a `DpEvent` does not carry it, so pass it on as well.
         noise_over: what the multipliers that are written are multiples of.
 
     Returns:
@@ -117,7 +117,7 @@ def from_dp_event(
         dp_event: a `dp_accounting.DpEvent`, composed and sampled ones included, or its JSON form
             (`accounting.dp_event_reader`).
         relation: the neighbouring relation that its owner accounts under (dp-accounting's accountants assume
-            add_or_remove_one where none is given).
+            add_or_remove_one if none is given).
         noise_over: what its multipliers are multiples of. The default never reports too little: where the owner meant
             the sensitivity, the true multiplier under replace_one is twice as large.
 

@@ -27,10 +27,10 @@ MOST_EVENTS = 16
 
 
 def is_quick(events: Sequence[Event]) -> bool:
-    """Return whether closed forms and contour integrals answer, in milliseconds but for corners of the range.
+    """Return whether closed forms and contour integrals answer, which takes milliseconds almost everywhere.
 
-    The other kinds have laws that are enumerated, averaged or mixed first, and long lists add up: whoever serves them
-    keeps a limit.
+    The other kinds have distributions that are first enumerated, averaged or mixed, and long lists add up: whoever
+    serves them should set a limit.
 
     >>> from accounting.events import RandomAllocation
     >>> is_quick([Event(Gaussian(1.0), Poisson(0.01), 1000)]), is_quick([Event(Gaussian(1.0), RandomAllocation(9, 1))])

@@ -30,10 +30,10 @@ class Enclosure:
     Attributes:
         above: It costs no more than this composition.
         below: It costs no less than this one.
-        one_step: Nor less than any single step of this one, where there is one.
-        simpler: It costs no more than this one either, where there is one.
-        has_own_moments: Whether moments may say more than ``above``.
-        method: The name of what ``above`` says, where it is not that of an evaluator.
+        one_step: It costs no less than any single step of this composition, if there is one.
+        simpler: It costs no more than this composition either, if there is one.
+        has_own_moments: Whether its own moments may give a smaller bound than ``above``.
+        method: The name of the method behind ``above``, if it is not an evaluator's.
     """
 
     above: Composition
@@ -45,12 +45,13 @@ class Enclosure:
 
 
 def enclosure(composition: Composition, tilt: Callable[[], float] | None = None) -> Enclosure | None:
-    """Return None where every step is one pair that is attained, or taken as stated.
+    """Return the enclosure of a composition; None if every step is one attained pair, or taken as stated.
 
-    Steps that are inverted stay as they are while there are others. Steps of bounded range are taken together.
+    Steps that are inverted stay as they are if there are other steps beside them. Steps of bounded range are taken
+    together.
 
     Args:
-        tilt: Finds about -d log delta / d eps where the list is asked, for what is attained there.
+        tilt: Finds about -d log delta / d eps at the value that is asked for; the attained pairs are chosen for it.
     """
     enclosed = [loss for loss, _ in composition.steps if loss.is_enclosed]
     if not enclosed:
@@ -113,13 +114,13 @@ def named(answer: Answer, method: str | None) -> Answer:
 
 
 def dominating(composition: Composition) -> Composition:
-    """Return the composition, or the one above it where it lies between two that are known better."""
+    """Return the composition, or the one above it if it is enclosed between two others."""
     enclosed = None if is_inverted(composition) else enclosure(composition)
     return composition if enclosed is None else enclosed.above
 
 
 def is_inverted(composition: Composition) -> bool:
-    """Return whether contour integrals of the composition bound it itself, and not pairs around it."""
+    """Return whether contour integrals bound the composition itself, and not only pairs around it."""
     return all(loss.is_inverted or not loss.is_enclosed for loss, _ in composition.steps)
 
 
@@ -152,7 +153,7 @@ def between(above: Answer, below: Answer, one_step: float, others: Sequence[Boun
 
 
 def _with_one_gaussian(composition: Composition, steps: list[tuple[PrivacyLoss, int]]) -> Composition:
-    """Full-batch Gaussians become one again: their mu^2 add up."""
+    """Merge full-batch Gaussians into one again: their mu^2 add up."""
     others = [(loss, count) for loss, count in steps if not isinstance(loss, GaussianLoss)]
     squares = [count * loss.mu * loss.mu for loss, count in steps if isinstance(loss, GaussianLoss)]
     if squares:

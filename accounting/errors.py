@@ -27,14 +27,14 @@ class AccountingError(ValueError):
             self.code = code
 
     def inside(self, *prefix: str | int) -> AccountingError:
-        """Return the same error, seen from the object that holds the one it was raised in."""
+        """Return the same error with its pointer prefixed: as seen from the enclosing object."""
         self.pointer = (*prefix, *self.pointer)
         return self
 
 
 @contextmanager
 def inside(*prefix: str | int) -> Iterator[None]:
-    """Errors of the block, seen from the object that holds the one that is read in it."""
+    """Prefix the pointers of errors in the block, so that they are relative to the enclosing object."""
     try:
         yield
     except AccountingError as error:

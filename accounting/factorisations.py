@@ -6,14 +6,15 @@ where contributions are at most 1 in l2 and C^T C has no negative entry. C is To
 
     c_0 > 0,    c_0 >= c_1 >= ... >= 0.
 
-Theorem (Kalinin & Lampert 2024, arXiv 2405.13763, Theorem 2). Where a record's steps are at least m apart, the worst
-are 0, m, 2m, ..., all those below T. For an entry of C^T C is sum over r < T - j of c_r c_(r+j-i) for i <= j: it does
-not rise with j, nor with j - i. The l-th of the record's steps is lm at least, and two of them, l and l', are
-|l - l'| m apart, so that each term is at most that of the claimed steps. Without the monotonicity it is false:
-(1, 0, 1), T = 6, m = 1 and two steps give 6, where steps 0 and 1 give 4.
+Theorem (Kalinin & Lampert 2024, arXiv 2405.13763, Theorem 2). If a record's steps are at least m apart, the worst steps
+are 0, m, 2m, ..., all of them below T. The reason: an entry of C^T C is sum over r < T - j of c_r c_(r+j-i) for i <= j,
+which rises neither with j nor with j - i. The l-th of the record's steps is lm at least, and two of them, l and l', are
+|l - l'| m apart, so that each term is at most that of the claimed steps. Without the monotonicity it is false: (1, 0,
+1), T = 6, m = 1 and two steps give 6, where steps 0 and 1 give 4.
 
 The column of all these steps together is y_t = c_t + y_(t-m), and sens^2 is the sum of y_t^2. All numbers are
-nonnegative, so that a rounding error is relative to what it is made in; sums are rounded up by a bound of it.
+nonnegative, so every rounding error is relative to the number in which it is made, and sums are rounded up by a bound
+of it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from accounting.errors import InvalidValue
 
 Array = NDArray[np.float64]
 
-#: Steps for which coefficients are computed where they do not end.
+#: The most steps for which coefficients of an infinite sequence are computed.
 MOST_COEFFICIENTS = 10**5
 _UNIT = 2.0**-53
 #: The relative error of a power, in units of `_UNIT`: NumPy's are within a few units of the last place.
@@ -53,7 +54,7 @@ def participation_norm(coefficients: Array, steps: int, separation: int) -> floa
     known = coefficients[:steps]
     bands = known.size
     if separation >= bands:
-        # Columns of different steps do not meet; that of the last one may be cut short.
+        # Columns of different steps do not overlap; the last one may be cut short.
         times = -(-steps // separation)
         last = known[: steps - (times - 1) * separation]
         total = (times - 1) * math.fsum(known * known) + math.fsum(last * last)
@@ -66,7 +67,7 @@ def participation_norm(coefficients: Array, steps: int, separation: int) -> floa
     if steps <= column.size:
         total = math.fsum(squares[:steps])
     else:
-        # Behind the last coefficient the column repeats itself.
+        # After the last coefficient, the column repeats itself.
         period = squares[bands : bands + separation]
         whole, rest = divmod(steps - bands, separation)
         total = math.fsum([*squares[:bands], whole * math.fsum(period), *period[:rest]])
@@ -92,12 +93,12 @@ def square_root(steps: int) -> Array:
 
 @lru_cache(maxsize=16)
 def inverse_of_root(bands: int, steps: int) -> Array:
-    """Return upper bounds of C's coefficients where those of C^-1 are the first of (1 - x)^(1/2), that do not increase.
+    """Return upper bounds, not increasing, of C's coefficients, where C^-1 has the first ones of (1 - x)^(1/2).
 
     Those of (1 - x)^(1/2) are 1 and then negative, so that C's are sums of products of positive numbers.
 
     Args:
-        bands: How many of them there are.
+        bands: The number of coefficients of C^-1.
         steps: T.
 
     Source: Kalinin et al. 2025, arXiv 2505.12128.
@@ -140,7 +141,7 @@ def _check_number(steps: int) -> None:
 
 
 def not_increasing(coefficients: Array) -> Array:
-    """Return the largest of each coefficient and those behind it: whatever holds of these holds of C, too."""
+    """Replace each coefficient by the largest of it and of those after it: a bound for these is one for C, too."""
     lifted: Array = np.maximum.accumulate(coefficients[::-1])[::-1]
     # Searches ask for the same coefficients again and again, so that these are kept.
     lifted.flags.writeable = False

@@ -48,7 +48,7 @@ class Failure:
         return cls(probability * (1.0 - _ALLOWANCE), min(1.0, probability * (1.0 + _ALLOWANCE)))
 
     def left_of(self, delta: float) -> tuple[float, float]:
-        """Bounds of what ``delta`` < 1 leaves for the rest, at most 1; negative where it leaves nothing."""
+        """Bound the part of ``delta`` < 1 that is left for the rest: at most 1, and negative if nothing is left."""
         if self.upper == 0.0:
             return delta, delta
         bounds = []

@@ -53,7 +53,7 @@ class RegretOfGaussian:
     """A mu, and how far its curve is from the list's.
 
     Attributes:
-        mu: Of the Gaussian trade-off curve.
+        mu: The mu of the Gaussian trade-off curve.
         promised_too_much: Bound of the success that an attacker may have beyond what mu-Gaussian DP allows, with any
             prior.
         promised_too_little: Bound of the success that mu-Gaussian DP allows and no attacker has, with any prior.
@@ -97,10 +97,10 @@ def gaussian_summary(
     Args:
         events: 1 to 1000 events, fixed before the first output is seen.
         relation: the neighbouring relation.
-        regret: in [1e-4, 0.5): what ``conservative`` may promise too much. (Without any, no mu below that of the
-            unsampled steps would do: a sampled Gaussian's rarest losses are those.)
-        deltas_at: certified deltas at several epsilons, where they are not to be had from the engine here.
-        group_size: of so many records are the deltas of ``deltas_at``; the list's own mu is that of one.
+        regret: in [1e-4, 0.5): what ``conservative`` may promise too much. (With 0, no mu below that of the unsampled
+            steps would do, because the rarest losses of a sampled Gaussian are as large as theirs.)
+        deltas_at: certified deltas at several epsilons, if they do not come from the engine here.
+        group_size: the number of records that ``deltas_at`` is for; the list's own mu is for one record.
 
     Guarantees:
         both_regrets_hold: at every prior, the list's Bayes risk is at least that of mu less ``promised_too_much``, and
@@ -132,7 +132,7 @@ def gaussian_summary(
     if conservative is None:
         raise Unreachable(f"no mu up to {MAX_MU:g} is within a regret of {regret:g}", pointer=("regret",))
     closest = _first(lambda mu: curve.regret(mu).promised_too_much <= curve.regret(mu).promised_too_little, start)
-    # Where no mu is too large, as for what always fails, the conservative one is the closest that is known.
+    # If no mu promises too little, as for steps that always fail, the conservative mu is the closest that is known.
     best = curve.regret(conservative if closest is None else closest)
     return GaussianSummary(best, curve.regret(conservative), regret)
 

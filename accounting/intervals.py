@@ -12,9 +12,9 @@ class Interval:
     """``lower <= truth <= upper``, with a best estimate between.
 
     Attributes:
-        lower: What an attained pair of distributions already costs.
+        lower: The cost of an attained pair of distributions.
         estimate: The best single number; never outside the interval.
-        upper: A proved bound; what a ledger charges. ``inf`` where no finite bound exists.
+        upper: A proved bound; what a ledger charges. ``inf`` if no finite bound exists.
     """
 
     lower: float
@@ -52,11 +52,11 @@ class Bounds:
     """The bounds of one evaluator on one number.
 
     Attributes:
-        lower: At most the truth; 0 where the evaluator only bounds from above.
-        upper: At least the truth; inf where it only bounds from below.
-        estimate: Its best single number, or NaN where it has none.
+        lower: At most the truth; 0 if the evaluator only bounds from above.
+        upper: At least the truth; inf if it only bounds from below.
+        estimate: Its best single number, or NaN if it has none.
         error_budget: Width by named source, in the unit of the number.
-        method: Which of the evaluator's own methods gave the upper bound; empty where it has one alone.
+        method: Which of the evaluator's own methods gave the upper bound; empty if it has only one.
     """
 
     lower: float = 0.0

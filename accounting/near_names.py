@@ -7,12 +7,12 @@ from difflib import get_close_matches
 
 #: The most names listed if none is near; more would bury the fault.
 _MOST_LISTED = 8
-#: Longer ones are nobody's slip, and comparing takes time.
+#: Longer names are not slips of the keyboard, and comparing them takes time.
 _LONGEST = 64
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a sentence to go behind a list of the names that there are; it is empty where none is near.
+    """Return a sentence to go behind a list of the names that there are; it is empty if none is near.
 
     >>> suggestion("dp_sdg", ["dp_gd", "dp_sgd"])
     ' Did you mean dp_sgd?'
@@ -24,7 +24,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return a sentence to go behind "there is none of this name"; it is empty where nothing helps.
+    """Return a sentence to go behind "there is none of this name"; it is empty if nothing helps.
 
     >>> hint("batchsize", ["batch_size", "iterations"])
     ' Did you mean batch_size?'

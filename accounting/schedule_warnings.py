@@ -15,7 +15,7 @@ from accounting.events import (
 )
 from accounting.relations import NeighboringRelation
 
-#: Above it an epsilon is warned of.
+#: An epsilon above this is warned of.
 LARGE_EPSILON = 20.0
 
 
@@ -31,7 +31,7 @@ def schedule_warnings(
     Args:
         events: the list, accounted under ``relation``.
         relation: the neighbouring relation.
-        delta, epsilon: exactly one: where Poisson's number is shown for shuffled epochs.
+        delta, epsilon: exactly one, at which Poisson's number is shown for shuffled epochs.
 
     Guarantees: poisson_is_shown_only_as_not_valid: its number is in the sentence that refuses it, and nowhere else;
     same_randomiser_is_said_to_be_required: whenever shuffled messages are accounted.
@@ -66,7 +66,7 @@ def schedule_warnings(
 
 
 def same_randomizer_required(events: Sequence[Event]) -> str | None:
-    """Say what shuffled messages require of those who send them; None where there are none."""
+    """Say what shuffled messages require of those who send them; None if there are none."""
     messages = [index for index, event in enumerate(events) if isinstance(event.sampling, ShuffleModel)]
     if not messages:
         return None
@@ -79,11 +79,11 @@ def same_randomizer_required(events: Sequence[Event]) -> str | None:
 def weak_guarantee(
     *, epsilon: float | None = None, delta: float | None = None, records: int | None = None
 ) -> list[str]:
-    """Say what a guarantee hardly promises: a large epsilon, and a delta that allows to publish a record.
+    """Warn of a guarantee that promises little: a large epsilon, or a delta that allows publishing a record.
 
     Args:
         epsilon, delta: As far as they are known.
-        records: Number of records, where it is public.
+        records: Number of records, if it is public.
 
     >>> len(weak_guarantee(epsilon=25.0, delta=1e-3, records=1000)), weak_guarantee(epsilon=8.0, delta=1e-5)
     (2, [])
@@ -102,7 +102,7 @@ def weak_guarantee(
 
 
 def public_size(events: Sequence[Event]) -> int | None:
-    """Return the largest number of records that a list names; None where it names none."""
+    """Return the largest number of records that a list names; None if it names none."""
     sizes = [getattr(event.sampling, "dataset_size", getattr(event.sampling, "num_users", None)) for event in events]
     return max((size for size in sizes if size is not None), default=None)
 
@@ -113,7 +113,7 @@ def _is_charged_as_replaced(event: Event) -> bool:
 
 
 def hides_nothing(event: Event) -> bool:
-    """Return whether an event is of those that are often charged as Poisson batches."""
+    """Return whether an event is of a kind that is often charged as Poisson batches."""
     return isinstance(event.sampling, ShuffledEpochs) and event.sampling.steps_per_epoch > 1
 
 

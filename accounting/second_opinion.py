@@ -4,7 +4,7 @@ Its number is an upper bound on a lattice, computed in double precision. Two all
 the truth:
 
 * rounding: its transforms may put delta `REFEREE_ALLOWANCE` too low or too high; in epsilon that is this much over the
-  slope of its own curve. Where delta is not far above the allowance it has no opinion.
+  slope of its own curve. If delta is not far above the allowance it has no opinion.
 * discretization: connect-the-dots splits each step's loss between two lattice points h apart, which keeps both laws'
   masses and adds a variance of h^2/4 at most. At a slope c of -log delta that is a factor e^(v c (c+1)/2), v = n h^2/4,
   of delta, or v (c+1)/2 of epsilon; twice that, and one h, are allowed. Stated guarantees and random answers
@@ -30,7 +30,7 @@ from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
 MIN_INTERVAL, MAX_INTERVAL = 1e-5, 1e-2
-#: Beyond it e^epsilon is no double, and its sums have lost their meaning.
+#: Beyond this, e^epsilon overflows, and dp-accounting's sums mean nothing.
 MAX_EPSILON = 700.0
 
 
@@ -39,8 +39,8 @@ class Opinion:
     """dp-accounting's number and how far it may stand from the truth; in the unit of what was asked for.
 
     Attributes:
-        value: Its pessimistic epsilon or delta; inf where it finds none.
-        rounding: Allowance for its floating point, either way; inf where rounding hides the answer.
+        value: Its pessimistic epsilon or delta; inf if it finds none.
+        rounding: Allowance for its floating point, either way; inf if rounding hides the answer.
         discretization: Allowance for its lattice, upwards.
     """
 
@@ -59,7 +59,7 @@ class Opinion:
         return "above" if self.value > interval.upper else "within"
 
     def agrees(self, interval: Interval) -> bool | None:
-        """Return whether it could be a pessimistic account of the same truth; None where it cannot tell.
+        """Return whether it could be a pessimistic account of the same truth; None if it cannot tell.
 
         >>> [Opinion(x, 0.01, 0.1).agrees(Interval(1.0, 1.0, 1.0)) for x in (0.98, 0.995, 1.05, 1.2)]
         [False, True, True, False]

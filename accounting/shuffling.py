@@ -1,7 +1,8 @@
 """Shuffled epochs: what they cost at least, and what the same loop would cost with other batches.
 
-No upper bound below a full batch for each pass is proved for them, and what is charged is that. From below two pairs
-are attained under `replace_special`, and under `replace_one`, where the other record may be null:
+No upper bound below the cost of a full batch for each pass is proved for them, so they are charged that cost. Two pairs
+give lower bounds. They are attained under `replace_special`, and under `replace_one`, where the other record may be
+null:
 
 * all other contributions are 0: one step among the t of a pass, the pair of random allocation;
 * all others pull the other way: see `accounting.losses.largest_coordinate`.
@@ -32,8 +33,8 @@ class Shuffling:
 
     Attributes:
         attained: An epsilon that the list costs at least.
-        allocated: What it would cost if each record drew its own step of every pass; None where that has no number.
-        poisson: What Poisson batches of the same size would cost; None where that has no number.
+        allocated: The cost if each record drew its own step of every pass; None if that has no number.
+        poisson: What Poisson batches of the same size would cost; None if that has no number.
     """
 
     attained: float
@@ -55,7 +56,7 @@ def is_shuffled(event: Event) -> bool:
 
 
 def about_shuffling(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> Shuffling | None:
-    """Compare a list with what it would cost otherwise; None where it has no shuffled epochs of Gaussian noise.
+    """Compare a list with what it would cost otherwise; None if it has no shuffled epochs of Gaussian noise.
 
     Args:
         delta: in (0, 1).
@@ -110,5 +111,5 @@ def _shown(events: Sequence[Event], relation: NeighboringRelation, *, largest: b
         for loss, number in steps:
             numbers[loss] = numbers.get(loss, 0) + number
     steps_of_all = (*rest.steps, *numbers.items())
-    # A list of part of a pass alone shows nothing in the second way.
+    # For a list that is only a part of a pass, the second way gives nothing.
     return Composition(steps_of_all or ((GaussianLoss(1e-12), 1),), rest.failure, rest.discrepancy)

@@ -148,7 +148,7 @@ class _AdditiveTarget(Described):
 
     Attributes:
         figure: The field with the limit.
-        guarantee: What a sampled Gaussian has no amplified one of.
+        guarantee: The kind of guarantee, which sampling does not amplify for a Gaussian.
         cost: The additive cost of a list in nano-units, each of which stands for ``unit`` of squared mu.
         of_squares: The figure of a sum of squared mu, rounded up.
     """
@@ -216,7 +216,7 @@ class BudgetTarget:
 
     Attributes:
         filter: The budget's privacy filter.
-        used: What is spent and reserved, in the filter's units.
+        used: The spent and reserved amounts, in the filter's units.
         charge_delta: The delta at which the events are priced; an approximate_dp filter alone reads it.
     """
 
@@ -228,7 +228,7 @@ class BudgetTarget:
 
     @property
     def limit(self) -> float:
-        """The whole of what remains."""
+        """All that remains: 1."""
         return 1.0
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
@@ -268,7 +268,7 @@ class BudgetTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Squares:
-    """A sum of squared mu, whether all of it is attained, and whether a sampling was left out of account."""
+    """A sum of squared mu, whether all of it is attained, and whether a sampling was ignored."""
 
     total: Fraction
     attained: bool

@@ -139,5 +139,5 @@ def _beyond(x: float, value: float, slope: float) -> tuple[Array, Array]:
     """The last node, and where the last chord's extension reaches 0."""
     if slope == 0.0:
         return np.array([x]), np.array([value])
-    # Where it is nearly flat a steeper line to a far point will do, and keeps the numbers finite.
+    # If it is nearly flat, a steeper line to a far point is valid too, and keeps the numbers finite.
     return np.array([x, min(x - value / slope, 1e300)]), np.array([value, 0.0])

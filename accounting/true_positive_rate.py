@@ -94,15 +94,15 @@ def _gaussian(mu: float, fpr: float) -> Answer:
 
 
 def tpr_from_deltas(delta_at: Callable[[float], Answer], fpr: float, pure: float = math.inf) -> Answer:
-    """`tpr_for_fpr` of whatever has a delta at each epsilon: of a group of records, say.
+    """`tpr_for_fpr` for anything that has a delta at each epsilon, such as a group of records.
 
     The smallest of the bounds along the signed line; the lower end is the trade-off curve's, from the same deltas.
 
     Args:
         delta_at: The interval of delta at an epsilon of at least 0, for both directions.
         fpr: in (0, 1).
-        pure: Where delta becomes 0, if that is known: there the line has a kink, which a search for a smooth minimum
-            only comes near.
+        pure: The epsilon at which delta becomes 0, if it is known. The line has a kink there, which a search for a
+            smooth minimum only approximates.
     """
     uppers = [1.0]
     methods = [BasicComposition.name]

@@ -1,10 +1,11 @@
 """The algorithms that apply to a problem, ranked by what their theorems promise, and why the others do not.
 
-Every algorithm that could apply is calibrated with the facts at hand, so that what is said of it is what a calibration
-says. A number that is known up to a constant never ranks above a bound, nor a vacuous bound above another.
+Every algorithm that could apply is calibrated with the known facts, so the advice agrees with what a calibration would
+answer. A number that is known up to a constant never ranks above a bound, nor a vacuous bound above another.
 
-A constant of the problem is in the problem's norm. It is converted where an algorithm needs another: an algorithm that
-clips in l2 clips at the longest gradient in l2, and whoever asks for moments of gradients takes a bound of their norm.
+A constant of the problem is in the problem's norm. It is converted if an algorithm needs another norm: an algorithm
+that clips in l2 clips at the longest gradient in l2, and an algorithm that needs moments of gradients gets a bound of
+their norm.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from calibrators.registry import ALGORITHMS, FIRST, calibrate, find_algorithm
 from calibrators.scopes import Measure, Problem, Scope, Shape
 from calibrators.spec import Calibration, Spec
 
-#: Names in a calibration's utility, the first that is there and finite counts.
+#: Names in a calibration's utility. The first one that is there and finite counts.
 _BOUNDS = ("excess_risk_bound", "gradient_norm_bound", "mean_squared_error_bound", "error_bound")
 _RATES = ("excess_risk_rate", "gradient_norm_rate", "variance_rate")
-#: How `why` names what a bound is of.
+#: The words with which `why` names the bounded quantity.
 _OF_WHAT = {
     "excess_risk_bound": "a mean excess risk",
     "gradient_norm_bound": "a mean gradient norm",
     "mean_squared_error_bound": "a mean squared error",
     "error_bound": "an error, but for the small probability,",
 }
-#: The moment of gradients that a theorem is given where their norm has a bound, so that all moments have it. What is
-#: promised at the millionth is at most 16 % less, and at times more.
+#: The order of the moment that a theorem is given if gradients have a bounded norm, which bounds all moments. The
+#: millionth moment would promise at most 16 % less, and sometimes more.
 _MANY_MOMENTS = 64.0
 _RISKS = (Measure.POPULATION_RISK, Measure.EMPIRICAL_RISK)
 
@@ -47,12 +48,12 @@ class Facts:
 
     Attributes:
         dataset_size, dimension: Public sizes.
-        target: What the run is held under.
+        target: The target of the run's privacy loss.
         neighboring_relation: None leaves it to each algorithm.
-        gradient_bound: None clips at the longest gradient that ``lipschitz`` allows, in l2, where it is given and the
+        gradient_bound: None clips at the longest gradient that ``lipschitz`` allows, in l2, if it is given and the
             algorithm clips.
-        batch_size, iterations: For algorithms whose theorems leave them open, or take more steps than a plan may have;
-            None takes the practical defaults where they are open.
+        batch_size, iterations: For algorithms whose theorems leave them open, or ask for more steps than a plan may
+            have; None takes the practical defaults.
         loader: How batches are made; None makes them as each algorithm asks for.
         assumptions: Constants of the problem, in its norm; each algorithm takes those that it knows.
     """
@@ -74,7 +75,7 @@ class Reason:
 
     Attributes:
         detail: In a sentence.
-        pointer: Where in the facts it lies; empty for the problem itself.
+        pointer: The place in the facts; empty for the problem itself.
     """
 
     detail: str
@@ -87,15 +88,14 @@ class Advice:
 
     Attributes:
         algorithm: Its name.
-        measure: What its bound or rate is of, else what its theorem is about; None where it has none.
-        spec: What it was calibrated with; None where it does not apply.
-        calibration: The answer; None where it does not apply or refused.
-        bound: What its theorem promises, with all constants; None where it promises nothing at these facts. It is
-            vacuous where it is not below ``known`` either.
+        measure: The quantity that its bound or rate limits, else that of its theorem; None if it has none.
+        spec: The spec of its calibration; None if it does not apply.
+        calibration: The answer; None if it does not apply or refused.
+        bound: The bound that its theorem promises, with all constants; None if it promises nothing for these facts. A
+            bound that is not below ``known`` is vacuous, too.
         rate: The same up to a constant.
         reasons: Why it does not apply, refused, or has no bound.
-        known: What is known of the excess risk before training; None where nothing is, or the bound is of another
-            measure.
+        known: The bound on the excess risk before training; None if there is none, or the bound is of another measure.
     """
 
     algorithm: str
@@ -130,7 +130,7 @@ class Advice:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """Smaller is better: bounds that say something, vacuous ones, rates, nothing."""
+        """The rank, smaller is better: useful bounds first, then vacuous ones, rates, and nothing."""
         if self.bound is not None:
             return (1 if self.bound.vacuous else 0), _number(self.bound)
         return (2, _number(self.rate)) if self.rate is not None else (3, 0.0)
@@ -141,15 +141,15 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
 
     Args:
         problem: The objective.
-        facts: What is known of it.
-        names: The algorithms that are looked at; None looks at all.
+        facts: The facts about it.
+        names: The algorithms to consider; None considers all.
 
     Guarantees:
         - bounds_come_first: within a measure, no rate is above a bound, no vacuous bound above another.
         - nothing_is_left_out: every algorithm of the registry is there once.
 
     Raises:
-        InvalidValue: a constant that no algorithm knows: a misspelt one would be missing without a word; an unknown
+        InvalidValue: a constant that no algorithm knows, since a misspelt one would be ignored silently; an unknown
             algorithm.
     """
     _check_names(facts.assumptions)
@@ -161,7 +161,7 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
 
 
 def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
-    """Return what the loader's batches lose beside others; None where no loader is named or its steps are not given.
+    """Return what the loader's batches lose beside others; None if no loader is named or its steps are not given.
 
     Raises:
         AccountingError: the target cannot be met, or not under this relation.
@@ -183,7 +183,7 @@ def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
 
 
 def risk_before_training(given: Mapping[str, float]) -> float | None:
-    """Return how far the risk can be above the least before any step, in loss units; None where no constant says it.
+    """Return how far the risk can be above the least before any step, in loss units; None if no constant says it.
 
     It is `initial_gap`, or the Lipschitz constant times the distance of the start from the farthest point of the
     domain, whichever is smaller. Training starts at the centre, so that this distance is the radius.
@@ -277,7 +277,7 @@ def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, C
 
 
 def _measure_of(item: Provenance, scope: Scope) -> Measure | None:
-    """Some theorems bound the risk of some objectives and the gradient of others."""
+    """Return the measure. Some theorems bound the risk for some objectives and the gradient for others."""
     if scope.shape is Shape.MEAN:
         return scope.measure
     if item.name.startswith("gradient_norm"):

@@ -27,11 +27,11 @@ class Assumption:
         name: Name inside ``assumptions`` in the HTTP contract.
         symbol: The paper's letter, LaTeX.
         units: How it scales with the units of losses and parameters.
-        meaning: What it bounds.
+        meaning: The quantity that it bounds.
         lower, upper: Its range; ``open_lower`` excludes the lower end.
         required: Whether the theorem cannot do without it. One that is not required and has no default is used where it
             is given.
-        default: Its value where it is not given.
+        default: Its value if it is not given.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Assumption:
 
 
 class StepRule(Enum):
-    """The quantity that a step size multiplies."""
+    """The quantity by which a step size is multiplied."""
 
     BOUNDED_MEAN = "bounded mean"
     """The noisy mean of bounded gradients: without noise a step is no longer than step size times bound."""
@@ -69,8 +69,8 @@ class Example:
     Attributes:
         spec: With all that the theorem needs.
         variants: Changes of the spec that bring out other forms of the theorem, by a word for each.
-        bounded: Whether a theorem speaks of what the algorithm attains. Where none does, there are no constants to give
-            and no bound to serve, and a warning says so.
+        bounded: Whether a theorem bounds what the algorithm attains. If none does, there are no constants and no
+            bounds, and a warning says so.
     """
 
     spec: Spec
@@ -87,7 +87,7 @@ class ExampleRequest:
     """A request that the service shows as an example, and answers as it stands.
 
     Attributes:
-        summary: What it asks, in a few words.
+        summary: The question, in a few words.
         body: The request's members as JSON, without the algorithm's name.
     """
 
@@ -107,28 +107,28 @@ class Algorithm:
         samplings: Schemes under which its events are accounted; the first is the default.
         relations: Neighbouring relations under which they are; the default is the first that the sampling is accounted
             under.
-        gradient_bounds: Kinds of gradient bound it takes; empty where the bound follows from the assumptions alone.
+        gradient_bounds: Kinds of gradient bound it takes; empty if the bound follows from the assumptions alone.
         gradient_bound_required: Whether a request must give one.
-        assumptions: What its theorem needs.
-        guarantee: What is promised of the released model.
+        assumptions: The constants that its theorem needs.
+        guarantee: The promise about the released model.
         gradient_complexity: Number of per-record gradients, LaTeX.
-        verdict: On the paper's own calibration, in a sentence.
-        errata: Where the paper is wrong or ambiguous, and what is done here.
-        scope: What its theorem is about.
-        example: What its page shows and the conformance suite starts from.
+        verdict: The verdict on the paper's own calibration, in a sentence.
+        errata: The places where the paper is wrong or ambiguous, and what is done here.
+        scope: The scope of its theorem.
+        example: The example on its page, from which the conformance suite starts.
         requests: Examples of ``POST /v1/calibrate``, by a name that no other example has. The dashboard's form begins
             with the first.
         one_step: Whether it releases once: a request then names no number of steps.
-        in_stages: Whether its steps may change on the way, in batch size, noise and step size.
-        step_rule: How it uses a step size of the caller's own, where its steps are carried out without a theorem too:
-            then the preset `practical` chooses one, and the points of the last steps may be averaged.
-        is_usual: Whether the preset `practical` takes it where no algorithm is named; one algorithm is.
-        theorem_bound: From the theorem's constants to the gradient bound that it asks for; None where it has none, or a
-            constant is missing.
+        in_stages: Whether its steps may change during the run, in batch size, noise and step size.
+        step_rule: How it uses a step size of the caller, if its steps can be carried out without a theorem; the preset
+            `practical` then chooses a step size, and the points of the last steps may be averaged.
+        is_usual: Whether the preset `practical` takes it if no algorithm is named. There is exactly one such algorithm.
+        theorem_bound: Computes the gradient bound that the theorem asks for from its constants; None if it has none, or
+            a constant is missing.
         correlates: Whether the noise of its steps is correlated, so that a spec says how, and may have momentum and a
             schedule of step sizes.
         norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
-        variants: Its forms by name, the default first; none where there is but one.
+        variants: Its forms by name, the default first; none if there is but one.
         calibrate: Spec in, Calibration out; the spec's defaults are filled in (`calibrators.registry.calibrate`).
     """
 
@@ -159,7 +159,7 @@ class Algorithm:
     variants: tuple[str, ...] = ()
 
     def order_of_norm(self, given: Mapping[str, float], domain: Domain | None) -> float:
-        """Return p of the norm that a request measures parameters in: its own where the algorithm takes any.
+        """Return p of the norm in which parameters are measured: the request's own if the algorithm takes any.
 
         Args:
             given: The request's assumptions.
@@ -187,7 +187,7 @@ class Given:
         return self.values[name]
 
     def get(self, name: str) -> float | None:
-        """The constant, or None where it was not given and has no default."""
+        """The constant, or None if it was not given and has no default."""
         return self.values.get(name)
 
 
@@ -198,7 +198,7 @@ def read_assumptions(
 
     Args:
         known: The algorithm's.
-        given: Of the spec, by name.
+        given: The constants of the spec, by name.
         needed: Further inputs that the theorem needs, by name, such as the spec's dimension; None is missing.
 
     Raises:

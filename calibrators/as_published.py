@@ -31,12 +31,12 @@ class AsPublished:
     """The paper's own calibration at this spec. For comparison: an unsound one is never executed.
 
     Attributes:
-        verdict: Computed at this spec; None where that takes the engine and the spec does not ask for it.
+        verdict: Computed at this spec; None if that takes the engine and the spec does not ask for it.
         why: In sentences, with the numbers behind it.
         source: Paper, theorem, equation.
         formula: LaTeX.
-        noise_multiplier: Of the printed noise, on the sum over the contribution bound; None where it has none.
-        noise_stddev_on_mean: Its standard deviation on the mean; None where it has none.
+        noise_multiplier: The printed noise on the sum, over the contribution bound; None if it has none.
+        noise_stddev_on_mean: Its standard deviation on the mean; None if it has none.
     """
 
     verdict: Verdict | None
@@ -64,7 +64,7 @@ def judge(
         target: The target of the spec.
         printed: The printed noise.
         needed: The least noise, in the same unit, that meets the target under the same sampling and relation; None
-            where it was not solved for.
+            if it was not solved for.
         setting: The paper's sampling and relation, in words.
 
     Returns:

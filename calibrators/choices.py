@@ -16,7 +16,7 @@ class Choice:
         value: As the request would give it.
         reason: Why this value, in sentences.
         source: Paper, or where it was tuned.
-        theorem: What the paper's theorem would have chosen; None where no theorem chooses it.
+        theorem: What the paper's theorem would have chosen; None if no theorem chooses it.
     """
 
     name: str

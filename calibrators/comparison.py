@@ -22,7 +22,7 @@ class Setting:
     Attributes:
         dataset_size: n.
         dimension: d.
-        epsilon, delta: Of approximate differential privacy, delta in (0, 1).
+        epsilon, delta: The parameters of approximate differential privacy, delta in (0, 1).
         holder_exponent: alpha of Hoelder smooth losses.
         condition_number: kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong convexity is 1 / kappa.
         moment_order: k of heavy-tailed gradients.
@@ -77,14 +77,14 @@ class Expression:
 
     Attributes:
         formula: LaTeX; what is left open is 1.
-        value: Its value; None where the table has no formula to evaluate.
+        value: Its value; None if the table has no formula to evaluate.
     """
 
     formula: str
     value: Callable[[Setting], float] | None = None
 
     def at(self, setting: Setting) -> float | None:
-        """Its value, or None where it has none or the value is not finite."""
+        """Its value, or None if it has none or the value is not finite."""
         if self.value is None:
             return None
         try:
@@ -101,10 +101,10 @@ class Row:
     Attributes:
         method: Its name, or the work's.
         conditions: On losses, domain and penalty.
-        utility: What the table measures.
-        gradients: Number of single-record gradients; None where the table does not say.
-        algorithm: Its name here, where it is here.
-        remark: What is known to be wrong or missing.
+        utility: The quantity that the table measures.
+        gradients: Number of single-record gradients; None if the table does not say.
+        algorithm: Its name here, if it is here.
+        remark: Known errors and omissions.
     """
 
     method: str
@@ -120,13 +120,13 @@ class Table:
     """A table of a paper.
 
     Attributes:
-        name: Of ours.
-        title: What is compared.
+        name: Our name of the table.
+        title: The subject of the comparison.
         source: Paper and table.
-        measure: What ``utility`` is.
+        measure: The meaning of ``utility``.
         rows: In the paper's order.
-        lower_bound: What no private method beats, up to its constant; None where the paper has none.
-        remark: What holds for all rows.
+        lower_bound: A rate that no private method beats, up to its constant; None if the paper has none.
+        remark: A remark that holds for all rows.
     """
 
     name: str

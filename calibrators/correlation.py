@@ -9,7 +9,7 @@ from accounting.errors import InvalidValue
 from accounting.events.correlated_gaussian import MOST_LISTED
 from accounting.numbers import read_integer
 
-#: Bands that are tried, where their number is left open, unless a request says otherwise.
+#: Bands that are tried, if their number is left open, unless a request says otherwise.
 USUAL_MAX_BANDS = 64
 
 
@@ -27,8 +27,8 @@ class Correlation:
     """A matrix with a number of bands that correlates the noise of successive steps.
 
     Attributes:
-        bands: Steps that the noise of a step depends on, its own included; None tries 1, 2, 4, ... and takes the best.
-        objective: Which error of the sums that training follows is made small.
+        bands: How many steps a step's noise depends on, with the step itself; None takes the best of 1, 2, 4, ...
+        objective: The error of the sums that training follows; the matrix is chosen to make it small.
         max_bands: The most bands that are tried. A run keeps a vector of noise for each band but one.
 
     Raises:
@@ -60,8 +60,8 @@ class Alternative:
         noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the contribution
             bound.
         error: The error of the sums that training follows, as the objective measures it, in contribution bounds.
-        ratio: The error over that of independent noise with Poisson batches; None where no such noise meets the target.
-        memory: Bytes that a run keeps of earlier steps; None where the number of parameters is not known.
+        ratio: The error over that of independent noise with Poisson batches; None if no such noise meets the target.
+        memory: Bytes that a run keeps of earlier steps; None if the number of parameters is not known.
         is_chosen: Whether it is the plan's number of bands.
         is_allowed: Whether it is at most ``max_bands``; others tell what more memory would give.
     """

@@ -35,7 +35,7 @@ _SCHEMES: Mapping[Loader, tuple[type[Sampling], ...]] = {
 
 
 def scheme_of(loader: Loader, samplings: Sequence[type[Sampling]]) -> type[Sampling] | None:
-    """Return the scheme with which the loader serves an algorithm; None where it cannot.
+    """Return the scheme with which the loader serves an algorithm; None if it cannot.
 
     >>> scheme_of(Loader.SHUFFLED, (Poisson, ShuffledEpochs)).kind, scheme_of(Loader.SHUFFLED, (CyclicPoisson,))
     ('shuffled_epochs', None)
@@ -73,8 +73,8 @@ class LoaderAdvice:
     """The error of a loader's batches beside Poisson ones, and choices that have less.
 
     Attributes:
-        loader: How batches are made.
-        detail: What they lose, in sentences.
+        loader: The loader, which makes the batches.
+        detail: The loss compared with Poisson batches, in sentences.
         ranked: Ways of making batches, the least error first.
     """
 
@@ -87,7 +87,7 @@ def advice_of(loader: Loader, alternatives: Sequence[Alternative], correlating: 
     """Return the advice that numbers of bands under both samplings give.
 
     Args:
-        loader: How batches are made.
+        loader: The loader, which makes the batches.
         alternatives: Those of a calibration in a fixed order, under a relation that sampled batches are accounted
             under, too.
         correlating, independent: Names of the algorithms with correlated noise and with fresh noise.

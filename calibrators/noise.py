@@ -56,7 +56,7 @@ class Steps:
         event: The steps.
         noise_multiplier: Noise on the sum over the contribution bound.
         batch_size: Nominal batch size.
-        value: Of what was solved for.
+        value: The value of the quantity that was solved for.
         achieved: The certified cost, in the target's own number; its upper end meets the target.
         next_achieved: For an integer, the cost of the next one, which does not.
     """
@@ -79,10 +79,10 @@ class GaussianSteps:
     Attributes:
         sampling: Kind of sampling.
         dataset_size: Declared number of records.
-        relation: Decides how disjoint batches are cut: by position where neighbours have the same positions, else each
-            record draws its own; and whether truncated ones are of records or, where their number is private, of slots.
-        max_batch_size: Of truncated batches, of which a random subset is kept.
-        slots: Of truncated batches: the most records that there may be.
+        relation: Decides how disjoint batches are cut: by position if neighbours have the same positions, else each
+            record draws its own; and whether truncated ones are of records or, if their number is private, of slots.
+        max_batch_size: The largest size of truncated batches, of which a random subset is kept.
+        slots: For truncated batches, the most records that there may be.
 
     >>> GaussianSteps("poisson", 100, NeighboringRelation.REPLACE_ONE)(2.0, 5, 10).sampling.sampling_probability
     0.1
@@ -198,12 +198,12 @@ def calibration_of(
 
     Args:
         algorithm: Its name.
-        spec: What was asked.
+        spec: The spec that was asked for.
         steps: With nothing left open.
-        phase: What runs.
-        noise_scales: What is answered where the noise is solved for and has scales of its own; None answers the noise
+        phase: The phase that is carried out.
+        noise_scales: The answer if the noise is solved for and has scales of its own; None answers the noise
             multiplier.
-        domain, penalty, release: Of the plan.
+        domain, penalty, release: The plan's domain, penalty and release.
         hyperparameters, utility, missing, as_published: As `Calibration` has them.
         warnings: Beside those of the accounting engine.
     """
@@ -347,9 +347,9 @@ def solve_steps(
     """Equal steps, with what the spec leaves open solved for.
 
     Args:
-        spec: What is given.
+        spec: The given spec.
         event_of: The event of the steps; hashable, since solutions are remembered by it.
-        iterations, batch_size: The algorithm's own where the spec leaves them to it; None for what is solved for.
+        iterations, batch_size: The algorithm's own if the spec leaves them to it; None for what is solved for.
         largest_batch: The largest batch for which there are events; None is all records.
         least_noise: The smallest noise multiplier at which there are events.
 

@@ -52,7 +52,7 @@ class Clip(Described):
     """Clip each record's gradient to an l2 norm.
 
     Attributes:
-        max_grad_norm: A gradient is scaled down to it where it is longer.
+        max_grad_norm: A gradient is scaled down to it if it is longer.
     """
 
     kind: ClassVar[str] = "clip"
@@ -280,12 +280,12 @@ class Plan:
         dataset_size: The declared public number of records; never a realised count.
         neighboring_relation: The relation under which the events are to be read.
         phases: The steps, in order.
-        domain: Where every point lies; None is all of R^d.
-        penalty: What is added to the mean loss; None is nothing.
-        release: Which point, or average of points, is the model.
+        domain: The set that contains every point; None is all of R^d.
+        penalty: The penalty that is added to the mean loss; None for none.
+        release: The point, or average of points, that is the model.
         engine: Version of the accounting engine that solved for the noise.
         dtype: The numeric type of the stored rows, the logits and the sums of pieces: "float64" or "float32".
-        evaluation: How the model is evaluated on held-out rows after the last step; None where it is not.
+        evaluation: How the model is evaluated on held-out rows after the last step; None if it is not.
     """
 
     algorithm: str

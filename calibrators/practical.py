@@ -50,7 +50,7 @@ LARGEST_SHARE = 1 / 8
 USUAL_SHARE = 1 / 16
 CLIP, REGULARIZER = 0.5, 0.3
 #: Adam's step size times the root of the number of steps and the sixth root of the number of parameters; and how many
-#: parameters are supposed where their number is not given.
+#: parameters are supposed if their number is not given.
 ADAM_STEP, USUAL_DIMENSION = 1.8, 100
 #: Adam's step size for models of numbers over that for models of classes.
 NUMBERS = 0.25
@@ -76,7 +76,7 @@ class Objective:
             that follow from these and from the declared bounds.
         is_convex: Whether the loss is convex in the parameters.
         predicts_numbers: Whether labels are numbers, which lie in [-1, 1], and no classes.
-        trained_by: The algorithms that train the model; None where no model is known.
+        trained_by: The algorithms that train the model; None if no model is known.
     """
 
     derive: Callable[[float, Mapping[str, float]], Mapping[str, float]]
@@ -100,9 +100,9 @@ class Draft:
     Args:
         name: The algorithm's name; None takes DP-Adam, or the first algorithm that trains the model.
         spec: The request.
-        preset: None is `theorem` where the spec names an algorithm and gives constants of its theorem, else
+        preset: None is `theorem` if the spec names an algorithm and gives constants of its theorem, else
             `practical`.
-        objective: What is publicly known of the objective.
+        objective: The public facts about the objective.
 
     Guarantees:
         - what_is_given_stays: no member that the spec has is changed.
@@ -207,7 +207,7 @@ class Draft:
         return self._choose_size(pointer)
 
     def _derived(self) -> Mapping[str, float]:
-        """Constants for the theorem; none where the step size needs no theorem, and the privacy no constant."""
+        """Constants for the theorem; none if the step size needs no theorem, and the privacy no constant."""
         if self._spec.step_size is not None and self._algorithm.gradient_bound_required:
             return {}
         return self._known()
@@ -322,7 +322,7 @@ class Draft:
             self._take("hyperparameters.averaged_share", share, reason, source, averaged_share=share)
 
     def _choose_missing(self, pointer: tuple[str | int, ...]) -> bool:
-        """Choose what an algorithm finds missing; False where no rule chooses it, or it has been chosen before."""
+        """Choose what an algorithm finds missing; False if no rule chooses it, or it has been chosen before."""
         if len(pointer) == 2 and pointer[0] == "assumptions":
             return self._choose_constant(str(pointer[1]))
         # With its constants a theorem may choose the rest itself.
@@ -333,7 +333,7 @@ class Draft:
         return self._choose_size(pointer)
 
     def _choose_size(self, pointer: tuple[str | int, ...]) -> bool:
-        """Choose the size that an algorithm finds missing; False where it is none, or has been chosen before."""
+        """Choose the size that an algorithm finds missing; False if it is none, or has been chosen before."""
         if pointer == ("iterations",) and self._spec.iterations is None:
             self._choose_length()
             return True
@@ -412,7 +412,7 @@ class _Constant:
     """A constant of a theorem that is a choice of whoever trains.
 
     Attributes:
-        value: What is chosen.
+        value: The chosen value.
         reason: Why, in a sentence.
         of_convex_losses: Whether it is a choice for convex losses alone.
     """

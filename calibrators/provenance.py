@@ -78,13 +78,13 @@ class Provenance:
 
     Attributes:
         name: Name in the HTTP contract, such as ``"step_size"``.
-        value: The number, or one per step or phase; None where the formula's conditions fail (``assumptions`` then says
-            which), as where it has no finite value.
+        value: The number, or one per step or phase; None if the formula's conditions fail (``assumptions`` then says
+            which), or there is no finite value.
         formula: LaTeX.
         source: Paper, theorem, equation.
         kind: How well it is known.
-        assumptions: What must hold, in sentences.
-        vacuous: For a bound: whether it is worse than the trivial one; None where that has no meaning.
+        assumptions: The conditions that must hold, in sentences.
+        vacuous: For a bound: whether it is worse than the trivial one; None if that has no meaning.
         units: How the number scales with the units of losses and parameters.
     """
 

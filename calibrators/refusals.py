@@ -17,8 +17,8 @@ def refuse(
     """Refuse what a spec asks for and an algorithm has no part for.
 
     Args:
-        sizes: Why neither the number of steps nor the batch size is solved for; None where they are.
-        penalty, batch_size, step_size: Why none is taken; None where one is.
+        sizes: Why neither the number of steps nor the batch size is solved for; None if they are.
+        penalty, batch_size, step_size: Why none is taken; None if one is.
 
     Raises:
         Unsupported: the spec asks for one of them.
@@ -34,7 +34,7 @@ def unread(spec: Spec, read: int, why: str = "") -> list[str]:
     """Return a warning where some of the records are in no step.
 
     Args:
-        read: How many are in some step.
+        read: The number of records that are in some step.
         why: The reason, in words.
     """
     left = spec.dataset_size - read

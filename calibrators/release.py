@@ -30,7 +30,7 @@ class AverageIterate(Described):
 class RandomIterate(Described):
     """One of the points that the steps start from, each equally likely; drawn in secret, independently of the data.
 
-    Where a phase has rounds of steps, as `proximal_phases` has, it is one of those that the rounds start from.
+    If a phase has rounds of steps, as `proximal_phases` has, it is one of those that the rounds start from.
     """
 
     kind: ClassVar[str] = "random"

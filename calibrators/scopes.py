@@ -75,7 +75,9 @@ class Problem:
         read_real("norm_order", self.norm_order, 1.0, 2.0)
 
     def constants(self, given: Mapping[str, float]) -> dict[str, float]:
-        """The constants that an objective of this shape has: others would bring out theorems that do not hold for it.
+        """Return the given constants that an objective of this shape has, and those that follow from them.
+
+        With other constants, theorems would be used that do not hold for the shape.
 
         >>> Problem(Shape.STRONGLY_CONVEX).constants({"strong_convexity": 2.0})
         {'strong_convexity': 2.0, 'pl_constant': 2.0}
@@ -109,9 +111,9 @@ class Scope:
     """The scope of a theorem.
 
     Attributes:
-        shape: The objective's; None where no theorem speaks of the algorithm.
-        measure: What is bounded; None likewise.
-        norms: Which orders of the norm; None is l2.
+        shape: The objective's; None if no theorem speaks of the algorithm.
+        measure: The bounded quantity; None likewise.
+        norms: The orders of the norm; None is l2.
         norm_names: The same in words.
         needs_smoothness: Whether the gradient must be Lipschitz.
         allows_heavy_tails: Whether gradients may have moments and no bound.

@@ -87,28 +87,28 @@ class Spec:
 
     Attributes:
         dataset_size: Declared public number of records.
-        target: What the run's privacy loss is held under, or the half of (epsilon, delta) that is given.
-        unknown: What is solved for; its own field is None.
+        target: The limit of the run's privacy loss, or the given half of (epsilon, delta).
+        unknown: The quantity to solve for; its own field is None.
         batch_size: Nominal batch size; the public divisor of every noisy sum.
         iterations: Number of steps.
-        stages: Of a training whose steps change on the way; then there is no batch size and no number of steps beside.
+        stages: The stages of a training whose steps change; then there is no other batch size or number of steps.
         sampling: Kind of sampling; its other parameters follow from the public sizes.
         max_batch_size: Records that a truncated batch has at most; of no other sampling.
         capacity: Slots of the data set, a public number: the most records that there may be. None is the default's.
         neighboring_relation: What differs between neighbouring data sets.
         gradient_bound: How one record's gradient is bounded.
-        domain: Where parameters are kept.
-        penalty: What is added to the loss.
+        domain: The set that contains the parameters.
+        penalty: The penalty that is added to the loss.
         dimension: Number of parameters; utility needs it, privacy does not.
         assumptions: Constants of the problem by their names in the HTTP contract.
         step_size: The caller's own step size; None asks the theorem for one.
-        step_size_schedule: How step sizes change over the run, of an algorithm that lets them; None is not at all.
+        step_size_schedule: How step sizes change over the run, if the algorithm supports it; None keeps them constant.
         averaged_share: Share of the last steps whose points are averaged, of an algorithm with a `step_rule`; None
             releases the last point.
         momentum: The momentum of an algorithm that has any; None is none.
-        correlation: How the noise of successive steps is to be correlated, of an algorithm that does it.
+        correlation: How the noise of successive steps is correlated, if the algorithm supports it.
         noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
-        variant: Which of an algorithm's forms; None is its first.
+        variant: The form of the algorithm; None is its first.
         judge_published: Whether the engine judges the noise that the paper prints, which takes a calibration too.
 
     Raises:
@@ -264,8 +264,8 @@ class Calibration:
     """A calibrator's answer.
 
     Attributes:
-        plan: What a ledger charges and a trainer executes.
-        unknown: What was solved for.
+        plan: The plan, which a ledger charges and a trainer executes.
+        unknown: The quantity that was solved for.
         value: Its value; several where an algorithm's noise has a scale of its own in each phase.
         achieved: Certified cost of the plan's events in the target's own number: epsilon at delta, rho, mu, advantage,
             true positive rate, or the share of what remains of the budget.
@@ -274,10 +274,10 @@ class Calibration:
         utility: Bounds on what the run achieves, each with its theorem.
         missing_assumptions: Names that the theorem's numbers would need.
         warnings: Sentences a reader must see beside the numbers.
-        as_published: The paper's own calibration, judged if the spec asks; None where it has none for this target.
+        as_published: The paper's own calibration, judged if the spec asks; None if it has none for this target.
         dtype_reason: Why the plan is carried out in float64 although nobody asked for it; else None.
-        alternatives: Where noise is correlated and solved for: the plan's number of bands beside others.
-        choices: What the request left out and was chosen for it.
+        alternatives: The plan's number of bands beside others, if correlated noise is solved for.
+        choices: The values that the request left out and that were chosen for it.
         derived: Constants of the theorem that follow from declared bounds.
     """
 

@@ -18,7 +18,7 @@ class Stage:
         iterations: Number of steps.
         batch_size: Nominal batch size; the public divisor of these steps.
         noise_factor: The noise of these steps over the noise multiplier of the whole training, in [1e-3, 1e3].
-        step_size: Of these steps; None takes that of the whole training.
+        step_size: The step size of these steps; None takes that of the whole training.
 
     Raises:
         InvalidValue: a number outside its range.

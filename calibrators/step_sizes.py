@@ -25,13 +25,13 @@ class StepSizeSchedule:
     """Step sizes as shares of the largest one: 1 at first, then falling to the end.
 
     With u = (t / T - (1 - cooldown)) / cooldown, how much of the fall is behind step t of T, and f = final_share, the
-    share is 1 where u <= 0, then 1 - (1 - f) u for a line and f + (1 - f) (1 + cos(pi u)) / 2 for a cosine. It would be
+    share is 1 if u <= 0, then 1 - (1 - f) u for a line and f + (1 - f) (1 + cos(pi u)) / 2 for a cosine. It would be
     f after the last step, so that no step has size 0.
 
     Attributes:
         kind: The course.
         cooldown: The share of the steps, the last ones, in which they fall; in (0, 1].
-        final_share: What they fall to, as a share of the largest; in [0, 1].
+        final_share: The last step size as a share of the largest; in [0, 1].
 
     Raises:
         InvalidValue: a number is outside its range.

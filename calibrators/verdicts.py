@@ -18,7 +18,7 @@ UNJUDGED: tuple[None, str] = (None, "Whether the printed noise meets the target 
 def judge_steps(
     spec: Spec, event_of: EventOf, printed: float, *, iterations: int, batch_size: int, setting: str
 ) -> tuple[Verdict | None, str]:
-    """Judge equal steps with printed noise, where a record is replaced.
+    """Judge equal steps with printed noise, if a record is replaced.
 
     The verdict is for comparison: noise that the engine does not take refuses no request. It takes a calibration of its
     own, under the paper's batches, so that a spec may do without it.
@@ -27,11 +27,11 @@ def judge_steps(
         spec: The spec, which has a target and the number of records.
         event_of: From the noise, the steps and the batch size to the event of the steps.
         printed: The printed noise, in the unit that ``event_of`` takes.
-        iterations, batch_size: Of the paper's steps.
+        iterations, batch_size: The sizes of the paper's steps.
         setting: The paper's sampling and relation, in words.
 
     Returns:
-        The verdict and the reason for it, as `judge` gives them; `UNJUDGED` where the spec does not ask.
+        The verdict and the reason for it, as `judge` gives them; `UNJUDGED` if the spec does not ask.
     """
     if not spec.judge_published:
         return UNJUDGED

@@ -37,7 +37,7 @@ Host = npt.NDArray[Any]
 
 
 def faults_of(xp: Namespace) -> tuple[str, ...]:
-    """Return a sentence for each fault of a library's arithmetic; none where everything is as the proofs need it.
+    """Return a sentence for each fault of a library's arithmetic; none if everything is as the proofs need it.
 
     Args:
         xp: An array namespace whose arrays are where they will be in a run.
@@ -84,7 +84,7 @@ def _sums_keep_their_digits(xp: Namespace, dtype: str) -> bool:
 
 
 def _rows_do_not_see_each_other(xp: Namespace, dtype: str) -> bool:
-    """Change the last row: all results of the rows before it must stay the same, and each time again."""
+    """Change the last row: all results of the rows before it must stay the same, every time."""
     for rows, inputs, outputs in _SHAPES:
         draw = np.random.default_rng(inputs)
         features = draw.standard_normal((rows, inputs)).astype(dtype)
@@ -102,7 +102,7 @@ def _rows_do_not_see_each_other(xp: Namespace, dtype: str) -> bool:
 
 
 def _by_row(xp: Namespace, features: Host, weights: Host) -> Iterator[Host]:
-    """Yield what a run computes of rows: logits, their exponentials, norms, and the largest entries."""
+    """Yield what a run computes for each row: logits, their exponentials, norms and the largest entries."""
     rows = xp.asarray(features)
     logits = rows @ xp.asarray(weights)
     yield to_host(logits)

@@ -22,7 +22,7 @@ Namespace = Any
 #: multiples of a number whose square is normal, so that no product or sum of products is subnormal: arithmetic with
 #: subnormal numbers takes ten times as long, and would show a record that has some.
 TINY = {"float64": 2.0**-450, "float32": 2.0**-40}
-#: By dtype: exponentials of less than this are as good as those of it, and are not subnormal.
+#: By dtype: smaller numbers are replaced by this before their exponentials are taken, which are then not subnormal.
 _SMALLEST_EXPONENTS = {"float64": -300.0, "float32": -27.0}
 #: The most squares added in their own dtype: in float32 the sum's relative error is at most 4096 2^-24 = 2^-12.
 _LONGEST_NARROW_SUM = 4096
@@ -54,7 +54,7 @@ def on_host(xp: Namespace) -> bool:
 
 
 def to_host(array: Array) -> npt.NDArray[Any]:
-    """``array`` as a NumPy array, copied from the device where it is on one."""
+    """``array`` as a NumPy array, copied from the device if it is on one."""
     get = getattr(array, "get", None)
     return np.asarray(get() if callable(get) else array)
 
@@ -119,7 +119,7 @@ def cleared(xp: Namespace, array: Array, here: Array) -> Array:
 
 
 def exponential(xp: Namespace, array: Array) -> Array:
-    """Return exp of each number, of very negative ones that of a bound, so that nothing is subnormal.
+    """Return exp of each number. Very negative numbers are raised to a bound first, so that nothing is subnormal.
 
     >>> float(exponential(np, np.array([-1000.0], dtype=np.float32))[0]) > 1e-12
     True
@@ -144,8 +144,8 @@ def squared_norms(xp: Namespace, rows: Array) -> Array:
         rows: shape (B, m), a floating dtype.
 
     Returns:
-        shape (B,), float64: the computed square plus m times the smallest normal number of the rows' dtype, by which a
-        square that vanished below it is not missed. Positive; not finite exactly where the row is not or its square
+        shape (B,), float64: the computed square plus m times the smallest normal number of the rows' dtype, which
+        covers a square that vanished below it. Positive; not finite exactly where the row is not or its square
         overflows.
 
     >>> squared_norms(np, np.array([[3.0, 4.0]])).tolist()

@@ -1,7 +1,7 @@
 """Full-batch noisy gradient steps on one block of slots after the other, each block near where it starts.
 
-What gives slots to blocks, takes their noisy means and goes from block to block is here; where a step leads is an
-algorithm's own.
+This module gives slots to blocks, takes their noisy means and goes from block to block. Each algorithm decides where a
+step leads.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from trainer.sums import BoundedSum
 def project_near(domain: L2Ball | None, centre: Array, radius: float, xp: Namespace, point: Array) -> Array:
     """The point of the domain within ``radius`` of ``centre`` that is nearest to ``point``.
 
-    Where neither ball's own projection lies in the other, the nearest point is on both spheres. They meet in a sphere
-    about c + h u, with u the direction of the centre c, whose nearest point is beside the axis as the point is.
+    If neither ball's own projection lies in the other ball, the nearest point is on both spheres. They meet in a sphere
+    about c + h u, with u the direction of the centre c. Its nearest point lies on the same side of the axis as the
+    point.
 
     Args:
         domain: Centred at 0; None is all of R^d.
@@ -56,7 +57,7 @@ def project_near(domain: L2Ball | None, centre: Array, radius: float, xp: Namesp
     near = offset if distance <= radius else offset * (radius / distance)
     if domain is None:
         return centre + near
-    # Everything by differences from the centre, which may be far longer than the radius.
+    # All numbers are differences from the centre, whose norm may be far above the radius.
     apart = _length(xp, centre)
     room = (domain.radius - apart) * (domain.radius + apart)
     if 2.0 * float(xp.sum(centre * near)) + float(xp.sum(near * near)) <= room:
@@ -95,7 +96,7 @@ class BlockSteps(StructuredSteps):
 
     Guarantees:
         - no_record_is_in_two_blocks: each slot belongs to one block, or to none.
-        - one_record_moves_a_blocks_sums_by_at_most_the_bound: or by twice that where a record is replaced; and the sums
+        - one_record_moves_a_blocks_sums_by_at_most_the_bound: or by twice that if a record is replaced; and the sums
           of other blocks, given the points, not at all.
     """
 
@@ -128,7 +129,7 @@ class BlockSteps(StructuredSteps):
     def restore(self, state: State) -> None:
         super().restore(state)
         self._order = np.asarray(state["order"], dtype=np.intp)
-        # A block's start is what its first step does: until then the slots are those of the block before.
+        # A block starts with its first step; until then the slots are those of the block before.
         self._slots = self._slots_of(bisect_right(self._step_ends, max(0, self._done - 1)))
 
     def close(self) -> None:
@@ -182,9 +183,9 @@ def check_evaluations(phase: LocalizedPhase | ProximalPhase, constant: str, inst
     """Refuse more per-record gradients than a run takes, before anything is charged.
 
     Args:
-        phase: Of blocks.
+        phase: A phase of blocks.
         constant: The request's assumption that their number follows from.
-        instead: What would be right.
+        instead: The remedy that the refusal names.
 
     Raises:
         InvalidValue: there are more; the error points at the assumption.

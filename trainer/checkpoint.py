@@ -82,7 +82,7 @@ def unpack(binding: Binding, data: bytes) -> State:
         written = json.loads(str(arrays.pop("text")))
         layout, found, flat = written["layout"], written["binding"], written["state"]
         state: State = _restore(flat, arrays)
-    except Exception:  # NumPy, zipfile and zlib have each their own for bytes that are not theirs
+    except Exception:  # NumPy, zipfile and zlib each raise their own errors for bytes that are not theirs
         raise InvalidValue("these are not the bytes of a checkpoint", code="checkpoint_refused") from None
     if layout != _LAYOUT or found != _binding(binding):
         raise InvalidValue(

@@ -30,7 +30,7 @@ class Term:
     Attributes:
         point: shape (d,), float64: where gradients are taken.
         bound: On the l_q norm of a gradient, or of a change.
-        earlier: Where a change is from; None for gradients.
+        earlier: The point from which a change is taken; None for gradients.
         weight: A public number.
     """
 
@@ -45,8 +45,8 @@ class ClippedSums:
 
     Args:
         records: All slots.
-        model: What is trained; its gradients are outer products of one layer.
-        algorithm: Which one asks, for the refusal.
+        model: The trained model; its gradients are outer products of one layer.
+        algorithm: The name of the algorithm that asks, for the refusal.
         dual_order: q; infinity measures the largest entry.
 
     Guarantees:
@@ -73,7 +73,7 @@ class ClippedSums:
 
         Args:
             noise_multiplier: The noise's scale over the bound.
-            spread: How many times its scale the scale of its coordinates may be.
+            spread: The largest scale of one coordinate of the noise, over the noise's scale.
         """
         return grid_for(
             noise_multiplier,
@@ -89,10 +89,10 @@ class ClippedSums:
 
         Args:
             slots: Those that take part.
-            grid: Where the sum lies.
+            grid: The grid on which the sum lies.
             unit: The bound on a contribution that was charged for: no less than the sum of the terms' bounds times
                 their weights. A public number, as each bound is, although bounds may depend on the points.
-            terms: What each record contributes. A term whose bound is below `SMALLEST` contributes nothing.
+            terms: The terms of each record's contribution. A term whose bound is below `SMALLEST` contributes nothing.
         """
         used = [
             (term, self._narrow(term.point), None if term.earlier is None else self._narrow(term.earlier))
@@ -122,7 +122,7 @@ class ClippedSums:
         return summed(self._records, slots, self._model.num_parameters, block_rows, grid, contributions)
 
     def mean(self, slots: Selection, divisor: int, term: Term) -> Array:
-        """Return the sum of one term over a public divisor, in gradient units: what is selected by, without noise."""
+        """Return the sum of one term over a public divisor, in gradient units and without noise, for selections."""
         grid = self.grid(0.0)
         return grid.decoded(self.of(slots, grid, term.bound, term), term.bound / divisor)
 

@@ -32,9 +32,9 @@ def contribution_factors(bound: GradientBound, norms: Array, margin: float) -> A
     """Return factors that turn gradients into contributions no longer than 1: the paper's h_i over the bound.
 
     Args:
-        bound: How gradients are bounded.
+        bound: The rule by which gradients are bounded.
         norms: shape (B,), float64, positive: upper bounds of |g|, in gradient units.
-        margin: How far below 1 contributions stay.
+        margin: The distance that contributions keep from 1.
 
     >>> import numpy as np
     >>> contribution_factors(Clip(2.0), np.array([5.0, 1.0]), 1e-5).round(4).tolist()
@@ -73,8 +73,8 @@ def clip_factors(norms: Array, max_grad_norm: float, margin: float) -> Array:
 def normalize_factors(norms: Array, regularizer: float, margin: float) -> Array:
     """Factors that turn g into g / (r + |g|), held at norm 1 - margin at most.
 
-    The quotient is below 1 on paper, but rounds to 1 and beyond where r is small against |g|. So the margin applies
-    there and only there: min(1 / (r + |g|), (1 - margin) / |g|).
+    The exact quotient is below 1, but it rounds to 1 or more if r is small against |g|. So the margin applies there and
+    only there: min(1 / (r + |g|), (1 - margin) / |g|).
 
     Args:
         norms: shape (B,), float64, positive: upper bounds of |g|, in gradient units.

@@ -1,7 +1,7 @@
-"""Confidence intervals of what noisy sums say: exact for ratios of them, from bounds for what is no such ratio.
+"""Confidence intervals from noisy sums: exact for ratios of sums, and from bounds for everything else.
 
-All that is random is the noise of the release, whose law is public: independent normal numbers of one standard
-deviation. The intervals say nothing of which rows there happen to be.
+Only the noise of the release is random, and its distribution is public: independent normal numbers of one standard
+deviation. The intervals do not account for the choice of the rows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number that noisy sums say.
+    """A number that is estimated from noisy sums.
 
     Attributes:
-        estimate: The likely value; None where the noise leaves none.
-        lower, upper: It is between these with the confidence that was asked for. None is no bound.
+        estimate: The likely value; None if the noise leaves none.
+        lower, upper: The true value is between these with the confidence that was asked for. None means no bound.
     """
 
     estimate: float | None
@@ -62,7 +62,7 @@ def ratio(
         sums: shape (d,), noisy.
         stddev: The standard deviation of the noise on each of them.
         risk: The probability with which the true ratio is not in the interval, at most.
-        within: What the ratio is between whatever the rows are.
+        within: Bounds of the ratio that hold whatever the rows are.
 
     Source: Fieller 1954, "Some problems in interval estimation".
 
@@ -85,7 +85,7 @@ def ratio(
 
 
 def sum_of_absolute_values(count: int, risk: float) -> float:
-    """Return what the sum of ``count`` absolute values of standard normal numbers passes with probability ``risk``.
+    """Return what the sum of ``count`` absolute values of standard normals exceeds with probability ``risk`` at most.
 
     A Chernoff bound: E exp(t |Z|) = 2 exp(t^2 / 2) Phi(t).
 
@@ -99,7 +99,7 @@ def sum_of_absolute_values(count: int, risk: float) -> float:
 
 
 def bilinear_noise(matrix: FloatArray, left: FloatArray, right: FloatArray, stddev: float, risk: float) -> float:
-    """Return what p M n is beyond for the noisy vectors by more than the true ones with probability ``risk`` at most.
+    """Return d such that p M n of the noisy vectors exceeds the true value by more than d with probability <= ``risk``.
 
     With p' = p + r and n' = n + s, p M n = p' M n' - r M n' - p' M s + r M s. The noise r is independent of n', and s
     of p', so that the first two are normal. Given s, the third is normal, too, and |M s| is nearly never longer than
@@ -109,7 +109,7 @@ def bilinear_noise(matrix: FloatArray, left: FloatArray, right: FloatArray, stdd
         matrix: M, shape (k, k).
         left, right: p' and n', shape (k,).
         stddev: The standard deviation of the noise on each of their coordinates.
-        risk: On one side.
+        risk: The probability on one side; the same d holds on the other.
 
     Guarantees:
         - is_a_norm_of_the_matrix: along a line of matrices it grows no faster than this norm of their direction.

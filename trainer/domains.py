@@ -20,7 +20,7 @@ def project(domain: Domain | None, xp: Namespace, point: Array) -> Array:
     """The point of the domain that is nearest in l2; the point itself without a domain.
 
     Args:
-        point: shape (d,), float64. Where it is not finite, so is what is returned.
+        point: shape (d,), float64. If it is not finite, so is what is returned.
 
     Guarantees:
         - projections_are_in_the_domain: up to rounding of 1e-12.
@@ -51,7 +51,7 @@ def project(domain: Domain | None, xp: Namespace, point: Array) -> Array:
 
 
 def _simplex(xp: Namespace, point: Array, scale: float) -> Array:
-    """max(0, y - t), with the t by which the entries sum to ``scale``."""
+    """Return max(0, y - t), with t such that the entries sum to ``scale``."""
     descending = -xp.sort(-point)
     counts = xp.astype(xp.arange(1, point.shape[0] + 1), xp.float64)
     thresholds = (xp.cumulative_sum(descending) - scale) / counts

@@ -28,8 +28,8 @@ class Proposal:
     """A proposed run.
 
     Attributes:
-        plan: What is to be carried out.
-        model: What is trained.
+        plan: The plan to carry out.
+        model: The trained model.
         capacity: Slots of the data set, of which a batch may hold all.
     """
 
@@ -98,7 +98,7 @@ def check_at_least(plan: Plan, name: str, value: float, where: str) -> None:
 MEANS: tuple[str, ...] = (MeanModel.kind,)
 #: The kinds that predict a label.
 PREDICTORS: tuple[str, ...] = tuple(kind for kind in MODELS if kind != MeanModel.kind)
-#: Those whose gradients are one outer product, which clipping in other norms than l2 needs, and known constants too.
+#: The models whose gradients are one outer product; clipping in other norms than l2 needs this, as do known constants.
 LINEAR_MODELS: tuple[str, ...] = tuple(kind for kind in PREDICTORS if kind != MultilayerPerceptron.kind)
 #: The models whose loss is a function of one logit, which can be smoothed.
 MODELS_OF_ONE_LOGIT: tuple[str, ...] = tuple(kind for kind in LINEAR_MODELS if kind != Softmax.kind)
@@ -126,14 +126,14 @@ class Execution:
     """The way in which the plans of one algorithm are carried out.
 
     Attributes:
-        phase_type: What every phase of its plans is.
-        make: From a task to its trainer.
+        phase_type: The type of every phase of its plans.
+        make: Makes the trainer of a task.
         check: Refuses a plan that the trainer's arithmetic, or the model, cannot keep.
         models: Kinds of models that a run of it can train.
         requests: Examples of ``POST /v1/runs``, by a name that no other example has.
         gradient_bound: The kind of gradient bound that every `BoundedSteps` of its plans has; None for other phases.
-        coordinates: What an audit may assume of the update.
-        float64_because: Why its runs are better carried out in float64, whatever the plan; empty where nothing speaks
+        coordinates: The assumption about the update that an audit may make.
+        float64_because: Why its runs are better carried out in float64, whatever the plan; empty if nothing speaks
             against float32.
     """
 

@@ -1,6 +1,7 @@
 """Frank-Wolfe steps in an l_p ball along estimates of the gradient that are made of fresh batches.
 
-What reads the records and draws the noise is here; what an algorithm makes of both is its own `Estimator`.
+This module reads the records and draws the noise. Each algorithm makes its estimates of both by an `Estimator` of its
+own.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Fresh(Protocol):
 
 
 class Estimator(Protocol):
-    """Makes an estimate of the gradient for each step but the first, whose is a noisy mean."""
+    """Makes the estimates of the gradient. The first one is a noisy mean, which it is given."""
 
     def start(self, estimate: Array) -> None:
         """Take the first estimate, noise included."""
@@ -69,8 +70,8 @@ class EstimateFrankWolfe(StructuredSteps):
     Slots are given to steps by a permutation that is drawn before the first one from the declared size alone.
 
     Args:
-        task: Of such a plan.
-        estimators: What makes each of the algorithm's estimators, by its name in the phase.
+        task: The task of such a plan.
+        estimators: The makers of the algorithm's estimators, by their names in the phase.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one step, or to none.
@@ -135,7 +136,7 @@ class EstimateFrankWolfe(StructuredSteps):
         return grid.noised(total, self._xp.asarray(noise), unit)
 
     def _bound(self) -> float:
-        """Return the bound on a change since the last step, from public points; what was planned for stays a bound."""
+        """Return the bound on a change since the last step, from public points; it never exceeds the planned bound."""
         phase = self._phase
         moved = norm(self._xp, self._point - self._before, phase.norm_order)
         distance = min(moved, 2.0 * self._radius * phase.step_size)

@@ -38,7 +38,7 @@ class Gradients(Protocol):
     def norms_of_order(self, order: float) -> Array:
         """shape (B,), float64: upper bounds of |g_i|_q for q = ``order`` in [1, infinity), within 2^-28 of it.
 
-        Not finite wherever a number in the row is not, and 0 where all are.
+        Not finite wherever a number in the row is not, and 0 if all are.
         """
         ...
 

@@ -46,7 +46,7 @@ class Grid:
 
     Attributes:
         step: gamma, a power of two.
-        margin: How far contributions stay below their bound, relative.
+        margin: The relative distance that contributions keep from their bound.
         scale: K, the noise's standard deviation in steps; not below what was charged.
     """
 
@@ -98,7 +98,7 @@ def grid_for(
         dtype: In which a piece is summed: "float64" or "float32".
         contributions: The most contributions that a sum may have: a public number.
         norm_order: r of the norm in which contributions are bounded, in [1, infinity].
-        spread: How many times the noise's scale the scale of its coordinates may be.
+        spread: The largest scale of one coordinate of the noise, over the noise's scale.
 
     Guarantees:
         - rounding_stays_within_the_margin: gamma d^(1/r) is within the share that the margin leaves.

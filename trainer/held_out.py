@@ -1,7 +1,7 @@
 r"""One noisy vector of sums over held-out rows: all that is ever released of them.
 
-A row adds a vector to the sums. It has parts, and no part is longer than 1 in the l2 norm, so that the vector is no
-longer than C = sqrt(number of parts). For a model that predicts classes they are
+A row adds a vector to the sums. The vector has parts, none longer than 1 in the l2 norm, so the vector is no longer
+than C = sqrt(number of parts). For a model that predicts classes, the parts are
 
 | part | what a row adds | length |
 |---|---|---|
@@ -11,9 +11,10 @@ longer than C = sqrt(number of parts). For a model that predicts classes they ar
 | calibration | right less the predicted class's probability, in the bin of that probability | at most 1 |
 | ranking | for each of k classes, 1 / sqrt(k) to the bin of its probability, of the class's rows or of others | 1 |
 
-Of many classes the confusion has a cell for right and one for wrong of each class, and there is no ranking. Of two
-classes the ranking is that of the second alone. A model without probabilities has the first two parts. For a
-number, scaled to [-1, 1] as its prediction is clipped to it, the parts are 1, |error| / 2, error^2 / 4, label, label^2.
+For many classes, the confusion has one cell for right and one for wrong predictions of each class, and there is no
+ranking. For two classes, only the second one is ranked. A model without probabilities has only the first two parts. For
+a number, scaled to [-1, 1] as its prediction is clipped to it, the parts are 1, |error| / 2, error^2 / 4, label,
+label^2.
 
 What a row adds is rounded towards zero to whole multiples of `GRAIN`, which makes it no longer. Sums of such numbers
 are exact in float64 in whatever order, and so is the noise. So one row moves the sums by at most C in the l2 norm if it
@@ -38,7 +39,7 @@ from trainer.streams import RandomStreams
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Each row adds a whole number of these.
+#: The unit of the sums: each row adds a whole number of these.
 GRAIN = 2.0**-20
 #: Bins by which rows are ranked: equal ones of arcsin(sqrt(probability)), which are finer near 0 and 1.
 RANKING_BINS = 12
@@ -54,7 +55,7 @@ class Layout:
     """The order in which the parts stand in the vector: public, by the model alone.
 
     Attributes:
-        num_classes: 0 where numbers are predicted.
+        num_classes: 0 if numbers are predicted.
         has_probabilities: Whether the model has them.
     """
 
@@ -144,8 +145,8 @@ def noisy_sums(
     """Return the sums over held-out rows, with noise: a Gaussian mechanism, charged as the evaluation's event.
 
     Args:
-        evaluation: What is charged.
-        model: What predicts.
+        evaluation: The charged evaluation.
+        model: The model that predicts.
         parameters: Its released parameters.
         features: shape (n, p), scaled by declared bounds; n is private, and may be 0.
         labels: shape (n,), codes of classes or numbers in [-1, 1].

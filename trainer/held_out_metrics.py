@@ -1,7 +1,7 @@
 """Metrics of a model on held-out rows, with their intervals: computed from the noisy sums alone (`trainer.held_out`).
 
-An interval holds what the metric is on the held-out rows with probability `CONFIDENCE`, each by itself. It is about the
-noise, which is all that is random of the release. That other rows might have been held out is not in it.
+Each interval by itself contains the metric on the held-out rows with probability `CONFIDENCE`. It accounts for the
+noise, which is all that is random in the release. It does not account for the choice of the held-out rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from trainer.confidence import Estimate, FloatArray, bilinear_noise, linear, ratio, sum_of_absolute_values, two_sided
 from trainer.held_out import GRAIN, RANKING_BINS, Layout
 
-#: Each interval is right so often.
+#: The probability with which each interval is right.
 CONFIDENCE = 0.95
 _RISK = 1.0 - CONFIDENCE
 #: Each row is rounded to a grain, in units of what it adds; so is the noise.
@@ -25,20 +25,20 @@ _NOTHING = Estimate(None, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class HeldOutMetrics:
-    """Metrics on held-out rows. None where one is not of this task, or the model has no probabilities.
+    """Metrics on held-out rows. A metric is None if it does not suit the task, or needs probabilities and has none.
 
     Attributes:
-        records: How many rows were held out.
+        records: The number of held-out rows.
         noise_stddev: Standard deviation of the noise on each count.
         accuracy: Share of rows whose class is predicted.
         balanced_accuracy: Mean of that share over all declared classes; a class without rows counts as anything.
         log_loss: Mean of -log of the true class's probability in nats, each at most `log_loss_cap`.
-        log_loss_cap: See there.
+        log_loss_cap: The cap on each of them.
         auc: Area under the ROC curve; of more than two classes the mean over each class against the rest.
         calibration_error: Expected calibration error of 15 bins.
         confusion_matrix: Noisy counts: rows by true class, columns by predicted class.
-        confusion_half_width: Each count is as near to the true one, by itself.
-        mean_absolute_error, root_mean_squared_error: In the unit of the scaled label; a prediction beyond the label's
+        confusion_half_width: Each count by itself is within this of the true one. mean_absolute_error,
+        root_mean_squared_error: In the unit of the scaled label; a prediction beyond the label's
             bounds counts as the bound.
         r_squared: 1 - (sum of squared errors) / (sum of squared distances of labels from their mean), likewise.
     """
@@ -68,7 +68,7 @@ class HeldOutMetrics:
 
 
 def metrics_of(layout: Layout, sums: FloatArray, noise_stddev: float) -> HeldOutMetrics:
-    """Return every metric that the noisy sums say.
+    """Return every metric that can be computed from the noisy sums.
 
     Args:
         layout: The layout of the sums.
@@ -111,7 +111,7 @@ class _Reading:
         return self._layout.part(self._sums, name)
 
     def _weights(self, name: str, values: list[float]) -> FloatArray:
-        """Weights of the sums: of the first coordinates of a part these, of all others 0."""
+        """Return weights of the sums: the given ones for the first coordinates of a part, and 0 for all others."""
         weights, start = np.zeros(self._layout.size), self._layout.start(name)
         weights[start : start + len(values)] = values
         return weights
@@ -124,7 +124,7 @@ class _Reading:
         return Estimate(found.estimate, max(lower - _ROUNDED, within[0]), min(upper + _ROUNDED, within[1]))
 
     def _balanced_accuracy(self) -> Estimate:
-        """The mean of the classes' shares: all of their intervals hold at once, as often as one has to."""
+        """The mean of the classes' shares. All of their intervals hold at once with the probability of one interval."""
         count = self._layout.num_classes
         per_class = count if self._layout.is_confused else 2
         found = []
@@ -195,9 +195,9 @@ class _Reading:
 def _area(positive: FloatArray, negative: FloatArray, stddev: float, risk: float) -> Estimate:
     """The chance that a positive row is in a higher bin than a negative one, half of it in the same.
 
-    Where rows share a bin, the true order is unknown: the area a of their probabilities has
+    If rows share a bin, the true order is unknown: the area a of their probabilities has
     p (L - a J) n <= 0 <= p (L + I - a J) n for the true histograms, with L below the diagonal and J all ones. The
-    interval holds the a at which the noisy histograms do not contradict that. Where the numbers of rows are large
+    interval holds the a at which the noisy histograms do not contradict that. If the numbers of rows are large
     against the noise, both sides fall as a rises, so that the ends are found by bisection.
     """
     bins, ones = len(positive), np.ones((len(positive), len(positive)))
@@ -222,7 +222,7 @@ def _form(left: FloatArray, matrix: FloatArray, right: FloatArray) -> float:
 
 
 def _first(holds: Callable[[float], bool]) -> float:
-    """Return where in [0, 1] a condition begins to hold that goes on holding; 1 where it never does."""
+    """Return the point of [0, 1] from which on a condition holds; 1 if it never does."""
     low, high = 0.0, 1.0
     if holds(low):
         return low
@@ -240,7 +240,7 @@ def _ends(found: Estimate) -> tuple[float, float]:
 
 
 def _mean(found: Sequence[Estimate]) -> Estimate:
-    """The mean of numbers of which all intervals hold at once."""
+    """The mean of numbers whose intervals all hold at once."""
     known = [each.estimate for each in found if each.estimate is not None]
     lower, upper = (sum(ends) / len(found) for ends in zip(*(_ends(each) for each in found), strict=True))
     return Estimate(sum(known) / len(known) if known else None, lower, upper)

@@ -1,7 +1,7 @@
 """Contributions of records at one point, kept so that sums over some records contain them bit for bit.
 
 A gradient that is taken again at the same point, but at another place of a block, may differ: products of matrices
-round by place, and a record may be such that rounding decides over its gradient. Where a record's part in one sum has
+round by place, and a record may be such that rounding decides over its gradient. If a record's part in one sum has
 to cancel its part in another, both are made of what is kept here.
 """
 
@@ -21,11 +21,11 @@ class KeptContributions:
     """Contributions of some slots at one point, for sums over any of them.
 
     Args:
-        sums: Of which model and which records.
+        sums: The sums of a model and its records.
         point: shape (d,), float64.
-        slots: Whose contributions are kept.
-        bound: How gradients are bounded.
-        grid: Where sums lie.
+        slots: The slots whose contributions are kept.
+        bound: The rule by which gradients are bounded.
+        grid: The grid on which sums lie.
 
     Guarantees:
         - a_record_contributes_the_same_to_every_sum: bit by bit, whatever else is summed.

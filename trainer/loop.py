@@ -35,9 +35,9 @@ class Step:
         noisy_sum: The sum of bounded gradients with its noise, shape (d,), float64; the update's own, which may write
             to it.
         divisor: Public constant by which it is divided.
-        step_size: Of this step.
-        domain: Where every point lies.
-        penalty: What is added to the mean loss.
+        step_size: The step size of this step.
+        domain: The set that contains every point.
+        penalty: The penalty that is added to the mean loss.
     """
 
     noisy_sum: Array
@@ -74,13 +74,13 @@ State = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """A plan to carry out, and everything for it.
+    """A plan to carry out, and everything that it needs.
 
     Attributes:
         plan: An executable plan.
-        model: What is trained.
-        records: What it is trained on.
-        streams: Where everything random comes from.
+        model: The trained model.
+        records: The records that it is trained on.
+        streams: The streams of all randomness.
     """
 
     plan: Plan
@@ -182,7 +182,7 @@ class Iteration(Protocol):
 
     @property
     def point(self) -> Array:
-        """Return what the steps so far have led to, of which the release rule chooses: shape (d,), float64."""
+        """Return the point after the steps so far, shape (d,), float64; the release rule chooses among these."""
         ...
 
     def advance(self, step: Step) -> None:
@@ -221,7 +221,8 @@ class GradientSteps(Resumable):
     draws its slots and then its noise, an empty batch included, so each step is one charged event.
 
     Args:
-        task: Of a plan whose phases are all of one type, with step sizes and the algorithm's kind of gradient bound.
+        task: The task of a plan whose phases are all of one type, with step sizes and the algorithm's kind of gradient
+        bound.
         start: From the first point to the algorithm's iteration.
         gradient_bound: The kind.
         phase_type: The type.
@@ -383,5 +384,5 @@ def grid_of(plan: Plan, phase: BoundedSteps, model: Model, capacity: int) -> Gri
 
 
 def recursion_of(phase: CorrelatedSteps) -> Recursion:
-    """Return C of the phase's noise."""
+    """Return the matrix C by which the phase's noise is correlated."""
     return Recursion(phase.whole_coefficients, phase.coefficient_bits)

@@ -42,7 +42,7 @@ def dual_map(xp: Namespace, vector: Array, order: float) -> Array:
 
 
 def least_in_ball(xp: Namespace, gradient: Array, norm_order: float, radius: float) -> Array:
-    r"""The v with $\|v\|_p \le D$ of least <v, g>: $-D\, \mathrm{sign}(g) |g|^{q-1} / \|g\|_q^{q-1}$; 0 where g = 0.
+    r"""The v with $\|v\|_p \le D$ of least <v, g>: $-D\, \mathrm{sign}(g) |g|^{q-1} / \|g\|_q^{q-1}$; 0 if g = 0.
 
     Args:
         gradient: g, shape (d,).

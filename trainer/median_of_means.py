@@ -48,7 +48,7 @@ class ClampedGroups:
         self._slots = SecretSlots(task)
 
     def grid(self, noise_multiplier: float) -> Grid:
-        """Return the grid of a group's sums over the radius, with noise of so many times the radius."""
+        """Return the grid of a group's sums over the radius, with noise of ``noise_multiplier`` times the radius."""
         return grid_for(noise_multiplier, self._model.num_parameters, "float64", self._size, norm_order=math.inf)
 
     def next_group(self, point: Array, margin: float = MARGIN) -> Iterator[Array]:
@@ -82,7 +82,7 @@ class ClampedGroups:
 
 
 def lower_median(xp: Namespace, rows: Array) -> Array:
-    """Return the middle number of each column, the lower of the two where there are two in the middle.
+    """Return the middle number of each column, the lower of the two if there are two in the middle.
 
     Guarantees:
         - medians_move_no_more_than_what_moves_most: in each column, where any rows are changed.

@@ -43,7 +43,7 @@ def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
 
     Guarantees:
         - a_named_type_is_taken: whatever speaks against it; what no trainer can keep is refused elsewhere.
-        - float64_has_a_reason: where it was not asked for.
+        - float64_has_a_reason: if it was not asked for.
 
     Raises:
         InvalidValue: there is no such type.

@@ -54,10 +54,10 @@ def measure(
     rows is dropped.
 
     Args:
-        plan: What is to be carried out.
-        model: What is to be trained.
+        plan: The plan to carry out.
+        model: The model to train.
         capacity: Slots of the data set, a public number.
-        device: Where it is to be carried out.
+        device: The device on which it is carried out.
         budget_s: Steps are measured for about so long.
         clock: Monotonic, in seconds.
 
@@ -118,7 +118,7 @@ def _steps(
 
 
 def _heavier(plan: Plan, measured: int) -> float:
-    """Return by how much a step of the plan is heavier in the mean than the measured first ones, at least 1."""
+    """Return the work of an average step of the plan over the work of a measured step, at least 1."""
     weights = [(phase.steps, rows_of(phase, plan.dataset_size)) for phase in plan.phases]
     left, rows = measured, 0.0
     for steps, weight in weights:

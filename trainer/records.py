@@ -81,7 +81,7 @@ class Records:
     """All slots, and one more that is always empty.
 
     Attributes:
-        all: What the slots hold; the last one is the spare slot.
+        all: The contents of the slots; the last one is the spare slot.
         positions: shape (N,): the slot of each place. Row i of those that were given is in slot ``positions[i]``; the
             slots of later places are empty.
     """
@@ -121,7 +121,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
             clipped to [-1, 1].
         dtype: "float64" or "float32", of the stored rows.
         capacity: N, the number of slots; a public number.
-        stream: Where the permutation is drawn from.
+        stream: The stream from which the permutation is drawn.
 
     Guarantees:
         - unusable_rows_become_zero: a NaN, an infinity or a magnitude above `LARGEST_ENTRIES` in a row's features, or a
@@ -184,7 +184,7 @@ def _fill(
     rows = xp.astype(flushed(xp, values, TINY[dtype]), into.features.dtype)
     kept = as_float64(xp, rows)
     into.features[at, :] = rows
-    smallest = rows.shape[1] * float(xp.finfo(rows.dtype).smallest_normal)  # positive, as of `squared_norms`
+    smallest = rows.shape[1] * float(xp.finfo(rows.dtype).smallest_normal)  # positive, as `squared_norms` gives them
     into.squares[at] = xp.sum(kept * kept, axis=1) + smallest
     into.valid[at] = valid
     into.labels[at] = xp.astype(targets if num_classes else flushed(xp, targets, TINY[dtype]), into.labels.dtype)

@@ -2,11 +2,11 @@ r"""Frank-Wolfe steps over the l1 ball by a gradient estimate that is carried on
 
 What a record brings to a mean stays below its bound by the margin of `trainer.grid`, half of which pays for
 sums. The other half pays for carrying the estimate on: each step rounds it by 2^-53 of its size, a little more in all
-that is added, and what one step rounds off shrinks from then on by (1 - eta) as a record's part does. Between
-neighbours estimates are so off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c / eta for changes of
-gradients of at most c. By Minkowski's inequality a record's part, in the root of the sum of squared ranges or in their
-sum, is then at most M E sqrt(T) or M E T above what it would be. A plan in which that is more than half the margin of
-what was charged is refused.
+that is added, and what one step rounds off shrinks from then on by (1 - eta) as a record's part does. So between
+neighbours, rounding puts estimates off by at most E = (3 + 16 eta) 2^-53 |d| / eta, where |d| <= L_0 + c / eta for
+changes of gradients of at most c. By Minkowski's inequality a record's part, in the root of the sum of squared ranges
+or in their sum, is then at most M E sqrt(T) or M E T above what it would be. A plan in which that is more than half the
+margin of what was charged is refused.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RecursiveFrankWolfe(StructuredSteps):
 
 
 def rounding_is_paid_for(phase: RecursiveSelections, radius: float) -> bool:
-    """Return whether what the estimates are rounded by is within half the margin: see the module."""
+    """Return whether the rounding of the estimates is within half the margin: see the module."""
     recursion = Recursion(phase.selections, phase.first_batch, phase.batch, phase.step_size)
     problem, eta = Problem(phase.lipschitz, phase.smoothness, 2.0 * radius), phase.step_size
     largest = phase.lipschitz + recursion.change_bound(problem) / eta

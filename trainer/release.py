@@ -17,7 +17,7 @@ class Rule(Protocol):
     """Sees every step's points and says in the end what is released."""
 
     def see(self, step: int, start: Array, end: Array) -> None:
-        """Step number ``step``, from 0 on, leads from ``start`` to ``end``."""
+        """Take note that step number ``step``, from 0 on, leads from ``start`` to ``end``."""
         ...
 
     def released(self) -> Array:
@@ -106,7 +106,7 @@ def rule_for(release: Release, steps: int, start: Array, stream: AESCounter) -> 
     Args:
         steps: The number of steps of the whole plan.
         start: The point that training starts from.
-        stream: Where a random choice is drawn from.
+        stream: The stream of a random choice.
     """
     match release:
         case LastIterate():

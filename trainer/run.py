@@ -83,16 +83,16 @@ def run(
 
     Args:
         plan: An executable plan of an algorithm in `trainer.algorithms`.
-        model: What is trained, from its initial parameters.
+        model: The model to train, from its initial parameters.
         features: shape (n, p), scaled by declared bounds (`trainer.scaling`); NumPy, CuPy or array API.
         labels: shape (n,), class indices, or real numbers in [-1, 1] where the model predicts such.
-        seed: For public data alone; whoever knows it can subtract the noise. None: keys from the operating system. What
-            goes on from a checkpoint has the keys of that.
+        seed: For public data alone; whoever knows it can subtract the noise. None: keys from the operating system. A
+            run that goes on from a checkpoint has the keys of the checkpoint.
         capacity: Slots of the data set, a public number: no fewer than the declared size, and than there are rows. None
             takes `usual_capacity`.
         on_progress: Called with (steps done, steps in all) at the start and after every step, so it should be cheap.
         is_cancelled: Asked before every step, likewise.
-        checkpoint: Where checkpoints go, and one to go on from.
+        checkpoint: The place of checkpoints, and one to go on from.
         streams: For tests alone: given batches and noise.
 
     Returns:
@@ -110,8 +110,8 @@ def run(
 
     Raises:
         InvalidValue: the plan is not executable, or its parts do not fit the algorithm; shapes do not fit the model;
-            fewer slots than declared records or rows; a seed that is no non-negative integer; a checkpoint of something
-            else.
+            fewer slots than declared records or rows; a seed that is not a non-negative integer; a checkpoint of
+            something else.
         Unsupported: no trainer of this name; no sampler of a kind that was charged.
         RunCancelled: ``is_cancelled`` said so.
 
@@ -146,7 +146,7 @@ def run(
 
 
 def cores_for(plan: Plan, model: Model, records: Records) -> AbstractContextManager[None]:
-    """A core is left to the noise where it takes about as long as the products do; both have d numbers a record."""
+    """Leave a core to the noise if it takes about as long as the products; both have d numbers for each record."""
     if on_host(records.xp) and model.num_parameters >= _LONG_NOISE and rows_per_step(plan) <= _SHORT_PRODUCTS:
         return one_core_left()
     return nullcontext()
@@ -185,9 +185,9 @@ class _Keeper:
         self._streams = streams
 
     def resumed(self) -> dict[str, object] | None:
-        """The trainer's state in the checkpoint to go on from; the streams that it does not hold are then as they were.
+        """Return the trainer's state in the checkpoint to go on from, and restore the streams that it does not contain.
 
-        Nothing where no step was carried out: the run begins with the streams of the checkpoint, if there is one.
+        Return None if no step was carried out. The run then begins with the streams of the checkpoint, if there is one.
         """
         trainer: dict[str, object] | None = None
         if self._checkpoint.resume is not None:
@@ -245,7 +245,7 @@ def execution_of(plan: Plan) -> Execution:
 
 
 def usual_capacity(plan: Plan) -> int:
-    """Return the slots of a run that is told nothing of them: those that it is charged for, else `default_capacity`."""
+    """Return the slots of a run for which none are given: those that it is charged for, else `default_capacity`."""
     charged = [
         event.sampling.dataset_size
         for event in plan.events

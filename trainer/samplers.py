@@ -104,8 +104,8 @@ class PoissonSampler:
     Args:
         capacity: N, the number of slots; slot N is the spare one.
         sampling_probability: q in (0, 1], a public constant.
-        steps: How many draws there will be.
-        stream: Where the bits come from.
+        steps: The number of draws.
+        stream: The source of the bits.
 
     Guarantees:
         - realised_probability_is_not_above_the_charged: it is floor(q 2^53) / 2^53 <= q, less than 2^-53 below q.
@@ -150,8 +150,8 @@ class TruncatedPoissonSampler:
     Args:
         positions: shape (N,): the slot of each place; slot N is the spare one.
         sampling: With q, the largest batch size B and the places: the declared ones, or all slots.
-        steps: How many draws there will be.
-        stream: Where the bits come from.
+        steps: The number of draws.
+        stream: The source of the bits.
 
     Guarantees:
         - subsets_are_equally_likely: those with the least random words are kept; equal words are drawn again.
@@ -192,7 +192,7 @@ class WithoutReplacementSampler:
         positions: shape (N,): the slot of each place.
         batch_size: Places of a batch.
         dataset_size: Declared places.
-        stream: Where the draws come from.
+        stream: The source of the draws.
 
     Guarantees:
         - batches_of_slots_are_equally_likely: drawn by rejection, without the bias of a modulus; in each order, too, so
@@ -221,7 +221,7 @@ class EpochSampler(ABC):
     Args:
         cuts: shape (k + 1,), from 0 on: the steps at which epochs begin, and where the last one ends; there it begins
             anew. The phase may end within an epoch.
-        stream: Where the draws come from.
+        stream: The source of the draws.
     """
 
     def __init__(self, cuts: Indices, stream: AESCounter) -> None:
@@ -269,7 +269,7 @@ class ShuffledSampler(EpochSampler):
         edges: shape (t + 1,): where the batches of an epoch begin in the permutation, and where the last one ends;
             public numbers.
         dataset_size: Declared places.
-        stream: Where the permutations are drawn from.
+        stream: The source of the permutations.
 
     Guarantees:
         - slots_take_part_once_at_most: in one of the steps of an epoch.
@@ -293,8 +293,8 @@ class AllocationSampler(EpochSampler):
     Args:
         capacity: N, the number of slots; slot N is the spare one.
         cuts: As `EpochSampler` has them: 0 and t for epochs of t steps.
-        steps: How many draws there will be.
-        stream: Where the draws come from.
+        steps: The number of draws.
+        stream: The source of the draws.
 
     Guarantees:
         - slots_draw_their_step: each equally likely, by rejection, and anew in every epoch.
@@ -374,8 +374,8 @@ class CyclicPoissonSampler(TurnsSampler):
     Args:
         turn_of: shape (N,): the group of each slot; -1 for a slot that is in none.
         sampling: With the number of groups and q.
-        steps: How many draws there will be.
-        stream: Where the coins come from.
+        steps: The number of draws.
+        stream: The source of the coins.
 
     Guarantees:
         - realised_probability_is_not_above_the_charged, inclusions_are_independent: given the groups, as
@@ -422,7 +422,7 @@ def dealt_out(positions: Indices, turns: int, dataset_size: int, stream: AESCoun
         positions: shape (N,): the slot of each place.
         turns: Parts; their sizes are public numbers, and differ by one at most.
         dataset_size: Declared places; the slots of others are in no part.
-        stream: Where the permutation is drawn from.
+        stream: The stream from which the permutation is drawn.
     """
     turn_of = np.full(positions.size, -1, dtype=np.int32)
     order = np.random.Generator(stream).permutation(dataset_size)
@@ -470,7 +470,7 @@ def check_sampling(
     Args:
         sampling, steps, divisor, dataset_size: As `sampler_for` has them.
         capacity: Slots of the data set.
-        relation: Which the sampling is charged under.
+        relation: The relation under which the sampling is charged.
 
     Raises:
         InvalidValue: disjoint batches need more slots than there are, or truncated ones are charged for others.
@@ -536,8 +536,8 @@ def sampler_for(
         steps: The number of steps of the phase, and of draws.
         divisor: The nominal batch size: of disjoint batches by position, the batch size.
         dataset_size: The declared size; no more than the records' capacity.
-        records: Whose slots are drawn.
-        stream: Where draws come from.
+        records: The records whose slots are drawn.
+        stream: The source of the draws.
 
     Requires:
         `check_sampling` lets it pass.

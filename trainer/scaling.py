@@ -125,7 +125,7 @@ def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -
     arrays = [np.asarray(column, dtype=np.float64) for column in values]
     if any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
         raise InvalidValue("every column must be one-dimensional and as long as the others", pointer=("columns",))
-    # Written where it stays, since this is the memory of all rows once more.
+    # Written in place, since a copy would take the memory of all rows once more.
     scaled = np.empty((len(arrays[0]), num_features(columns)))
     finite = np.ones(len(scaled), dtype=np.bool_)
     first = 0

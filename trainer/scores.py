@@ -34,7 +34,7 @@ class ClassScores:
         accuracy: Share of rows whose class is predicted.
         balanced_accuracy: Mean of that share over the classes that occur.
         log_loss: Mean of -log of the true class's probability, in nats; None without probabilities that are numbers.
-        auc: Area under the ROC curve; of more than two classes the mean over each class against the rest. None where
+        auc: Area under the ROC curve; of more than two classes the mean over each class against the rest. None if
             only one class occurs, or there is too much to rank.
         calibration_error: Mean distance, over equal bins of the predicted class's probability, between that and the
             share of rows that are predicted rightly. None as `log_loss`.
@@ -55,7 +55,7 @@ class NumberScores:
 
     Attributes:
         mean_absolute_error: Mean of |predicted - label|.
-        root_mean_squared_error: Root of the mean of (predicted - label)^2; None where squares overflow.
+        root_mean_squared_error: Root of the mean of (predicted - label)^2; None if squares overflow.
         r_squared: 1 - (sum of squared errors) / (sum of squared distances of labels from their mean); None likewise,
             and where all labels are equal.
     """
@@ -70,12 +70,12 @@ def class_scores(model: Model, parameters: Parameters, features: npt.ArrayLike, 
 
     Args:
         model: One that predicts classes.
-        parameters: What was released.
+        parameters: The released parameters.
         features: shape (n, p), scaled by declared bounds.
         labels: shape (n,), codes of classes.
 
     Raises:
-        InvalidValue: no rows, or as many labels as there are not rows.
+        InvalidValue: there are no rows, or not as many labels as rows.
 
     Source: calibration error of Guo, Pleiss, Sun & Weinberger 2017 (arXiv 1706.04599), equation (3).
 
@@ -117,12 +117,12 @@ def number_scores(model: Model, parameters: Parameters, features: npt.ArrayLike,
 
     Args:
         model: One that predicts numbers.
-        parameters: What was released.
+        parameters: The released parameters.
         features: shape (n, p), scaled by declared bounds.
         labels: shape (n,), scaled likewise.
 
     Raises:
-        InvalidValue: no rows, or as many labels as there are not rows.
+        InvalidValue: there are no rows, or not as many labels as rows.
     """
     rows, true = _checked(features, labels)
     predicted = np.concatenate([model.predict(parameters, rows[block]) for block in row_blocks(model, len(rows))])
@@ -159,7 +159,7 @@ def _auc(shown: FloatArray, true: npt.NDArray[np.intp]) -> float | None:
 
 
 def _area(scores: FloatArray, is_positive: npt.NDArray[np.bool_]) -> float:
-    """The chance that a positive row has the larger score than a negative one, half of it where they are equal."""
+    """The chance that a positive row has the larger score than a negative one, half of it if they are equal."""
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place]
     positive = int(is_positive.sum())

@@ -1,4 +1,4 @@
-"""The declared places in a secret order, each taken once: who is read when is drawn before anything is looked at."""
+"""The declared places in a secret order, each taken once. The order is drawn before any record is read."""
 
 from __future__ import annotations
 

@@ -30,11 +30,11 @@ class RandomStreams:
     They are apart so that the noise is the same whatever the number of records: it depends on the plan alone.
 
     Attributes:
-        slots: Which slot each record is in.
-        sampling: Who takes part in a step.
-        noise: What is added to sums.
+        slots: Decides the slot of each record.
+        sampling: Decides who takes part in a step.
+        noise: The noise that is added to sums.
         initialisation: The point that training starts from.
-        release: Which point is released, where one is drawn.
+        release: Decides which point is released, if one is drawn.
     """
 
     slots: AESCounter
@@ -44,7 +44,7 @@ class RandomStreams:
     release: AESCounter
 
     def state(self) -> dict[str, Any]:
-        """The state of every stream, from which all that is ever drawn from it follows."""
+        """The state of every stream; it determines everything that is drawn from then on."""
         return {field.name: getattr(self, field.name).state for field in fields(self)}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ class StructuredSteps(Resumable):
 
     Args:
         task: The task of a plan of one structured phase.
-        noise: Where the noise comes from.
+        noise: The source of the noise.
         start: shape (d,), float64; None is 0, the centre of a ball.
     """
 
@@ -62,7 +62,7 @@ def only_phase(plan: Plan, phase_type: type[P], *, exactly: bool = False, where:
     """Return the plan's only phase.
 
     Args:
-        phase_type: What it must be.
+        phase_type: The type that it must have.
         exactly: Whether a subclass is refused, too.
         where: The domain that the phase needs, in words, for the refusal.
 
@@ -115,7 +115,7 @@ def check_kept(name: str, bound: float, dtype: str = "float64", rescale: str = "
         name: The phase's field.
         bound: Its value, or the smallest of several.
         dtype: The type.
-        rescale: What would make the bound larger.
+        rescale: The change that would make the bound larger.
 
     Raises:
         InvalidValue: the bound is too small.

@@ -35,8 +35,8 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
         slots: Those that take part, padding included.
         dimension: d.
         block_rows: Slots that the host reads at a time.
-        grid: Where the sum lies.
-        of: What slots contribute, in units of the contribution bound.
+        grid: The grid on which the sum lies.
+        of: Computes the contributions of slots, in units of the contribution bound.
 
     Guarantees:
         - non_finite_gradients_become_zero, unusable_rows_contribute_nothing: as ``of`` gives them the factor 0.
@@ -60,7 +60,7 @@ class BoundedSum:
     A record of weight w in (0, 1] contributes w times its bounded gradient, which is no longer than the bound either.
 
     Attributes:
-        model: Whose gradients are taken.
+        model: The model whose gradients are taken.
         records: All slots.
         dtype: The run's: of the stored rows, the logits and the sums of pieces.
     """
@@ -75,8 +75,8 @@ class BoundedSum:
         Args:
             point: shape (d,), float64.
             slots: Those that take part.
-            bound: How gradients are bounded; contributions are in units of its ``contribution_bound``.
-            grid: Where the sum lies.
+            bound: The rule by which gradients are bounded; contributions are in units of its ``contribution_bound``.
+            grid: The grid on which the sum lies.
         """
         contributions = self.contributions(point, bound, grid.margin)
         return summed(self.records, slots, point.shape[0], self.model.block_rows, grid, contributions)
@@ -86,8 +86,8 @@ class BoundedSum:
 
         Args:
             point: shape (d,), float64.
-            bound: How gradients are bounded; contributions are in units of its ``contribution_bound``.
-            margin: How far they stay below it, relative.
+            bound: The rule by which gradients are bounded; contributions are in units of its ``contribution_bound``.
+            margin: The relative distance that they keep from it.
         """
         narrow = narrowed(self.records, point, self.dtype)
 

@@ -23,11 +23,11 @@ class TreeWalk(StructuredSteps):
     """The steps of a plan of trees, from the centre of a ball.
 
     Args:
-        task: Of such a plan.
-        phase: Its only one.
+        task: The task of such a plan.
+        phase: The plan's only phase.
         radius: The radius of the ball.
-        sums: Of gradients that are clipped in the ball's dual norm.
-        noise: Where the algorithm's noise comes from.
+        sums: Sums of gradients that are clipped in the ball's dual norm.
+        noise: The source of the algorithm's noise.
 
     Guarantees:
         - no_record_is_read_twice: each slot belongs to one node of one tree, or to none.
@@ -86,7 +86,7 @@ class TreeWalk(StructuredSteps):
         self._entries = self._entries[:depth] + [self._point] * below
 
     def _bound(self, entry: Array, depth: int) -> float:
-        """Return the bound on a change since the entry, from public points; what was planned for stays a bound."""
+        """Return the bound on a change since the entry, from public points; it never exceeds the planned bound."""
         return min(self._trees.planned_bound(self._radius, depth), self._trees.smoothness * self._distance(entry))
 
     def state(self) -> State:

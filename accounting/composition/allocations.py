@@ -1,7 +1,7 @@
-"""Several whole allocations with the same noise and bins: their loss's density, convolved.
+"""Several whole allocations with the same noise and bins: the density of their loss, by convolution.
 
-Contours answer for lists with anything else. They are wider where there are many bins and little noise, and few
-allocations; `accounting.fourier.allocation_profile` has what is computed here.
+Contours answer for lists with anything else. Their intervals are wider if there are many bins, little noise and few
+allocations; the computation is in `accounting.fourier.allocation_profile`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from accounting.losses.poisson import PoissonGaussianLoss
 from accounting.losses.privacy_loss import Direction, PrivacyLoss
 from accounting.losses.random_allocation import AllocationLoss
 
-#: What is left out is at most e^-this of delta. That takes densities whose mass above their ends is e^-3 of it; e^-13
-#: where they are convolved: what is above the ends is somewhere in the sum's density, which is then known less well.
+#: The part that is left out is at most e^-this of delta. The mass of a density above its end may be e^-3 of that, or
+#: e^-13 if densities are convolved, because mass above the ends may be anywhere in the density of the sum.
 _LOG_NEGLIGIBLE, _ONE, _SEVERAL = 16.0, 3.0, 13.0
-#: Tried one after the other where delta is not known.
+#: These are tried one after the other if delta is not known.
 _LOGS_ABOVE = (-40.0, -60.0, -80.0, LOG_LEAST)
 _DIRECTIONS = (Direction.REMOVE, Direction.ADD)
 
@@ -59,12 +59,12 @@ class AllocationConvolution:
 
 
 def is_convolved(composition: Composition) -> bool:
-    """Return whether `AllocationConvolution` answers, as far as the number of steps lets it."""
+    """Return whether `AllocationConvolution` answers, if the number of steps is not too large."""
     return _allocation(composition) is not None
 
 
 def like_poisson(composition: Composition) -> Composition:
-    """Return a composition that costs about as much and takes no time: each allocation's steps by Poisson sampling."""
+    """Return a composition of about the same cost that is quick to evaluate: allocations become Poisson sampling."""
     steps: list[tuple[PrivacyLoss, int]] = [
         (PoissonGaussianLoss(loss.noise_multiplier, 1.0 / loss.bins), count * loss.seen)
         if isinstance(loss, AllocationLoss) and loss.is_inverted
@@ -75,7 +75,7 @@ def like_poisson(composition: Composition) -> Composition:
 
 
 def _allocation(composition: Composition) -> tuple[AllocationLoss, int] | None:
-    """The allocation and how often it is met; None where the list has anything else than whole ones of one kind."""
+    """Return the allocation and how often it occurs; None unless the list has only whole ones of one kind."""
     if len(composition.steps) != 1:
         return None
     ((loss, count),) = composition.steps
@@ -85,7 +85,7 @@ def _allocation(composition: Composition) -> tuple[AllocationLoss, int] | None:
 
 
 def _profiles(loss: AllocationLoss, count: int, log_above: float) -> tuple[AllocationProfile, AllocationProfile] | None:
-    """Both directions; None where they would take too many points.
+    """Both directions; None if they would take too many points.
 
     Args:
         log_above: Logarithm of the mass that all densities together may leave out.

@@ -1,4 +1,4 @@
-"""Simple composition: what needs no moments and no convolution.
+"""Simple composition: bounds that need no moments and no convolution.
 
 * Pure parts add up; with a Gaussian rest, epsilon is at most their sum plus the Gaussian's epsilon at the same delta,
   where a Poisson step counts as a full batch (sampling is a post-processing of the full-batch pair).
@@ -20,7 +20,7 @@ from accounting.losses.privacy_loss import Direction, PrivacyLoss
 
 #: Closed-form profiles are exact to this, relatively.
 _PROFILE_ALLOWANCE = 5e-12
-#: So is the largest loss of a sampled one, at which its profile reaches zero and no longer has relative accuracy.
+#: The relative accuracy of a sampled step's largest loss. The profile reaches zero there and has no relative accuracy.
 _EDGE_ALLOWANCE = 1e-12
 _UNAMPLIFIED_ALLOWANCE = 1e-14
 
@@ -58,7 +58,7 @@ class BasicComposition:
 
 
 def pure_epsilon(composition: Composition) -> float:
-    """Sum of the pure parts, rounded up; inf where a step has no largest loss."""
+    """Sum of the pure parts, rounded up; inf if a step has no largest loss."""
     return math.fsum(count * loss.pure_epsilon for loss, count in composition.steps) * (1.0 + 2.0**-51)
 
 
@@ -92,12 +92,12 @@ def total_variation(composition: Composition) -> float:
 
 
 def _one_step_delta(loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float:
-    """delta of one step alone, rounded up or down; 0 or 1 where it has no pair."""
+    """delta of one step alone, rounded up or down; 0 or 1 if it has no pair."""
     return max(one_step_delta_in(direction, loss, epsilon, upward=upward) for direction in Direction)
 
 
 def one_step_delta_in(direction: Direction, loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float:
-    """Return the delta of one step in one direction, rounded up or down; 0 or 1 where the step has no pair."""
+    """Return the delta of one step in one direction, rounded up or down; 0 or 1 if the step has no pair."""
     if not loss.has_pair:
         return float(upward)
     sign = 1.0 if upward else -1.0

@@ -1,4 +1,4 @@
-"""Compositions of randomised response, which are what pure guarantees amount to: exact sums over outcomes.
+"""Compositions of randomised response, to which pure guarantees are equivalent: exact sums over outcomes.
 
 n steps of size l have the losses l (2k - n) with binomial probabilities, so a list of a few sizes has few losses, and
 
@@ -44,14 +44,14 @@ class BinomialComposition:
         outcomes = _outcomes(composition)
         if outcomes is None:
             return None
-        # Below the first the lower bound of delta is above it, from the second on the upper bound is not.
+        # Below the first number, the lower bound is above delta; from the second on, the upper bound is at most delta.
         low, _ = _crossing(outcomes, delta, upward=False)
         _, high = _crossing(outcomes, delta, upward=True)
         return Bounds(low, high, 0.5 * (low + high), {"rounding": high - low})
 
 
 def _crossing(outcomes: Outcomes, delta: float, *, upward: bool) -> tuple[float, float]:
-    """Neighbouring numbers between which the bound falls to ``delta``; (0, 0) where it is not above it."""
+    """Return neighbouring numbers between which the bound falls to ``delta``; (0, 0) if it is never above ``delta``."""
     low, high = 0.0, float(outcomes.losses.max()) + 2.0 * outcomes.loss_error
     if not outcomes.delta(low)[upward] > delta:
         return 0.0, 0.0
@@ -64,7 +64,7 @@ def _crossing(outcomes: Outcomes, delta: float, *, upward: bool) -> tuple[float,
 
 
 def _outcomes(composition: Composition) -> Outcomes | None:
-    """Return None where a step is something else, or there are too many losses."""
+    """Return None if a step is something else, or there are too many losses."""
     groups: dict[float, int] = {}
     for loss, count in composition.steps:
         if not isinstance(loss, RandomizedResponseLoss):
@@ -75,7 +75,7 @@ def _outcomes(composition: Composition) -> Outcomes | None:
     laws = [_binomial(size, count) for size, count in groups.items()]
     log_masses = reduce(lambda left, right: np.add.outer(left, right).ravel(), (law[0] for law in laws))
     losses = reduce(lambda left, right: np.add.outer(left, right).ravel(), (law[1] for law in laws))
-    # Factorials' logarithms are the largest terms, and powers' exponents; each is good to a few units.
+    # The largest terms are logarithms of factorials and exponents of powers; each is right to a few units.
     terms = sum(8.0 * math.lgamma(count + 2.0) + 4.0 * count * (size + 1.0) for size, count in groups.items())
     largest = math.fsum(size * count for size, count in groups.items())
     error = UNIT * (16.0 * terms + 64.0 + losses.size)

@@ -1,8 +1,9 @@
 """Steps of bounded range in a list: which pairs stand for all of them together, from above and from below.
 
 A few steps are one block, exact whatever else the list holds (`accounting.losses.bounded_range_steps`). More equal
-steps are several equal blocks, which differ from one in less than a thousandth of epsilon. Where kinds of steps are too
-many for one block, the one with the largest sum of squares has blocks, and each other step is the pair of one step.
+steps are several equal blocks, which differ from one in less than a thousandth of epsilon. If there are too many kinds
+of steps for one block, only the kind with the largest sum of squares forms blocks; every other step has the pair of a
+single step.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def together(steps: Sequence[tuple[BoundedRangeLoss, int]], tilt: float | None) 
     """Return steps that dominate all of these, and steps that are attained.
 
     Args:
-        steps: Of bounded range, with their numbers.
-        tilt: About -d log delta / d eps where the list is asked; where many steps are chosen in advance, what they
-            attain is largest there.
+        steps: The losses of bounded range, each with its number of steps.
+        tilt: About -d log delta / d eps at the value that is asked for. If many steps are chosen in advance, they are
+            chosen to attain most there.
 
     >>> above, below = together([(BoundedRangeLoss(0.1), 20)], None)
     >>> above, below
@@ -54,7 +55,7 @@ def together(steps: Sequence[tuple[BoundedRangeLoss, int]], tilt: float | None) 
 def _blocks(main: tuple[float, int], kinds: Kinds) -> Steps:
     size, number = main
     others: Steps = [(BoundedRangePairLoss(length), count) for length, count in kinds]
-    # As many as need no more steps than there are, or hardly more.
+    # As many blocks as need no more steps than there are, or hardly more.
     lengths = [number] if number <= _MOST else range(_LEAST, _MOST + 1)
     length = min(lengths, key=lambda each: (-(-number // each) * each, -each))
     kind = ((size, length),)
@@ -64,9 +65,9 @@ def _blocks(main: tuple[float, int], kinds: Kinds) -> Steps:
 
 
 def _attained(main: tuple[float, int], others: Kinds, tilt: float | None) -> Steps:
-    """Choices that follow what was seen, as far as there can be few: of all steps, of the others, of none.
+    """Return attained choices that depend on earlier outputs, if few: of all steps, of the others, or of none.
 
-    Where t is fixed in advance, it is the one whose moment at ``tilt`` is the largest.
+    If t is fixed in advance, it is the t with the largest moment at ``tilt``.
     """
     if fits((main, *others)):
         return [(AttainedBlockLoss((main, *others)), 1)]

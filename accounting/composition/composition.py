@@ -31,7 +31,7 @@ class Composition:
         steps: Each loss with the number of its steps, given that none fails.
         failure: Probability that a step with a stated delta fails outright; the losses are those of the others.
         discrepancy: How far the list may be from the steps that stand for it.
-        from_below: What lower ends are taken of, where the steps may cost a little more than the list.
+        from_below: The composition for lower ends, if the steps may cost a little more than the list.
     """
 
     steps: tuple[tuple[PrivacyLoss, int], ...]
@@ -75,8 +75,8 @@ class Composition:
     def without_rare_branches(self, mass: float) -> Composition:
         """Return the composition without mixtures' rarest branches, whose moments may explode; costs ``mass`` at most.
 
-        Whether a branch is taken does not depend on the data, and it is seen: given that no step takes one of these,
-        the rest is what it was, so the profile moves by no more than the probability that some step does.
+        Which branch is taken is seen and does not depend on the data. If no step takes one of the rare branches,
+        nothing else changes, so the profile moves by at most the probability that some step takes one.
 
         Guarantees: rare_branches_weigh_what_is_said_and_are_paid_for.
         """
@@ -92,11 +92,11 @@ class Composition:
 def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int = 1) -> Composition:
     """The losses of a list of events; all full-batch Gaussians become one with mu^2 = sum of count / scale^2.
 
-    Fixed schedules are resolved first, event by event, and equal steps are counted together after that: two schedules
-    of half an epoch each are two participations, not one.
+    Fixed schedules are resolved first, event by event; only then are equal steps counted together. So two schedules of
+    half an epoch each are two participations, not one.
 
     Args:
-        runs: How often the whole list is run, one time after the other: every run has schedules of its own.
+        runs: How many times in a row the whole list is run; every run has its own schedules.
 
     Guarantees: schedules_never_merge; sampling_everything_is_a_full_batch; runs_are_the_list_repeated: to the bit.
 
@@ -114,7 +114,7 @@ def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int
     mechanisms = [event.mechanism.from_below for event in checked]
     if all(least is event.mechanism for least, event in zip(mechanisms, checked, strict=True)):
         return composition
-    # An event that is left out would cost 0 at least.
+    # Each event that was left out costs at least 0.
     known = [(event, least) for event, least in zip(checked, mechanisms, strict=True) if least is not None]
     below = [replace(event, mechanism=least) for event, least in known]
     return replace(composition, from_below=_composed(below, relation, runs) if below else Composition(()))
@@ -148,7 +148,7 @@ def _composed(checked: Sequence[Event], relation: NeighboringRelation, runs: int
 
 
 def _in_all(count: int, runs: int) -> int:
-    """Steps of all runs; counts may be multiplied once schedules are resolved, and not before."""
+    """Return the steps of all runs. Counts must not be multiplied before schedules are resolved."""
     if count * runs > MAX_COUNT:
         raise InvalidValue(f"together the runs have more than {MAX_COUNT} equal steps", pointer=("runs",))
     return count * runs

@@ -2,8 +2,8 @@
 
 Each step's loss is rounded to a lattice (`composition.lattice`), tilted by e^(c loss), and the tilted laws are
 convolved: transforms multiply. With the tilt near the saddle point the result is accurate where it is read, however
-small delta is (rounding is relative to M(c) e^(-c eps), not to 1). What separates the computed number from the truth,
-each bounded and named in the error budget:
+small delta is (rounding is relative to M(c) e^(-c eps), not to 1). These errors separate the computed number from the
+truth. Each is bounded and named in the error budget:
 
 * rounding to the lattice ("lattice"). The rounded profile is above the true one. Below: given the losses, X =
   e^-(sum of roundings) is a product of independent factors of mean 1 in [e^-h, e^h]. Each is, in convex order, below
@@ -11,7 +11,7 @@ each bounded and named in the error budget:
   (whose trade-off curve passes through the same vertex). With eta = sqrt(count) mu_h, the rounding therefore adds at
   most E b(L - eps), b(y) = eta phi(y/eta) e^(-y/2): a Black-Scholes price of volatility eta less its intrinsic value is
   the integral of vega. L is known only rounded, so b is replaced by its supremum over a distance kappa = 7 eta, and
-  P(|log X| > kappa) is bounded by the Gaussian's moments.
+  the Gaussian's moments bound P(|log X| > kappa).
 * periodicity ("aliasing"). The window has length P; what lies beyond is folded in. Folding only adds mass inside, mass
   beyond the right end is bounded by Chernoff and added, both are subtracted below.
 * the tails sent to +infinity or lifted to the lattice's end ("truncation").
@@ -39,12 +39,12 @@ Array = NDArray[np.float64]
 
 #: Largest transform, in lattice points.
 MAX_TRANSFORM = 2**19
-#: Different kinds of step in one list; each has a law of its own to make and to transform.
+#: The most kinds of steps in one list, since the law of each must be made and transformed.
 MAX_DIFFERENT_STEPS = 40
 _UNIT = 2.0**-53
 RIGHT_TILTS = np.array([1.1, 1.25, 1.5, 2.0, 3.0, 6.0])
 LEFT_TILTS = np.array([0.0, 0.25, 0.5, 0.75])
-#: Sums of smaller numbers round among the subnormals, which no relative error holds.
+#: Sums of smaller numbers may be subnormal, and then have no bounded relative error.
 _SMALLEST_DELTA = 1e-300
 
 
@@ -54,7 +54,7 @@ class Convolution:
 
     Attributes:
         max_points: Largest transform; a smaller one is faster and gives wider, still sound bounds.
-        truncation_margin: How far below the expected delta the mass is that each tail may lose, in nats.
+        truncation_margin: How far, in nats, the mass that each tail may lose is below the expected delta.
         window: Length of the window over the one at which aliasing is negligible. Below 1 it is a coarser answer.
 
     Guarantees: interval_contains_truth, whatever the attributes are; each_knob_grows_its_term.
@@ -101,7 +101,7 @@ class Convolution:
         tilt, period = choose_tilt(composition, tilt, centre, log_delta)
         log_mass = log_delta - math.log(composition.count) - self.truncation_margin
         step = self._step(composition, tilt, period, log_mass, remove)
-        # A tilt that resolves the lattice would see its roundings instead of the losses.
+        # A tilt as large as the inverse of the lattice step would amplify the rounding and not the losses.
         tilt = min(tilt, 1.0 / (step * math.sqrt(composition.count)))
         laws = [
             (lattice_law(loss, remove=remove, step=step, log_mass=log_mass), count) for loss, count in composition.steps
@@ -145,7 +145,7 @@ class Convolution:
 
 
 def _is_worthwhile(composition: Composition) -> bool:
-    """Very many different steps would take minutes: the Renyi bound answers alone."""
+    """Return whether the convolution is worth its time: for very many different steps only the Renyi bound answers."""
     return composition.has_pairs and len(composition.steps) <= MAX_DIFFERENT_STEPS
 
 
@@ -204,7 +204,7 @@ def convolve(laws: list[tuple[LatticeLaw, int]], tilt: float, points: int, first
         total = float(tilted.sum())
         tilted /= total
         with np.errstate(divide="ignore"):
-            # What was lifted counts as it weighs under the tilt: at large losses a speck becomes a share.
+            # Lifted mass counts with its weight under the tilt, which may be large at large losses.
             lifted = float(np.exp(np.log(law.lifted) + tilt * losses - logs.max()).sum()) / total
         folded = np.bincount(np.arange(tilted.size) % points, weights=tilted, minlength=points)
         transform = scipy.fft.rfft(folded)

@@ -19,7 +19,7 @@ class Evaluator(Protocol):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Further names that its bounds may carry in `Bounds.method`."""
+        """Return further names that its bounds may have in `Bounds.method`."""
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
         """Bounds of the smallest delta at ``epsilon`` >= 0."""

@@ -1,14 +1,14 @@
 """Equal steps whose losses lie on one lattice: exact sums over outcomes.
 
 The losses of one step are offset + h j, j integers, so those of n steps are n offset + h J, and nothing is rounded to a
-lattice: what separates the sum over outcomes
+lattice. The sum over outcomes
 
     delta(eps) = sum over losses above eps of mass (1 - e^(eps - loss))
 
-from the truth is the rounding of the losses themselves, which moves eps, and floating point. Up to `MAX_ENUMERATED`
-outcomes are enumerated: sums of positive terms, each accurate relatively, also next to the largest loss. For more, one
-transform does it, which adds its periodicity ("aliasing") and its own floating point ("rounding", an estimate with a
-margin, as in `convolution`, whose tilting it shares).
+differs from the truth only by the rounding of the losses themselves, which moves eps, and by floating point. Up to
+`MAX_ENUMERATED` outcomes are enumerated: a sum of positive terms, which has relative accuracy even next to the largest
+loss. For more, one transform does it, which adds its periodicity ("aliasing") and its own floating point ("rounding",
+an estimate with a margin, as in `convolution`, whose tilting it shares).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_TRANSFORM = 2**20
 MAX_ENUMERATED = 4096
 _UNIT = 2.0**-53
 _BISECTIONS = 60
-#: Nothing is lowered for a rounding to the lattice that did not happen.
+#: The lower bound needs no correction, since nothing was rounded to the lattice.
 _EXACT = LoweringTerms(eta=1e-30, kappa=7e-30, usable=True)
 
 
@@ -127,7 +127,7 @@ class _Enumerated:
         first, last = count * float(atoms.losses[0]), count * float(atoms.losses[-1])
         kept = masses > 0.0
         places = np.linspace(first, last, masses.size)[kept]
-        # Each step brings the rounding of its logarithm, and each of the products' sums that of its terms.
+        # Each step adds the rounding of its logarithm, and each sum of products the rounding of its terms.
         rounding = count * (8.0 + float(np.abs(atoms.log_masses).max())) + 4.0 * masses.size
         return cls(Atoms(np.log(masses[kept]), places), 2.0 * _UNIT * rounding + 1e-13, 8.0 * _UNIT * count * size)
 
@@ -142,7 +142,7 @@ class _Enumerated:
         return Bounds(lower, upper, 0.5 * (lower + upper), {"rounding": upper - lower})
 
     def _last(self, above: Callable[[float], bool]) -> tuple[float, float]:
-        """Neighbouring numbers, ``above`` true at the first and false at the second; zeros where it is true nowhere."""
+        """Return two neighbouring numbers; ``above`` is true only at the first. Zeros if it is true nowhere."""
         low, high = 0.0, float(self.atoms.losses[-1]) + 2.0 * self.loss_error
         if not above(low):
             return 0.0, 0.0
@@ -168,7 +168,7 @@ def _power(masses: Array, count: int) -> Array:
 
 @dataclass(frozen=True)
 class _Shifted:
-    """A line in losses less ``offset``, read in losses."""
+    """A line whose losses were reduced by ``offset``; its answers are in the original losses."""
 
     line: Line
     offset: float
@@ -182,7 +182,7 @@ class _Shifted:
         return Bounds(lower, above.upper, estimate, {**above.error_budget, "losses": max(0.0, above.lower - lower)})
 
     def epsilon(self, delta: float, most: float) -> Bounds:
-        """Bounds below ``most``, itself a bound from above; sound wherever the line was made for."""
+        """Return bounds below ``most``, itself an upper bound; they hold wherever the line was made for."""
         low, upper = 0.0, most
         if self.delta(low).upper <= delta:
             return Bounds(0.0, 0.0, 0.0)
@@ -193,7 +193,7 @@ class _Shifted:
             low, upper = (low, middle) if self.delta(middle).upper <= delta else (middle, upper)
         lower, gap = 0.0, 1e-14 * upper
         while gap < upper:
-            # Far from where the line was made for nothing is known, so the search starts at the upper end.
+            # Far from the line's centre nothing is known, so the search starts at the upper end.
             if self.delta(upper - gap).lower > delta:
                 lower = upper - gap
                 break
@@ -217,7 +217,7 @@ def _lattice(atoms: Atoms) -> _Lattice:
 def _line(
     composition: Composition, lattice: _Lattice, count: int, tilt: float, centre: float, log_delta: float
 ) -> Line | None:
-    """The composed law around ``centre``; None where the transform would be too large."""
+    """The composed law around ``centre``; None if the transform would be too large."""
     law, step = lattice.law, lattice.law.step
     tilt, _ = choose_tilt(composition, tilt, centre, log_delta)
     shifted = centre - count * lattice.offset

@@ -26,7 +26,7 @@ from accounting.losses.privacy_loss import Direction
 
 #: Relative width at which a delta is known well enough.
 DELTA_GOAL = 1e-6
-#: Deltas below this are answered by the plain contour or Chernoff's bound: they are nothing.
+#: Deltas below this are negligible, so the plain contour or Chernoff's bound answers them.
 SMALLEST_DELTA = 1e-33
 _LOG_LEAST = math.log(SMALLEST_DELTA)
 #: Cuts leave out e^-this of delta.
@@ -43,12 +43,12 @@ class FourierInversion:
     methods = ("split_fourier_inversion", "windowed_fourier_inversion", _CHERNOFF)
 
     def estimate_epsilon(self, composition: Composition, delta: float) -> float | None:
-        """A number near epsilon(delta) that bounds nothing, in a fraction of the time; None where there is none."""
+        """Return a quick estimate of epsilon(delta), which is no bound; None if there is none."""
         here = directed(composition, Direction.REMOVE, math.log(delta))
         return None if here is None else guess_epsilon(here, delta)[0]
 
     def epsilon_of_removal(self, composition: Composition, delta: float) -> float | None:
-        """Return the upper end of epsilon(delta) in the remove direction; None where the plain line leaves it wide.
+        """Return the upper end of epsilon(delta) in the remove direction; None if the plain line leaves it wide.
 
         The other direction hardly ever costs more, so a search may use this and certify both directions at its end.
         """
@@ -149,7 +149,7 @@ def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: flo
 
 
 def _on_plain_line(profiles: DirectedProfiles, delta: float) -> Bounds:
-    """Bound epsilon by the plain contour near the saddle-point estimate; trivially where that takes too many points."""
+    """Bound epsilon by the plain contour near the saddle-point estimate; trivially if that takes too many points."""
     best = Bounds(upper=profiles.composition.largest_loss, method=_CHERNOFF)
     epsilon, table = guess_epsilon(profiles.composition, delta)
     plain = profiles.plain(table, epsilon, math.log(delta))
@@ -163,7 +163,7 @@ def _one_step_epsilon(composition: Composition, delta: float) -> float:
     if one_step_delta(composition, 0.0) <= delta:
         return 0.0
     low, high = 1e-12, 1.0
-    # A law that stands for a step may have mass at infinity.
+    # A law that replaces a step may have mass at infinity.
     while one_step_delta(composition, high) > delta and high < _LARGEST_EPSILON:
         low, high = high, 8.0 * high
     while high > 1.001 * low:
@@ -178,12 +178,12 @@ def _first_try(profiles: DirectedProfiles, one_step: Callable[[float], float], d
     mean, variance = profiles.composition.moments
     normal = mean + math.sqrt(variance) * -float(scipy.special.ndtri(delta))
     guess = profiles.guess_epsilon(delta)
-    # With few participations the guess is above the truth, and so is a normal law's of their variance.
+    # With few participations the guess is above the truth, and so is that of a normal law with their variance.
     return max(one_step(delta / count), min(guess, normal) if profiles.participations < FEW_PARTICIPATIONS else guess)
 
 
 def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: float, delta: float) -> Iterator[Bounds]:
-    """Newton from profile to profile; where a profile does not see its own delta, bisection.
+    """Search by Newton's method from profile to profile, and by bisection if a profile does not resolve its own delta.
 
     Args:
         lowest: a number that epsilon is hardly below.
@@ -212,7 +212,7 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
             if best.width <= goal(best.upper):
                 return
             if abs(following - epsilon) > min(0.01 * epsilon, 0.5 / profile.tilt):
-                # The line was made for another place.
+                # The line was made for another epsilon.
                 break
         else:
             if not math.isnan(following):
@@ -293,10 +293,10 @@ def certified(profile: BoundedDelta, epsilon: float, delta: float) -> Bounds:
 def directed(
     composition: Composition, direction: Direction, log_delta: float = _LOG_LEAST
 ) -> DirectedComposition | None:
-    """The composition in one direction; None where a step has no line.
+    """The composition in one direction; None if a step has no line.
 
     Args:
-        log_delta: Logarithm of the delta that is looked for: steps are cut where that leaves out next to nothing of it.
+        log_delta: Logarithm of the wanted delta: steps are cut where hardly any of that delta is left out.
     """
     log_count = math.log(sum(number for _, number in composition.steps))
     steps: list[tuple[Step, int]] = []

@@ -2,7 +2,8 @@
 
 Full-batch Gaussians alone: the closed form. Otherwise a lower bound: dropping steps is post-processing, so the
 full-batch part of a list costs no more than the list; and a stated zCDP guarantee is attained by the Gaussian with
-mu^2 = 2 rho, so the guarantee taken as stated costs at least that. Bounds of one mechanism's moments are not.
+mu^2 = 2 rho, so the guarantee taken as stated costs at least that. Bounds of one mechanism's moments are not attained
+in this way.
 
 With a = eps / mu - mu / 2 the profile is delta = phi(a) (m(a) - m(a + mu)), m the Mills ratio. It falls in a, is at
 most Phi(-a), and has relative accuracy for a <= 40.
@@ -28,7 +29,7 @@ _ERROR = 7e-15
 _SMALLEST = -9.0
 #: At larger a it is below the smallest positive number.
 _LARGEST = 40.0
-#: Smaller ones are enlarged to it where an upper bound is asked for: their profiles have no relative accuracy.
+#: For upper bounds, a smaller mu is replaced by this one, because its profile has no relative accuracy.
 _SMALLEST_MU = 1e-250
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 _LOG_SQRT_TWO_PI = math.log(_SQRT_TWO_PI)
@@ -172,7 +173,7 @@ def _start(mu: float, delta: float, log_delta: float) -> float:
 def _certified(mu: float, delta: float, near: tuple[float, float], sign: float) -> float:
     """Return an epsilon at which the profile is certified to be at most delta (sign 1) or above it (sign -1).
 
-    With sign -1 the answer is 0 where nothing better is certified.
+    With sign -1 the answer is 0 if nothing better is certified.
 
     Args:
         near: An approximate a at which the profile equals delta, and the slope of the profile's logarithm there. They
@@ -196,7 +197,7 @@ def _certified(mu: float, delta: float, near: tuple[float, float], sign: float) 
             break
         margin *= 1.2
     if margin > _COARSE:
-        # The profile's logarithm is no line over such a distance: delta is nearly 1.
+        # Over such a distance the profile's logarithm is not linear: delta is nearly 1.
         while abs(bound - middle) > _COARSE * bound:
             centre = 0.5 * (middle + bound)
             if _is_certified(centre, mu, delta, sign):
@@ -230,7 +231,7 @@ def _delta(mu: float, epsilon: float, sign: float) -> float:
 
 
 def _profile(centre: float, mu: float) -> float:
-    """Return the profile at epsilon = mu * centre; 1 or 0 where it is within 1e-18 or the smallest number of them."""
+    """Return the profile at epsilon = mu * centre; 1 or 0 if it is within 1e-18 or the smallest number of them."""
     a = centre - 0.5 * mu
     if a < _SMALLEST:
         return 1.0

@@ -1,4 +1,4 @@
-"""Several evaluators' bounds on one number: who is asked in which order, and what their answers say together.
+"""The bounds of several evaluators on one number: the order in which they are asked, and their intersection.
 
 An evaluator that raises, or whose answer is not a number, drops out; the next one's sound answer stands.
 """
@@ -80,7 +80,7 @@ def intersect(
     if composition.gaussian_only is not None:
         evaluators = (AnalyticGaussian(),)
     elif composition.count == 1 and not composition.steps[0][0].is_enclosed:
-        # One step has a closed form, which nothing numerical improves.
+        # One step has a closed form, which no numerical method improves.
         evaluators = QUICK_EVALUATORS
     best, method = Bounds(upper=largest), BasicComposition.name
     lower, estimate, narrowest = 0.0, math.nan, math.inf
@@ -110,7 +110,7 @@ def intersect(
 
 
 def _bounds_of(ask: Callable[[Evaluator], Bounds | None], evaluator: Evaluator) -> Bounds | None:
-    """One evaluator's bounds, or None where it fails: the others' bounds are sound without it."""
+    """One evaluator's bounds, or None if it fails: the others' bounds are sound without it."""
     with np.errstate(all="ignore"):
         try:
             bounds = ask(evaluator)

@@ -29,10 +29,10 @@ class LatticeLaw:
         first: Index of the lowest lattice point.
         step: Lattice step, in loss units.
         masses: P-masses, nonnegative.
-        lifted: What was added to masses that rounding had made negative, point by point.
+        lifted: The mass added, point by point, where rounding had made masses negative.
         infinite_mass: P-mass sent to +infinity.
         lumped_mass: P-mass that was moved up to the lowest point from more than one step below.
-        defect: How far the masses are from adding up to 1: a measure of rounding.
+        defect: The difference between the sum of the masses and 1: a measure of rounding.
     """
 
     first: int

@@ -1,6 +1,6 @@
 """Reading delta and epsilon, with bounds on both sides, from a tilted law on a lattice window.
 
-`convolution` says where each term comes from; here they are evaluated.
+`convolution` explains each term; this module evaluates them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LoweringTerms:
     def tail(self, tilt: float) -> float:
         """Return the mass that the kernel leaves out, relative to M(c) e^(-c eps).
 
-        It is where |log X| > kappa, and where losses are outside the reach.
+        This is the mass of |log X| > kappa and of losses outside the reach.
         """
         eta, kappa = self.eta, self.kappa
         highest = eta * math.exp(0.5 * ((tilt + 0.5) * eta) ** 2)
@@ -124,7 +124,7 @@ class Line:
         if floor < upper and self._lower(floor) > delta:
             lower = _last_above(lambda x: self._lower(x) > delta, floor, upper)[0]
         raised, terms = self._raised(upper)
-        # A term in delta becomes one in epsilon through the slope; none is wider than the interval.
+        # The slope turns a term in delta into one in epsilon; no term is wider than the interval.
         slope = max(raised * 1e-3, self._slope(upper), 5e-324)
         budget = {name: min(term / slope, upper - lower) for name, term in terms.items()}
         estimate = max(lower, upper - math.fsum(budget.values()))
@@ -134,7 +134,7 @@ class Line:
     def _upper(self, epsilon: float) -> float:
         raised, terms = self._raised(epsilon)
         total = raised + math.fsum(terms.values())
-        # Far from the centre the weights overflow; what cannot be computed bounds nothing.
+        # Far from the centre the weights overflow; a term that cannot be computed gives no bound.
         return total if math.isfinite(total) else math.inf
 
     def _lower(self, epsilon: float) -> float:

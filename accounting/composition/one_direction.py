@@ -1,7 +1,7 @@
 """The profile of one direction alone bounds what a list costs in one order of two neighbours.
 
-`accounting.accountant` bounds the larger of both directions. A filter that gives something back for steps that were not
-taken has to know what they would have cost in each direction.
+`accounting.accountant` bounds the larger of both directions. A filter that refunds steps which were not taken must know
+their cost in each direction.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def deltas_in(
     """Bound one direction's delta at each epsilon.
 
     Args:
-        direction: Which one.
+        direction: The direction.
         composition: Steps with a pair each; its stated failures and discrepancies are left to the caller.
         epsilons: At least 0, ascending.
         one_by_one: Whether each epsilon that no shared line answers gets an evaluation of its own, which may take a
             second or more.
 
     Returns:
-        Bounds for each epsilon; None where none were found.
+        Bounds for each epsilon; None if none were found.
 
     Guarantees: bounds_contain_the_profile.
 

@@ -19,7 +19,7 @@ from accounting.intervals import Bounds
 from accounting.losses.privacy_loss import Moments
 
 Array = NDArray[np.float64]
-#: Covers the rounding of K(x) + log B(x) and of its division by x, relatively to the terms' sizes.
+#: Covers the rounding of K(x) + log B(x) and of its division by x, relative to the terms' sizes.
 _ALLOWANCE = 4e-15
 #: The largest tilt for a sampled composition; larger ones help only if epsilon is below ln(1 / delta) / 4095.
 _LARGEST_TILT = 4095

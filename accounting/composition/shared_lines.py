@@ -1,8 +1,8 @@
 """Many deltas or epsilons of one composition: neighbours share a line, and are evaluated as arrays.
 
-A line that was made for one epsilon serves its neighbourhood: from the middle of a sorted list outwards, everything
-whose interval is narrow enough on that line is answered by one product of (epsilons x points), and the rest is divided.
-What no plain line serves is left to the evaluator that takes one number at a time.
+A line that was made for one epsilon serves its neighbourhood. One product of (epsilons x points) on the line of the
+middle of a sorted list answers every epsilon whose interval is narrow enough there; the others are divided. Numbers
+that no plain line serves are left to the evaluator that takes one number at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEWTON_STEPS = 8
 
 
 def deltas_on_shared_lines(composition: Composition, epsilons: Sequence[float]) -> Found:
-    """Bounds of delta at each epsilon; None where it takes an evaluator of its own."""
+    """Bounds of delta at each epsilon; None if it takes an evaluator of its own."""
     order = np.argsort(epsilons)
     ascending = np.asarray(epsilons, dtype=np.float64)[order]
     found: Found | None = None
@@ -41,7 +41,7 @@ def deltas_on_shared_lines(composition: Composition, epsilons: Sequence[float]) 
 
 
 def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) -> Found:
-    """Bounds of epsilon at each delta; None where it takes an evaluator of its own."""
+    """Bounds of epsilon at each delta; None if it takes an evaluator of its own."""
     order = np.argsort(deltas)[::-1]
     descending = np.asarray(deltas, dtype=np.float64)[order]
     first = directed(composition, Direction.REMOVE, float(np.log(descending[-1])))
@@ -62,12 +62,12 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
 
 
 def deltas_in_direction(profiles: DirectedProfiles, ascending: Array) -> Found:
-    """Bound one direction's delta at each epsilon; None where that takes an evaluation of its own."""
+    """Bound one direction's delta at each epsilon; None if that takes an evaluation of its own."""
     return _divided(ascending.size, lambda low, high: _deltas_on_a_line(profiles, ascending[low:high]))
 
 
 def _divided(size: int, solve: Callable[[int, int], Found]) -> Found:
-    """Solve a range on the line of its middle, then what is left on either side of it in the same way."""
+    """Solve a range on the line of its middle, then the rest on either side in the same way."""
     found: Found = [None] * size
     ranges = [(0, size)]
     while ranges:
@@ -124,9 +124,9 @@ def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
 
 
 def _certified(plain: Contour, epsilons: Array, deltas: Array) -> Found:
-    """Intervals around ``epsilons`` whose ends the bounds of delta prove; None where one is not proved, or wide."""
+    """Intervals around ``epsilons`` whose ends the bounds of delta prove; None if one is not proved, or wide."""
     values, slopes = plain.evaluate(epsilons), np.maximum(plain.estimates(epsilons)[1], 1e-300)
-    # Half as much again as the errors require, so that both ends are proved.
+    # One and a half times what the errors require, so that both ends are proved.
     above = 1.5 * np.maximum(values.upper - deltas, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     below = 1.5 * np.maximum(deltas - values.lower, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)
     uppers, lowers = epsilons + above, epsilons - below

@@ -1,4 +1,4 @@
-"""Conversions: what one privacy guarantee implies about another. There is one file for each kind converted from."""
+"""Conversions: the guarantees that follow from another guarantee. There is one file for each kind converted from."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def convert(
     """Convert ``guarantee`` to what it implies in another kind of guarantee.
 
     Args:
-        guarantee: What is known, for whichever neighbouring relation; the answer holds for the same.
+        guarantee: The given guarantee, under any neighbouring relation; the answer holds under the same.
         target_kind: The kind that is wanted.
         delta: In [0, 1]; needed for ``approximate_dp``.
         orders: 1 to 64, increasing; needed for ``renyi_dp``.

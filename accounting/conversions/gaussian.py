@@ -22,12 +22,12 @@ _RENYI = "Dong, Roth & Su 2022, Corollary B.6 (the Gaussian's divergence, and pr
 
 
 def to_gaussian(stated: GaussianDpGuarantee, _: Target) -> Converted:
-    """Itself."""
+    """Return the guarantee itself."""
     return Converted(stated, "as_stated", True, "the same statement")
 
 
 def to_approximate(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """The analytic profile. Textbooks: mu sqrt(2 ln(1.25 / delta)) where that is below 1, and by way of zCDP."""
+    """The analytic profile. Textbooks: mu sqrt(2 ln(1.25 / delta)) if that is below 1, and by way of zCDP."""
     assert target.delta is not None
     delta = target.delta
     exact = ApproximateDpGuarantee(GaussianRegion(stated.mu).epsilon(delta), delta)

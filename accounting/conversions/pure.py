@@ -32,7 +32,7 @@ _SMALLEST_TILT = 1e-2
 
 
 def to_pure(stated: PureDpGuarantee, _: Target) -> Converted:
-    """Itself."""
+    """Return the guarantee itself."""
     return Converted(stated, "as_stated", True, "the same statement")
 
 

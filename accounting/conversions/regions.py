@@ -1,4 +1,4 @@
-"""The tests of two neighbours that a guarantee leaves possible, and the risk that they are."""
+"""The tests of two neighbours that a guarantee allows, and the risk of the best of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accounting.errors import Unreachable
 from accounting.guarantees import AttackRisk
 from accounting.losses.gaussian import GaussianLoss
 
-#: Smaller ones are enlarged to it: their squares vanish.
+#: Smaller numbers are replaced by it, because their squares vanish.
 _SMALLEST_MU = 1e-100
 
 

@@ -31,7 +31,7 @@ _LOG_RATIO_ALLOWANCE = 1e-12
 #: The relative error of a log-ratio that was found.
 _NOISE = 1e-13
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
-#: Smallest log-odds that are tried: probabilities below 1e-323 are nothing.
+#: Smallest log-odds that are tried: probabilities below 1e-323 vanish.
 _SMALLEST_LOG_ODDS = -744.0
 _MOST_ROUNDS = 16
 #: Far beyond what any bound allows; a search that came here would never end.
@@ -46,7 +46,7 @@ class DivergenceBounds(Protocol):
         """Return the bound on the divergence of order tilt + 1; it is positive."""
 
     def seed(self, *, delta: float | None = None, epsilon: float = 0.0) -> float:
-        """The tilt whose single-order conversion is best there: where the search begins."""
+        """Return the tilt whose single-order conversion is best there; the search begins with it."""
 
     def most_violated(self, excess: Callable[[float], float]) -> float:
         """The tilt at which ``excess`` is largest, among those with a bound."""
@@ -154,7 +154,7 @@ class RenyiRegion:
         return pair
 
     def _excess(self, pair: TwoOutcomePair) -> Callable[[float], float]:
-        """Return by which share the pair's divergence exceeds its bound, for each tilt."""
+        """Return the share by which the pair's divergence exceeds its bound, for each tilt."""
         divergence = divergences(pair.log_odds, pair.log_ratio)
         return lambda tilt: divergence(tilt) / (self._bounds.bound(tilt) * (1.0 + _RELAXATION)) - 1.0
 

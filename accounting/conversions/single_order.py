@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from accounting.conversions.rounding import as_probability, enlarged
 
-#: The next number after 1: orders are larger than 1, and what is searched may round to it.
+#: The next number after 1: orders are larger than 1, and a searched one may round to 1.
 _LEAST_ORDER = math.nextafter(1.0, 2.0)
 
 

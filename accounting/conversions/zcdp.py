@@ -37,7 +37,7 @@ SMALLEST_DIVERGENCE = 1e-30
 
 
 def to_same(stated: Stated, _: Target) -> Converted:
-    """Itself."""
+    """Return the guarantee itself."""
     return Converted(stated, "as_stated", True, "the same statement")
 
 

@@ -1,4 +1,4 @@
-"""The vocabulary of privacy: what a private computation did, as far as its privacy depends on it.
+"""The vocabulary of privacy: descriptions of a private computation, as far as its privacy depends on them.
 
 An `Event` is a mechanism, the sampling of its input and a count. `noise_multiplier` is always the scale of the noise
 on the SUM of contributions over one record's contribution bound, under every neighbouring relation: the standard

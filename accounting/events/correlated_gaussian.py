@@ -45,7 +45,7 @@ _ROUNDED_UP = 1e-8
 
 
 class Correlated(Mechanism):
-    """A run whose noise goes from step to step, as a whole: its steps are one event, and its count is their number."""
+    """A whole run whose noise is correlated over its steps: one event, whose count is their number."""
 
     __slots__ = ()
     samplings: ClassVar[tuple[type[Sampling], ...]] = (FullBatch, FixedOrderEpochs)
@@ -62,7 +62,7 @@ class Correlated(Mechanism):
         """Return upper bounds of c_0, c_1, ... that do not increase: shape (at most ``steps``,); later ones are 0."""
 
     def sensitivity(self, sampling: Sampling, steps: int) -> float:
-        """Return how far a record moves C G in all its steps, or in each cycle: in contribution bounds, rounded up."""
+        """Return how far a record moves C G in all its steps, or in each cycle, in contribution bounds, rounded up."""
         separation = 1
         if isinstance(sampling, CyclicPoisson):
             separation = steps
@@ -135,8 +135,8 @@ class CorrelatedGaussian(Correlated):
         for index, (one, following) in enumerate(zip(self.coefficients, self.coefficients[1:], strict=False), start=1):
             if following > one:
                 raise InvalidValue(
-                    f"coefficients may not increase, since a record's worst steps are known for such alone; "
-                    f"{following!r} comes after {one!r}",
+                    f"coefficients must not increase, because the worst case for a record is known only for such "
+                    f"coefficients; {following!r} comes after {one!r}",
                     pointer=("coefficients", index),
                 )
 

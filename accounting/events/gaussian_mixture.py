@@ -22,7 +22,7 @@ class GaussianMixture(Mechanism):
     """Gaussian noise whose scale is drawn at every step, independently of the data, and published.
 
     Attributes:
-        weights: They are taken as proportions, and add up to 1 to 1e-9.
+        weights: Proportions, whose sum must be 1 up to 1e-9.
 
     Raises:
         InvalidValue: the lists differ in length, a number is outside its range, or the weights do not add up to 1.

@@ -12,7 +12,7 @@ from accounting.events.regularity import kappa_pair
 from accounting.events.samplings import SCHEDULES
 from accounting.numbers import MAX_DIMENSION
 
-#: A constant that is written with ten digits is taken for the one that is meant.
+#: A constant that is written with ten digits is accepted for the exact one.
 _DIGITS = 1e-9
 #: Covers the rounding of the constant's own formula.
 _ALLOWANCE = 1e-12
@@ -52,9 +52,9 @@ class GeneralizedGaussian(Mechanism):
         least = kappa_pair(self.norm_order, self.dimension)
         if self.kappa < least.kappa * (1.0 - _DIGITS):
             raise InvalidValue(
-                f"kappa {self.kappa:g} is no regularity constant for norm_order {self.norm_order:g} in dimension "
+                f"kappa {self.kappa:g} is not a regularity constant for norm_order {self.norm_order:g} in dimension "
                 f"{self.dimension}; the smallest that is proved is {least.kappa:.12g}, with noise of the norm l_r, "
-                f"r = {least.r:.12g} (2 ln d is none)",
+                f"r = {least.r:.12g} (2 ln d is not one)",
                 pointer=("kappa",),
             )
 
@@ -62,7 +62,7 @@ class GeneralizedGaussian(Mechanism):
     def charged_kappa(self) -> float:
         """The constant, never below the smallest one that is proved."""
         least = kappa_pair(self.norm_order, self.dimension)
-        # Where no power of d is in it the constant is r - 1, without rounding.
+        # Without a power of d, the constant is r - 1, without rounding.
         proved = least.kappa if least.kappa == least.kappa_plus else least.kappa * (1.0 + _ALLOWANCE)
         return max(self.kappa, proved)
 

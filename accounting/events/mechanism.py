@@ -31,8 +31,8 @@ class Mechanism(Described):
         relations: The relations under which it is accounted.
         why_refused: Why it is refused under the other relations.
         filters: The kinds of budget in which it has a cost; see `accounting.filters`.
-        norm: Of a mechanism with noise of its own: the norm that bounds contributions.
-        noise_multiplier_is: Of such a mechanism: what its noise multiplier is.
+        norm: The norm that bounds contributions, for a mechanism with noise of its own.
+        noise_multiplier_is: The meaning of the noise multiplier of such a mechanism.
     """
 
     __slots__ = ()
@@ -46,21 +46,21 @@ class Mechanism(Described):
     def resolved(self, sampling: Sampling, count: int) -> tuple[Mechanism, Sampling, int]:
         """Return the mechanism, the sampling and the number of the steps that one record takes part in.
 
-        Only a mechanism whose noise goes from step to step has another one stand for it.
+        Only a mechanism whose noise is correlated over steps is replaced by another one.
         """
         return self, *sampling.resolved(count)
 
     @property
     def from_below(self) -> Mechanism | None:
-        """Return the mechanism that lower ends are taken of: itself, unless `resolved` returns one that costs more.
+        """Return the mechanism for lower ends: itself, unless `resolved` returns one that costs more.
 
-        None where no mechanism is known of which `resolved` returns one that costs no more than this one.
+        None if no mechanism is known of which `resolved` returns one that costs no more than this one.
         """
         return self
 
     @property
     def reveals_nothing(self) -> bool:
-        """Return whether the output is the same for all data sets, so that it costs nothing. Few mechanisms are so.
+        """Return whether the output is the same for all data sets, so that it costs nothing. This is rare.
 
         Every other mechanism costs something in every budget, however little that is (`accounting.filters.costs`).
         """

@@ -1,6 +1,6 @@
-"""How records are chosen for a step, and what each sampling says of itself.
+"""Samplings: how records are chosen for a step, and the properties of each scheme.
 
-A relation is refused wherever one record's coming or going moves another record: two neighbours then differ in more
+A relation is refused if one record that comes or goes moves another record: two neighbours then differ in more
 than one contribution to more than one batch. Under `add_or_remove_one` that is so for batches of a fixed size, for
 batches cut from a shuffled ordering and for disjoint batches by position.
 """
@@ -29,8 +29,8 @@ class Sampling(Described):
 
     Attributes:
         why_refused: Why it is refused under relations that are not among `relations`.
-        filters: The kinds of budget in which sampled steps have a cost; None where the mechanism alone decides. Fewer
-            have one where nothing is proved without amplification, as a record may be in a batch many times, or let
+        filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. Fewer
+            have one if nothing is proved without amplification, as a record may be in a batch many times, or let
             others in and out of it, and moments of all hits together, or of a cut, bound nothing.
         is_drawn_apart: Whether several records of one owner may take part in different steps where one would in the
             same, so that what its steps resolve to says nothing about a group of them.
@@ -48,7 +48,7 @@ class Sampling(Described):
 
     @property
     def is_amplified(self) -> bool:
-        """Return whether it hides records: drawn anew at every step or allocation, and not all of them."""
+        """Return whether it hides records: they are drawn anew at every step or allocation, and not all take part."""
         return False
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
@@ -60,16 +60,16 @@ class Sampling(Described):
 
         Args:
             relation: The neighbouring relation.
-            mechanism: What is released; some samplings have a closer pair for noise in l2.
+            mechanism: The mechanism; some samplings have a closer pair for noise in l2.
         """
         return relation.sensitivity
 
     def steps_charged(self, count: int) -> int:
-        """Return how often a budget that adds up costs meets that of one step in ``count`` steps."""
+        """Return how often a budget that adds up costs charges one step's cost for ``count`` steps."""
         return count
 
     def check_mechanism(self, mechanism: object) -> None:
-        """Refuse a mechanism that contradicts what the sampling says of it."""
+        """Refuse a mechanism that contradicts the sampling."""
 
 
 SamplingClass = TypeVar("SamplingClass", bound=type[Sampling])
@@ -186,10 +186,10 @@ class WithReplacement(FixedSizeBatches):
 class TruncatedPoisson(Sampling):
     """Poisson batches that are cut to a largest size: at random, which is priced as it is, or in whatever way.
 
-    What an arbitrary cut may change is added to delta, which leaves no finite epsilon where cuts are not rare. Under
-    `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
-    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records. Where slots
-    are drawn instead of records, their number is public under every relation, and an empty one is a null record.
+    The change that an arbitrary cut may make is added to delta, which leaves no finite epsilon unless cuts are rare.
+    Under `add_or_remove_one` the number of records is private, and the cost is that of the worst number up to
+    `dataset_size`; under the replace relations a random cut is priced for exactly `dataset_size` records. If slots are
+    drawn instead of records, their number is public under every relation, and an empty one is a null record.
     """
 
     kind: ClassVar[str] = "truncated_poisson"
@@ -237,7 +237,7 @@ class TruncatedPoisson(Sampling):
         return NeighboringRelation.REPLACE_ONE.sensitivity if moves and _is_in_l2(mechanism) else relation.sensitivity
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Poisson batches where nothing is ever cut."""
+        """Poisson batches if nothing is ever cut."""
         if self.max_batch_size >= self.dataset_size:
             return Poisson(self.sampling_probability).resolved(count)
         return self, count
@@ -259,8 +259,8 @@ class ShuffledEpochs(Sampling):
     def resolved(self, count: int) -> tuple[Sampling, int]:
         """A full batch for each pass, begun passes included.
 
-        That the order was drawn at random is no amplification; Poisson's number is not valid (at noise 0.5 over one
-        epoch of 10,000 steps it is 1.95 where 10.99 is attained).
+        A random order does not amplify, and Poisson's number is not valid (at noise 0.5 over one epoch of 10,000 steps
+        it is 1.95 where 10.99 is attained).
         """
         return FULL_BATCH, -(-count // self.steps_per_epoch)
 
@@ -419,8 +419,9 @@ class CyclicPoisson(Sampling):
         bands = getattr(mechanism, "bands", 1)
         if bands > self.cycle_length:
             raise InvalidValue(
-                f"noise over {bands} steps reaches farther than a cycle of {self.cycle_length}, so that a record's "
-                f"steps do not count one by one: use a cycle_length of at least {bands}, or fewer coefficients",
+                f"noise that is correlated over {bands} steps does not fit into a cycle of {self.cycle_length}, so the "
+                f"steps of a record cannot be counted separately: use a cycle_length of at least {bands}, or fewer "
+                "coefficients",
                 pointer=("sampling", "cycle_length"),
             )
 

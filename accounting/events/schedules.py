@@ -1,7 +1,7 @@
 """The participations of one record, and the schedules and mechanisms that are refused under a relation.
 
-A schedule that is fixed in advance hides nothing: a record that takes part in n steps costs n full batches. Each
-sampling says in `accounting.events.samplings` what its steps amount to; here lists of events are resolved.
+A schedule that is fixed in advance hides nothing: a record that takes part in n steps costs n full batches.
+`accounting.events.samplings` resolves the steps of each sampling; this module resolves lists of events.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_event(event: Event, relation: NeighboringRelation) -> None:
 
 
 def resolve_schedule(event: Event) -> Event:
-    """Return one event as what a record takes part in, under every relation under which it is accounted at all.
+    """Return one event as the steps in which a record takes part, for every relation under which it is accounted.
 
     `Poisson` and `WithoutReplacement` of less than everything stay as they are, allocations are whole.
     """

@@ -17,7 +17,7 @@ class TreeAggregation(Mechanism):
     """Prefix sums by binary trees with Gaussian noise on every node, as a whole; a record is in a leaf of each tree.
 
     Attributes:
-        num_leaves: Leaves of each tree, of the largest where they differ.
+        num_leaves: The leaves of each tree, or of the largest tree if they differ.
         restarts: There are 1 + restarts trees. A record may take part once in each.
 
     >>> TreeAggregation(1.0, 1000, 0).nodes, TreeAggregation(1.0, 1024, 4).nodes

@@ -47,16 +47,16 @@ def approximate_dp_cost(
     """Epsilon and delta of the list as a whole.
 
     Pure, Laplace and approximate_dp events alone: the sums of their epsilons and deltas, whatever ``charge_delta`` is.
-    Otherwise: one certified epsilon of the whole list at ``charge_delta``, in which approximate_dp events stand as
-    pure ones, and ``charge_delta`` plus the deltas that those state. An (eps, delta)-DP step is, with probability
-    1 - delta at least, an eps-DP one (Kairouz, Oh & Viswanath 2015, Theorem 3.1), so that the deltas add up.
+    Otherwise: one certified epsilon of the whole list at ``charge_delta``, in which approximate_dp events count as pure
+    ones, and ``charge_delta`` plus the deltas that these events state. An (eps, delta)-DP step is, with probability 1 -
+    delta at least, an eps-DP one (Kairouz, Oh & Viswanath 2015, Theorem 3.1), so that the deltas add up.
 
     Args:
         events, relation: One reservation.
         charge_delta: In [1e-18, 0.5].
 
     Returns:
-        Nano-units of epsilon (`SATURATED` where no bound is finite) and atto-units of delta.
+        Nano-units of epsilon (`SATURATED` if no bound is finite) and atto-units of delta.
 
     Guarantees: above_the_certified_epsilon; stated_deltas_are_charged; same_randomiser_is_said_to_be_required.
 
@@ -101,7 +101,7 @@ def least_approximate_dp_cost(
     return _nano(_tight(as_pure, relation, delta).lower, as_pure), to_atto_up(exact(delta) + stated)
 
 
-# Both ends of a price are asked for one after the other where prices are verified, and take seconds.
+# Verification asks for both ends of a price, one after the other, and each takes seconds.
 @lru_cache(maxsize=16)
 def _tight(events: tuple[Event, ...], relation: NeighboringRelation, delta: float) -> Interval:
     return epsilon_for_delta(events, relation, delta).value
@@ -113,15 +113,15 @@ def _nano(epsilon: float, events: tuple[Event, ...]) -> int:
 
 def _missing_delta(kind: str) -> AccountingError:
     return AccountingError(
-        f"a {kind} event has an epsilon only at a delta: say in charge.delta, from 1e-18 to 0.5, at which "
-        "delta this reservation is priced; that delta is charged together with the epsilon",
+        f"a {kind} event has an epsilon only at a delta: give in charge.delta, from 1e-18 to 0.5, the delta at "
+        "which to price this reservation; that delta is charged together with the epsilon",
         code="missing_charge_delta",
         pointer=("charge", "delta"),
     )
 
 
 def _is_summed(event: Event) -> bool:
-    """Return whether its epsilon is charged as it is, at delta 0."""
+    """Return whether the event's epsilon is charged as it is, at delta 0."""
     return rules_of(event.mechanism).sums_epsilons and event.sampling.filters is None
 
 
@@ -130,12 +130,12 @@ class ApproximateDpFilter(PrivacyFilter):
     """A budget in (epsilon, delta); both add up over reservations, each priced tightly at its own ``charge_delta``.
 
     Attributes:
-        epsilon, delta: What everything charged together satisfies, adaptively.
+        epsilon, delta: The guarantee of all charges together, chosen adaptively.
         caps: Epsilon in nano-units, delta in atto-units.
 
     The price of a reservation is that of its whole list, fixed in advance. A prefix that is chosen after looking at
-    outputs is not worth its own price: a thousand Gaussian steps of mu = 3 together, stopped at the worst moment, have
-    delta 6.8e-3 where every prefix was priced at 1e-3. So ``prefix_may_depend_on_outputs`` is false.
+    outputs may cost more than its own price: a thousand Gaussian steps of mu = 3 together, stopped at the worst moment,
+    have delta 6.8e-3 although every prefix was priced at 1e-3. So ``prefix_may_depend_on_outputs`` is false.
 
     Guarantees: never_passes_a_cap.
 

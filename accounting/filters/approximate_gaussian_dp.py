@@ -47,8 +47,8 @@ from accounting.units import (
     to_nano_up,
 )
 
-#: Shares of delta: the one that prices of sampled steps may fail with, and the one that is kept for stated deltas and
-#: for tails that are given up.
+#: Shares of delta: one for failures in the prices of sampled steps, and one that is kept for stated deltas and for
+#: tails that are given up.
 FAILURE_SHARE, RESERVE_SHARE = 0.1, 0.05
 #: The smallest delta of a budget: failures are counted in units of 1e-18.
 SMALLEST_DELTA_OF_FAILURES = 1e-15
@@ -66,11 +66,11 @@ def approximate_gaussian_dp_cost(events: tuple[Event, ...], relation: Neighborin
 
     Args:
         events: One reservation.
-        relation: Of the budget.
+        relation: The budget's relation.
         rate: The delta of failures per unit of mu squared.
 
     Returns:
-        mu squared in nano-units, delta in atto-units, and the pure epsilon in nano-units; `SATURATED` where no bound
+        mu squared in nano-units, delta in atto-units, and the pure epsilon in nano-units; `SATURATED` if no bound
         is finite.
 
     Guarantees:
@@ -118,7 +118,7 @@ class _Parts:
     Attributes:
         least, most: The lower and the upper end of mu squared, each with the delta of its failures.
         stated: The sum of the stated deltas.
-        covered, summed: mu squared of the cover, and the sum of all steps' mu squared; `SATURATED` where there is none.
+        covered, summed: mu squared of the cover, and the sum of all steps' mu squared; `SATURATED` if there is none.
     """
 
     events: tuple[Event, ...]
@@ -141,7 +141,7 @@ def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fract
     found = Cover(0, SATURATED if as_pure else 0)
     if as_pure and (summed is None or compose(as_pure, relation).gaussian_only is None):
         found = cover(as_pure, relation, rate)
-    # A loss is positive where something is revealed, however little.
+    # A loss is positive if anything is revealed, however little.
     unit = 1 if as_pure else 0
     least = max(found.least, unit), failure_of(found.least, rate)
     most = max(found.most, unit), failure_of(found.most, rate)
@@ -158,7 +158,7 @@ def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fract
 
 
 def _sum(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> Between | None:
-    """Return what a list costs in another budget where costs add up step by step; None where it has no cost there."""
+    """Return what a list costs in another budget where costs add up step by step; None if it has no cost there."""
     for event in events:
         working = event.sampling.filters
         if kind not in event.mechanism.filters or (working is not None and kind not in working):
@@ -179,7 +179,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     the pure limit bounds the sum of pure epsilons by epsilon.
 
     Attributes:
-        epsilon, delta: What everything charged together satisfies, adaptively, plans interleaved and stopped early.
+        epsilon, delta: The guarantee of all charges together, chosen adaptively, with plans interleaved and stopped
+        early.
         reserve_share: The share of delta that is kept for stated deltas and for tails that are given up.
         delta_per_mu_squared: The delta of failures per unit of mu squared, on which prices depend. The budget keeps it
             for ever. None chooses it so that failures get ``failure_share`` of delta.
@@ -253,7 +254,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         relation: NeighboringRelation,
         failure: int | None = None,
     ) -> GivenBack | None:
-        """Return the worth of the steps that were not taken, as that of a Gaussian.
+        """Return what the steps that were not taken are worth, as a Gaussian.
 
         A plan with a pure price gets nothing, because amounts must only grow while the pure epsilons decide. A plan
         that was charged less than it costs today gets nothing either.
@@ -301,7 +302,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     def estimate(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return roughly what a list costs, from a few estimates of epsilon where the exact cost takes a search."""
+        """Return roughly what a list costs, from a few estimates of epsilon; the exact cost takes a search."""
         steps = check_events(events)
         if compose(steps, relation).gaussian_only is not None:
             return self.cost(steps, relation).amounts
@@ -343,14 +344,14 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return None if gaussian is None else max(gaussian, float_of_nano(pure))
 
     def stated(self, amounts: Amounts) -> int:
-        """Return epsilon at the budget's own delta; `SATURATED` where none is finite."""
+        """Return epsilon at the budget's own delta; `SATURATED` if none is finite."""
         epsilon = self.epsilon_at(amounts, self.delta)
         found = SATURATED if epsilon is None else to_nano_up(exact(epsilon))
         # Admitted charges are within the limit by the theorem, however the conversion is rounded.
         return min(found, self.stated_limit) if self.admits(amounts) else found
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
-        """Return the amounts, and the epsilon that they cost at the budget's delta (0 where nothing is used)."""
+        """Return the amounts, and the epsilon that they cost at the budget's delta (0 if nothing is used)."""
         return {"epsilon": from_nano(self.stated(amounts))} | self._own(amounts)
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:

@@ -26,7 +26,7 @@ class Alone:
 
     Attributes:
         tight: The epsilon of the plan if everything is fixed before any output is seen.
-        charged: The epsilon of the filter's charge; None where no finite one follows.
+        charged: The epsilon of the filter's charge; None if no finite one follows.
     """
 
     tight: Interval
@@ -39,11 +39,11 @@ def price_alone(
     """State a charge beside the tight epsilon of its plan.
 
     Args:
-        budget_filter: Of the budget.
-        amounts: What the filter charges for the plan.
+        budget_filter: The budget's filter.
+        amounts: The filter's charge for the plan.
         events: The plan.
-        relation: Of the budget.
-        delta: At which both are stated; in (0, 0.5].
+        relation: The budget's relation.
+        delta: The delta at which both are stated; in (0, 0.5].
 
     Raises:
         Unsupported: the plan has no tight epsilon.
@@ -59,10 +59,10 @@ class Comparison:
     Attributes:
         delta: The delta at which all of them are stated.
         tight: The epsilon of the plan if everything is fixed before any output is seen.
-        charged: What the budget's filter charges for the plan alone; None where no finite epsilon follows.
-        kinds: The charge in a budget of each kind, by kind; None where the plan has no price there.
-        parts: The charge by the number of equal parts in which the plan is reserved; None where it cannot be cut so.
-        after_a_quarter: The net charge when the last three quarters of the steps are given up; None where that gives
+        charged: The charge of the budget's filter for the plan alone; None if no finite epsilon follows.
+        kinds: The charge in a budget of each kind, by kind; None if the plan has no price there.
+        parts: The charge by the number of equal parts in which the plan is reserved; None if it cannot be cut so.
+        after_a_quarter: The net charge when the last three quarters of the steps are given up; None if that gives
             nothing back.
     """
 
@@ -84,10 +84,10 @@ def compare(
     """Price a plan in every kind of budget, whole and in parts.
 
     Args:
-        budget_filter: Of the budget.
+        budget_filter: The budget's filter.
         events: The plan.
-        relation: Of the budget.
-        delta: At which prices are stated as epsilons; in (0, 0.5].
+        relation: The budget's relation.
+        delta: The delta at which prices are stated as epsilons; in (0, 0.5].
         charge_delta: The delta at which an approximate_dp budget prices it.
 
     Guarantees: charged_is_the_price: of the budget's own filter.
@@ -163,7 +163,7 @@ def _epsilon(
 
 
 def _budget_of(kind: str, epsilon: float, delta: float) -> PrivacyFilter:
-    """Return a filter of a kind whose size fits a plan of about this epsilon, where the size matters for prices.
+    """Return a filter of a kind. If prices depend on its size, the size suits a plan of about this epsilon.
 
     Raises:
         InvalidValue: there is none of this size.

@@ -29,7 +29,7 @@ record, d = the delta at which the reservation is priced (`charge_delta`). UNAMP
 m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
 sampling exceeds, and that of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian whose profile is
 above that of the whole list, and the delta with which it fails (`gaussian_cover`); or the gaussian_dp cell and no
-delta, where that is smaller. Where there is a pure_dp cell, it is charged beside them.
+delta, if that is smaller. If there is a pure_dp cell, it is charged beside them.
 
 There is no conversion outside this table. A sampled Gaussian has no amplified cost in zcdp (its Renyi divergence over
 the order tends to 1 / (2 s^2) at least as the order grows, whatever the sampling probability) and none in gaussian_dp
@@ -68,8 +68,8 @@ SAME_RANDOMIZER_REQUIRED = "same_randomizer_required"
 _NAMES = {"zcdp": "zCDP", "gaussian_dp": "Gaussian DP"}
 #: One atto-unit, the grain in which delta is counted.
 SMALLEST_DELTA = 1e-18
-#: What a step that reveals something costs at least, in whole units: where floats underflow they lose all digits, and
-#: numbers of this size have all of theirs. So many steps as a list may have cost far less than a nano-unit.
+#: The least cost of a step that reveals something, in whole units. Underflowing floats lose their digits; numbers of
+#: this size still have all of them. All steps of the longest list together cost far less than a nano-unit at this size.
 SMALLEST_COST = Fraction(1, 10**290)
 
 
@@ -119,9 +119,9 @@ def total(
 
 
 def charged(cost: Fraction, *events: Event) -> Fraction:
-    """Return a cost, lifted to `SMALLEST_COST` where it is below that although an event reveals something.
+    """Return a cost, lifted to `SMALLEST_COST` if it is smaller although an event reveals something.
 
-    Guarantees: positive_where_something_is_revealed: so that it comes to one unit of a budget at least.
+    Guarantees: positive_where_something_is_revealed: so that it takes at least one unit of a budget.
 
     >>> from accounting.events import PureDp
     >>> charged(Fraction(0), Event(PureDp(1e-300))) > 0, charged(Fraction(0), Event(PureDp(0.0)))
@@ -133,12 +133,12 @@ def charged(cost: Fraction, *events: Event) -> Fraction:
 
 
 def participations(event: Event) -> int:
-    """Return how often a cost of one step is met: of a random allocation, by what a record may have a part in."""
+    """Return how often the cost of one step counts; for random allocation, the number of a record's participations."""
     return event.sampling.steps_charged(event.count)
 
 
 def unamplified(events: tuple[Event, ...], kind: str) -> tuple[CostWarning, ...]:
-    """Return the warning that a budget of this kind charges sampled Gaussians as full batches, where there are such."""
+    """Return the warning that a budget of this kind charges sampled Gaussians as full batches, if a list has any."""
     if all(rules_of(event.mechanism).amplified_sums or not is_sampled(event) for event in events):
         return ()
     detail = (
@@ -163,6 +163,6 @@ def without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Frac
 
 
 def same_randomizer_warning(events: tuple[Event, ...]) -> tuple[CostWarning, ...]:
-    """Return the warning that the shuffle model requires one randomizer, where a list has such events."""
+    """Return the warning that the shuffle model requires one randomizer, if a list has such events."""
     requirement = same_randomizer_required(events)
     return () if requirement is None else (CostWarning(SAME_RANDOMIZER_REQUIRED, requirement),)

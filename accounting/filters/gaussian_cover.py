@@ -38,7 +38,8 @@ from accounting.units import ATTO, NANO, SATURATED
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 6, 400, 2
 #: The relative amount by which a cover may exceed the largest m that a node requires.
 TOLERANCE = 2e-4
-#: A guess is the m required by a node whose delta is this multiple of the cover's; and how many guesses are made.
+#: A guess is the m that a node requires whose delta is this multiple of the cover's. The other number is that of
+#: guesses.
 _GUESSES, _GUESSED_SHARE = 6, 3.0
 _LEAST_DELTA, _MOST_DELTA = 1e-30, 1.0 - 1e-13
 _ULP = 2.0**-52
@@ -94,7 +95,7 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
         rate: delta per unit of mu squared, positive.
 
     Returns:
-        Both ends; ``most`` is `SATURATED` where none is proved.
+        Both ends; ``most`` is `SATURATED` if none is proved.
 
     Guarantees:
         covers: (1) holds at ``most``.
@@ -135,7 +136,7 @@ def nodes_of_cover(
         amount: The cover, in nano-units of mu squared.
 
     Returns:
-        Pairs (epsilon, delta), from epsilon 0 on; empty where the search finds no proof.
+        Pairs (epsilon, delta), from epsilon 0 on; empty if the search finds no proof.
     """
     top = delta_for_epsilon(events, relation, 0.0).value
     failure = _failure_below(amount, rate)
@@ -231,7 +232,7 @@ def _merged(nodes: list[_Node], found: list[_Node]) -> list[_Node]:
 
 
 def _asked_for(epsilon: float, delta: float, rate: float, start: float) -> float:
-    """Return about the m that (1) requires where H is ``delta`` at ``epsilon``, or ``start`` if that is larger."""
+    """Return about the m that (1) requires if H is ``delta`` at ``epsilon``, or ``start`` if that is larger."""
     if not delta > 0.0 or math.isinf(epsilon) or (start > 0.0 and _right_side(epsilon, start, rate) >= delta):
         return start
     # Two upper bounds of m: the one with d = 0, and the one whose d is all of delta.
@@ -298,7 +299,7 @@ def _missing(left: _Node, right: _Node, d: float, mu: float) -> tuple[float, flo
     part = math.exp(epsilon - right.epsilon) * (math.expm1(left.epsilon - epsilon) / math.expm1(-width))
     chord = left.delta - drop * part + _ROUNDING * left.delta
     value = (d + (1.0 - d) * delta_of_gaussian(mu, epsilon, upward=False)) * (1.0 - _ROUNDING)
-    # How far the tangent of the difference falls inside the segment: 0 where its slope is exactly 0.
+    # How far the tangent of the difference falls inside the segment: 0 if its slope is exactly 0.
     place = -epsilon / mu - 0.5 * mu
     ratio = math.expm1(min(float(scipy.special.log_ndtr(place)) - log_slope, _LARGEST_EXPONENT))
     error = _ROUNDING * (1.0 + place * place + abs(log_slope))

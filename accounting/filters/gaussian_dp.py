@@ -46,7 +46,7 @@ class GaussianDpFilter(PrivacyFilter):
     """A budget in mu of Gaussian DP; the squares of the charges' mu add up, also for charges chosen adaptively.
 
     Attributes:
-        mu: What everything charged together satisfies.
+        mu: The guarantee of all charges together.
         caps: mu squared in nano-units.
 
     Source: Smith & Thakurta 2022, "Fully Adaptive Composition for Gaussian Differential Privacy"; Koskela, Tobaben &
@@ -77,7 +77,7 @@ class GaussianDpFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return the sum with the rounding of each step's cost taken off, up to whole units."""
+        """Return the sum of the costs of the steps, each less its rounding, rounded up to whole units."""
         steps = checked(check_events(events), relation, self.kind)
         return (to_nano_up(total(steps, relation, mu_squared).least),)
 
@@ -88,7 +88,7 @@ class GaussianDpFilter(PrivacyFilter):
         return GaussianRegion(root_rounded_up(Fraction(amounts[0], NANO))).epsilon(delta)
 
     def stated(self, amounts: Amounts) -> int:
-        """Return mu; `SATURATED` where it is not known."""
+        """Return mu; `SATURATED` if it is not known."""
         return SATURATED if amounts[0] >= SATURATED else _root_down(amounts[0] * NANO - 1) + 1
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:

@@ -68,7 +68,7 @@ class Worth:
     Attributes:
         least: (2) is proved for it.
         most: (2) fails for everything above it.
-        failure: d, in atto-units; 0 where none is needed.
+        failure: d, in atto-units; 0 if none is needed.
     """
 
     least: int
@@ -119,7 +119,7 @@ def worth_of(tail: Sequence[Event], relation: NeighboringRelation, failure: int)
         return Worth(0, 0, 0)
     stand_ins = [sampling_rules_of(e.sampling).stand_in(e, e.sampling)[0] for e in resolve_schedules(tail, relation)]
     composition = compose(stand_ins, relation)
-    # Where steps lie between two pairs, a price is proved for those that dominate.
+    # If steps lie between two pairs, a price is proved for the pair that dominates.
     enclosed = enclosure(composition)
     composition = composition if enclosed is None else enclosed.above
     alone = composition.gaussian_only

@@ -35,14 +35,14 @@ class GivenBack:
 
 
 class PrivacyFilter(ABC):
-    """A budget's rule of admission. Immutable; equal where kind and limits are.
+    """A budget's rule of admission. Immutable; equal if kind and limits are equal.
 
     Attributes:
         kind: Name in the HTTP contract and in stored descriptions.
         limits: The fields that say how much it admits, in their order.
-        price_tolerance: How far a price may be above the least one that could be proved, relatively.
+        price_tolerance: The relative amount by which a price may exceed the least one that could be proved.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
-            looking at outputs. It may where the steps of a list add up one by one in the filter's own currency.
+            looking at outputs. It may if the steps of a list add up one by one in the filter's own currency.
         gives_back: Whether `given_back` ever gives anything.
         caps: The caps of each amount, in the filter's units, rounded down.
     """
@@ -68,7 +68,7 @@ class PrivacyFilter(ABC):
 
         Args:
             events: One reservation; its parameters do not depend on its own outputs.
-            relation: Of the budget.
+            relation: The budget's relation.
             charge_delta: The delta at which the list is priced. Read by an approximate_dp filter alone.
 
         Raises:
@@ -80,13 +80,12 @@ class PrivacyFilter(ABC):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return the certified lower end of `cost`: what no price of this table may be below, however it is rounded.
+        """Return the certified lower end of `cost`: no price of this table may be below it, however it is rounded.
 
-        `cost` is rounded up, by allowances that are more than the errors of what is computed. Here they are taken off,
-        twice where the error may be on either side, and the rest is rounded up to whole units, since amounts are whole.
-        Whoever was charged less was charged less than what the table of costs says. Where only a bound is known, and
-        not how far it is above the table's number, the lower end says less, down to nothing; but a positive loss
-        costs at least one unit.
+        `cost` is rounded up by allowances that exceed the errors of the computation. Here they are subtracted, twice if
+        the error may be on either side, and the result is rounded up to whole units, since amounts are whole. A smaller
+        charge is therefore below the table of costs. If only a bound is known, but not how far it is above the table's
+        number, the lower end is weaker, down to 0; but a positive loss costs at least one unit.
 
         Guarantees: never_above_the_cost.
 
@@ -101,17 +100,17 @@ class PrivacyFilter(ABC):
         relation: NeighboringRelation,
         failure: int | None = None,
     ) -> GivenBack | None:
-        """Return what a plan gets back whose tail is given up for ever, after looking at its outputs.
+        """Return the refund for a plan whose tail is given up for ever, after looking at its outputs.
 
         Args:
-            held: What the plan was charged when it started.
+            held: The amounts that the plan was charged when it started.
             events: The plan.
             kept: The steps whose noise may have been drawn: the plan with counts reduced and later events dropped.
-            relation: Of the budget.
+            relation: The budget's relation.
             failure: The delta that may be spent for it, in atto-units; None leaves the choice to the filter.
 
         Returns:
-            None where the filter gives nothing back for this plan or for this tail.
+            None if the filter gives nothing back for this plan or for this tail.
 
         Guarantees: what_is_left_still_holds: the filter's theorem, when ``amounts`` have been subtracted from ``held``.
 
@@ -136,9 +135,9 @@ class PrivacyFilter(ABC):
         return min(total_amounts) >= 0 and self.headroom(total_amounts) >= 0
 
     def headroom(self, used: Amounts) -> int:
-        """The room that decides admission, in the filter's units: of several orders the one with the most.
+        """The room that decides admission, in the filter's units; with several orders, the largest of their rooms.
 
-        Guarantees: admits_exactly_where_not_negative, for ``used`` of at least 0.
+        Guarantees: admits_exactly_where_not_negative, if ``used`` is at least 0.
         """
         return max(cap - amount for cap, amount in zip(self.caps, used, strict=True))
 
@@ -149,17 +148,17 @@ class PrivacyFilter(ABC):
             amounts, room: In the filter's units; the room is that of the whole limit, or what remains of it.
 
         Returns:
-            Rounded up; inf where there is no room.
+            Rounded up; inf if there is no room.
         """
         return float(min(shares_of(amounts, room), default=math.inf))
 
     @property
     def stated_limit(self) -> int:
-        """The number that the limit is stated in, which is the first of `limits`, in nano-units, rounded down."""
+        """The limit as the first number of `limits`, in nano-units, rounded down."""
         return to_nano_down(exact(getattr(self, self.limits[0])))
 
     def stated(self, amounts: Amounts) -> int:
-        """Return the amounts as the number that the limit is stated in, in nano-units, rounded up.
+        """Return the amounts in the number in which the limit is stated, in nano-units, rounded up.
 
         This is an epsilon at the delta of the limit, a rho or a mu. Epsilon and mu do not add up: what a charge adds
         depends on what was charged before it.
@@ -169,14 +168,14 @@ class PrivacyFilter(ABC):
         return amounts[0]
 
     def left(self, used: Amounts) -> int:
-        """Return the limit less what is used, in the number that it is stated in: nano-units, rounded down."""
+        """Return the limit less what is used, in the number in which it is stated, in nano-units, rounded down."""
         return max(0, self.stated_limit - self.stated(used))
 
     def share_used(self, used: Amounts) -> float:
-        """Return how full a budget is: the part of its limit, in the number that it is stated in, which is used.
+        """Return how full a budget is: the used share of its limit, in the number in which the limit is stated.
 
         Returns:
-            Rounded up; above 1 where the limit is passed; inf where an amount is beyond what the filter counts.
+            Rounded up; above 1 if the limit is passed; inf if an amount is beyond what the filter counts.
 
         Guarantees: at_most_one_where_admitted.
 
@@ -197,16 +196,16 @@ class PrivacyFilter(ABC):
         return self.cost(events, relation, charge_delta).amounts
 
     def add(self, first: Amounts, second: Amounts) -> Amounts:
-        """The sum, per position, saturating at `units.SATURATED`: beyond every cap, far from overflow."""
+        """The sum, per position, at most `units.SATURATED`, which is beyond every cap and far from overflow."""
         return add_saturating(first, second)
 
     @property
     def zero(self) -> Amounts:
-        """Amounts of a budget that nothing was charged to."""
+        """The amounts of a budget to which nothing was charged."""
         return (0,) * len(self.caps)
 
     def remaining(self, used: Amounts) -> Amounts:
-        """Return the amount left under each cap; 0 where the order is closed or the cap is exceeded."""
+        """Return the amount left under each cap; 0 if the order is closed or the cap is exceeded."""
         return tuple(max(0, cap - amount) for cap, amount in zip(self.caps, used, strict=True))
 
     def largest_count_that_fits(
@@ -230,25 +229,25 @@ class PrivacyFilter(ABC):
                 low, below = count, share
             else:
                 high, above = count, share
-            # A price may need a search of its own, so few are computed: prices are nearly linear between two counts.
+            # A price may need a search of its own, so few are computed; between two counts, prices are nearly linear.
             step += 1
             between = (1.0 - below) / (above - below) if step % 4 and below < 1.0 < above < math.inf else 0.5
             count = min(max(low + int(between * (high - low)), low + 1), high - 1)
         return low
 
     def epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """An epsilon that everything whose charges add up to ``amounts`` costs at ``delta`` at most.
+        """An upper bound of the epsilon, at ``delta``, of all charges that add up to ``amounts``.
 
         Args:
             amounts: At least 0, in the filter's units.
             delta: In [0, 0.5]; not the budget's own.
 
         Returns:
-            Rounded up (to a float whose shortest decimal is no smaller); 0.0 where nothing was charged; None where no
+            Rounded up (to a float whose shortest decimal is no smaller); 0.0 if nothing was charged; None if no
             finite epsilon follows at this delta.
 
-        Guarantees: valid_for_adaptive_charges: of any epsilon fixed beforehand, the interaction that stops before this
-            number would pass it is (that epsilon, delta)-DP, whatever its charges depended on.
+        Guarantees: valid_for_adaptive_charges: for any epsilon fixed beforehand, an interaction that stops before this
+            number would exceed it is (that epsilon, delta)-DP, whatever its charges depended on.
 
         Raises:
             InvalidValue: a delta out of range.
@@ -258,17 +257,17 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """`epsilon_at` of amounts that are not all 0."""
+        """Return `epsilon_at` for amounts that are not all 0."""
 
     def limit_epsilon_at(self, delta: float) -> float | None:
-        """Return the epsilon at ``delta`` of a full budget: of all that the filter would ever admit.
+        """Return the epsilon at ``delta`` of a full budget: it covers everything that the filter would ever admit.
 
         Guarantees: bounds_every_admitted_total: `epsilon_at` of amounts that are admitted is not larger.
         """
         return self.epsilon_at(self.caps, delta)
 
     def with_limit(self, limit: Mapping[str, object]) -> Self:
-        """A filter of the same kind, and of the same price terms, with another limit.
+        """Return a filter of the same kind and price terms with another limit.
 
         Args:
             limit: Fields of `to_json`, as numbers or their canonical strings. Those that are absent or None stay.
@@ -340,7 +339,7 @@ class PrivacyFilter(ABC):
 
 
 def shares_of(amounts: Amounts, room: Amounts) -> list[float]:
-    """Return each amount over its room, rounded up, where there is room and the amount is finite."""
+    """Return each amount over its room, rounded up, for the positions with room and a finite amount."""
     known = (pair for pair in zip(amounts, room, strict=True) if pair[1] > 0 and pair[0] < SATURATED)
     return [rounded_up(Fraction(amount, left)) for amount, left in known]
 
@@ -357,7 +356,7 @@ def read_number(description: Mapping[str, object], name: str) -> float:
 
 
 def to_number(value: object, *pointer: str | int) -> float:
-    """A number, also where it is written as its canonical string."""
+    """Return a number, which may be written as its canonical string."""
     try:
         return float(str(value))
     except ValueError:

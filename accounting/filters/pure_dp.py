@@ -20,7 +20,7 @@ def pure_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Co
 
     Args:
         events: 1 to `MAX_EVENTS`, of one reservation.
-        relation: Of the budget.
+        relation: The budget's relation.
 
     Returns:
         Nano-units of epsilon, rounded up.
@@ -64,7 +64,7 @@ class PureDpFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return the sum with the rounding of each step's cost taken off, up to whole units."""
+        """Return the sum of the costs of the steps, each less its rounding, rounded up to whole units."""
         steps = checked(check_events(events), relation, self.kind)
         return (to_nano_up(total(steps, relation, pure_epsilon).least),)
 

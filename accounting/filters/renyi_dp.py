@@ -1,10 +1,10 @@
 """The filter of Renyi differential privacy at orders that are fixed at creation.
 
-Feldman & Zrnic 2021 and Lecuyer 2021 prove it at one fixed order a. Several orders stay open, each with a K-th of
-delta: let A_j be the outcomes whose first order within its cap at the end is j. Amounts only grow, so on A_j order j
-was within its cap all the time, and the interaction is the one that stops at that cap alone, whose delta at epsilon is
-at most e^((a - 1)(rho - epsilon)) (1 - 1 / a)^(a - 1) / a (Canonne, Kamath & Steinke 2020). The A_j are a partition, so
-that the deltas add up:
+Feldman & Zrnic 2021 and Lecuyer 2021 prove it at one fixed order a. With K open orders, each gets delta / K. Let A_j be
+the outcomes at whose end j is the first order within its cap. Amounts only grow, so on A_j order j was within its cap
+all the time. There the interaction equals the one that stops at that cap alone, whose delta at epsilon is at most e^((a
+- 1)(rho - epsilon)) (1 - 1 / a)^(a - 1) / a (Canonne, Kamath & Steinke 2020). The A_j are a partition, so the deltas
+add up:
 
     cap(a) = epsilon - (ln(K / delta) - ln(a)) / (a - 1) - ln(1 - 1 / a).
 
@@ -49,7 +49,7 @@ from accounting.units import (
 DEFAULT_NUM_ORDERS = 16
 #: How a divergence becomes an epsilon: the sources of both bounds.
 CANONNE, MIRONOV = "canonne_2020", "mironov_2017"
-#: Logarithms are rounded by less, also of orders that are rounded themselves.
+#: Logarithms are rounded by less than this, even if the orders are rounded as well.
 _UP, _DOWN = 1.0 + 1e-15, 1.0 - 1e-15
 
 
@@ -58,7 +58,7 @@ class RenyiFilter(PrivacyFilter):
     """A budget in (epsilon, delta), kept as Renyi divergence at orders that are fixed at creation.
 
     Attributes:
-        epsilon, delta: What everything charged together satisfies, adaptively.
+        epsilon, delta: The guarantee of all charges together, chosen adaptively.
         orders: Above 1, increasing; `default_orders` when empty.
         conversion: `CANONNE`, or `MIRONOV` for a budget that is older than it.
         caps: As above in nano-units, rounded down; `units.CLOSED` (-1, which no amount is within, not even 0) where
@@ -119,7 +119,7 @@ class RenyiFilter(PrivacyFilter):
         return float_of_nano(least) if least < SATURATED else None
 
     def limit_epsilon_at(self, delta: float) -> float | None:
-        """A full budget is within the cap of *some* open order, so that the worst of them counts, not the best."""
+        """A full budget is within the cap of *some* open order, so the worst of them counts, not the best."""
         delta = read_real("delta", delta, 0.0, 0.5)
         if delta == 0.0:
             return None
@@ -165,21 +165,21 @@ class RenyiFilter(PrivacyFilter):
         return cls(read_number(value, "epsilon"), read_number(value, "delta"), numbers, conversion)
 
     def stated(self, amounts: Amounts) -> int:
-        """Return epsilon at the budget's own delta; `SATURATED` where none is finite."""
+        """Return epsilon at the budget's own delta; `SATURATED` if none is finite."""
         return _least_epsilon(amounts, self.orders, self.delta, self.conversion) if any(amounts) else 0
 
 
 def _least_epsilon(amounts: Amounts, orders: tuple[float, ...], delta: float, conversion: str) -> int:
     """Smallest epsilon of the amounts over the orders, each with its share of delta, in nano-units.
 
-    An amount that is not known is saturated, and `SATURATED` the answer where none is known.
+    An amount that is not known is saturated, and `SATURATED` the answer if none is known.
     """
     penalties = _penalties_in_nano(delta, orders, conversion)
     epsilons = (amount + penalty for amount, penalty in zip(amounts, penalties, strict=True) if amount < SATURATED)
     return max(0, min((SATURATED, *epsilons)))
 
 
-# A ledger reads its filters again for every command: what they are made of is remembered.
+# A ledger reads its filters again for every command, so their parts are remembered.
 @lru_cache(maxsize=1024)
 def _caps(epsilon: float, delta: float, orders: tuple[float, ...], conversion: str) -> Amounts:
     rooms = (exact(epsilon) - penalty for penalty in _penalties(delta, orders, conversion))
@@ -211,7 +211,8 @@ def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:
     """Sixteen orders for a Renyi budget of (epsilon, delta), all open.
 
     They lie geometrically between 1.1 and 30 times ln(16 / delta) / epsilon above 1: below the first no order is open,
-    beyond the last one more would win less than 4 % of epsilon. From 3 on they are integers, where costs are exact.
+    and an order above the last would lower epsilon by less than 4 %. From 3 on they are integers, where costs are
+    exact.
 
     >>> default_orders(1.6, 1e-5)[0], len(default_orders(1.6, 1e-5))
     (11.0, 16)
@@ -232,11 +233,11 @@ def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:
 
 
 def least_renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orders: tuple[float, ...]) -> Amounts:
-    """Return the sum of the divergences at each order, each rounded down as far as it may have been rounded up.
+    """Return the sum of the divergences at each order, each reduced by as much as it may have been rounded up.
 
-    Rational divergences are summed as they are. A moment is `PrivacyLoss.least_log_moment`, of a sampled step no more
-    than the unsampled one's, as the price is the smaller of both; and no divergence is below one at a smaller order,
-    because Renyi divergences do not fall as the order grows. So what is not known at an order is taken from below it.
+    Rational divergences are summed as they are. A moment is `PrivacyLoss.least_log_moment`; that of a sampled step is
+    at most the unsampled one's, because the price is the smaller of both. Renyi divergences do not fall as the order
+    grows, so no divergence is below one at a smaller order, which replaces an unknown one.
 
     Guarantees: not_above_the_moments_of_the_table: at no order.
 
@@ -286,7 +287,7 @@ _GRAIN = 1 << 256
 
 
 class _AtOrder(NamedTuple):
-    """An order as a ratio, and what makes a divergence in nano-units of a moment in grains, with its allowance."""
+    """An order as a ratio, and factors that turn a moment in grains into a divergence in nano-units."""
 
     numerator: int
     denominator: int
@@ -299,7 +300,8 @@ def _at_orders(orders: tuple[float, ...]) -> tuple[_AtOrder, ...]:
     found = []
     for order in orders:
         numerator, denominator = exact(order).as_integer_ratio()
-        # Numerators and denominators stay apart: most of the cost of rational numbers is reducing fractions.
+        # Numerators and denominators are kept separately, because reducing fractions is most of the cost of rational
+        # numbers.
         allowance = 1 + TRANSCENDENTAL_ALLOWANCE
         moment_numerator = NANO * denominator * allowance.numerator
         moment_denominator = (numerator - denominator) * allowance.denominator * _GRAIN
@@ -343,7 +345,7 @@ def _check_stated_orders(events: tuple[Event, ...], orders: tuple[float, ...]) -
             )
 
 
-#: Below it a moment is bounded by its chord.
+#: At smaller tilts a moment is bounded by its chord.
 SMALLEST_TILT = 1e-2
 
 
@@ -354,14 +356,14 @@ def _divergences(
     """Return one step's divergences that are stated as decimals (or none), and its other moments in grains, by order.
 
     Orders are decimals, so the tilts are rounded to the nearest floats. A moment is convex in the tilt and 0 at tilt 0,
-    so its chord bounds it; so near 0 its own digits would cancel. None where no moment is known.
+    so its chord bounds it; so near 0 its own digits would cancel. None if no moment is known.
     """
     tilts = np.array([float(exact(order) - 1) for order in orders])
     inside = np.maximum(tilts, SMALLEST_TILT)
     with np.errstate(all="ignore"):
         moments = loss_of(step, relation).log_moment(inside)
         if is_sampled(step):
-            # Given who takes part, the step is the unsampled one or none: divergences are jointly quasi-convex.
+            # Given the participants, a step is the unsampled one or none, and divergences are jointly quasi-convex.
             moments = np.fmin(moments, loss_of(Event(step.mechanism), relation).log_moment(inside))
     moments = np.where(tilts < SMALLEST_TILT, moments * tilts / SMALLEST_TILT, moments)
     least = 0 if step.mechanism.reveals_nothing else 1
@@ -379,7 +381,7 @@ def _divergences(
 
 @lru_cache(maxsize=4 * MAX_EVENTS)
 def _least_divergences(step: Event, relation: NeighboringRelation, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
-    """Return numbers that one step's divergences are not below, by order."""
+    """Return lower bounds of one step's divergences, by order."""
     tilts = np.array([float(exact(order) - 1) for order in orders])
     with np.errstate(all="ignore"):
         moments = loss_of(step, relation).least_log_moment(tilts)
@@ -394,7 +396,7 @@ def _least_divergences(step: Event, relation: NeighboringRelation, orders: tuple
         elif moment == math.inf:
             found = Fraction(SATURATED)
         else:
-            # The tilt is rounded, and so is its part in the moment.
+            # The tilt is rounded, and so is its contribution to the moment.
             found = Fraction(max(0.0, moment)) / Fraction(tilt) * (1 - TRANSCENDENTAL_ALLOWANCE)
         largest = max(largest, found)
         divergences.append(charged(largest, step))

@@ -64,12 +64,12 @@ class ZcdpFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return the sum with the rounding of each step's cost taken off, up to whole units."""
+        """Return the sum of the costs of the steps, each less its rounding, rounded up to whole units."""
         steps = checked(check_events(events), relation, self.kind)
         return (to_nano_up(total(steps, relation, zcdp_rho).least),)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """The smallest that follows from the charges' rho (`accounting.conversions`); none at delta 0."""
+        """Return the smallest epsilon that follows from the charges' rho; None at delta 0."""
         return _epsilon_of_rho(amounts[0], delta) if amounts[0] < SATURATED and delta > 0.0 else None
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
@@ -78,5 +78,5 @@ class ZcdpFilter(PrivacyFilter):
 
 @lru_cache(maxsize=4096)
 def _epsilon_of_rho(amount: int, delta: float) -> float:
-    """Takes a hundredth of a second, or a fifth where both are small: hence remembered."""
+    """Remembered, because it takes a hundredth of a second, or a fifth of one if both numbers are small."""
     return region(rounded_up(Fraction(amount, NANO)), math.inf).epsilon(delta)

@@ -30,11 +30,11 @@ from accounting.intervals import Bounds
 
 Array = NDArray[np.float64]
 
-#: Lattice points in the sigma of one allocation, at least; and in that of all, for interpolation.
+#: The least number of lattice points in the sigma of one allocation, and in that of all allocations for interpolation.
 _PER_SIGMA, _PER_LAST = 3.5, 8.0
-#: Points of a lattice that are convolved at most.
+#: The most points of a lattice that is convolved.
 _MOST_POINTS = 15_000
-#: A sum over lattice cells is at most so much more than the mass there.
+#: The largest excess of a sum over lattice cells above the mass there.
 _CELLS = 1.01
 #: log of the mass that is left out at each end of a convolution.
 _LOG_LEFT_OUT = -80.0
@@ -42,11 +42,11 @@ _LOG_LEFT_OUT = -80.0
 
 @dataclass(frozen=True, eq=False)
 class _Density:
-    """A density between two others on (first + i) step, but for a rest.
+    """A density on the places (first + i) step, between two bounds, except for a rest.
 
     Attributes:
-        rest: Mass of the rest, at most.
-        height: The rest's density at these places is not above this.
+        rest: A bound of the mass of the rest.
+        height: A bound of the rest's density at these places.
     """
 
     first: int
@@ -61,7 +61,7 @@ class AllocationProfile:
     """One direction of n allocations, as `profiles.Profile` has them; the density of their loss is ``law``.
 
     Attributes:
-        rest: A bound of the mass that the law has not.
+        rest: A bound of the mass that is missing from the law.
     """
 
     law: LogSum
@@ -69,7 +69,7 @@ class AllocationProfile:
 
     @cached_property
     def _rule(self) -> tuple[float, float]:
-        """The spacing of the trapezoid rule, and how far it errs relatively."""
+        """Return the spacing of the trapezoid rule, and its relative error."""
         shift = shift_of(self.law.sigma)
         moved = moved_by(shift)
         growth = 0.5 * (shift / self.law.sigma) ** 2 + log_rise(self.law, -moved) + 2.0 * moved
@@ -89,7 +89,7 @@ class AllocationProfile:
         return -np.logaddexp(0.0, -v), spacing * values, errors + UNIT * (64.0 + 8.0 * np.abs(v))
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
-        """Delta, and how fast it falls."""
+        """Return delta, and the rate at which it falls."""
         logs, values, _ = self._terms(epsilon)
         shares = np.exp(logs)
         return float(values @ (shares * shares)), float(values @ (shares * -np.expm1(logs)))
@@ -116,10 +116,10 @@ class AllocationProfile:
 
 @lru_cache(maxsize=32)
 def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationProfile | None:
-    """Return the profile of ``count`` allocations; None where it would take too many points.
+    """Return the profile of ``count`` allocations; None if it would take too many points.
 
     Args:
-        law: Of the sum of the ratios of one.
+        law: The law of the sum of the ratios of one allocation.
         count: n.
         remove: The direction.
     """
@@ -127,7 +127,7 @@ def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationPr
     finest = law.sigma * min(1.0 / _PER_SIGMA, math.sqrt(count) / _PER_LAST)
     stride = max(1, math.floor(finest / law.step))
     step = stride * law.step
-    # Multiples of the step, so that losses of a sum are on the lattice, too; the mean takes off log t.
+    # Multiples of the step, so that losses of a sum are on the lattice, too; the mean subtracts log t.
     places = slice(-law.first % stride, None, stride)
     density, errors, logs = law.density[places], law.errors[places], law.logs[places]
     means = logs - math.log(bins)
@@ -171,7 +171,7 @@ class _Shifted(LogSum):
     """A density on a lattice that is moved.
 
     Attributes:
-        offset: Is taken off its places.
+        offset: The number that is subtracted from its places.
     """
 
     offset: float = 0.0

@@ -1,8 +1,8 @@
-"""One random allocation as contour integrals see it: the log of a mean of log-normal ratios, on a lattice.
+"""One random allocation in the form that contour integrals need: the log of a mean of log-normal ratios, on a lattice.
 
-Of t steps j are seen, and the record takes part in one of the t. With m the logarithm of the mean of the j steps'
+Out of t steps, j are seen, and the record takes part in one of the t. With m the logarithm of the mean of the j steps'
 ratios and rho = j/t, the ratio of the allocation is f = 1 - rho + rho e^m, so that M(z) is the mean of f^(z+1) (remove)
-or f^-z (add). Where all steps are seen f = e^m. The density of m is that of `log_sums`, but for a shift.
+or f^-z (add). If all steps are seen f = e^m. The density of m is that of `log_sums`, but for a shift.
 
 * A sum over the lattice stands for the integral. Moving every normal variable by i beta / mu moves m by i beta, and
   shows that the sum errs by at most 2 M(c) e^(beta^2 / (2 sigma^2) - (2 pi / h - |w|) beta), sigma^2 = mu^2 / j.
@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 
 #: The approximate number of lattice points per sigma, and the width of a cut in units of sigma.
 _PER_SIGMA, _CUT = 5.0, 1.2
-#: A sum over lattice cells is at most so much more than the mass of a mixture of normal densities there.
+#: The largest excess of a sum over lattice cells above the mass of a mixture of normal densities there.
 _CELLS = 1.01
 #: The lattice of a part of an allocation is moved by at most this.
 _LARGEST_MOVE = 1.5
@@ -48,10 +48,10 @@ class AllocationStep:
     """One direction of one allocation, or of the seen part of one.
 
     Attributes:
-        law: Of the sum of the ratios that are seen.
-        share: rho; 1 where all are seen.
+        law: The law of the sum of the ratios that are seen.
+        share: rho; 1 if all are seen.
         remove: The direction.
-        top: Where m is cut; inf in the add direction.
+        top: The m at which the sum is cut; inf in the add direction.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
     """
 
@@ -71,7 +71,7 @@ class AllocationStep:
 
     @property
     def width(self) -> float:
-        """The width of the cut; a part has that of the whole, whose tilts are met beside it."""
+        """The width of the cut. A part has the width of the whole, whose tilts occur beside it."""
         return _CUT * self.law.sigma * math.sqrt(self.share)
 
     @cached_property
@@ -127,7 +127,7 @@ class AllocationStep:
 
     @property
     def errors(self) -> Array:
-        """Relative, of the masses."""
+        """The relative errors of the masses."""
         errors: Array = self.law.errors[self._used] + 64.0 * UNIT
         return errors
 
@@ -198,7 +198,7 @@ class AllocationStep:
         return AllocationLine(self, line, tilt)
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Bound the tilt by the point that is too much soonest."""
+        """Bound the tilt by the point that first becomes too large."""
         room = count * self.losses - epsilon
         reached = room > 0.0
         if not reached.any():
@@ -232,7 +232,7 @@ class AllocationStep:
         return growth if self.remove or self.share == 1.0 else growth - tilt * math.log(math.cos(0.5 * move))
 
     def _beyond(self, tilt: float, log_moment: float) -> float:
-        """A bound of what lies beyond the lattice, over M(tilt)."""
+        """A bound of the part beyond the lattice, over M(tilt)."""
         low, high = self.means[0] + self.step, self.means[-1] - self.step
         bottom, ceiling = (float(self._ratio(np.array([end]))[0]) for end in (low, high))
         if self.remove:
@@ -308,7 +308,7 @@ class AllocationLine:
         return self.line.log_moment_error
 
     def log_ratios(self, blocks: int, width: int, spacing: float) -> tuple[Complex, Array, Array]:
-        """Return what `StepLine.log_ratios` does; how much the lattice is off depends on how far the line goes."""
+        """Return what `StepLine.log_ratios` does. The error of the lattice depends on the length of the line."""
         alias = self.step._alias(self.tilt, blocks * width * spacing)
         line = replace(self.line, relative_error=self.line.relative_error + alias)
         return line.log_ratios(blocks, width, spacing)
@@ -329,12 +329,12 @@ def allocation_step(
         noise_multiplier: s.
         bins, seen: t, and the number j of its steps that are seen.
         log_count: Logarithm of the number of all steps.
-        log_mass: Logarithm of what the cut may leave out.
+        log_mass: Logarithm of the mass that the cut may leave out.
 
     Raises:
         OverflowError: its density would take too long.
     """
-    # The cut of a part is as narrow as that of the whole, and its lattice as fine.
+    # A part has a cut as narrow as the cut of the whole, and a lattice as fine.
     law = log_sum(1.0 / noise_multiplier, seen, as_fine_as=bins)
     step = AllocationStep(law, 1.0 if seen == bins else seen / bins, remove, math.inf, 44.0 + log_count)
     if not remove:

@@ -36,11 +36,11 @@ _LOG_TOLERANCE = math.log(2e-9)
 _LOG_AMPLIFICATION = math.log(1e6)
 #: If the error of a line exceeds the first number, it must stay below the second after amplification.
 _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
-#: Tilts that are tabulated, over the largest: close to each other where saddle points mostly are.
+#: The tabulated tilts over the largest one, close to each other where saddle points usually are.
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
-#: When a line takes too many points, the largest tilt tried next, as a share of its tilt.
+#: If a line takes too many points, the largest tilt that is tried next is this share of its tilt.
 _SHARES = (0.6, 0.5, 0.5)
 
 
@@ -51,7 +51,8 @@ class DirectedComposition:
     Attributes:
         steps: Steps with a line, and their counts.
         mu_squared: The mu squared of all full-batch Gaussians together.
-        left_out: P-mass that cuts leave out of the steps, all together; delta is above that of the rest by no more.
+        left_out: P-mass that cuts leave out of the steps, all together; it bounds how far delta is above that of the
+        rest.
     """
 
     steps: tuple[tuple[Step, int], ...]
@@ -72,7 +73,7 @@ class DirectedComposition:
 
     @property
     def largest_loss(self) -> float:
-        """The essential supremum of the loss, rounded up; inf where there is none."""
+        """The essential supremum of the loss, rounded up; inf if there is none."""
         if self.mu_squared > 0.0:
             return math.inf
         return math.fsum(count * step.largest_loss for step, count in self.steps) * (1.0 + 1e-14)
@@ -101,7 +102,7 @@ class LineChoice:
         period: P.
         log_delta: Estimate of log delta.
         log_amplification: log of M(c) e^(-c eps) over delta.
-        decay: A value of Im z where |M| has fallen about enough.
+        decay: A value of Im z at which |M| has fallen about far enough.
     """
 
     tilt: float
@@ -112,7 +113,7 @@ class LineChoice:
 
     @property
     def log_tolerance(self) -> float:
-        """Return what may be left out of the sum, over D(c) e^(-c eps)."""
+        """Return the log of the part that may be left out of the sum, over D(c) e^(-c eps)."""
         return _LOG_TOLERANCE - self.log_amplification
 
 
@@ -123,7 +124,7 @@ def choose_line(
 
     Args:
         table: log D at tilts in any order; 0 may be among them.
-        log_delta: where it is known better than by the saddle-point estimate.
+        log_delta: The logarithm of delta, if it is known better than by the saddle-point estimate.
         largest: the tilt is at most this, if one of the table is.
     """
     known = math.nan if log_delta is None else log_delta
@@ -132,7 +133,7 @@ def choose_line(
 
 @compiled
 def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tuple[float, float, float, float, float]:
-    """`choose_line`, ``log_delta`` being NaN where it is not known: the fields of a `LineChoice`."""
+    """`choose_line`, ``log_delta`` being NaN if it is not known: the fields of a `LineChoice`."""
     tilts, moments, variances, errors = rows[TILTS], rows[MOMENTS], rows[VARIANCES], rows[ERRORS]
     size = tilts.size
     exponents, logs = np.empty(size), np.empty(size)
@@ -174,7 +175,7 @@ def _period(tilts: Array, needed: Array, at: int) -> float:
     """The shortest period of a line at one tilt whose aliases are within the tolerance.
 
     Args:
-        needed: At each tilt, log of its bound of an alias over what is tolerated.
+        needed: At each tilt, log of its bound of an alias over the tolerance.
     """
     right, left = math.inf, math.inf
     for k in range(tilts.size):
@@ -207,7 +208,7 @@ def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float
     """The epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
 
     Returns:
-        epsilon; how far apart those of the two tilts are, 0 where the table ends; the larger and the smaller tilt.
+        epsilon; how far apart those of the two tilts are, 0 if the table ends; the larger and the smaller tilt.
     """
     tilts, moments, means, variances = rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES]
     logs, epsilons = np.full(tilts.size, math.nan), np.empty(tilts.size)
@@ -247,10 +248,10 @@ def contour_at(
     window: float = 0.0,
     known: Lines | None = None,
 ) -> Contour | None:
-    """The line for deltas near ``epsilon``; None where it would need more than ``max_points``.
+    """The line for deltas near ``epsilon``; None if it would need more than ``max_points``.
 
     Args:
-        known: the steps' lines by their tilts, to take from and to add to: those without a window serve with any.
+        known: the steps' lines by their tilts, to use and to extend; lines without a window serve with any window.
     """
     gaussian = composition.mu_squared + window * window
     if window > 0.0:

@@ -1,12 +1,12 @@
-"""The trapezoid rule along Re z = c, and what it proves.
+"""The trapezoid rule along Re z = c, and its proved bounds.
 
 With P = 2 pi / h, the rule's sum S(eps) is the sum over all integers m of e^(cmP) delta(eps + mP) (Poisson summation of
 e^(cy) delta(y)). Every alias is nonnegative, so S is itself an upper bound, and by Chernoff and a geometric series
 
     delta >= S - A_R - A_L,   A_R = min over x > c of V(x) / (e^((x-c)P) - 1),   A_L likewise over 0 <= x < c,
 
-V(x) = M(x) B(x) e^(-x eps), any set of tilts being sound. What separates the computed number from S is bounded and
-named: the part of the sum beyond t_max ("truncation", from a decreasing envelope of |M|), the error of M itself
+V(x) = M(x) B(x) e^(-x eps), any set of tilts being sound. The differences between the computed number and S are bounded
+and named: the part of the sum beyond t_max ("truncation", from a decreasing envelope of |M|), the error of M itself
 ("quadrature"), and floating point ("rounding").
 
 With a window eta > 0, M is replaced by M(z) e^(eta^2 z (z+1) / 2): the loss plus an independent Gaussian loss of
@@ -33,10 +33,10 @@ Array = NDArray[np.float64]
 
 TINY = 5e-324
 _TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window", "left_out")
-#: Places, over the decay that a line was made for, at which its sum may end; and those that are tried first, together.
+#: The places at which a line's sum may end, over its decay; and the number of places that are tried first, together.
 _GROWTH = 1.2 ** np.arange(-6.0, 56.0)
 _FIRST_TRIED = np.arange(3, 11)
-#: Bounds are added up as they come: a million of them are wrong by less.
+#: Bounds are added up in order; the rounding for a million of them is less than this.
 _SUMMED = 1.0 + 1e-9
 _Given = tuple[
     Complex, Array, Array, float, float, tuple[float, float], tuple[float, float], float, tuple[Array, Array], float
@@ -78,7 +78,7 @@ class LineValues:
 
 @dataclass(frozen=True, slots=True)
 class ProfileValues:
-    """Bounds of delta at many epsilons, and what their widths are made of."""
+    """Bounds of delta at many epsilons, and the terms of their widths."""
 
     lower: Array
     estimate: Array
@@ -96,7 +96,7 @@ class Contour:
         values: The transform on the line.
         window: eta, 0 for none; already in ``values`` and ``table``.
         table: log D at other tilts, for the aliases.
-        left_out: Mass of which D knows nothing: delta is above D's profile by that at most.
+        left_out: Mass that is not in D, which bounds how far delta is above D's profile.
     """
 
     tilt: float
@@ -169,7 +169,7 @@ def _evaluate(
 
     Args:
         scale: log D(c) and its error.
-        tails: Bounds of what lies beyond the last point, of |D| / t^2 and of |D|, over pi.
+        tails: Bounds of the sums beyond the last point, of |D| / t^2 and of |D|, over pi.
         table: Tilts, and log of M(x) B(x) at each, rounded up.
     """
     aliases = _aliases(epsilons, table[0], table[1], tilt, period)
@@ -202,7 +202,7 @@ def _evaluate(
             if window > 0.0:
                 density += turned.real if k > 0 else 0.5 * turned.real
                 density_error += abs(turned) * rounded
-        # Among the subnormals only an upper bound is left.
+        # Only an upper bound holds among the subnormal numbers.
         height = math.exp(max(exponent, -690.0))
         inexact = scale[1] + UNIT * 8.0 * (abs(scale[0]) + tilt * size)
         common = math.expm1(min(inexact, 700.0))
@@ -249,7 +249,7 @@ def _estimate(
 
 @compiled
 def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: float) -> Array:
-    """Chernoff's bound of all aliases on either side; inf where no tilt of the table lies there.
+    """Chernoff's bound of all aliases on either side; inf if no tilt of the table lies there.
 
     Args:
         logs: log of M(x) B(x) at each tilt, rounded up.

@@ -6,8 +6,8 @@ y = log of N(2) over N(1), which has under N(1) the density e^(a - y/2 - s^2 y^2
 
     f(y) = (e^(2y) + k) / (e^y + k),    density of the first law r (e^y + k e^-y),    of the second r (1 + k e^-y),
 
-the last two times that of N(1). Wanted are, over y > 0, where f > 1, the integrals of the first density times f^z
-(losses log f) and of the second times f^-z (losses -log f). The path is that of `ratio_path`, with excursions of at
+the last two times that of N(1). The module computes, over y > 0, where f > 1, the integrals of the first density times
+f^z (losses log f) and of the second times f^-z (losses -log f). The path is that of `ratio_path`, with excursions of at
 most h = 1/2 from the axis, and so at most d = 0.16 to the left of it. There, with A = e^(Re y) and v = Im y:
 
 * arg f >= 0, so that |e^(itL)| <= 1: tan arg(A^2 e^(2iv) + k) >= tan arg(A e^(iv) + k) wherever
@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 
 #: Bounds d of every line: an excursion of a half at an angle of two, or less.
 _MOST_AHEAD = 0.16
-#: Beyond it f is not near 1, whatever k.
+#: Beyond this, f is not near 1 for any k.
 _NEAR = 100.0
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
 
@@ -85,7 +85,7 @@ class DisplacementPart(RatioPart):
         return np.asarray(spread - tilt * np.log(np.cos(0.5 * height)) + np.logaddexp(first, shifted))
 
     def reach(self, tilt: float, digits: float) -> float:
-        """Return a place beyond which next to nothing is left."""
+        """Return a place beyond which the rest is negligible."""
         s = math.sqrt(self.curvature)
         if not self.upward:
             return REACH / s

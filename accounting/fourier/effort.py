@@ -1,4 +1,4 @@
-"""Effort: how many operations a question may take before it is answered with the bounds that are at hand.
+"""Effort: the number of operations that a question may take before it is answered with the bounds found so far.
 
 Operations are counted and not timed, so that the digits of an answer depend on the question alone. An operation is
 about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take one to two seconds on one

@@ -33,7 +33,7 @@ _NODES = np.arange(1 - HALF, 1 + HALF)
 _INTERPOLATED, _NODE = 20.0, 4.0
 #: A cell with a larger error is not interpolated.
 _WORST = 0.01
-#: Parts of the places that are nearest to one node, on either side of it, with bounds of their own.
+#: The number of parts, on either side of a node, of the places nearest to it; each part has its own bounds.
 _PARTS = 8
 
 Places = NDArray[np.int64]
@@ -93,7 +93,7 @@ def _magnification(stride: int) -> tuple[Array, Array]:
 
 
 def table_of(law: Lattice) -> Table:
-    """Return what interpolation needs in each cell between two nodes; a cell begins at every lattice point.
+    """Return the numbers that interpolation needs in each cell between two nodes; a cell begins at every lattice point.
 
     Returns:
         T at the nodes of each cell, T(k) = q_(i+k) e^(curvature k^2 - tilt k) / q_i, one row for each node; q_i; the
@@ -125,7 +125,7 @@ def table_of(law: Lattice) -> Table:
     inexact = [np.abs(_DIFFERENCE) @ part for part in (wrong[:-1], wrong[1:])]
     bracket = np.multiply.outer(inner, np.maximum(*differences) + np.maximum(*inexact))
     wrong_within = (bracket + largest @ wrong) / least + UNIT * _INTERPOLATED
-    # Where that is too much, q_i stands for the cell: T is between 0 and its ends.
+    # If that is too large, q_i represents the cell: T is between 0 and its ends.
     coarse = ~((wrong_within.max(axis=0) < _WORST) & (least > 0.5))
     nodes[:, coarse] = 1.0
     wrong_within[:, coarse] = 1.1 + np.maximum(law.errors[starts], law.errors[ends])[coarse]
@@ -179,7 +179,7 @@ def interpolated(law: Lattice, table: Table, places: Array) -> tuple[Array, Arra
 
     Args:
         law: A mixture of normal densities of variance sigma^2.
-        table: Of this law.
+        table: The table of this law.
         places: `HALF` nodes from either end, at least.
     """
     nodes, height, tilts, wrong, turned, curvature, stride = table

@@ -1,4 +1,4 @@
-"""How far the logarithm of a sum of equal log-normal variables reaches: bounds of its tails, and its ends from them.
+"""The range of the logarithm of a sum of equal log-normal variables: bounds of its tails, and the ends that follow.
 
 Y_1, ..., Y_n are independent, Y_i = e^(mu Z_i - mu^2 / 2) with Z_i normal, and S is their sum, of mean n. Bounds are
 Chernoff's: of integer moments of S, whose generating series has positive terms; of exponential moments, from above
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: log of the smallest mass for which the exponential moments of the lower tail serve.
+#: log of the smallest mass for which the exponential moments of the lower tail are used.
 _LOG_LEAST = -170.0
 #: Integer moments that are tried for the tails.
 _ORDERS = np.arange(65.0)
@@ -54,7 +54,7 @@ def lower_end(mu: float, count: int, log_mass: float) -> float:
 def upper_end(mu: float, count: int, log_mass: float) -> float:
     """l >= log n with E S/n over log S > l at most e^log_mass.
 
-    By integer moments; or no variable is large, and by exponential moments, X being at most e^(X - 1).
+    The bound is by integer moments or, if no variable is large, by exponential moments, since X is at most e^(X - 1).
     """
     if count == 1:
         return mu * math.sqrt(-2.0 * log_mass) + 0.5 * mu * mu

@@ -1,4 +1,4 @@
-"""The density of the logarithm of a sum of equal log-normal variables, relatively accurate wherever it is not nothing.
+"""The density of the logarithm of a sum of equal log-normal variables, with a small relative error unless negligible.
 
 Y_1, ..., Y_n are independent, Y_i = e^(mu Z_i - mu^2 / 2) with Z_i normal, so that each has mean 1; q_n is the density
 of log(Y_1 + ... + Y_n). All terms of its computation are positive. The proofs are in docs/concepts/fourier.md, "Sums of
@@ -31,23 +31,23 @@ from accounting.fourier.steps import UNIT
 
 Array = NDArray[np.float64]
 
-#: log of the least share of the mean that is left out above a lattice, and multiples of what that is.
+#: log of the least share of the mean that is left out above a lattice, and its multiples that are used.
 LOG_LEAST, _GRAIN = -100.0, 10.0
 #: log of the probability below a lattice, over the share of the mean above it.
 _DEEPER = 70.0
-#: Nodes of an interpolation per sigma, at least; lattice points from node to node, at most.
+#: The least number of an interpolation's nodes per sigma, and the most lattice points from node to node.
 _PER_SIGMA, _STRIDE = 8.0, 4
-#: Room above the end for those who cut the law, in units of sigma.
+#: Room above the end for a cut of the law, in units of sigma.
 _ROOM = 5.0
 #: Natural digits of the trapezoid rule.
 DIGITS = 36.0
-#: A density with a larger error is not known well.
+#: A density with a larger error is treated as not known well.
 KNOWN = 0.1
 #: Points of a lattice that are summed together.
 _BLOCK = 256
-#: The number that stands for a density that is computed as 0.
+#: The replacement for a density that is computed as 0.
 _SMALLEST = 1e-290
-#: Terms of all trapezoid rules together, which take two seconds on one core.
+#: The most terms of all trapezoid rules together, which take two seconds on one core.
 MOST_TERMS = 80_000_000
 
 
@@ -56,13 +56,13 @@ class LogSum:
     """q_n on the lattice l_i = (first + i) step.
 
     Attributes:
-        mu, count: Of one variable, and n.
+        mu, count: mu of one variable, and the number n of variables.
         density: q_n > 0.
         errors: Relative: q_n is within density (1 +- errors).
         lower, upper: log(Y_1 + ... + Y_n) is below ``lower`` with probability e^log_below at most. What is above
             ``upper`` has a probability of e^log_above at most, and a share of the mean of as much.
-        log_above: See there.
-        stride: Nodes of an interpolation are so many points apart.
+        log_above: See above.
+        stride: The number of points from one node of an interpolation to the next.
     """
 
     mu: float
@@ -124,7 +124,7 @@ def _log_sum(mu: float, count: int, log_above: float, as_fine_as: int) -> LogSum
     while levels[-1][-1] > 2:
         levels.append(sorted({half for number in levels[-1] for half in (number // 2, number - number // 2)}))
     steps = [_node_step(mu, numbers[-1]) for numbers in levels]
-    # Room for a cut; and each lattice reaches beyond what the next one asks of it.
+    # There is room for a cut, and each lattice is longer than the next one needs.
     uppers = [upper_end(mu, count, log_above) + _ROOM * mu / math.sqrt(count)]
     for step in steps:
         uppers.append(uppers[-1] + (HALF + 2) * step + moved_by(shift_of(_PER_SIGMA * 2.0 * step)))
@@ -213,7 +213,7 @@ def _sum(left: LogSum, right: LogSum, node_step: float, stride: int, upper: floa
 
 
 def _in_phases(table: Table, apart: int) -> Table:
-    """The cells of each phase behind each other: of those that are ``apart`` from each other; empty ones fill up.
+    """Return the cells of each phase one after the other, in steps of ``apart``, padded with empty ones.
 
     Returns:
         The table, its arrays with the phase as a new first axis.
@@ -230,7 +230,7 @@ def _in_phases(table: Table, apart: int) -> Table:
 
 
 def shift_of(sigma: float) -> float:
-    """Return how far Im v is moved."""
+    """Return the distance by which Im v is moved."""
     return min(6.5 * sigma, 1.0)
 
 
@@ -250,7 +250,7 @@ def log_rise(law: LogSum, moved: float) -> float:
 
 
 def _left_out(law: LogSum, other: LogSum, logs: Array) -> Array:
-    """A bound of what is missed where ``law`` is outside of its ends, or is not known well and Im v is moved."""
+    """A bound of the part that is missed outside the ends of ``law``, or where it is not known well."""
     unknown = law.errors > KNOWN
     height = float((law.density * (1.0 + law.errors)).max(initial=0.0, where=unknown))
     inside = 600.0 * (1.0 + other.largest) * height * math.exp(-DIGITS)

@@ -1,7 +1,7 @@
 """Steps whose branch is seen: M is the weighted sum of the branches'.
 
-M(c + it)/M(c) = sum of v_i M_i(c + it)/M_i(c) with v_i = w_i M_i(c)/M(c). Differences from 1 are added up, so that
-nothing is lost where all ratios are close to it. A full-batch Gaussian among the branches is exact.
+M(c + it)/M(c) = sum of v_i M_i(c + it)/M_i(c) with v_i = w_i M_i(c)/M(c). Differences from 1 are added up, so no digits
+are lost if all ratios are close to 1. A full-batch Gaussian among the branches is exact.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class MixtureLine:
     Attributes:
         shares: v_i, each within ``share_error`` relatively.
         lines: The lines of the branches.
-        left_out: The share of those without a line; neither falls nor is known, but by its size.
+        left_out: The share of the branches without a line; only its size is known, and it does not fall.
         log_moment: log M(c), within ``log_moment_error``.
     """
 
@@ -143,7 +143,7 @@ class MixtureStep:
         return max(step.largest_loss for step in self.steps)
 
     def table(self, tilts: Array) -> TiltTable:
-        """Tabulate the moments by their differences to 1 where these are small; inf where a branch's is unknown."""
+        """Tabulate the moments by their differences to 1 if these are small; inf if a branch's is unknown."""
         tables = [step.table(tilts) for step in self.steps]
         parts, means, variances, errors = (
             np.array([getattr(table, name) for table in tables]) for name in ("moments", "means", "variances", "errors")

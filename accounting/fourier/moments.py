@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 #: Roundings of a compensated sum of up to 1e7 terms and of the functions in a term, in units of its size.
 ACCUMULATION = 44.0
-#: Above it e^exponent nears the largest number, and sums are taken relative to the largest term.
+#: For larger exponents e^exponent nears the largest number, so sums are taken relative to the largest term.
 _LARGE = 600.0
 #: Terms whose log is below this are negligible beside the largest one, and slow to compute.
 _UNDERFLOW = -700.0
@@ -27,11 +27,11 @@ def moments_at(
 ) -> tuple[Array, Array, Array, Array]:
     """Moments M(x) = at_zero + sum of e^(log_mass + base + x loss) at each tilt x.
 
-    Where M is within a half of 1, it is 1 plus the sum of mass (e^(base + x loss) - 1), which loses no digits; for that
+    If M is within a half of 1, it is 1 plus the sum of mass (e^(base + x loss) - 1), which loses no digits; for that
     the masses e^log_mass and ``at_zero`` must add up to 1.
 
     Args:
-        log_mass, base, loss: Of each node, one shape.
+        log_mass, base, loss: The values at each node, all of one shape.
         at_zero: A mass with base 0 and loss 0.
         tilts: x >= 0.
         from_one: Whether the masses add up to 1.

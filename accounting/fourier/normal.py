@@ -8,7 +8,8 @@ from accounting.compiled import compiled
 
 _SQRT_HALF = math.sqrt(0.5)
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-#: Left of it the complementary error function nears the subnormal numbers, and the asymptotic series is exact enough.
+#: Below this, the complementary error function nears the subnormal numbers, and the asymptotic series is accurate
+#: enough.
 _FAR_LEFT = -30.0
 
 

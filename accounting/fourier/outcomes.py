@@ -102,7 +102,7 @@ class OutcomesProfile:
     Attributes:
         outcomes: The law of the atoms of all steps.
         but_one: The law of the atoms of all steps but one.
-        parts: What the one step takes instead of an atom; none where that is left to another profile.
+        parts: The parts that one step takes instead of an atom; empty if they are left to another profile.
         part_error: Relative error of the parts' profiles.
         tilt: About -d log delta / d eps where the profile is used.
     """

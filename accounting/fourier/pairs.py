@@ -56,7 +56,7 @@ class Band:
     Bands that follow each other with one width add up to everything.
 
     Attributes:
-        low, high: Where it begins and ends, in units of x; -inf and inf for no end.
+        low, high: Its beginning and its end, in units of x; -inf and inf for no end.
         width: w > 0.
     """
 
@@ -70,7 +70,7 @@ class Band:
         return self.low, self.high, self.width
 
     def log_share(self, x: Array) -> Array:
-        """Return the log of the share on the real line."""
+        """Return the log of the band's share on the real line."""
         return _log_shares(x, self.ends)
 
     def shifted_log_share(self, u: Array, shift: float) -> Complex:
@@ -80,7 +80,7 @@ class Band:
             return log_normal_tail((x - self.high) / self.width)
         if math.isinf(self.high):
             return log_normal_tail((self.low - x) / self.width)
-        # Each side from the end that it is near, so that nothing cancels.
+        # Each side is computed from its nearer end, so that nothing cancels.
         left = u < 0.5 * (self.low + self.high)
         near: Complex = np.where(left, self.low - x, x - self.high)
         far: Complex = np.where(left, self.high - x, x - self.low)
@@ -168,7 +168,7 @@ class GaussianPair:
         return steepest_tilt(math.log(self.probability), 0.5 / self.noise**2, count, epsilon, level)
 
     def mass_beyond(self, x: float, width: float) -> float:
-        """P-mass beyond x, of x with more noise of this width, but for rounding (not ADD)."""
+        """The P-mass beyond x, with further noise of this width on x, except for rounding (not ADD)."""
         s, q = math.hypot(self.noise, width), self.probability
         return float((1.0 - q) * scipy.special.ndtr(-x / s) + q * scipy.special.ndtr((1.0 - x) / s))
 
@@ -230,7 +230,7 @@ def log_ratio_at(x: float, law: Law) -> float:
         if exponent < 1.0:
             change += weights[h] * math.expm1(exponent)
         else:
-            # Too small where the term is above e, and then no change is near 0.
+            # This is too small if the term is above e, but then no change is near 0.
             change += math.exp(min(exponent + log_weights[h], 1.0)) - weights[h]
     if abs(change) < 0.3:
         return math.log1p(change)

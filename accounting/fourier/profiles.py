@@ -1,6 +1,6 @@
 """delta(eps) of one direction near one epsilon, and the rule by which a profile of it is made.
 
-1. `plain`: the contour of the whole, where it needs few points; once more with what it found of delta.
+1. `plain`: the contour of the whole, if it needs few points; then once more with the delta that it found.
 2. `_without_atoms`, where one step is repeated: a sum over the outcomes of its atoms, and a contour of the rest.
 3. `capped`: the contour without the far tail, whose moments explode.
 4. `split`, where fewer than three participations of a record are expected: equal subsampled steps with the bulk of
@@ -44,16 +44,16 @@ _BAND_RATIO = 16.0
 WINDOW_POINTS = 120_000
 #: Expected participations of one record below which one of them decides: then the bulk is split off first.
 FEW_PARTICIPATIONS = 3.0
-#: Where losses are cut, over epsilon.
+#: The places where losses are cut, over epsilon.
 _SHARES = (0.47, 0.27, 0.15, 0.08, 0.04, 0.75, 0.02, 0.01)
-#: Up to this number of steps, losses are also cut so low that no sum of the losses below is above epsilon.
+#: Up to this number of steps, losses are also cut at a place so low that no sum of losses below it is above epsilon.
 _FEW_STEPS = 64
 #: The law without its atoms is tabulated at this number of tilts. The largest is at most the second number over the
 #: distance of epsilon from the largest loss, and the third over one step's largest loss.
 _REST_TILTS, _NEAREST, _STEEPEST = 36, 40.0, 3000.0
 #: The bulk is bounded at this multiple of epsilon, so that the bound holds around epsilon.
 _BELOW = 0.98
-#: A bound of the bulk's delta below this fraction of delta stands for it.
+#: A bound of the bulk's delta replaces it if it is below this fraction of delta.
 _NEGLIGIBLE = 3e-9
 #: The share of the remaining effort that `split` reserves for later methods, and the share of the rest for one cut.
 _RESERVED, _ONE_CUT = 0.2, 0.8
@@ -78,7 +78,7 @@ class SumProfile:
     """A profile in parts: see `accounting.fourier.split`.
 
     Attributes:
-        parts: What adds up.
+        parts: The parts that add up.
         bound: Bound of everything else, which holds from ``least`` on.
         least: An epsilon.
         too_much: Bound of the mass that the parts have in excess of the law.
@@ -111,7 +111,7 @@ class SumProfile:
 
 @dataclass(frozen=True)
 class DirectedProfiles:
-    """One direction of a composition: profiles near an epsilon, and what is known without any."""
+    """One direction of a composition: profiles near an epsilon, and the bounds that need none."""
 
     composition: DirectedComposition
 
@@ -119,8 +119,8 @@ class DirectedProfiles:
         """Profiles with the names of their methods, in the order of the rule; each is made when it is asked for.
 
         Args:
-            log_scale: logarithm of a delta that is not far above the wanted one: what is below 1e-10 of it is left out.
-            table: of the composition at this epsilon, where it is known.
+            log_scale: logarithm of a delta that is not far above the wanted one; parts below 1e-10 of it are left out.
+            table: The table of the composition at this epsilon, if it is known.
         """
         table = table or self.composition.table_at(epsilon)
         known: Lines = {}
@@ -128,7 +128,7 @@ class DirectedProfiles:
         log_delta: float | None = None
         if plain is not None:
             yield plain, "fourier_inversion"
-            # Tolerances were relative to the saddle-point estimate, which may have been too large.
+            # The tolerances were relative to the saddle-point estimate, which may have been too large.
             log_delta = known_log_delta(plain, epsilon)
             again = contour_at(self.composition, table, epsilon, PLAIN_POINTS, log_delta=log_delta, known=known)
             if log_delta is not None and again is not None:
@@ -154,7 +154,7 @@ class DirectedProfiles:
         """The contour of the whole, where it takes few points.
 
         Args:
-            log_delta: logarithm of the delta that is looked for, where that is known.
+            log_delta: The logarithm of the wanted delta, if it is known.
             known: as `contour_at`.
         """
         with suppress(OverflowError):
@@ -210,7 +210,7 @@ class DirectedProfiles:
 
     @property
     def participations(self) -> float:
-        """Return how often one record takes part, expected over the subsampled steps; inf with a full batch."""
+        """Return the expected participations of one record in the subsampled steps; inf with a full batch."""
         if self.composition.mu_squared > 0.0:
             return math.inf
         return math.fsum(count * step.participation for step, count in self.composition.steps)
@@ -294,7 +294,7 @@ def windowed_contours(
     most_points: int,
     known: Lines,
 ) -> Iterator[Contour]:
-    """The window whose error is about what is allowed, or the narrowest that the points allow."""
+    """Yield the window whose error is about the allowed one, or the narrowest that the points allow."""
     tilt = choose_line(table, epsilon, log_delta).tilt
     # The window moves epsilon by about tilt * window^2.
     window = min(math.sqrt(0.03 * goal(epsilon) / tilt), 4.0)
@@ -311,7 +311,7 @@ def windowed_contours(
 
 
 def goal(epsilon: float) -> float:
-    """Width at which an interval of epsilon is narrow enough."""
+    """The width at which an interval of epsilon is narrow enough."""
     if math.isinf(epsilon):
         return 0.0
     return 1e-6 * max(1e-3, epsilon) if epsilon <= 200.0 else 1e-3 * epsilon
@@ -374,7 +374,7 @@ def _split_at(cut: Cut, count: int, places: Sequence[float], epsilon: float, lef
     known = known_log_delta(profile, epsilon)
     if known is None or known > log_delta - 2.0:
         return profile
-    # The saddle-point estimates were too large, and with them what was left out.
+    # The saddle-point estimates were too large, and so was the mass that was left out.
     again = [_rest_contour(split, rest, epsilon, known) for split, rest in zip(splits, rests, strict=True)]
     kept = tuple(new or old for new, old in zip(again, parts[-len(again) :], strict=True))
     return SumProfile((*parts[: -len(again)], *kept), bulk_bound + left_out, least, too_much)
@@ -385,7 +385,7 @@ def _without_atoms(
 ) -> SumProfile | None:
     """Sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
 
-    Return None where the composition is something else, or where there are too many outcomes or points.
+    Return None if the composition is something else, or if there are too many outcomes or points.
 
     Args:
         table: of the composition.

@@ -62,10 +62,11 @@ Array = NDArray[np.float64]
 MAX_NODES = 400_000
 #: A rule on or along the real line: its first node, as a multiple of the spacing, their number, and the spacing.
 Rule = tuple[int, int, float]
-#: By how many fewer digits a table's rule has than a line's, and how many it has at least; the same of an envelope's.
+#: The number of digits by which a table's rule is shorter than a line's, and its least number; the same for an
+#: envelope.
 _FEWER_DIGITS, _LEAST_DIGITS = 24.0, 16.0
 _FEWER_OF_ENVELOPE, _LEAST_OF_ENVELOPE = 34.0, 20.0
-#: Of the lines whose weights an envelope is made of, over the best one at the decay that is asked for.
+#: The angles of the lines that make up an envelope, over the best angle at the given decay.
 _ENVELOPE_ANGLES = (0.7, 1.5, 4.0, 12.0)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -77,7 +78,7 @@ class GaussianPairStep:
     Attributes:
         pair: The pair.
         digits: Quadrature errors are below e^-digits, relatively.
-        band: The part of the law that is meant; all of it without one.
+        band: The part of the law that is used; None for all of it.
     """
 
     pair: GaussianPair
@@ -120,7 +121,7 @@ class GaussianPairStep:
         kept, mass, first_moment, size, inexact = _weigh(
             pair.law, ends, window, rule, angle, shares, (tilt, log_moment), self.digits, measure
         )
-        # The transform of a band has to fall by itself, that of a whole law to a power.
+        # The transform of a band must fall by itself; that of a whole law only as a power.
         fewer = _FEWER_OF_ENVELOPE if self.band is None else _FEWER_DIGITS
         digits = max(self.digits - fewer, _LEAST_OF_ENVELOPE)
         window = self._window(tilt, digits)
@@ -280,7 +281,7 @@ def _weigh(
     """Fill ``nodes`` with weights and losses of a rule on the line at ``angle`` s^2; negligible ones are left out.
 
     Args:
-        log_shares: Of a band, at each node; empty without one.
+        log_shares: The logarithms of a band's shares at each node; empty without a band.
         at: The tilt, and log M there.
 
     Returns:
@@ -331,7 +332,7 @@ def _log_beyond(law: Law, band: Ends, window: tuple[float, float], tilt: float) 
 
 @compiled
 def _rule_on_axis(law: Law, band: Ends, window: tuple[float, float], digits: float, tilts: Array) -> Rule:
-    """The rule on the real line for some tilts, of the strip that lets it be coarsest."""
+    """Return the rule on the real line for some tilts, with the strip that allows the coarsest rule."""
     tilt = _largest(tilts)
     widest = math.pi * 0.999 if law[0] == REMOVE else 2.0
     angle = min(widest, math.sqrt(digits / _curvature(law, band, tilt)))
@@ -387,7 +388,7 @@ def _window(law: Law, band: Ends, tilt: float, digits: float) -> tuple[float, fl
 
 @compiled
 def _reach(digits: float) -> float:
-    """Return how many standard deviations of N(0, s^2) hold all of it but e^-digits, and a little more."""
+    """Return how many standard deviations of N(0, s^2) contain all of it except e^-digits, and a little more."""
     return 1.0 + math.sqrt(2.0 * digits)
 
 

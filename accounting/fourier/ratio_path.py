@@ -1,8 +1,8 @@
 """Integrals over a sampled likelihood ratio whose law ends somewhere: a path on which they are the same for every t.
 
 Under Q, y = log of the unsampled ratio has density e^(a - y/2 - k y^2/2) between two ends; f(y) = 1 - q + q e^y is the
-sampled ratio. Wanted are the integrals of density f^(z+1) (losses log f under P) and of density f^(-z) (losses -log f
-under Q), z = c + it, with errors that do not grow with t. A trapezoid rule on the line Im u = phi of
+sampled ratio. The module computes the integrals of density f^(z+1) (losses log f under P) and of density f^(-z) (losses
+-log f under Q), z = c + it, with errors that do not grow with t. A trapezoid rule on the line Im u = phi of
 
     y(u) = low + S (log(1 + e^u) - log(1 + e^(u - D))),   D = (high - low) / S,
 
@@ -12,7 +12,7 @@ is the mirror image below the axis.) With r = 2 phi, |1 + e^(u + ir)| is between
 
     |y'(u + ir)| <= y'(u) / cos^2(r/2),   |Re y(u + ir) - y(u)| <= d = S log(1 / cos(r/2)),   0 <= Im y <= S r
 
-(one cosine and only the lower sign where there is no upper end), which bounds the norm on the line at r by the real
+(one cosine and only the lower sign if there is no upper end), which bounds the norm on the line at r by the real
 one: see `RatioPart.log_growth`. The modulus of the integrand on the line at phi is analytic too, with the geometric
 mean of the norms on the lines at 0 and at 2 phi: the same rule sums it with the same error.
 
@@ -41,9 +41,9 @@ REAL_ANGLE = 1.5
 #: Widest excursion from the real line, below pi, where f is not zero.
 _HIGHEST = 2.5
 REACH = 13.0
-#: The densities underflow where the ends are farther apart than this.
+#: The densities underflow if the ends are farther apart than this.
 _WIDEST = 600.0
-#: Panels of the tail, in units of the noise; finer and farther where losses are cut, because tilts there are larger.
+#: Panels of the tail, in units of the noise; finer and farther if losses are cut, because tilts are then larger.
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
 _CUT_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange(120)])
 _SCALES = 0.5 ** np.arange(0.0, 30.0, 0.5)
@@ -57,7 +57,7 @@ class RatioPart:
         probability: q, in (0, 1]; 1 is no sampling.
         log_scale: a.
         curvature: k; s^2 for Gaussian noise, 0 for Laplace noise.
-        low, high: The ends; high is inf where k > 0, and then low is 0.
+        low, high: The ends; high is inf if k > 0, and then low is 0.
         upward: Losses log f with masses density f; otherwise -log f with masses density.
         cut: (b, w) of the share Phi((b - y) / w) by which the density is multiplied, where k > 0 and ``upward``; None
             for the whole density.
@@ -171,7 +171,7 @@ class RatioPart:
         return float(scales[best]), float(growth[best]), reach
 
     def reach(self, tilt: float, digits: float) -> float:
-        """The upper end, or a place beyond which next to nothing is left."""
+        """The upper end, or a place beyond which the rest is negligible."""
         if math.isfinite(self.high):
             return self.high
         s = math.sqrt(self.curvature)
@@ -199,7 +199,7 @@ class RatioPart:
         return np.arange(math.floor(left / spacing), math.ceil(right / spacing) + 1, dtype=np.float64) * spacing
 
     def log_left_out(self, nodes: Array, scale: float, tilts: Array, growth: float = 0.0, angle: float = 0.0) -> Array:
-        """log of a bound of what the rule leaves out beyond its nodes, for every tilt.
+        """log of a bound of the part that the rule leaves out beyond its nodes, for every tilt.
 
         Args:
             growth: `log_growth` of a shifted line. At the ends themselves the path does not leave the axis.
@@ -221,7 +221,7 @@ class RatioPart:
         return np.asarray(np.logaddexp(total, growth + self._log_tail(beyond, tilts)))
 
     def _log_tail(self, end: float, tilts: Array, ahead: Array | None = None) -> Array:
-        """Bound the log of the integral beyond ``end``, where there is no upper end; f may be taken at y + ``ahead``.
+        """Bound the log of the integral beyond ``end``, if there is no upper end; f may be taken at y + ``ahead``.
 
         Seen from the last node but one: a sum over a falling function is below the integral from one node earlier.
         """
@@ -279,7 +279,7 @@ class RatioPart:
             return self.low + scale * _softplus(here), scale * _logistic(here)
         length = (self.high - self.low) / scale
         left = u < 0.5 * length
-        # From the nearer end, so that nothing cancels.
+        # Computed from the nearer end, so that nothing cancels.
         near: Complex = np.where(left, here, length - here)
         farther: Complex = near - length
         away = scale * (_softplus(near) - _softplus(farther))

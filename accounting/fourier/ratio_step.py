@@ -23,12 +23,12 @@ from accounting.fourier.steps import FAR_ABOVE, TERM_ROUNDING, UNIT, Complex, St
 
 Array = NDArray[np.float64]
 
-#: Ratio of neighbouring places at which |M| is sampled, which are those of `truncation_point`.
+#: The ratio of neighbouring places at which |M| is sampled; the places are those of `truncation_point`.
 _KNOT_RATIO = 1.2
 _KNOTS_BELOW, _MOST_KNOTS = 6, 48
 #: Sampling ends where the bound for all t has fallen to about its limit.
 _SETTLED = 1.1
-#: By how much fewer the digits of a table are than those of a line: it steers, and bounds what is far below delta.
+#: The number of digits by which a table is shorter than a line: it steers choices, and bounds parts far below delta.
 _FEWER_DIGITS = 22.0
 #: The share of the largest tilt below which no smaller tilt is tried.
 _LEAST_SHARE = 1e-12
@@ -68,7 +68,7 @@ class RatioStep:
         digits: Quadrature errors of a line are below e^-digits, relatively; those of a table are larger.
         participation, largest_loss: As in `steps.Step`.
         is_whole: Whether the whole has a mass of 1, before a cut.
-        pair: The sampled Gaussian pair whose losses above 0 the step has; None where it has others.
+        pair: The sampled Gaussian pair whose losses above 0 the step has; None if it has others.
     """
 
     parts: tuple[RatioPart, ...]
@@ -94,7 +94,7 @@ class RatioStep:
     def outcomes(self, count: int) -> OutcomesProfile | None:
         """Return the profile of ``count`` > 1 steps that all take atoms; with Laplace noise, one of them need not.
 
-        None where there are no atoms, or too many outcomes.
+        None if there are no atoms, or too many outcomes.
         """
         atoms = self.atoms_alone.atoms
         if not atoms or not self.parts or count == 1:
@@ -117,7 +117,7 @@ class RatioStep:
         return replace(self, parts=tuple(replace(part, cut=cut) if part.upward else part for part in self.parts))
 
     def table(self, tilts: Array) -> TiltTable:
-        """K and its derivatives; inf beyond the tilts that a rule can reach, where no bound is best.
+        """Return K and its derivatives; inf beyond the tilts that a rule can reach, where no bound would be the best.
 
         Guarantees: moment_within_its_error.
         """
@@ -279,7 +279,7 @@ class RatioStep:
         squares = np.maximum(values[:-1], values[1:]) ** 2 + 0.25 * spread * np.diff(knots) ** 2
         between = 0.5 * np.log(squares)
         suprema = np.minimum(np.append(between, behind[-1]), behind)
-        # From the right: what holds from a knot on includes everything behind it.
+        # Taken from the right: the supremum from a knot on includes everything after it.
         falling: Array = np.minimum(np.maximum.accumulate(suprema[::-1])[::-1], 0.0)
         return knots, falling
 

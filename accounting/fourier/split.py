@@ -1,4 +1,4 @@
-"""Splits off the losses of the bulk, where few participations make the line slow, and atoms where these do.
+"""Splits off the losses of the bulk, or atoms, if few participations or atoms make the line slow.
 
 With T q small nearly all of a composition's mass sits near T log(1 - q). It makes the integrand decay only like 1/t^2
 and contributes nothing at eps. With smooth cuts at the loss R and far out, split each step's P into nu (small losses),
@@ -49,7 +49,7 @@ from accounting.fourier.steps import (
 Array = NDArray[np.float64]
 
 _LARGEST_EXPONENT = 600.0
-#: A change of T log M up to this size is computed without cancellation.
+#: Changes of T log M up to this size are computed without cancellation.
 _SMALL_EXPONENT = 0.5
 _PANELS = 2000
 #: A series stands for (1 + r)^T - 1 - T r where log(T r) is below the first; it ends at the power of the second.
@@ -90,13 +90,13 @@ class Cut:
         return float(scipy.special.ndtr((0.5 - low) / self.width)) * (1.0 + 1e-9)
 
     def chain(self, count: int, places: Sequence[float]) -> list[SplitStep]:
-        """Return one split for each band between neighbouring places; what lies beyond the last place is left out."""
+        """Return one split for each band between neighbouring places; the part beyond the last place is left out."""
         return [
             SplitStep(
                 self.below(low),
                 GaussianPairStep(self.pair, self.step.digits, Band(low, high, self.width)),
                 count,
-                # There M_gamma has fallen to nothing: its density is smooth on the scale of the cut.
+                # There M_gamma is negligible, because its density is smooth on the scale of the cut.
                 7.7 / (self.width * self.pair.slope(low)),
             )
             for low, high in pairwise(places)
@@ -107,7 +107,7 @@ class Cut:
 
         Without x_2 the Gaussian tail of psi would give Chernoff a phase transition that nu hardly has. The moments of
         the part are bounded by sums over panels: the largest value on the panel times the mass of N(0, s^2). For
-        REMOVE, E f = 1 and f > 1 where psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is summed. With
+        REMOVE, E f = 1 and f > 1 if psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is summed. With
         batches of a fixed size M_nu = 1 + E [psi (f^p - f) + f^(1-p) - 1] over x >= 1/2 less what lies beyond, and
         f >= 1 there, so that the sum over psi (f^p + f^(1-p) - f - 1) is above it; that function grows with x.
         """
@@ -166,7 +166,7 @@ class SplitStep:
 
     Attributes:
         bulk, rest: nu and gamma of one step.
-        decay: A value of Im z where M_gamma has fallen enough; None where it follows from the moments.
+        decay: A value of Im z where M_gamma has fallen enough; None if it follows from the moments.
         leading: Whether T nu^{*(T-1)} * gamma is left out too.
     """
 
@@ -263,7 +263,7 @@ def _differences(
         bulk, rest: log(M_nu / M_nu(c)) and log(M_gamma / M_gamma(c)) with their errors by quadrature and by rounding.
         share: log(M_gamma(c) / M_nu(c)), and its error.
 
-    The errors are absolute. Where M_gamma is small beside M_nu, M_nu^T expm1(T log1p(M_gamma / M_nu)) loses no digits.
+    The errors are absolute. If M_gamma is small beside M_nu, M_nu^T expm1(T log1p(M_gamma / M_nu)) loses no digits.
     Elsewhere the two powers are subtracted, and M_nu may be 0.
     """
     size, scale = bulk[0].size, math.exp(log_scale)

@@ -1,7 +1,7 @@
 """A step, as contour integrals need it: its moments at real tilts, and the transform M on a line.
 
 A step's M on the line Re z = c is kept as a finite measure, M(c + it)/M(c) = 1 + sum of w_j (e^(i t l_j) - 1), with
-complex weights and losses of nonnegative imaginary part, and a bound of what that leaves out, the same for every t.
+complex weights and losses of nonnegative imaginary part, and a bound of the error, the same for every t.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNIT = 2.0**-53
 #: Roundings of a term of a line's sum: its exponentials, and three products of up to four times its size. The sum over
 #: n nodes adds n more, in whatever order, in the real and in the imaginary part.
 TERM_ROUNDING = 64.0
-#: The logarithm of a number that M(x)^count e^(-x eps) does not reach at a saddle point.
+#: The logarithm of a number that M(x)^count e^(-x eps) never reaches at a saddle point.
 FAR_ABOVE = 60.0
 #: The rows of a `TiltTable`.
 TILTS, MOMENTS, MEANS, VARIANCES, ERRORS, OF_LINES = range(6)
@@ -37,8 +37,8 @@ class TiltTable:
     """Moments of a loss at real tilts.
 
     Attributes:
-        rows: Those that the properties name, and the part of the errors that lines at these tilts have, too: where the
-            law itself is known only so well. The compiled loops read them by their numbers.
+        rows: The rows that the properties name, and the part of the errors that lines at these tilts share, because the
+            law itself is known only so well. The compiled loops read rows by their numbers.
     """
 
     rows: Array
@@ -165,7 +165,7 @@ class StepLine:
 
 
 class Line(Protocol):
-    """M(c + it) of one step, however it is kept; see `StepLine`, which is most of them."""
+    """M(c + it) of one step in any representation; most are a `StepLine`."""
 
     @property
     def log_moment(self) -> float: ...
@@ -184,7 +184,7 @@ class Step(Protocol):
 
     @property
     def largest_loss(self) -> float:
-        """The essential supremum of the loss; inf where there is none."""
+        """The essential supremum of the loss; inf if there is none."""
 
     def table(self, tilts: Array) -> TiltTable: ...
     def line(self, tilt: float, decay: float) -> Line: ...
@@ -356,7 +356,7 @@ def _log_bounds(rows: Array) -> Array:
 
 @compiled
 def log_chernoff(rows: Array, epsilon: float) -> float:
-    """log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf where none is known."""
+    """log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf if none is known."""
     least = math.inf
     for j in range(rows.shape[1]):
         shift = rows[TILTS, j] * epsilon

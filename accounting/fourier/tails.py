@@ -1,7 +1,7 @@
 """Bounds on the part of a sampled Gaussian pair that a quadrature leaves out: the integrals beyond its window.
 
 The factor grows towards one side. There it is bounded panel by panel, by its value at the outer end times the mass of
-N(0, s^2) beyond the inner end, and behind the last panel by a closed form, which may do for all panels. Towards the
+N(0, s^2) beyond the inner end, and behind the last panel by a closed form, which may replace all panels. Towards the
 other side its value at the window's end bounds it.
 """
 
@@ -26,7 +26,7 @@ _NOTHING = -37.0
 def log_tail(law: Law, left: float, right: float, tilts: Array, band: Ends) -> Array:
     """log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt."""
     number, s = law[0], law[1]
-    # ADD has no bands: where there is one, outward is to the right.
+    # ADD has no bands: if there is one, outward is to the right.
     near, flat, sign = (left, right, -1.0) if number == ADD else (right, left, 1.0)
     flat_base, flat_loss = exponents_at(flat, law)
     below = log_normal_below(-abs(flat) / s) if band[0] == -math.inf else _log_below(flat, s, band)
@@ -57,7 +57,7 @@ def _log_panels(law: Law, near: float, sign: float, tilts: Array, band: Ends) ->
         base, loss = exponents_at(outer, law)
         mass = base + log_normal_below(-abs(inner) / s)
         if bounded or band[0] > -math.inf:
-            # Each factor of the share at the end where it is larger.
+            # Each factor of the share is taken at the end where it is larger.
             mass += min(log_normal_below((band[1] - inner) / band[2]), log_normal_below((outer - band[0]) / band[2]))
         for i in range(tilts.size):
             log = mass + tilts[i] * loss

@@ -31,11 +31,11 @@ class Batches(StrEnum):
 
 
 def taken_as(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
-    """Events that are recorded as Poisson samples, without their order, as the loader took them.
+    """Return events that are recorded as Poisson samples, without their order, as the loader really took them.
 
     Args:
         events: As recorded, equal ones together.
-        batches: What the loader did.
+        batches: The batches that the loader made.
 
     Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: steps of several kinds are refused as shuffled, since
         one that begins inside an epoch reaches into more epochs than its number of steps says.
@@ -61,11 +61,11 @@ def taken_as(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
 
 
 def taken_in_order(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
-    """Events that are recorded as Poisson samples, in the order in which they were taken, as the loader took them.
+    """Return events that are recorded as Poisson samples in order, as the loader really took them.
 
     Args:
         events: As recorded, one after the other.
-        batches: What the loader did.
+        batches: The batches that the loader made.
 
     Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: noise that changes where an epoch ends is other
         epochs, and noise that changes inside one is refused, since which record meets which is not known.
@@ -94,7 +94,7 @@ def taken_in_order(events: Sequence[Event], batches: Batches) -> tuple[Event, ..
 
 
 def _check_epoch_ends(taken: Sequence[Event]) -> None:
-    """Return whether the last of them may be followed by other steps."""
+    """Return whether other steps may follow the last of them."""
     if not taken or not isinstance(taken[-1].sampling, ShuffledEpochs):
         return
     per_epoch = taken[-1].sampling.steps_per_epoch

@@ -14,7 +14,7 @@ class Difference:
 
     Attributes:
         code: Stable name.
-        detail: One or two sentences: what the library does, and what is right.
+        detail: One or two sentences about what the library does and what would be right.
         unsound: Whether the library may report too little privacy loss because of it.
     """
 
@@ -28,9 +28,9 @@ class Reported:
     """The number that the library reports.
 
     Attributes:
-        library, accountant: Whose number it is.
+        library, accountant: The library and the accountant of the number.
         relation: The neighbouring relation that it means.
-        epsilon: At the delta that was asked; None where it has none, or where its accountant has not been asked.
+        epsilon: The epsilon at the given delta; None if there is none, or its accountant was not asked.
     """
 
     library: str
@@ -44,7 +44,7 @@ class Imported:
     """A history of another library in events of this engine.
 
     Attributes:
-        events: To be accounted under the relation that was asked for.
+        events: The events, to be accounted under the given relation.
         reported: The library's number for what it was told.
         differences: Why it is not that of the events.
     """

@@ -30,10 +30,10 @@ def import_dp_event(
     Args:
         dp_event: As for `from_dp_event`.
         relation: The neighbouring relation that its owner accounts under.
-        accountant: Whose number is compared: ``rdp`` or ``pld``.
-        noise_over: What its noise multipliers are multiples of.
-        batches: What the loader did where the event says Poisson samples.
-        reported_epsilon: dp-accounting's number, where it is known.
+        accountant: The accountant whose number is compared: ``rdp`` or ``pld``.
+        noise_over: The unit of its noise multipliers.
+        batches: The batches of the loader, if the event says Poisson samples.
+        reported_epsilon: dp-accounting's number, if it is known.
 
     Raises:
         InvalidValue, Unsupported: as `from_dp_event`.

@@ -34,7 +34,7 @@ from accounting.numbers import MAX_COUNT, MAX_EVENTS, read_integer, read_real
 from accounting.relations import NeighboringRelation
 
 MECHANISMS = ("rdp", "prv", "gdp")
-#: The errors that "prv" allows for: of epsilon, and of delta, relatively.
+#: The errors that "prv" allows for: of epsilon, and the relative error of delta.
 _PRV_EPSILON, _PRV_DELTA = 0.01, 1e-3
 _ORDERS = np.array([1.0 + x / 10.0 for x in range(1, 100)] + [float(x) for x in range(12, 64)])
 
@@ -94,7 +94,7 @@ class OpacusHistory:
         return taken_in_order(steps, batches)
 
     def reported_epsilon(self, delta: float) -> float | None:
-        """Return what `get_epsilon(delta)` answers, to about three digits (``gdp``: six); None where it raises."""
+        """Return what `get_epsilon(delta)` answers, to about three digits (``gdp``: six); None if it raises."""
         if self.mechanism == "prv":
             events = self.events(Batches.POISSON)
             found = epsilon_for_delta(events, NeighboringRelation.ADD_OR_REMOVE_ONE, delta * (1.0 - _PRV_DELTA))
@@ -109,7 +109,7 @@ class OpacusHistory:
             if noise < 0.04:
                 return None
             mu = rate * math.sqrt(steps * math.expm1(noise**-2))
-            # It looks for epsilon between 0 and 500 alone.
+            # It searches for epsilon only between 0 and 500.
             inside = 2.0 * float(scipy.special.ndtr(0.5 * mu)) - 1.0 > delta
             epsilon = epsilon_of_gaussian(mu, delta, upward=True)
             return epsilon if inside and epsilon < 500.0 else None
@@ -122,10 +122,10 @@ def import_opacus(
     """A history as events, with what Opacus reports and why it differs.
 
     Args:
-        history: What its accountant recorded.
+        history: The record of its accountant.
         relation: Under which the events will be accounted. Opacus means add_or_remove_one.
         delta: In (0, 1), where its number is taken.
-        batches: What the loader did; the history does not say.
+        batches: The batches of the loader, which the history does not tell.
 
     Guarantees:
         every_step_is_read: as many steps as the history has, with its noise.

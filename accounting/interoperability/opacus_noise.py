@@ -6,7 +6,7 @@ from accounting.errors import Unreachable
 from accounting.interoperability.opacus import OpacusHistory
 from accounting.numbers import MAX_NOISE_MULTIPLIER
 
-#: Where its search stops halving, whatever the tolerance.
+#: The halvings after which its search stops, whatever the tolerance.
 _MOST_HALVINGS = 100
 
 
@@ -16,12 +16,12 @@ def noise_that_opacus_finds(
     """Return the result of Opacus' `get_noise_multiplier`.
 
     Its search doubles from 20 until epsilon is at most the target, and halves the interval until epsilon is less than
-    the tolerance below it. Where its epsilon is not reproduced to the last digit, a decision at the edge may differ.
+    the tolerance below it. If its epsilon is not reproduced to the last digit, a decision at the edge may differ.
 
     Args:
         mechanism: Its accountant: ``rdp``, ``prv`` or ``gdp``.
-        target_epsilon, delta: What is to be met.
-        sample_rate, steps: Of the training, as Poisson samples.
+        target_epsilon, delta: The target.
+        sample_rate, steps: The training's sample rate and number of steps, as Poisson samples.
         tolerance: In epsilon.
 
     Raises:

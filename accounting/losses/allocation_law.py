@@ -6,8 +6,9 @@ either direction is the mean of a convex function of X (`random_allocation`). So
 order bound both directions, and composition, at once:
 
 * From above (`spread_law`): a value between two points of a geometric grid is split between them so that its mean is
-  kept; what lies below the grid is split between 0 and its first point, what lies above leaves its excess as a mass at
-  infinity. Each only spreads the law. On a geometric grid with n points the mean of two laws is 2n - 1 products of
+  kept; a value below the grid is split between 0 and its first point, and the excess of a value above it becomes a mass
+  at infinity. Each of these steps only spreads the law. On a geometric grid with n points the mean of two laws is 2n -
+  1 products of
   diagonals: the place of v x_i + w x_j relative to x_i depends on j - i alone.
 * From below (`grouped_law`): the law is cut into cells and each cell put at its conditional mean.
 
@@ -32,14 +33,14 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: Points of a law from above, and cells of one from below.
+#: The number of points of a law from above, and of cells of a law from below.
 SPREAD_POINTS = 2500
 GROUPED_CELLS = 1000
 #: Standard deviations that are kept of one step, either way; beyond lies less than 1e-32.
 _REACH = 12.0
 #: Mass, or share of the mean, that a law's ends may lose to 0 and infinity at each addition.
 _NEGLIGIBLE = 1e-35
-#: Fine cells that are looked through before a law from below is cut into its cells.
+#: The number of fine cells from which the cells of a law from below are made.
 _FINER = 16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _Law = TypeVar("_Law")
@@ -54,8 +55,9 @@ class RatioAtoms:
         masses: Their Q-masses.
         zero: Q-mass at 0.
         infinity: Share of the mean at infinity: P-mass of an infinite loss.
-        relative_error: Of the mean of any (X - c)_+ or (c - X)_+, by rounding: some thousand nonnegative terms at each
-            halving, t times one step's masses, and the values' own digits where the law is narrow.
+        relative_error: The relative error of the mean of any (X - c)_+ or (c - X)_+, by rounding: some thousand
+            nonnegative terms at each halving, t times one step's masses, and the values' own digits where the law is
+            narrow.
     """
 
     logs: Array
@@ -66,7 +68,7 @@ class RatioAtoms:
 
     @cached_property
     def atoms(self) -> Atoms:
-        """The pair's atoms in the remove direction, without what is infinite in either."""
+        """The pair's atoms in the remove direction, without masses at an infinite loss."""
         occupied = self.masses > 0.0
         logs = self.logs[occupied]
         return Atoms(np.log(self.masses[occupied]) + logs, logs)
@@ -124,10 +126,10 @@ def _relative_error(logs: Array, masses: Array, bins: int) -> float:
 
 
 def _mean(one: _Law, count: int, add: Callable[[_Law, _Law, float], _Law]) -> _Law:
-    """The law of the mean of ``count`` independent variables, from floor and ceiling of half as many.
+    """Return the law of the mean of ``count`` independent variables, from the laws for half as many (both roundings).
 
     Args:
-        add: Of two laws and the first one's share of the mean.
+        add: Makes the law of a mean from two laws and the first one's share.
     """
     needed = [{count}]
     while max(needed[-1]) > 2:
@@ -216,7 +218,7 @@ def _refined(law: _Grid, points: int) -> _Grid:
 
 
 def _trimmed(law: _Grid) -> _Grid:
-    """The ends that hold next to nothing, split between what is left, 0 and infinity."""
+    """Cut off ends with hardly any mass, and split that mass between the rest, 0 and infinity."""
     masses, values = law.masses, np.exp(law.logs)
     below = int(np.searchsorted(np.cumsum(masses), _NEGLIGIBLE))
     contributions = np.cumsum((masses * values)[::-1])[::-1]

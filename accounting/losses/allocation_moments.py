@@ -6,9 +6,9 @@ X = (Y_1 + ... + Y_t) / t with Y_i log-normal of mean 1 and E Y^k = e^(mu^2 k (k
   multinomial theorem; powers of the series in logarithms, all of whose terms are positive. At some small fractions as
   in the other direction. Elsewhere K is below its chord.
 * add: a mean is at least the geometric one, so that E X^-x <= (E Y^(-x/t))^t = e^(mu^2 (x + x^2/t) / 2). And v^-x is
-  convex, so that the law from above bounds it too, but for the ends: below that law's first point v_0 the tangent
-  stands in, and what it leaves out is at most (E X^-(px))^(1/p) P(X < v_0)^(1 - 1/p) for every p > 1 (Hoelder), where
-  P(X < v_0) <= E (v - X)_+ / (v - v_0) for every v above.
+  convex, so the law from above bounds it too, except at the ends: below that law's first point v_0, the tangent
+  replaces v^-x, and the rest is at most (E X^-(px))^(1/p) P(X < v_0)^(1 - 1/p) for every p > 1 (Hoelder), where P(X <
+  v_0) <= E (v - X)_+ / (v - v_0) for every v above.
 
 Neither is above the unsampled step's mu^2 x (x + 1) / 2: divergences are jointly quasi-convex.
 """
@@ -52,7 +52,7 @@ def allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array
 
 
 def least_allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array:
-    """Numbers that K is not below: of the remove direction at the integer below each x, as K(x) / x does not fall."""
+    """Return lower bounds of K, from the remove direction at the integer below each x: K(x) / x does not fall."""
     whole = np.minimum(np.floor(tilts), LARGEST_ORDER - 1.0).astype(np.int64)
     least = _remove_ends(noise_multiplier, bins)[0][whole]
     moments: Array = least * (tilts / np.maximum(whole, 1)) * (1.0 - 1e-14)

@@ -1,8 +1,8 @@
 """Steps whose loss has atoms alone: randomised response on many categories, discrete noise.
 
-M(c + it) is a finite sum, the same for every t but for rounding. Its modulus does not fall for good (losses on a
-lattice meet again), so that a composition of such steps alone converges with a window only; exact sums on the lattice
-(`accounting.composition.exact_lattice`) answer first where steps are equal.
+M(c + it) is a finite sum. Its modulus keeps returning to its largest value (the phases of losses on a lattice meet
+again), so a composition of such steps alone converges only with a window; exact sums on the lattice
+(`accounting.composition.exact_lattice`) answer first if all steps are equal.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class AtomStep:
 
     Attributes:
         atoms: The atoms of the direction.
-        bounded: Whether the atoms are all there are; otherwise what is missing has no mass in double precision.
+        bounded: Whether these are all atoms; otherwise the missing ones have no mass in double precision.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
-        error: Relative, of P's and Q's masses.
+        error: The relative error of P's and Q's masses.
     """
 
     atoms: Atoms

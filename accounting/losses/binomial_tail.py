@@ -1,9 +1,9 @@
-"""P(Bin(n, q) >= k) and what is left of 1, between proved ends, for up to 1e13 trials.
+"""P(Bin(n, q) >= k) and its complement, between proved ends, for up to 1e13 trials.
 
 A mass is e^-D(k) times Stirling's factors, with D(k) = k g(-b/k) + (n - k) g(b/(n - k)), b = k - nq and
-g(x) = x - log(1 + x) >= 0, in which nothing cancels. The masses beyond the mean are added up one by one, or, where
-there are very many, in blocks: they are log-concave, so that within a block they lie above the geometric sequence
-between its ends, and below the one that its first ratio continues.
+g(x) = x - log(1 + x) >= 0, in which nothing cancels. The masses beyond the mean are added up one by one, or in blocks
+if there are very many. They are log-concave, so within a block they lie above the geometric sequence between its ends,
+and below the one that continues its first ratio.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Array = NDArray[np.float64]
 #: The most blocks that are added up, and the standard deviations beyond which a geometric series bounds the rest.
 _MOST_BLOCKS = 400_000
 _REACH = 13.0
-#: Masses from here on are that of the first, times this share, or less.
+#: Summation ends at masses of at most this share of the first.
 _LEAST = 5e-324
 #: Relative rounding of a mass, times 1 + D; and of a sum.
 _ALLOWANCE = 2e-13
-#: Factorials below are taken as they are.
+#: Smaller factorials are computed exactly.
 _SMALL = 16
 
 
@@ -34,8 +34,8 @@ class Tail:
     """Ends of P(X >= k), and of P(X < k).
 
     Attributes:
-        lower, upper: Of the tail.
-        rest_lower, rest_upper: Of the rest.
+        lower, upper: The ends of the tail.
+        rest_lower, rest_upper: The ends of the rest.
     """
 
     lower: float
@@ -55,7 +55,7 @@ def binomial_tail(trials: int, probability: float, least: int) -> Tail:
 
     Returns:
         Ends within 1e-8 of each other, relatively to the tail from the mean on, to the rest below it; an upper end is 0
-        only where the truth is.
+        only if the truth is.
 
     Guarantees: ends_contain_the_tail_and_are_close.
 

@@ -1,16 +1,16 @@
 """The joint cost of several steps of bounded range, even adaptive: one pair from above, and one from below.
 
 A step's pair has the losses t and t - eps, t with P-mass p_t = (e^eps - e^t) / (e^eps - 1), for some t in [0, eps]
-(`accounting.losses.exponential`); every t is attained, in the limit. Where t may depend on what was seen, k steps cost
-D_k(x) at x, the largest delta of all ways to choose it,
+(`accounting.losses.exponential`); every t is attained, in the limit. If t may depend on earlier outputs, k steps cost
+D_k(x) at x, the largest delta over all ways to choose t:
 
     D_0(x) = (1 - e^x)_+,     D_k = A D_(k-1),     (A D)(x) = sup over t of p_t D(x - t) + (1 - p_t) D(x - t + eps),
 
 since the rest of a list, given its first output of loss L, costs D_(k-1)(x - L), which is convex in e^-L = dQ/dP, so
 that its mean is largest where all mass is at the ends of an interval of losses of length eps (Dong, Durfee & Rogers
-2020). D_k falls with x and is convex in e^x, hence the profile of one pair: **the block** of the k steps. Where steps
-have different eps, D is taken of every number of steps left of each, and A of the worst kind that is left: no order of
-the steps, and none that depends on what was seen, costs more.
+2020). D_k falls with x and is convex in e^x, hence the profile of one pair: **the block** of the k steps. If steps have
+different eps, D is computed for every number of steps that are left of each kind, and A for the worst kind that is
+left: no order of the steps, even one that depends on outputs, costs more.
 
 **Beside other steps.** Let a step that has one pair be U: (U D)(x) = E D(x - L), L its loss. U is linear, so
 A U D = sup over t of U (...) <= U A D. Moving such steps to the front therefore only adds: every order of the k steps
@@ -44,13 +44,14 @@ Array = NDArray[np.float64]
 #: Lengths of intervals of losses, each with the number of steps that have it.
 Kinds = tuple[tuple[float, int], ...]
 
-#: Parts of the shortest interval on the lattice, and what a recursion may cost: values times choices of t.
+#: The number of parts of the shortest interval on the lattice, and the most work of a recursion: values times choices
+#: of t.
 _FINEST, _COARSEST, _WORK = 300, 6, 4e7
-#: Sum of the epsilons up to which e^x is no problem.
+#: The largest sum of epsilons at which e^x does not overflow.
 _LARGEST = 300.0
 #: Relative; covers some ten roundings at each step.
 _ROUNDING = 1e-9
-#: Of a mass that is next to none: losses of the block stay equally spaced.
+#: A negligible mass, which keeps the losses of a block equally spaced.
 _NONE = 1e-300
 
 
@@ -188,7 +189,7 @@ def fits(kinds: Kinds) -> bool:
 
 
 def _finest(kinds: Kinds) -> int | None:
-    """Parts of the shortest interval; None where even a coarse lattice takes too long."""
+    """Parts of the shortest interval; None if even a coarse lattice takes too long."""
     total, shortest = math.fsum(size * count for size, count in kinds), min(size for size, _ in kinds)
     if not 0.0 < total <= _LARGEST:
         return None
@@ -200,7 +201,7 @@ def _finest(kinds: Kinds) -> int | None:
 
 
 def _from_above(lattice: Lattice) -> Array:
-    """Bounds of D at the lattice's x from 0 on, however the steps are ordered."""
+    """Return bounds of D at the lattice's x from 0 on, for every order of the steps."""
     start, beyond = lattice.start()
     counts = [count for _, count in lattice.kinds]
     pieces = [_pieces(parts, lattice.step) for parts, _ in lattice.kinds]
@@ -250,7 +251,7 @@ def _worst_of_a_step(deltas: Array, beyond: Array, masses: Array, slopes: Array)
 def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
     """The pair of the convex minorant of bounds at x = 0, step, ..., and of its mirror image below 0.
 
-    D(-x) = 1 - e^-x + e^-x D(x), as the mirror image of a choice is one.
+    D(-x) = 1 - e^-x + e^-x D(x), because the mirror image of a choice is a choice.
     """
     places: Array = np.float64(lattice.step) * np.arange(deltas.size, dtype=np.float64)
     corners = _convex_minorant(places, deltas)
@@ -289,7 +290,7 @@ def _convex_minorant(places: Array, deltas: Array) -> NDArray[np.int64]:
 def _from_below(lattice: Lattice) -> tuple[Array, Array]:
     """Return the deltas that choices of t attain at x = 0, step, ..., and Q(L > x) for the same choices.
 
-    The longest intervals come last in the list, where their choice can follow everything else.
+    The longest intervals come last in the list, so that their choice can follow all others.
     """
     deltas, beyond = lattice.start()
     last, step, most = lattice.last, lattice.step, beyond.size

@@ -26,7 +26,7 @@ def rho_of(loss: PrivacyLoss) -> float:
 
 
 def least_rho_of(loss: PrivacyLoss) -> float:
-    """Return the same, rounded down: what some tilt attains. Of a loss that says how far its moments are rounded up.
+    """Return the same, rounded down, as some tilt attains it. The loss must say how far its moments are rounded up.
 
     K at any one tilt bounds rho from below, and K is at least its number here less `PrivacyLoss.moments_within`.
     """
@@ -45,8 +45,8 @@ def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> t
     The lower one is attained at some tilt.
 
     K is convex with K(0) = 0. So it is below its chords, and a chord over x (x + 1) has one maximum; below the first
-    tilt a the bound is K(a) / a, beyond the last one epsilon / (x + 1). Cells whose bound is above what is attained are
-    cut into smaller ones.
+    tilt a the bound is K(a) / a, beyond the last one epsilon / (x + 1). Cells whose bound is above the attained value
+    are cut into smaller ones.
 
     Args:
         log_moment: K at positive tilts, rounded up, relatively accurate.
@@ -54,7 +54,7 @@ def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> t
     """
     if pure_epsilon == 0.0:
         return 0.0, 0.0
-    # Beyond the last tilt the largest loss bounds more than enough: rho is at least K(1) / 2.
+    # Beyond the last tilt the bound by the largest loss suffices, since rho is at least K(1) / 2.
     last = 2.0 + 4.0 * pure_epsilon / float(log_moment(np.ones(1))[0])
     steps = math.ceil(math.log(last / _SMALLEST_TILT) / math.log(_RATIO))
     edges = np.geomspace(_SMALLEST_TILT, last, steps + 1)

@@ -16,12 +16,12 @@ beta. A rotation that makes column i an axis leaves one Poisson-sampled Gaussian
 by the same pair whatever came before, and dominating pairs compose adaptively (Zhu, Dong & Wang 2022). A random group
 is a mixture over groups, and hockey-stick divergences are jointly convex.
 
-It is false where noise reaches farther than the cycle, where every step draws from all records, and where groups or
-orders are drawn anew: with c = (0.8, 0.6) a record in the last step of one epoch and the first of the next has
-sens^2 = 2.96, not 2.
+The theorem is false if noise reaches farther than the cycle, if every step draws from all records, or if groups or
+orders are drawn anew: with c = (0.8, 0.6) a record in the last step of one epoch and the first of the next has sens^2 =
+2.96, not 2.
 
 A replaced record moves a sum by two contribution bounds, as everywhere. Several records of one owner may be in several
-groups: only what follows from single records holds for them.
+groups, so only the bounds that follow from single records hold for them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from accounting.losses.rules import MechanismRules, rules_for
 @rules_for(InverseSquareRootGaussian)
 @rules_for(BufferedGaussian)
 class CorrelatedRules(MechanismRules[Correlated]):
-    """A list of events is resolved before it is accounted, so that of these mechanisms a single step alone is met."""
+    """A list of events is resolved before it is accounted, so only a single step of these mechanisms occurs here."""
 
     def loss(self, mechanism: Correlated, sensitivity: float) -> GaussianLoss:
         return GaussianLoss(sensitivity * mechanism.sensitivity(FULL_BATCH, 1) / mechanism.noise_multiplier)

@@ -4,7 +4,7 @@ e^(-y^2 / (2 s^2)) on it.
 In grid steps: s = noise multiplier / grid, k = sensitivity / grid, an integer. Shifted by k the loss of noise y is
 (k / s^2) (y + k/2), y from the law itself, for either direction. The law is log-concave, so that the largest shift is
 worst. Moments: K(x) <= x (x + 1) k^2 / (2 s^2), with equality where x k is an integer (Canonne, Kamath & Steinke 2020,
-Theorem 4). Vectors of such noise are other pairs: their neighbours differ in several coordinates at once.
+Theorem 4). Vectors of such noise have other pairs, since their neighbours differ in several coordinates at once.
 
 Up to s = `MOST_ENUMERATED` the atoms are enumerated. Beyond, two Gaussian pairs enclose the law (`FineGaussianLoss`):
 
@@ -49,7 +49,7 @@ MOST_ENUMERATED = 2000.0
 LEAST_SUMMED = 3.0
 #: c, in grid steps.
 _SMOOTHING = 1.5
-#: In deviations: what lies beyond has no mass in double precision.
+#: In deviations; beyond this, there is no mass in double precision.
 _REACH = 38.7
 _ULP = 2.0**-52
 
@@ -93,7 +93,7 @@ class DiscreteGaussianLoss(AtomicLoss):
         return Atoms(exponents - log_total, k * (y + 0.5 * k) / s**2)
 
     def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
-        """``count`` steps as one, where sums of such noise are such noise."""
+        """Return ``count`` steps as one, if sums of such noise are such noise."""
         if self.deviation < LEAST_SUMMED:
             return self, count
         return _loss(self.deviation * math.sqrt(count), self.shift * count), 1

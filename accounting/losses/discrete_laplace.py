@@ -24,7 +24,7 @@ from accounting.losses.privacy_loss import GroupStep
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.units import Between, exact, exactly
 
-#: Losses that are told apart where a group moves.
+#: The number of losses that are told apart if a group moves.
 _MOST_ATOMS = 50_000
 
 
@@ -75,8 +75,8 @@ class DiscreteLaplaceLoss(AtomicLoss):
     def for_group(self, size: int) -> GroupStep:
         """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst.
 
-        A group of very many grid steps is charged for fewer losses, of which the law's own are a refinement: between
-        two losses the profile is linear in e^eps, and the law's is convex.
+        A group that moves by very many grid steps is charged for fewer losses. The law's own losses refine them:
+        between two losses the profile is linear in e^eps, and the law's own profile is convex.
         """
         exact = size * self.shift <= _MOST_ATOMS
         shift = size * self.shift if exact else self.shift

@@ -38,7 +38,7 @@ from accounting.losses.support import Support
 
 Array = NDArray[np.float64]
 
-#: Digits of a moment: far more than the rounding of its sum, so that small moments keep theirs.
+#: Digits of a moment: far more than the rounding of its sum, so small moments keep their digits.
 _MOMENT_DIGITS = 70.0
 #: Cells of the attained pair, and standard deviations on either side beyond which there are none.
 _CELLS, _REACH = 2000, 12.0
@@ -160,7 +160,7 @@ def _log_displaced_ratio(s: float, r: float, x: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DisplacedCellsLoss(AtomicLoss):
-    """A, seen only by which of two thousand cells the output is in: some neighbours cost so much, all steps alike.
+    """A, of which only the output's cell is seen, one of two thousand: some neighbours cost this much in all steps.
 
     All others' contributions agree and the record's is their opposite. Cells are a post-processing, so that
     compositions cost no more than those of A.
@@ -187,7 +187,7 @@ class DisplacedCellsLoss(AtomicLoss):
             for share, mean in zip(shares, (0.0, 1.0, 2.0), strict=True)
         )
         first, second = np.logaddexp(null, two), np.logaddexp(null, one)
-        # P's mass less Q's, over Q's: where both are close it keeps the digits of the difference.
+        # P's mass less Q's, over Q's: this keeps the digits of the difference if both are close.
         near = np.abs(two - one) < 1.0
         change = np.exp(one - second) * np.expm1(np.where(near, two - one, 0.0))
         losses = np.where(near, np.log1p(change), first - second)

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class EnclosedLoss(PrivacyLoss):
-    """One step, which costs what ``above`` says at most, as do compositions, and what ``below`` says at least.
+    """One step, which costs at most as much as ``above`` and at least as much as ``below``, also in compositions.
 
     Attributes:
         above: Dominates the step.
@@ -74,6 +74,6 @@ class EnclosedLoss(PrivacyLoss):
         return self.above.support(log_mass, remove=remove)
 
     def without_rare_branches(self, mass: float) -> tuple[PrivacyLoss, float]:
-        """Leave out branches of what dominates. What is attained stays: a list never costs less."""
+        """Leave out branches of the dominating pair. The attained pair stays: a list never costs less."""
         above, dropped = self.above.without_rare_branches(mass)
         return replace(self, above=above), dropped

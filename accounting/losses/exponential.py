@@ -1,4 +1,4 @@
-"""The exponential mechanism, by what is proved of it: its loss has bounded range.
+"""The exponential mechanism: its loss has bounded range, and every bound here follows from that.
 
 Candidate r is released with probability in proportion to e^(epsilon score(r) / (2 Delta)), where scores of neighbours
 differ by at most Delta. Log-likelihoods move by at most epsilon / 2 but for a common constant, so the losses of two
@@ -103,7 +103,7 @@ class BoundedRangeLoss(PrivacyLoss):
 
     @property
     def least_zcdp_rho(self) -> float:
-        """Return what some tilt attains; of a short range eps^2 / 8 less a share of eps^2, more than its next term."""
+        """Return the rho that some tilt attains; for a short range, eps^2 / 8 less more than the next term."""
         if self.epsilon < _SMALL_RANGE:
             return self.zcdp_rho * (1.0 - self.epsilon**2)
         return least_rho_of(self)
@@ -116,7 +116,7 @@ class BoundedRangeLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def for_group(self, size: int) -> GroupStep:
-        """The mechanism with k times the range of losses, as any move of the scores may be split among k records."""
+        """Return the mechanism with k times the range, since a move of the scores may be split among k records."""
         return GroupStep(BoundedRangeLoss(size * self.epsilon), is_exact=True)
 
 
@@ -188,6 +188,6 @@ def _log_sinhc(y: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _nodes() -> tuple[Array, Array]:
-    """Gauss and Legendre's on (0, 1): S' has its poles at multiples of i pi, so twelve serve intervals up to 1."""
+    """Return Gauss-Legendre nodes on (0, 1). S' has poles at multiples of i pi: twelve suffice for lengths up to 1."""
     nodes, weights = np.polynomial.legendre.leggauss(12)
     return 0.5 * (nodes + 1.0), 0.5 * weights

@@ -68,7 +68,7 @@ class GaussianLoss(PrivacyLoss):
 
 @rules_for(Gaussian)
 class GaussianRules(MechanismRules[Gaussian]):
-    """Costs are rational; sampled, those of a full batch where no amplified number holds."""
+    """Costs are rational. A sampled step costs as much as a full batch if there is no amplified cost."""
 
     linear_in_order = True
     amplified_sums = False

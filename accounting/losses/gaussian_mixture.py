@@ -3,8 +3,8 @@
 The draw does not depend on the data. The pair charged shows it: N(mu_i, 1) against N(0, 1) with probability w_i,
 mu_i = sensitivity / s_i, so that profile and moments are weighted sums (`accounting.losses.visible_mixture`). That
 is exact for a mechanism that publishes its scale, and a bound for one that does not: leaving out the scale is a
-post-processing, and what hiding it would save is not claimed. Poisson batches mix the sampled pairs in the same way,
-because the scale is drawn independently of the batch.
+post-processing, and no saving from hiding it is claimed. Poisson batches mix the sampled pairs in the same way, because
+the scale is drawn independently of the batch.
 
 This is not dp-accounting's `MixtureOfGaussiansDpEvent`: there one scale of noise is fixed and the SENSITIVITY is drawn,
 N(c_i, s^2) with hidden probabilities p_i against N(0, s^2), as in a sum over a random number of contributions. Neither
@@ -26,7 +26,7 @@ from accounting.units import Between, exact, exactly
 
 @rules_for(GaussianMixture)
 class GaussianMixtureRules(MechanismRules[GaussianMixture]):
-    """However rare the branch of least noise is, it decides at large orders, and so does its Gaussian dominate."""
+    """The branch of least noise, however rare, decides the divergences at large orders, and its Gaussian dominates."""
 
     amplified_sums = False
 

@@ -1,4 +1,4 @@
-"""Smallest mu of mechanisms whose loss is bounded: where the trade-off function meets its own mirror line."""
+"""The smallest mu of a bounded loss, from the point at which the trade-off function meets its mirror line."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def mu_of_categorical_response(num_categories: int, flip_probability: float, aga
 
 #: The error of quantiles, relative and absolute.
 _QUANTILE_ALLOWANCE = 1e-13
-#: Beyond it in size no quantile of a probability lies: masses here are above e^-2000.
+#: No quantile is larger than this in size, because masses here are above e^-2000.
 _LARGEST_QUANTILE = 64.0
 
 
 def less_rounding(mu: float) -> float:
-    """Return a mu that `_mu_at` has rounded up, rounded down: it added a share of both quantiles, and may err by that.
+    """Return a mu of `_mu_at` rounded down: that added a share of both quantiles, by which it may also err.
 
     >>> mu = mu_of_discrete_laplace(0.5, 3)
     >>> mu * (1 - 1e-10) < less_rounding(mu) < mu

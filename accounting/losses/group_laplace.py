@@ -40,7 +40,7 @@ from accounting.losses.privacy_loss import GroupStep
 
 Array = NDArray[np.float64]
 
-#: Cells in all, and at least to one step of the sum.
+#: The number of cells in all, and the least number of cells in one step of the sum.
 _CELLS, _LEAST = 6000, 12
 
 
@@ -87,7 +87,7 @@ class GroupLaplaceLoss(AtomicLoss):
             losses = self._losses_at(edges, hits, weights)
             p = _at_the_ends(p, q_masses, losses)
         p, losses = p[p > 0.0], losses[p > 0.0]
-        # Losses that rounding does not tell apart are one.
+        # Losses that rounding cannot tell apart are merged.
         starts = np.flatnonzero(np.concatenate([[True], np.diff(np.maximum.accumulate(losses)) > 0.0]))
         return Atoms(np.log(np.add.reduceat(p, starts)), losses[starts])
 
@@ -108,7 +108,7 @@ def masses_between(edges: Array, means: Array, weights: Array, epsilon: float) -
     """The mixture's masses left of the first edge, between edges, and right of the last one."""
     distances = epsilon * (edges[:, None] - means)
     lengths = np.diff(distances, axis=0)
-    # Edges hold every mean, so that a cell lies on one side of each.
+    # Every mean is an edge, so each cell lies on one side of it.
     near = np.minimum(np.abs(distances[1:]), np.abs(distances[:-1]))
     inner = 0.5 * np.exp(-near) * -np.expm1(-lengths)
     ends = 0.5 * np.exp(-np.abs(distances[[0, -1]]))

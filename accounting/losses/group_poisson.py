@@ -35,7 +35,7 @@ _RARE = 1e-50
 def group_poisson_loss(
     noise_multiplier: float, sampling_probability: float, group_size: int, *, replaced: bool
 ) -> HitsLoss | None:
-    """Return the loss with as few hits as tell all but `_RARE` batches apart; None if that takes over `MOST_HITS`.
+    """Return the loss with the fewest hits that leave out `_RARE` at most; None if that takes more than `MOST_HITS`.
 
     Args:
         noise_multiplier: s, over one record's contribution bound.
@@ -51,7 +51,7 @@ def group_poisson_loss(
         hits = max(1, int(np.argmax(enough)))
     h = np.arange(hits)
     odds = np.log((group_size - h) / (h + 1.0)) + math.log(sampling_probability) - math.log1p(-sampling_probability)
-    # Those of more hits are no number beside 1.
+    # Weights of more hits are negligible beside 1.
     log_weights = group_size * math.log1p(-sampling_probability) + np.concatenate([[0.0], np.cumsum(odds)])
     return HitsLoss(noise_multiplier, tuple(log_weights.tolist()), replaced)
 

@@ -90,7 +90,7 @@ class LaplaceLoss(PrivacyLoss):
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
         """Mass 1/2 at l, e^-l / 2 at -l, density e^((y - l)/2) / 4 between them.
 
-        |M(c + it)| falls slowly: compositions converge where many steps, noise of another kind or a window make them.
+        |M(c + it)| falls slowly: compositions converge only with many steps, noise of another kind, or a window.
 
         Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
 
@@ -105,13 +105,13 @@ class LaplaceLoss(PrivacyLoss):
         group = size * self.epsilon
         if group <= _LARGEST_FOR_GROUPS:
             return GroupStep(LaplaceLoss(group), is_exact=True)
-        # Beyond, compositions of the pair are slow, and all but the largest loss is out of reach of any delta.
+        # Beyond this, compositions of the pair are slow, and only the largest loss matters at any delta.
         return GroupStep(RandomizedResponseLoss(group), is_exact=False)
 
 
 @rules_for(Laplace)
 class LaplaceRules(MechanismRules[Laplace]):
-    """Sampled, the better of the unsampled step's cost and that of a step with the sampled one's largest loss."""
+    """A sampled step costs no more than the unsampled one, nor than any step with the same largest loss."""
 
     sums_epsilons = True
 

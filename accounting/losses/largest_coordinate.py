@@ -1,4 +1,4 @@
-"""A lower bound for shuffled epochs: the largest of an epoch's steps, if all other records pull the other way.
+"""A lower bound for shuffled epochs: the largest noisy sum of an epoch, if all other records pull the other way.
 
 All other contributions are -e. A record of contribution e is in one batch of t: without it each step's noisy sum is
 N(0, s^2), but for a public shift, and N(1, s^2) in the batch where it is null; with it that batch has N(2, s^2). To one
@@ -51,7 +51,7 @@ class LargestCoordinateLoss(AtomicLoss):
         losses = masses[0][kept] - masses[1][kept]
         order = np.argsort(losses, kind="stable")
         losses, log_masses = losses[order], masses[0][kept][order]
-        # Cells whose losses agree but for rounding are one.
+        # Cells whose losses differ only by rounding are merged.
         first = np.concatenate([[True], np.diff(losses) > 1e-9])
         place = np.flatnonzero(first)
         together = np.logaddexp.reduceat(log_masses, place)

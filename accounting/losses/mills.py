@@ -19,7 +19,7 @@ _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 _FAR_LEFT = -9.0
 _ASYMPTOTIC = 50.0
 _SQRT_HALF = math.sqrt(0.5)
-#: Terms of the series about the middle end below this share of their sum.
+#: The series about the middle ends when its terms are below this share of their sum.
 _NEGLIGIBLE = 1e-18
 
 
@@ -68,7 +68,7 @@ def scaled_mills_difference(a: Array, d: float) -> Array:
 
 
 def mills_difference(centre: float, d: float) -> tuple[float, float]:
-    """m(centre - d / 2) - m(centre + d / 2), and m(centre + d / 2), of plain numbers, for iterations.
+    """Return m(centre - d / 2) - m(centre + d / 2), and m(centre + d / 2), for plain numbers, for iterations.
 
     Args:
         centre: at least 0; a = centre - d / 2 is in [-9, 40].

@@ -112,7 +112,7 @@ class PoissonGaussianLoss(PrivacyLoss):
         return symmetrized_gaussian_moment(self.noise_multiplier, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
-        """A mixture over how many of the group are in the batch, where these are told apart."""
+        """Return a mixture over how many of the group are in the batch, if these are told apart."""
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=False)
         if mixture is not None:
             return mixture
@@ -227,7 +227,7 @@ def _log_f(x: float, s: float, q: float) -> float:
     a = (2.0 * x - 1.0) / (2.0 * s * s)
     if math.log(q) + a < 0.0:
         change = q * math.expm1(a)
-        # Near -1 log1p would lose the digits of 1 - q, which is most of what is left of f there.
+        # Near -1, log1p would lose the digits of 1 - q, which is nearly all of f there.
         return math.log1p(change) if change > -0.5 else math.log((1.0 - q) + q * math.exp(a))
     return math.log(q) + a + math.log1p((1.0 - q) / q * math.exp(-a))
 

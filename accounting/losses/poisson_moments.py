@@ -57,7 +57,7 @@ def remove_moment(s: float, q: float, tilts: Array) -> Array:
 
 
 def least_remove_moment(s: float, q: float, tilts: Array) -> Array:
-    """Return numbers that log E f^(x+1) is not below, for every tilt x > 0.
+    """Return lower bounds of log E f^(x+1), for every tilt x > 0.
 
     At integers the binomial sum, within `ALLOWANCE` on either side of it. K is convex and K(0) = 0, so that K(x) / x
     does not fall: beyond an integer n, K(x) >= x K(n) / n. Between, where `remove_moment` integrates, the integral.
@@ -109,7 +109,7 @@ def _binomial_moments(s: float, q: float, tilts: tuple[int, ...]) -> tuple[float
 
 
 def _groups(tilts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The tilts in runs whose sums have at most `MAX_TERMS` terms together, or one each."""
+    """Yield the tilts in groups whose sums have at most `MAX_TERMS` terms together, or of one tilt each."""
     start, terms = 0, 0
     for end, tilt in enumerate(tilts):
         terms += tilt
@@ -183,7 +183,7 @@ def replace_moment(s: float, q: float, tilts: Array) -> Array:
 
 
 def least_replace_moment(s: float, q: float, tilts: Array) -> Array:
-    """Return numbers that the same moments are not below: the integrals without their tails, less the rule's errors."""
+    """Return lower bounds of the same moments: the integrals without their tails, less the rule's errors."""
     return np.array([_replace_ends(s, q, float(tilt))[0] for tilt in tilts.ravel()]).reshape(tilts.shape)
 
 
@@ -233,7 +233,7 @@ def _log_plus_one(log_excess: float) -> float:
 
 
 def _least(log_excess: float, log_error: float) -> float:
-    """A lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 where there is no better one.
+    """A lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 if there is no better one.
 
     -log(1 - u) <= 2 u for u up to 1/2, with u = e^log_error / (1 + e^log_excess).
     """
@@ -253,7 +253,7 @@ def _plus_log(moment: float, log_error: float) -> float:
 def _log_f(x: Array, s: float, q: float) -> Array:
     a = (2.0 * x - 1.0) / (2.0 * s * s)
     change = q * np.expm1(np.minimum(a, -math.log(q)))
-    # Near -1 log1p would lose the digits of 1 - q, which is most of what is left of f there.
+    # Near -1, log1p would lose the digits of 1 - q, which is nearly all of f there.
     rest = np.log((1.0 - q) + q * np.exp(np.minimum(a, 0.0)))
     small = np.where(change > -0.5, np.log1p(np.maximum(change, -0.5)), rest)
     large = math.log(q) + a + np.log1p((1.0 - q) / q * np.exp(-np.maximum(a, 0.0)))

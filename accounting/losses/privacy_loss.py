@@ -1,4 +1,4 @@
-"""The one protocol of a privacy loss: what composition, contour integrals, budgets and groups ask of a step.
+"""The one protocol of a privacy loss. Composition, contour integrals, budgets and groups ask a step through it.
 
 A pair (P, Q) has the privacy loss L = log dP/dQ under P. Its profile is delta(eps) = E_P (1 - e^(eps - L))_+ and its
 log-moment function is K(x) = log E_P e^(x L), x > 0, which is x times the Renyi divergence of order x + 1. Both
@@ -47,8 +47,8 @@ class GroupStep:
     Attributes:
         loss: A loss that dominates the step for every group of that size.
         is_exact: Whether some group attains it.
-        repeats: How often the loss is met for one step.
-        rare: Delta that the step may cost besides.
+        repeats: How often the loss counts for one step.
+        rare: A further delta that the step may cost.
     """
 
     loss: PrivacyLoss
@@ -68,10 +68,10 @@ class PrivacyLoss(ABC):
         ends_exactly: Whether the profile keeps its relative accuracy up to the largest loss.
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
-        has_own_moments: Whether the moments of a loss that is enclosed are not just those of ``dominating``.
-        moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None where
+        has_own_moments: Whether an enclosed loss has moments of its own, other than those of ``dominating``.
+        moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None if
             that is not known, as where it is a bound of another kind.
-        is_tight: Whether each delta of ``dominating`` is attained, by a pair of its own; compositions need not be.
+        is_tight: Whether each delta of ``dominating`` is attained by some pair; those of compositions need not be.
     """
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class PrivacyLoss(ABC):
     @property
     @abstractmethod
     def pure_epsilon(self) -> float:
-        """The largest possible loss in either direction; inf where there is none."""
+        """The largest possible loss in either direction; inf if there is none."""
 
     @property
     @abstractmethod
@@ -100,7 +100,7 @@ class PrivacyLoss(ABC):
 
     @abstractmethod
     def log_moment(self, tilts: Array) -> Array:
-        """Return K(x) of the worse direction for every x > 0 in ``tilts``, rounded up; inf where it is not tried."""
+        """Return K(x) of the worse direction for every x > 0 in ``tilts``, rounded up; inf if it is not tried."""
 
     @abstractmethod
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
@@ -120,7 +120,7 @@ class PrivacyLoss(ABC):
 
     @property
     def simpler(self) -> PrivacyLoss | None:
-        """Another dominating loss: larger than `dominating`, but with a narrower interval where that one is wide."""
+        """Another dominating loss, larger than `dominating`, but with a narrower interval when that one's is wide."""
         return None
 
     @property
@@ -130,11 +130,11 @@ class PrivacyLoss(ABC):
 
     @property
     def is_inverted(self) -> bool:
-        """Return whether `cut_step` is the loss's own although it is enclosed, so that contours are asked first."""
+        """Return whether `cut_step` is the loss's own although it is enclosed; then contours are asked first."""
         return False
 
     def contour_step(self, log_count: float, *, remove: bool) -> Step | None:
-        """Return the step as contour integrals see it, in one direction; None where it has no line.
+        """Return the step as contour integrals see it, in one direction; None if it has no line.
 
         Args:
             log_count: Logarithm of the number of all steps; see `line_digits`.
@@ -142,7 +142,7 @@ class PrivacyLoss(ABC):
         return None
 
     def cut_step(self, log_count: float, log_mass: float, *, remove: bool) -> tuple[Step | None, float]:
-        """Return `contour_step`, without a part of P where its moments explode; and the P-mass of that part.
+        """Return `contour_step` without the part of P in which its moments explode, and the P-mass of that part.
 
         Args:
             log_count: As `contour_step`.
@@ -151,7 +151,7 @@ class PrivacyLoss(ABC):
         return self.contour_step(log_count, remove=remove), 0.0
 
     def for_group(self, size: int) -> GroupStep | None:
-        """Return what dominates the step for groups of ``size`` > 1 records; None where no pair is known.
+        """Return what dominates the step for groups of ``size`` > 1 records; None if no pair is known.
 
         Guarantees: dominates_every_group: of ``size`` records.
         """
@@ -164,7 +164,7 @@ class PrivacyLoss(ABC):
 
     @property
     def stated_tilts(self) -> Array:
-        """Tilts at which moments are better known than between them."""
+        """Tilts at which moments are known better than at others."""
         return np.empty(0)
 
     @property
@@ -202,9 +202,9 @@ class PrivacyLoss(ABC):
 
     @property
     def least_zcdp_rho(self) -> float:
-        """A number that `zcdp_rho` would not be below if it were computed exactly; by default it is but for rounding.
+        """A lower bound of `zcdp_rho` as computed exactly; by default `zcdp_rho` is exact but for rounding.
 
-        Whoever rounds `zcdp_rho` up by more than `units.TRANSCENDENTAL_ALLOWANCE` says here how far down it may be.
+        A loss that rounds `zcdp_rho` up by more than `units.TRANSCENDENTAL_ALLOWANCE` states here how low it may be.
         """
         return self.zcdp_rho
 
@@ -215,14 +215,14 @@ class PrivacyLoss(ABC):
 
     @property
     def least_gaussian_mu(self) -> float:
-        """A number that `gaussian_mu` would not be below if it were computed exactly."""
+        """A lower bound of `gaussian_mu` as computed exactly."""
         return self.gaussian_mu
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Return numbers that `log_moment` would not be below if it were computed exactly; 0 where nothing is known.
+        """Return numbers that `log_moment` would not be below if it were computed exactly; 0 if nothing is known.
 
-        A moment that is computed up to `moments_within` is divided by that. A loss whose moment is only a bound, or is
-        so at some tilts, says less: 0 is always right.
+        A moment that is computed up to `moments_within` is divided by that. A loss whose moment is only a bound, at
+        some tilts at least, returns less: 0 is always right.
         """
         if self.moments_within is None:
             return np.zeros_like(tilts)
@@ -242,7 +242,7 @@ def rho_of_pure_dp(epsilon: float) -> float:
 
 
 def line_digits(log_count: float) -> float:
-    """Return the digits of a quadrature: it errs by e^-digits, times the number of steps far less than is allowed."""
+    """Return the digits of a quadrature: e^-digits times the number of steps is far below the allowed error."""
     return 44.0 + log_count
 
 

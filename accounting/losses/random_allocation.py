@@ -2,7 +2,7 @@
 
 With Y_i the likelihood ratio of step i with the record against without, given what was seen before, the ratio of an
 allocation is X = (Y_1 + ... + Y_t) / t under the law Q without the record, and the hockey sticks are E_Q (X - g)_+
-and E_Q (1 - g X)_+: means of convex functions of every Y_i. Where the pair (P1, Q1) dominates each step, Y_i is, given
+and E_Q (1 - g X)_+: means of convex functions of every Y_i. If the pair (P1, Q1) dominates each step, Y_i is, given
 the past, below dP1/dQ1 in convex order; exchanged for independent copies of it from the last step to the first, both
 hockey sticks only grow (the function that is left after each exchange is again convex in each earlier ratio). So
 
@@ -24,8 +24,8 @@ is a product of means over disjoint steps: r allocations to f + 1 bins and k - r
 all steps counts, in which the record is k times among t noises: a Gaussian with mu = k / (s sqrt(t)); or one step,
 Poisson's pair with q = k/t. A set that is cut short is charged as a whole one, and counts from below as one step.
 
-Contour integrals of the density of log X (`fourier.allocation_step`) bound compositions from both sides. Where that
-takes too long the laws that bound X in convex order do, and where the noise is less than `LEAST_NOISE` one step on all
+Contour integrals of the density of log X (`fourier.allocation_step`) bound compositions from both sides. If that
+takes too long the laws that bound X in convex order do, and if the noise is less than `LEAST_NOISE` one step on all
 records stands for an allocation.
 
 add_or_remove_one and replace_special have the same pair: no other record moves. replace_one is refused: the two
@@ -118,7 +118,7 @@ class AllocationLoss(PrivacyLoss):
         return self.dominating.log_moment(tilts)
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Return 0 where the noise is so little that moments are not tried."""
+        """Return 0 if the noise is so little that moments are not tried."""
         is_tried = self._is_amplified or self.bins == 1
         return self.dominating.least_log_moment(tilts) if is_tried else np.zeros_like(tilts)
 
@@ -134,8 +134,8 @@ class PartLoss(PrivacyLoss):
     """A part of a random set of steps: one step among its bins from above, and from below what the whole set shows.
 
     Attributes:
-        above: What dominates the part.
-        shown: What stands for the set in one of its parts; nothing in the others.
+        above: A loss that dominates the part.
+        shown: A loss that stands for the whole set, in one of its parts; None in the others.
     """
 
     above: AllocationLoss | GaussianLoss

@@ -110,7 +110,7 @@ class RatioLaw:
 
     Attributes:
         log_scale, curvature: a and k of the density e^(a - y/2 - k y^2/2).
-        lower, upper: where the density is; ``lower`` >= 0 where k > 0, and ``upper`` is inf there.
+        lower, upper: where the density is; ``lower`` >= 0 if k > 0, and ``upper`` is inf there.
         masses: (log mass, place) of each mass, at ``lower`` or ``upper``.
     """
 
@@ -137,7 +137,7 @@ class RatioLaw:
         return density
 
     def log_power(self, power: float, start: float, end: float) -> float:
-        """log of the integral of e^(power y) over the density on [start, end]; ``end`` is inf where k > 0."""
+        """log of the integral of e^(power y) over the density on [start, end]; ``end`` is inf if k > 0."""
         slope = power - 0.5
         if self.curvature == 0.0:
             largest = max(slope * start, slope * end)
@@ -167,7 +167,7 @@ def log_integral(law: RatioLaw, log_q: float, kernel: Kernel) -> float:
         kernel: the function of the sampled ratio.
 
     Returns:
-        The logarithm; -inf where the integral is below every float, inf where it takes too many panels.
+        The logarithm; -inf if the integral is below every float, inf if it takes too many panels.
 
     Guarantees: integral_is_an_upper_bound: truth <= value, up to 1e-9 relatively (which callers add); for q >= 1e-12
         and tilts of 0.01 and more it is within 1e-9 of it.

@@ -32,7 +32,7 @@ class ChargedStep:
     """One step of a resolved event, as budgets charge it.
 
     Attributes:
-        event, relation: What is charged, under which relation.
+        event, relation: The charged event, and the relation under which it is charged.
     """
 
     event: Event
@@ -49,7 +49,7 @@ class ChargedStep:
 
     @property
     def loss(self) -> PrivacyLoss:
-        """The loss of the step, amplified where it is sampled."""
+        """The loss of the step, amplified if it is sampled."""
         return loss_of(self.event, self.relation)
 
 
@@ -74,7 +74,7 @@ class MechanismRules(ABC, Generic[M]):
         """Return the loss of one step on all records.
 
         Args:
-            sensitivity: Distance of two neighbours' sums in contribution bounds: 1, or 2 where a record is replaced.
+            sensitivity: Distance of two neighbours' sums in contribution bounds: 1, or 2 if a record is replaced.
         """
 
     def pure_epsilon(self, mechanism: M, step: ChargedStep) -> Between:
@@ -108,7 +108,7 @@ class SamplingRules(Generic[S]):
     def steps(self, mechanism: Mechanism, sampling: S, count: int) -> Sequence[tuple[PrivacyLoss, int]] | None:
         """Return the losses of ``count`` steps of one event, and how often each is met.
 
-        None where every step has the same loss, so that equal events may be counted together.
+        None if every step has the same loss, so that equal events may be counted together.
         """
         return None
 
@@ -187,7 +187,7 @@ def sampled_loss(
     loss = _OF_SAMPLED.get((type(mechanism), type(sampling)))
     if loss is None:
         raise LookupError(
-            f"{mechanism.kind} steps with {sampling.kind} batches have no loss of their own; register one with "
+            f"{mechanism.kind} steps with {sampling.kind} batches have no privacy-loss rule; register one with "
             "@sampled in accounting/losses"
         )
     return loss(mechanism, sampling, relation, sensitivity)

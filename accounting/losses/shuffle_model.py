@@ -38,7 +38,7 @@ What is lost is that messages that are not B's are seen apart. No randomiser is 
 
 From below, two randomisers, of which the one with the larger divergence of order 2 is taken.
 
-* Randomised response on one bit, user 1 with a 1 or a 0 where all others have a 0. The number of ones is
+* Randomised response on one bit, user 1 with a 1 or a 0 if all others have a 0. The number of ones is
 
       Bin(n, p)  without user 1's one,  Bin(n - 1, p) + Bernoulli(1 - p)  with it,  p = 1 / (E + 1),
 
@@ -170,7 +170,7 @@ class ShuffleModelRules(SamplingRules[ShuffleModel]):
 
 
 def closed_form_epsilon(local_epsilon: float, num_users: int, delta: float) -> float | None:
-    """The central epsilon of one round, as published; None where local_epsilon > log(n / (16 log(2 / delta))).
+    """The central epsilon of one round, as published; None if local_epsilon > log(n / (16 log(2 / delta))).
 
     Source: Feldman, McMillan & Talwar 2021, Theorem 3.1: log(1 + (e^e - 1)/(e^e + 1) (8 sqrt(e^e log(4/delta) / n) +
     8 e^e / n)).

@@ -1,6 +1,6 @@
 """The laws of the numbers of shuffled messages: of the clones that bound a round, and of randomisers that are attained.
 
-Numbers. Fewer clones are a bound, as further ones can be added afterwards. So where there are many, numbers of clones
+Numbers. Fewer clones are a bound, as further ones can be added afterwards. So if there are many, numbers of clones
 are grouped, each group counted as its smallest number; what is less likely than 1e-59 in all counts as no clone at
 all. And outcomes are put on some thousands of losses, each one's P-mass and Q-mass split between two neighbours and
 kept ("connect the dots"), which only adds to the profile. Both cost about 1e-4 of epsilon. From below neighbouring
@@ -166,7 +166,7 @@ def _trinomial_ratios(steps: int, weight: float, length: int) -> Array:
     """a_(k+1) / a_k for the last ``length`` k < steps, where a_k are the coefficients of (1 + weight z + z^2)^steps.
 
     From the recurrence (k + 1) a_(k+1) = weight (steps - k) a_k + (2 steps - k + 1) a_(k-1), whose terms are positive.
-    Where it does not begin at k = 0 it forgets its beginning within the first third.
+    If it does not begin at k = 0 it forgets its beginning within the first third.
     """
     return _ratios(float(steps), weight, length)
 

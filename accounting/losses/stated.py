@@ -126,7 +126,7 @@ class ApproximateDpLoss(PrivacyLoss):
         return self.epsilon if self.delta == 0.0 else math.inf
 
     def log_moment(self, tilts: Array) -> Array:
-        """inf where delta > 0: no Renyi divergence is bounded."""
+        """inf if delta > 0: no Renyi divergence is bounded."""
         if self.delta == 0.0:
             return self.without_failure.log_moment(tilts)
         return np.full_like(tilts, math.inf)

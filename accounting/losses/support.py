@@ -17,8 +17,8 @@ class Support:
     Attributes:
         lower: The loss is below it with P-probability at most ``lower_mass``.
         upper: delta at this loss is at most ``upper_mass``.
-        lower_mass: 0 where ``lower`` is the essential infimum.
-        upper_mass: 0 where ``upper`` is the essential supremum.
+        lower_mass: 0 if ``lower`` is the essential infimum.
+        upper_mass: 0 if ``upper`` is the essential supremum.
     """
 
     lower: float

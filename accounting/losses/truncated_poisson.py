@@ -13,7 +13,7 @@ may let another one in, which is why there is no cost without amplification at t
 Renyi or pure cost at all here.
 
 **Random.** All subsets of B records of a larger batch are equally likely. Let a be the number of the others that are
-sampled, of n - 1. Where a < B nothing is cut, whether the record comes or not. Where a >= B the batch without the
+sampled, of n - 1. If a < B nothing is cut, whether the record comes or not. If a >= B the batch without the
 record is a uniform subset V of B others; with it, which is sampled with probability q, the record stays with
 probability B/(a + 1) and then takes the place of a uniform w in V. Given a, (V, w) is uniform, so that a may be
 averaged first: with
@@ -136,7 +136,7 @@ def most_displaced(probability: float, size: int, most_records: int) -> float:
     """Bound g(n) over all n up to ``most_records``.
 
     Up to n q = B it rises: (n - B) q / (1 - q) <= n q there, so that R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with
-    s = B / (B + 2). Where R is so close to 1 that its side is not known, this is used: from a number n to a larger one
+    s = B / (B + 2). If R is so close to 1 that its side is not known, this is used: from a number n to a larger one
     m, g grows by a factor of (m / n)^(1/R(n) - 1) at most.
 
     Args:
@@ -189,14 +189,14 @@ def _of_public_size(
     Args:
         most: A number below ``probability`` that r is not above.
 
-    tau is known between two ends. Where it may be either, a branch that dominates both others stands for them: that of
+    tau is known between two ends. If it may be either, a branch that dominates both others stands for them: that of
     a cut with q in place of r. The covariances of Poisson's pair are below those of the cut, and branches grow with r.
     """
     tail, kept = binomial_tail(records - 1, probability, size), binomial_tail(records, probability, size + 1)
     share = size / records
     displaced = min(share * kept.upper / tail.lower * (1.0 + _ALLOWANCE), most) if tail.lower > 0.0 else most
     attained = min((tail.rest_lower * probability + share * kept.lower) * (1.0 - _ALLOWANCE), most)
-    # The width is that of the smaller of tau and 1 - tau, to which it is relative.
+    # The width is relative to the smaller of tau and 1 - tau.
     unknown = (min(tail.upper - tail.lower, tail.rest_upper - tail.rest_lower)) * (1.0 + _ALLOWANCE)
     certain = tail.lower if tail.upper <= tail.rest_upper else max(1.0 - tail.rest_lower - unknown, 0.0)
     whole_weight = max(1.0 - certain - unknown, 0.0)

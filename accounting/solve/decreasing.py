@@ -38,9 +38,9 @@ def smallest_that_meets(
     Args:
         assess: the certified cost at a value; it must not grow with the value.
         quick: a number near it that takes no time.
-        target: what is to be met.
+        target: the target.
         limits: the ends of the range, positive.
-        words: how the ends are spoken of.
+        words: the words for the ends.
         tolerance: relative, in the target's level.
         guess: where to begin; nothing but the time depends on it.
         close: an estimate much closer to the certified number, which bounds nothing either.
@@ -86,7 +86,7 @@ def _start(
     tolerance: float,
     guess: float,
 ) -> tuple[Solution, float, float]:
-    """A value that meets the target, one that fails (0 where none is known), and the slope there, in logs.
+    """A value that meets the target, one that fails (0 if none is known), and the slope there, in logs.
 
     The quick estimate says about where, and the close one nearly exactly. Without a close one, the quick one's error at
     the first certified cost is taken for its error nearby, so that its second proposal is nearly exact, too. From there
@@ -117,7 +117,7 @@ def _start(
             return found, failing if failing < found.value else 0.0, slope
         failing = max(failing, value)
         x = math.log(value) + (max(1.02 * min(excess, 20.0) / -slope, 1e-6) if math.isfinite(excess) else 1.0)
-        # Where the cost hardly falls, the proposal may be out of every range.
+        # If the cost hardly falls, the proposal may be out of every range.
         value = limits[1] if x >= math.log(limits[1]) else max(math.exp(x), limits[0])
         found = Solution(value, assess(value))
     return Solution(limits[1], assess(limits[1])), failing, slope
@@ -171,7 +171,7 @@ def _refined(
         start: where to begin, and the slope that is expected there, in logarithms.
 
     Returns:
-        None where a close estimate is missing on the way.
+        None if a close estimate is missing on the way.
     """
     low, high = math.log(limits[0]), math.log(limits[1])
     x, slope = start
@@ -190,7 +190,7 @@ def _refined(
         moved = x + min(max(-y / slope, -_LONGEST_STEP), _LONGEST_STEP)
         left = abs(y)
         if before is not None:
-            # After a secant the error is about the product of the two errors before it. Where the slope has changed
+            # After a secant the error is about the product of the two errors before it. If the slope has changed
             # between two secants, it may change as much again over the next step.
             left = min(left, max(abs(y * before[1]), turned * abs(moved - x)))
         if left <= 0.1 * tolerance:

@@ -1,4 +1,4 @@
-"""Epsilon or delta as the unknown: the certified upper end at the given other one."""
+"""Epsilon or delta as the unknown: the certified upper end of one at the given value of the other."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def solve_count(
     Args:
         events_at: the event list as a function of the number of steps; more steps must not cost less.
         relation: the neighbouring relation.
-        target: what is to be met.
+        target: the target.
         most: the largest number of steps for which the list is accounted.
 
     Guarantees:
@@ -59,7 +59,7 @@ def solve_batch_size(
     Args:
         events_at: the event list as a function of the batch size; a larger one must not cost less.
         relation: the neighbouring relation.
-        target: what is to be met.
+        target: the target.
         dataset_size: the largest batch size there is.
 
     Guarantees: as `solve_count`.
@@ -133,7 +133,7 @@ def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: i
 
 
 def _quick_largest(quick: Assess, target: Target, largest: int) -> int:
-    """An integer that meets the target by the quick bound, within 3 % of the largest such; 1 where it knows of none."""
+    """An integer that meets the target by the quick bound, within 3 % of the largest such; 1 if it knows of none."""
     if quick(1).value.upper > target.limit:
         return 1
     low, high = 1, largest + 1

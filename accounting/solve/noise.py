@@ -62,7 +62,7 @@ def solve_noise(
     Args:
         events_at: the event list as a function of the noise multiplier; more noise must not cost more.
         relation: the neighbouring relation.
-        target: what is to be met.
+        target: the target.
         least: the smallest noise multiplier at which the list is accounted.
 
     Guarantees:

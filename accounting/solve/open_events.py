@@ -68,7 +68,7 @@ class OpenEvents:
 
     Attributes:
         events: As `Event.to_json` writes them, but for the field.
-        field: Which one it is.
+        field: The open field.
 
     >>> steps = {"mechanism": {"kind": "gaussian"}, "sampling": {"kind": "full_batch"}, "count": 4}
     >>> OpenEvents((steps,), OpenField.NOISE_MULTIPLIER).at(2.0)[0].mechanism
@@ -87,7 +87,7 @@ class OpenEvents:
         """Return the list with this value.
 
         Raises:
-            InvalidValue, Unsupported: An event is not one with it; the pointer begins with the event's index.
+            InvalidValue, Unsupported: An event with this value is not valid; the pointer begins with the event's index.
         """
         events = []
         for index, filled in enumerate(self.filled(value)):
@@ -125,8 +125,8 @@ class Solved:
     Attributes:
         value: The noise multiplier, count, probability or size.
         events: The list with it.
-        achieved: What it costs; its upper end meets the target.
-        next_achieved: What the next integer costs, which misses the target; None for real numbers.
+        achieved: The cost; its upper end meets the target.
+        next_achieved: The cost of the next integer, which misses the target; None for real numbers.
         is_extreme: Whether it is proved that the cost is monotone in the field, so that no value beyond does better.
     """
 
@@ -143,7 +143,7 @@ def solve_events(open_events: OpenEvents, relation: NeighboringRelation, target:
     Args:
         open_events: A list in which some event lacks the field.
         relation: The neighbouring relation.
-        target: What is to be met.
+        target: The target.
 
     Guarantees: never_misses: achieved.value.upper <= target.limit, evaluated at the value itself.
 
@@ -207,7 +207,7 @@ def _correlated(open_events: OpenEvents, value: float) -> list[tuple[Correlated,
 
 
 def _least_noise(open_events: OpenEvents) -> float:
-    """Return the smallest noise multiplier in range: correlated noise is measured against what a record moves."""
+    """Return the smallest noise multiplier in range; for correlated noise it depends on a record's sensitivity."""
     runs = _correlated(open_events, MAX_NOISE_MULTIPLIER)
     return max([MIN_NOISE_MULTIPLIER, *(mechanism.least_noise(sampling, count) for mechanism, sampling, count in runs)])
 

@@ -24,7 +24,7 @@ def solve_sampling_probability(events_at: EventsAt, relation: NeighboringRelatio
     Args:
         events_at: the event list as a function of the probability; a larger one must not cost less.
         relation: the neighbouring relation.
-        target: what is to be met.
+        target: the target.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned number itself.

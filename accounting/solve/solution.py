@@ -14,7 +14,7 @@ from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, Target
 
 EventsAt = Callable[[float], Sequence[Event]]
-#: A quick number close to the upper end of a certified cost; None where nothing is quicker.
+#: A quick number close to the upper end of a certified cost; None if nothing is quicker.
 Estimate = Callable[[float], float | None]
 EventsAtInteger = Callable[[int], Sequence[Event]]
 
@@ -54,7 +54,7 @@ class Range:
     Attributes:
         least_private, most_private: The ends, in words with their value: ``noise multiplier 1e+06``.
         everything: The range in words, for the sentence that all of it meets the target.
-        advice: What would help where even the most private end costs too much.
+        advice: What would help if even the most private end costs too much.
     """
 
     least_private: str
@@ -83,14 +83,14 @@ class Range:
 
 
 def log_level(level: float) -> float:
-    """The logarithm in which searches take their secants; -inf where the cost is 0, inf where it is not bounded."""
+    """The logarithm in which searches take their secants; -inf if the cost is 0, inf if it is not bounded."""
     if level <= 0.0:
         return -math.inf
     return math.log(level) if math.isfinite(level) else math.inf
 
 
 def close_estimate(target: Target, events_at: EventsAt, relation: NeighboringRelation) -> Estimate:
-    """Return what a search may ask before it certifies a cost; only the time depends on it."""
+    """Return an estimate that a search may use before it certifies a cost; it affects only the time."""
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return lambda _: None
     delta = target.delta
@@ -100,10 +100,10 @@ def close_estimate(target: Target, events_at: EventsAt, relation: NeighboringRel
 def refuse_if_indifferent(
     target: Target, relation: NeighboringRelation, unknown: str, least: Sequence[Event], most: Sequence[Event]
 ) -> None:
-    """Refuse an unknown that does not change what the target limits.
+    """Refuse an unknown that does not change the number that the target limits.
 
     Args:
-        target: What is to be met; only the additive ones can be indifferent.
+        target: The target; only additive targets can be indifferent.
         relation: The neighbouring relation.
         unknown: Its name, in words.
         least, most: The events at the ends of its range.

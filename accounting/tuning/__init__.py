@@ -1,4 +1,4 @@
-"""Tuning: what it costs to run a private algorithm several times and to release the best result."""
+"""Tuning: the cost of running a private algorithm several times and releasing the best result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One list of events that bounds each of several candidates, as the cost of a selection among them asks."""
+"""One list of events that bounds each of several candidates, which the cost of a selection among them requires."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accounting.events import Event, Gaussian, Laplace
 
 
 def bounding_events(candidates: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
-    """Events of which every candidate's are post-processing: the same steps, with less noise or more of them.
+    """Return events of which every candidate is a post-processing: the same steps with less noise, or more steps.
 
     A step with more Gaussian or Laplace noise is the one with less, and further noise; fewer steps are the first of
     more. So the list's deltas and Renyi divergences are at least those of each candidate, and of a mixture of them.

@@ -22,13 +22,13 @@ from accounting.relations import NeighboringRelation
 from accounting.tuning.selection import Selection
 from accounting.tuning.trials import FixedTrials, PoissonTrials, Trials
 
-#: At which moments are taken where nobody says which.
+#: The orders of moments if none are given.
 DEFAULT_ORDERS = (
     1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.0, 24.0, 28.0, 32.0, 40.0,
     48.0, 56.0, 64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 1024.0,
 )  # fmt: skip
 
-#: The largest epsilon that an event states.
+#: The largest epsilon that an event may state.
 MAX_STATED = 1e6
 
 COMPOSITION = "composition"
@@ -44,15 +44,15 @@ SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class TuningCost:
-    """Find what releasing the best of K runs costs.
+    """The cost of releasing the best of K runs.
 
     Attributes:
-        epsilon: The epsilon of the selection at delta; the lower end is what some score makes it cost.
+        epsilon: The epsilon of the selection at delta; some score makes it cost the lower end.
         run: Epsilon of one run, at the same delta.
-        composition: Epsilon of ``ceil(E[K])`` runs all of which are released, at the same delta; None where they are
+        composition: Epsilon of ``ceil(E[K])`` runs all of which are released, at the same delta; None if they are
             more steps than are accounted.
         bounds: Each proved upper bound of epsilon, by method; the smallest one is ``epsilon.value.upper``.
-        moments: Renyi divergences of the selection; None where a run has none.
+        moments: Renyi divergences of the selection; None if a run has none.
     """
 
     epsilon: Answer
@@ -71,7 +71,7 @@ def selection_moments(
     """Renyi divergences of releasing the best of K runs, K drawn in secret.
 
     Args:
-        events: The events of one run; where runs differ, a list that bounds each of them.
+        events: The events of one run; if runs differ, a list that bounds each of them.
         relation: The neighbouring relation.
         trials: The law of K; a fixed K composes.
         orders: 1 to 64, above 1, increasing; `DEFAULT_ORDERS` as far as they have a bound of at most 1e6.
@@ -115,7 +115,7 @@ def selection_moments(
     elif not np.all(known):
         first = wanted[int(np.argmin(known))]
         raise Unsupported(
-            f"one run has no finite Renyi divergence of order {first:g} that is known here (a step with a stated delta "
+            f"no finite Renyi divergence of order {first:g} is known for one run (a step with a stated delta "
             "has none at any order); ask for epsilon at delta, or for smaller orders",
             code="no_renyi_divergence",
             pointer=("orders",),
@@ -156,7 +156,7 @@ def tuning_cost(
     """Return the cost of tuning at ``delta``: the best of K runs is released, all else is withheld.
 
     Args:
-        events: The events of one run; where runs differ, a list that bounds each of them.
+        events: The events of one run; if runs differ, a list that bounds each of them.
         relation: The neighbouring relation.
         trials: The law of K. A fixed K composes: every run may be released then.
         delta: In [0, 1).
@@ -186,7 +186,7 @@ def tuning_cost(
     try:
         together = epsilon_of_runs(events, relation, math.ceil(trials.expected_trials), delta)
     except InvalidValue:
-        # One run was accounted above: together they are more steps than are.
+        # One run was accounted above, so it is the total number of steps that is too large.
         if isinstance(trials, FixedTrials):
             raise
         together = None

@@ -24,13 +24,13 @@ from accounting.errors import Unsupported
 from accounting.guarantees import RenyiDpGuarantee
 from accounting.tuning.trials import PoissonTrials, RandomTrials
 
-#: A selection draws at most so many trials.
+#: The most trials that a selection draws.
 MAX_TRIALS = 10_000
-#: Most of t: half for the tail, the other half for the floors of the weights, which are far below that.
+#: The largest t: one half is for the tail, the other for the rounding of the weights, which is far below that.
 CUT = 1e-9
 #: Bits of the weight of the smallest number of trials.
 _BITS = 256
-#: Relative, of what `CUT` costs; covers the rounding of two logarithms.
+#: A relative allowance for the cost of `CUT`, which covers the rounding of two logarithms.
 _ALLOWANCE = 1e-6
 
 
@@ -123,7 +123,7 @@ def _weights(trials: RandomTrials) -> tuple[int, ...]:
         number = len(weights) - 1
         ratio = mean / (number + 1) if is_poisson else kept * (number + eta) / (number + 1)
         following = weights[-1] * ratio.numerator // ratio.denominator
-        # Terms k P(K = k) beyond fall at least as fast as this.
+        # Further terms k P(K = k) fall at least as fast as this.
         fall = mean / (number + 1) if is_poisson else kept * (1 + max(eta, Fraction(0)) / (number + 1))
         if fall < 1 and (number + 1) * (following + 1) <= (1 - fall) * first * Fraction(CUT) / 2:
             return tuple(weights)

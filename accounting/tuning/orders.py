@@ -24,7 +24,7 @@ g(u) = f'(1 - u). So
   direction. p = delta(l_1) + e^l_1 p', where -p' is the slope of delta in e^eps at l_1, which chords on either side
   bound; and likewise for v_0, u_0 and the other direction's profile.
 
-In the first each outcome has the pair of R that suits it best, in the second all of S_1 have one. Where delta is small
+In the first each outcome has the pair of R that suits it best, in the second all of S_1 have one. If delta is small
 S_1 is, and the two are close.
 """
 
@@ -46,17 +46,18 @@ from accounting.tuning.trials import RandomTrials
 
 Array = NDArray[np.float64]
 
-#: Cells of u in which Psi is bounded, the smallest one's end, and how often those that matter are divided, by how many.
+#: The number of cells of u in which Psi is bounded, the end of the smallest one, how often relevant cells are divided,
+#: and into how many parts.
 _CELLS, _LEAST_U, _DIVISIONS, _PARTS = 1000, 1e-12, 3, 24
-#: Nodes of Psi, and how near to c the nearest is.
+#: The number of nodes of Psi, and the distance of the nearest one from c.
 _NODES, _NEAREST = 40, 2e-3
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
 #: The distance in epsilon between the places between which slopes are bounded.
 _APART = 2e-3
-#: Places of S_0 and S_1 that are tried; cells of p' and of u_0.
+#: The number of places of S_0 and S_1 that are tried, and of cells of p' and of u_0.
 _SETS_BEFORE, _SETS, _FEW = 120, 40, 10
-#: Pairs of sets beyond which cells are fewer.
+#: With more pairs of sets than this, fewer cells are used.
 _MANY = 10_000
 _PARTS_OF_SETS = 0.4 ** np.arange(20.0)
 
@@ -118,13 +119,13 @@ def _convex_minorant(x: Array, y: Array) -> NDArray[np.int64]:
 
 
 def delta_of_shifts(shifts: tuple[Array, Array], epsilons: Array, deltas: Array, x: float) -> float:
-    """Sum of w_j delta(x - c_j), from bounds of delta at some epsilons from above: delta is convex in e^eps.
+    """Bound the sum of w_j delta(x - c_j) from upper bounds of delta at some epsilons: delta is convex in e^eps.
 
     Args:
         shifts: As `weights_of_shifts` returns them.
         epsilons: From 0 on, ascending.
         deltas: Bounds there, of either direction.
-        x: Where the sum is taken; at most the last epsilon plus the smallest shift.
+        x: The point at which the sum is taken; at most the last epsilon plus the smallest shift.
     """
     places, weights = x - shifts[0], shifts[1]
     inside = np.clip(places, epsilons[0], epsilons[-1])
@@ -139,7 +140,7 @@ def delta_of_shifts(shifts: tuple[Array, Array], epsilons: Array, deltas: Array,
 
 @dataclass(frozen=True, slots=True)
 class _Sets:
-    """Sets {L > l} of one direction: what P and Q give them.
+    """Sets {L > l} of one direction, with their probabilities under P and Q.
 
     Attributes:
         places: e^l.
@@ -154,7 +155,7 @@ class _Sets:
 
     @classmethod
     def of(cls, composition: Composition, direction: Direction, epsilons: Array) -> _Sets:
-        """Return the sets at these losses, without those of which nothing is known."""
+        """Return the sets at these losses, without those with unknown probabilities."""
         asked = np.concatenate([epsilons - _APART, epsilons, epsilons + _APART])
         order = np.argsort(asked)
         bounds = deltas_by_direction(composition, direction, asked[order])
@@ -169,7 +170,7 @@ class _Sets:
         return cls(z[kept], lower[n : 2 * n][kept], least[kept], most[kept])
 
     def parts(self, shares: Array) -> _Sets:
-        """Return parts of the sets that a coin decides; of losses that have atoms no set may be small enough."""
+        """Return parts of the sets, decided by a coin: with atoms, no whole set may be small enough."""
         return _Sets(
             np.repeat(self.places, shares.size),
             *((each[:, None] * shares).ravel() for each in (self.deltas, self.least, self.most)),
@@ -177,7 +178,7 @@ class _Sets:
 
 
 def deltas_by_direction(composition: Composition, direction: Direction, epsilons: Array) -> Sequence[Bounds | None]:
-    """Bounds of one run's delta in one direction at ascending epsilons; None where they are not known for it alone."""
+    """Bounds of one run's delta in one direction at ascending epsilons; None if they are not known for it alone."""
     if composition.failure.upper or composition.discrepancy:
         return [None] * epsilons.size
     if any(loss.is_enclosed or not loss.has_pair for loss, _ in composition.steps):
@@ -188,12 +189,12 @@ def deltas_by_direction(composition: Composition, direction: Direction, epsilons
 def attained_epsilon(
     composition: Composition, trials: RandomTrials, delta: float, largest: float, before: float
 ) -> float:
-    """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 where none is found.
+    """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 if none is found.
 
     Args:
         composition: The composition of one run.
         trials: The law of K.
-        delta: Of the selection.
+        delta: The delta of the selection.
         largest: About the epsilon of one run at delta / E[K]: S_1 is looked for at this loss and below.
         before: The largest l_0 that is tried.
     """

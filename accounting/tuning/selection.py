@@ -48,13 +48,13 @@ Array = NDArray[np.float64]
 
 #: Evaluators of the lines. Many lines are needed, and a wider delta matters little; a convolution takes seconds each.
 _EVALUATORS_OF_LINES: tuple[Evaluator, ...] = (BinomialComposition(), FourierInversion(), *QUICK_EVALUATORS)
-#: Relative, of the place where a line touches; the bound is flat there.
+#: The relative tolerance of the point where a line touches; the bound is flat there.
 _TOLERANCE = 1e-5
 #: Lines on either side of that place, for Renyi moments; more of them only make the bounds tighter.
 _LINES, _REACH = 12, 4.0
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
-#: The deltas at which an attacker's set is looked for, as multiples of delta / E[K].
+#: The deltas at which an attacker's set is searched, as multiples of delta / E[K].
 _SETS = (1.1, 2.0, 5.0, 20.0, 100.0)
 _CELLS = 600
 #: Deltas of one run between which chords are taken; lines at the edge of the tests; halvings of an interval.
@@ -68,12 +68,12 @@ class Selection:
     """The best of a random number of runs of one list of events.
 
     Attributes:
-        events: Of one run, fixed before the first output is seen; where runs differ (another step size), they must
-            bound each of them.
+        events: The events of one run, fixed before the first output is seen; if runs differ (another step size),
+            they must bound each of them.
         relation: The neighbouring relation.
         trials: The law of the number of runs, drawn in secret and without looking at the data.
-        evaluators: Who is asked for the epsilon of one run.
-        evaluators_of_lines: Who is asked for its deltas.
+        evaluators: The evaluators that are asked for the epsilon of one run.
+        evaluators_of_lines: The evaluators that are asked for its deltas.
         by_orders: Whether the profile is bounded as in `orders`, which takes hundreds of its deltas.
     """
 
@@ -119,7 +119,7 @@ class Selection:
     def epsilon_by_profile(self, delta: float) -> Answer:
         """c + epsilon(delta / E[K]), rounded up."""
         share = delta / (self.trials.expected_trials * (1.0 + _ALLOWANCE))
-        # With less than one run expected, c + epsilon holds at a delta of more than 1 too, where epsilon is 0.
+        # If less than one run is expected, c + epsilon also holds at a delta above 1, with epsilon 0.
         run = epsilon_for_delta(self.events, self.relation, min(share, 1.0), evaluators=self.evaluators)
         upper = (self.log_ratio + run.value.upper) * (1.0 + _ALLOWANCE)
         if self.by_orders and delta > 0.0 and 0.0 < upper < _FARTHEST:
@@ -128,7 +128,7 @@ class Selection:
 
     def _by_orders(self, delta: float, most: float) -> float:
         """The smallest x up to ``most`` at which the sums of shifted deltas are proved to be at most ``delta``."""
-        # A test of the neighbours prefers one of them by as much as the other direction's profile lets it.
+        # The other direction's profile bounds how much a test may prefer one neighbour.
         directions = self.composition.directions
         both = [(each, other) for each, other in zip(directions, directions[::-1], strict=True)]
         return max(self._by_order(delta, most, direction, other) for direction, other in both)
@@ -151,7 +151,7 @@ class Selection:
         return high * (1.0 + _ALLOWANCE)
 
     def _deltas_in(self, direction: Direction, epsilons: Array) -> Array:
-        """Bounds of one run's deltas from above, of one direction where that is known."""
+        """Bounds of one run's deltas from above, of one direction if that is known."""
         found = deltas_by_direction(self.composition, direction, epsilons)
         uppers = [math.inf if each is None else each.upper for each in found]
         if not np.all(np.isfinite(uppers)):
@@ -160,7 +160,7 @@ class Selection:
         return np.array(uppers)
 
     def divergences(self, orders: Array) -> Array:
-        """Renyi divergences at orders above 1, rounded up; inf where none is known."""
+        """Renyi divergences at orders above 1, rounded up; inf if none is known."""
         if not self._has_moments:
             return np.full(orders.shape, math.inf)
         run = self.run_divergences(orders)
@@ -224,7 +224,7 @@ class Selection:
         return math.log(smallest) * (1.0 - _ALLOWANCE) if smallest > 1.0 else 0.0
 
     def run_divergences(self, orders: Array) -> Array:
-        """Return one run's divergences, rounded up; inf where none is known."""
+        """Return one run's divergences, rounded up; inf if none is known."""
         if not self._has_moments:
             return np.full(orders.shape, math.inf)
         tilts = orders - 1.0
@@ -234,7 +234,7 @@ class Selection:
 
     @property
     def _has_moments(self) -> bool:
-        """Return whether moments exist: none do if a step may fail outright, or is only close to its composition."""
+        """Return whether moments exist: not if a step may fail outright, or is only close to its composition."""
         return self.composition.failure.upper == 0.0 and not self.composition.discrepancy
 
     def _touch(self, trials: TruncatedNegativeBinomial) -> None:

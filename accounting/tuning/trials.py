@@ -1,8 +1,8 @@
 """Laws of the random number of runs of a selection, as Papernot & Steinke 2022 analyse them.
 
 With f(x) = E x^K, the best of K independent runs lies in a set of the best outcomes that one run hits with probability
-x, with probability 1 - f(1 - x), and the selection's density relative to one run's is f' (`selection`). What its
-privacy costs is therefore what the ratio of f' can do at two probabilities that a test of neighbours can have.
+x, with probability 1 - f(1 - x), and the selection's density relative to one run's is f' (`selection`). The cost of its
+privacy therefore depends on the ratio of f' at two probabilities that a test of neighbours can have.
 
 With u, v the probabilities of a set under two neighbours, v <= s u + d for every s = e^epsilon, d = delta(epsilon)
 (both directions). f' is taken at the complements 1 - u and 1 - v, and under such a line each supremum has a closed
@@ -106,7 +106,7 @@ class TruncatedNegativeBinomial(Described):
 
     @property
     def none_probability(self) -> float:
-        """Never."""
+        """Return 0: there is always a run."""
         return 0.0
 
     def chance_that_the_best_is_in(self, probabilities: Array) -> Array:
@@ -241,7 +241,7 @@ class PoissonTrials:
 class FixedTrials(Described):
     """A number of runs that is fixed and may be known: all of them may be released, and they compose.
 
-    Of the best one alone no less is proved here: f' = k x^(k - 1) vanishes at 0, so that its ratio has no bound.
+    No smaller cost is proved for the best run alone: f' = k x^(k - 1) vanishes at 0, so its ratio has no bound.
     """
 
     kind: ClassVar[str] = "fixed"

@@ -27,3 +27,12 @@ def names_of(session: Session, principal_ids: Iterable[str | None]) -> dict[str,
     known = {id: name for id, name in _WITHOUT_A_KEY.items() if id in asked}
     keys = asked - known.keys()
     return known | (repository.names(session, keys) if keys else {})
+
+
+def ids_of(session: Session, principal: str) -> set[str]:
+    """Return the ids of all principals that have this id or this name, revoked keys included.
+
+    Several keys may share a name: whoever filters by the name sees what any of them has done.
+    """
+    unkeyed = {id for id, name in _WITHOUT_A_KEY.items() if name == principal}
+    return {principal} | unkeyed | repository.ids_named(session, principal)

@@ -35,6 +35,11 @@ def names(session: Session, key_ids: Collection[str]) -> dict[str, str]:
     return {key.id: key.name for key in session.execute(select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(key_ids)))}
 
 
+def ids_named(session: Session, name: str) -> set[str]:
+    """Return the ids of the keys with this name, revoked ones included."""
+    return set(session.scalars(select(ApiKey.id).where(ApiKey.name == name)))
+
+
 def list_all(session: Session) -> Sequence[ApiKey]:
     """Every key, oldest first."""
     return session.scalars(select(ApiKey).order_by(ApiKey.created_at, ApiKey.id)).all()

@@ -154,6 +154,9 @@ def entries(
     after: After = None,
     before: Before = None,
     purpose: Annotated[str | None, typer.Option(help="List only reservations of exactly this purpose.")] = None,
+    made_by: Annotated[
+        str | None, typer.Option(help="List only entries made by the key with this name, or with this id.")
+    ] = None,
     newest_first: Annotated[bool, typer.Option("--newest-first", help="List the newest entry first.")] = False,
     limit: Limit = None,
     cursor: Cursor = None,
@@ -161,11 +164,12 @@ def entries(
     as_json: AsJson = False,
 ) -> None:
     """A budget's history in the ledger, oldest first."""
-    query = {"kind": kind, "after": after, "before": before, "purpose": purpose, "limit": limit, "cursor": cursor}
+    query = {"kind": kind, "after": after, "before": before, "purpose": purpose, "made_by": made_by}
     if newest_first:
         query["newest_first"] = "true"
     server = Server(url)
-    text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}/entries", query)
+    path = f"/v1/budgets/{segment(server.budget_id(budget))}/entries"
+    text = server.get(path, {**query, "limit": limit, "cursor": cursor})
     server.tell(text, as_json, _print_entries)
 
 

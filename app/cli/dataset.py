@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.csv_columns import without_columns
 from app.cli.output import AsJson, example, print_facts, print_page, print_warnings
 from app.cli.requests import asked
 from app.cli.server import DEFAULT_URL, Cursor, Dataset, IdempotencyKey, Limit, Server, Url, segment
@@ -42,6 +43,10 @@ def upload(
     columns: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A file with such lines, in place of --column.")
     ] = None,
+    ignore_columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Columns of a CSV file that are not uploaded, separated by commas."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The name for people; by default that of the file.")] = None,
     budget: Annotated[
         str | None, typer.Option(help="Id or name of the root budget that pays for every run on private rows.")
@@ -66,7 +71,9 @@ def upload(
     clipped; anything else that is not as declared is refused.
     """
     if (column is None) == (columns is None):
-        raise typer.BadParameter("say the columns by --column, once for each, or in a file", param_hint="--columns")
+        raise typer.BadParameter(
+            "declare the columns with --column, once for each, or in a file", param_hint="--columns"
+        )
     server = Server(url)
     lines = columns.read_text(encoding="utf-8").splitlines() if columns is not None else column or []
     for line in lines:
@@ -92,7 +99,10 @@ def upload(
             ("--budget", "/budget_id", budget_id),
         ],
     )
-    server.tell(server.upload("/v1/datasets", file, metadata, idempotency_key), as_json, _print_dataset)
+    ignored = [each.strip() for each in (ignore_columns or "").split(",") if each.strip()]
+    with without_columns(file, ignored) as sent:
+        text = server.upload("/v1/datasets", sent, metadata, idempotency_key)
+    server.tell(text, as_json, _print_dataset)
 
 
 @commands.command("list", epilog=example("epsilond dataset list"))

@@ -17,11 +17,11 @@ from app.cli.requests import RequestFile, asked, words
 commands = typer.Typer(rich_markup_mode=None)
 
 
-def _rate(text: str) -> float:
+def _rate(option: str, text: str) -> float:
     """A probability, as a decimal or as the quotient of two whole numbers, rounded up so that it costs no less.
 
-    >>> _rate("0.01"), _rate("1/4"), _rate("1/3") > 1 / 3
-    (0.01, 0.25, True)
+    >>> [_rate("--sample-rate", text) for text in ("0.01", "1/4")], _rate("--sample-rate", "1/3") > 1 / 3
+    ([0.01, 0.25], True)
     """
     try:
         if "/" not in text:
@@ -30,7 +30,7 @@ def _rate(text: str) -> float:
         nearest = float(exact)
     except (ValueError, ArithmeticError):
         hint = "give a number such as 0.01, or a quotient such as 256/32561"
-        raise typer.BadParameter(hint, param_hint="--sampling-probability") from None
+        raise typer.BadParameter(hint, param_hint=option) from None
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
@@ -41,7 +41,9 @@ def _steps(steps: int | None, epochs: int | None, rate: float | None) -> int:
     if steps is not None:
         raise typer.BadParameter("say how many epochs, or how many steps, and not both", param_hint="--epochs")
     if rate is None:
-        raise typer.BadParameter("epochs need a --sample-rate, from which their steps follow", param_hint="--epochs")
+        raise typer.BadParameter(
+            "epochs need a --sample-rate, which gives their number of steps", param_hint="--epochs"
+        )
     if epochs < 1:
         raise typer.BadParameter("must be 1 or more", param_hint="--epochs")
     if not 0 < rate <= 1:
@@ -74,12 +76,10 @@ def account(
     ] = None,
     sampling_probability: Annotated[
         str | None,
-        typer.Option(
-            "--sampling-probability",
-            "--sample-rate",
-            metavar="FLOAT",
-            help="Probability of every record to be in a step, such as 0.01 or 256/32561.",
-        ),
+        typer.Option(metavar="FLOAT", help="Probability of every record to be in a step, such as 0.01 or 256/32561."),
+    ] = None,
+    sample_rate: Annotated[
+        str | None, typer.Option(metavar="FLOAT", help="Opacus' name of --sampling-probability.")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Size of batches that all have the same size.")] = None,
     dataset_size: Annotated[int | None, typer.Option(help="Number of records; needed with --batch-size.")] = None,
@@ -97,14 +97,19 @@ def account(
     Of steps that are fixed in advance. The truth lies between `lower` and `upper`; the upper end is what to state, and
     what a ledger would charge.
     """
-    given = noise_multiplier is not None or sampling is not None or sampling_probability is not None
-    kind = words(sampling) or ("full_batch" if sampling_probability is None else "poisson")
-    rate = None if sampling_probability is None else _rate(sampling_probability)
+    if sampling_probability is not None and sample_rate is not None:
+        raise typer.BadParameter("leave one of the two out: they are the same", param_hint="--sample-rate")
+    named, typed = "--sampling-probability", sampling_probability
+    if sample_rate is not None:
+        named, typed = "--sample-rate", sample_rate
+    given = noise_multiplier is not None or sampling is not None or typed is not None
+    kind = words(sampling) or ("full_batch" if typed is None else "poisson")
+    rate = None if typed is None else _rate(named, typed)
     fields: list[tuple[str, str, object]] = [
         ("--mechanism", "/events/0/mechanism/kind", words(mechanism) if given else None),
         ("--noise-multiplier", "/events/0/mechanism/noise_multiplier", noise_multiplier),
         ("--sampling", "/events/0/sampling/kind", kind if given else None),
-        ("--sampling-probability", "/events/0/sampling/sampling_probability", rate),
+        (named, "/events/0/sampling/sampling_probability", rate),
         ("--batch-size", "/events/0/sampling/batch_size", batch_size),
         ("--dataset-size", "/events/0/sampling/dataset_size", dataset_size),
         ("--steps-per-epoch", "/events/0/sampling/steps_per_epoch", steps_per_epoch),

@@ -286,6 +286,14 @@ def _print_runs(page: Mapping[str, Any]) -> None:
     )
 
 
+_SCORES = ("metrics", "held_out", "noisy_score")
+#: Public rows are always scored, so a run without a score was on private rows.
+_NO_SCORE = (
+    "none: a score on private rows would be a release of its own. Score the next run on public rows with "
+    "--test-dataset, or on held-out rows with --evaluate"
+)
+
+
 def _print_run(run: Mapping[str, Any]) -> None:
     result = run["result"] or {}
     print_facts(
@@ -308,6 +316,8 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "device": result.get("device"),
             **{f"score on {each['dataset_id'] or 'rows'}": _score(each) for each in result.get("metrics", ())},
             **_held_out(result.get("held_out") or {}),
+            "noisy score": result.get("noisy_score"),
+            "score": _NO_SCORE if result and not any(result[each] for each in _SCORES) else None,
             "finished": run["finished_at"],
             # Why a private run that has trained is not ended yet.
             "end is told at": None if run["finished_at"] else run["release_at"],

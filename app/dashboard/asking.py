@@ -22,6 +22,9 @@ from app.observability.request_id import HEADER, request_id_of
 #: The headers by which a document describes itself.
 _RELAYED = ("content-type", "content-disposition", "content-security-policy")
 _JSON = (b"content-type", b"application/json")
+#: In seconds: how long a request waits for an equal one that is under way, and the pause before it asks again.
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.05
 _OF_THE_CONNECTION = ("type", "asgi", "http_version", "scheme", "client", "server")
 
 
@@ -74,7 +77,8 @@ async def ask(
     Args:
         request: The page's.
         method, path, query, body: Of the question; the body becomes JSON.
-        key: The Idempotency-Key of a command.
+        key: The Idempotency-Key of a command. If a form is sent twice at once, as by a double click, the second request
+            waits for the answer of the first.
         token: An API key in place of who the page is shown to: whoever shows it is let in, or not, as any other client.
     """
     headers = [(b"accept", b"application/json"), *_headers(request)]
@@ -86,11 +90,20 @@ async def ask(
         headers.append((b"authorization", f"Bearer {token}".encode("latin-1", "replace")))
     if key is not None:
         headers.append((b"idempotency-key", key.encode()))
-    answered = _Answered(content)
     # The guard has let somebody in to the page, and believes that here.
     state = {} if token is not None else {"principal": request.scope["state"]["principal"]}
-    await request.app(_scope(request, method, path, query, headers, state), answered.receive, answered.send)
-    return Answer(answered.status, cast(dict[str, Any], json.loads(answered.content or b"{}")))
+
+    async def answer() -> Answer:
+        answered = _Answered(content)
+        scope = _scope(request, method, path, query, headers, dict(state))
+        await request.app(scope, answered.receive, answered.send)
+        return Answer(answered.status, cast(dict[str, Any], json.loads(answered.content or b"{}")))
+
+    found, deadline = await answer(), anyio.current_time() + _PATIENCE_S
+    while found.body.get("code") == "request_in_progress" and anyio.current_time() < deadline:
+        await anyio.sleep(_PAUSE_S)
+        found = await answer()
+    return found
 
 
 async def relay(request: Request, path: str, query: Mapping[str, str]) -> Response:

@@ -22,7 +22,7 @@ router = APIRouter(prefix="/dashboard/ledger", include_in_schema=False)
 
 _SHOWN = 100
 #: By which entries are looked for, as `/v1/budgets/{id}/entries` names them.
-FIELDS = ("kind", "purpose", "mechanism", "principal_id", "after", "before")
+FIELDS = ("kind", "purpose", "mechanism", "made_by", "after", "before")
 KINDS = tuple(str(kind) for kind in EntryKind)
 
 

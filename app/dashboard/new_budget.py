@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from accounting.filters import FILTERS
 from app.budgets.doubts import best_guess, doubts, same_name
+from app.context import Context, CurrentContext
 from app.dashboard.asking import Answer, ask
 from app.dashboard.calibration_fields import CHOICES, label_of
 from app.dashboard.calibration_form import number
@@ -18,6 +20,7 @@ from app.dashboard.fields import Field, FilledForm, Sections
 from app.dashboard.forms import fresh_key, read_form
 from app.dashboard.pages import page, part_of
 from app.dashboard.wording import told_apart, words
+from app.idempotency.records import find_one
 from app.observability.request_id import request_id_of
 
 router = APIRouter(include_in_schema=False)
@@ -73,7 +76,7 @@ async def meaning(request: Request) -> Response:
 
 
 @router.post(PATH)
-async def open_budget(request: Request) -> Response:
+async def open_budget(request: Request, context: CurrentContext) -> Response:
     """Open the budget once, however often the form is sent, and lead to its page; or show the form with its faults.
 
     Where something speaks against the budget, that is said first, and it is opened when the reader says so.
@@ -83,7 +86,7 @@ async def open_budget(request: Request) -> Response:
     found = _doubts(body, budgets)
     if not ({"privacy_unit", "parent_id"} & body.keys()):
         answer = _refused(request, "/privacy_unit", _NO_UNIT)
-    elif found and not given.get("sure"):
+    elif found and not given.get("sure") and not await _was_carried_out(request, context, key):
         form = read(given, budgets)
         return page(request, "new_budget.html", status=422, form=form, key=key, answer=None, doubts=found, means=None)
     else:
@@ -96,6 +99,12 @@ async def open_budget(request: Request) -> Response:
     return page(
         request, "new_budget.html", status=answer.status, form=form, key=key, answer=answer, doubts=(), means=None
     )
+
+
+async def _was_carried_out(request: Request, context: Context, key: str) -> bool:
+    """Return whether this form has opened a budget already; its name is then no other budget's."""
+    asked = (request.state.principal.id, key)
+    return await run_in_threadpool(find_one, context.database, asked) is not None
 
 
 def _refused(request: Request, pointer: str, detail: str) -> Answer:

@@ -113,9 +113,11 @@ class DatasetMetadata(Schema):
         if info.data.get("public"):
             raise ValueError("Ids of persons are for private data; leave person_column out.")
         if name in {column.name for column in columns}:
-            raise ValueError("The column with ids of persons is none of the declared columns, which are learned from.")
+            raise ValueError(
+                "The column with ids of persons must not be one of the declared columns: models learn from those."
+            )
         if len(columns) == MAX_COLUMNS:
-            raise ValueError(f"A file has at most {MAX_COLUMNS} columns, that with ids of persons among them.")
+            raise ValueError(f"A file may have at most {MAX_COLUMNS} columns, including the one with ids of persons.")
         return name
 
     @field_validator("rows_per_person")

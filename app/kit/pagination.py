@@ -88,7 +88,7 @@ def _read(value: object, kind: type) -> Key:
         return moment
     if isinstance(value, kind) and isinstance(value, str | int) and not isinstance(value, bool):
         if isinstance(value, int) and abs(value) >= 2**63:
-            raise ValueError("no row has such a number")
+            raise ValueError("the number is larger than any that a row can have")
         if isinstance(value, str) and "\0" in value:
             raise ValueError("no row has such a text")
         return value

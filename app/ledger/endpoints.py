@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, StreamingResponse
 
 from app.auth import reach
-from app.auth.names import names_of
+from app.auth.names import ids_of, names_of
 from app.auth.principal import Principal, Scope
 from app.auth.rights import requires
 from app.context import CurrentContext
@@ -52,7 +52,11 @@ def list_entries(
         str | None,
         Query(max_length=40, pattern="^[a-z_]+$", description="List only entries with an event of this mechanism."),
     ] = None,
-    principal_id: Annotated[str | None, Query(max_length=64, description="Made by this principal.")] = None,
+    principal_id: Annotated[str | None, Query(max_length=64, description="Made by the principal with this id.")] = None,
+    made_by: Annotated[
+        str | None,
+        Query(max_length=200, pattern=PRINTABLE, description="Made by a principal with this name, or with this id."),
+    ] = None,
     newest_first: Annotated[bool, Query(description="List the newest entry first.")] = False,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
@@ -73,7 +77,7 @@ def list_entries(
             before=before,
             purpose=purpose,
             mechanism=mechanism,
-            principal_id=principal_id,
+            principal_ids=_makers(session, principal_id, made_by),
         )
         rows, next_cursor = cut_page(found, limit, lambda entry: (entry.sequence,))
         items = _named(session, [entry_body(row, budget_filter) for row in rows])
@@ -182,6 +186,13 @@ def export_ledger(
         media_type=file_format.media_type,
         headers={"Content-Disposition": f'attachment; filename="{export.file_name(file_format)}"'},
     )
+
+
+def _makers(session: Session, principal_id: str | None, made_by: str | None) -> set[str] | None:
+    """Return the ids of the principals whose entries are asked for; None for all."""
+    asked = [] if principal_id is None else [{principal_id}]
+    asked += [] if made_by is None else [ids_of(session, made_by)]
+    return set.intersection(*asked) if asked else None
 
 
 def _named(session: Session, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:

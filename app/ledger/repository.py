@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
 from typing import Any, cast
@@ -93,7 +93,7 @@ def page(
     before: datetime | None = None,
     purpose: str | None = None,
     mechanism: str | None = None,
-    principal_id: str | None = None,
+    principal_ids: Collection[str] | None = None,
     subject_id: str | None = None,
 ) -> list[Entry]:
     """Entries of the budget, or of the register, oldest first unless the newest are asked for.
@@ -109,7 +109,7 @@ def page(
         before: Only entries recorded earlier than this moment.
         purpose: Only entries of reservations with exactly this purpose.
         mechanism: Only entries with an event of this mechanism.
-        principal_id: Only entries that this principal made.
+        principal_ids: Only entries that one of these principals made.
         subject_id: Only entries of the register about this.
 
     Raises:
@@ -128,8 +128,8 @@ def page(
         statement = statement.where(Entry.purpose == purpose)
     if mechanism is not None:
         statement = statement.where(Entry.mechanisms.contains(f",{mechanism},", autoescape=True))
-    if principal_id is not None:
-        statement = statement.where(Entry.principal_id == principal_id)
+    if principal_ids is not None:
+        statement = statement.where(Entry.principal_id.in_(principal_ids))
     if subject_id is not None:
         statement = statement.where(Entry.subject_id == subject_id)
     with wrong_kinds_named("an entry of the budget"):

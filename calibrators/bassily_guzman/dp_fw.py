@@ -73,7 +73,7 @@ CAPPED = "no more steps than those whose work is about a minute of one core; wit
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; the number of steps of least bound, unless `iterations` gives one.
+    """Calibrate: the noise is from the engine; the number of steps is `iterations` or, without it, that of least bound.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -134,7 +134,7 @@ def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, 
         problem: The constants of the losses.
         num_vertices: K.
         one_step_scale: lambda for one step.
-        power: The exponent p: 1/2 where rhos add up, 1 where epsilons do.
+        power: The exponent p: 1/2 if rhos add up, 1 if epsilons do.
         most: The largest T.
     """
     regret = expected_regret(one_step_scale, num_vertices)
@@ -145,14 +145,14 @@ def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, 
 
 
 def _best_iterations(spec: Spec, setting: Setting, pure: bool) -> int:
-    """Choose T from the noise of one step: T steps need sqrt(T) times as much, or T times where epsilons add up."""
+    """Choose T from the noise of one step: T steps need sqrt(T) times as much, or T times if epsilons add up."""
     scale, power = one_step_scale(spec, setting, pure)
     assert setting.num_vertices is not None, "as was checked"
     return best_iterations(setting.problem, setting.num_vertices, scale, power, most_steps(spec))
 
 
 def most_steps(spec: Spec) -> int:
-    """Return the most steps that are chosen where a request leaves them open."""
+    """Return the most steps that are chosen if a request leaves them open."""
     return affordable_steps(spec.dataset_size, spec.need("dimension"))
 
 
@@ -160,7 +160,7 @@ def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, flo
     """Return the noise scale that one step would need, and the power of T by which it grows with the steps.
 
     Raises:
-        InvalidValue: nothing decides on the number of steps, and none is given.
+        InvalidValue: the number of steps is not given, and nothing determines it.
     """
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         raise InvalidValue(
@@ -181,7 +181,7 @@ def epsilons_add_up(spec: Spec, pure: bool) -> bool:
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Full-batch steps of size 2/(t+2) leave nothing of these open.
+    """Refuse sizes, penalties and step sizes, since full-batch steps of size 2/(t+2) leave none of them open.
 
     Raises:
         InvalidValue: a size that does not fit the data set.
@@ -189,8 +189,8 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: the noise scales with the number of steps so that the cost stays. "
-        "Solve for noise_multiplier; the number of least bound is then chosen where iterations is left out",
+        sizes=f"{spec.unknown} cannot be solved for: the noise scales with the number of steps, so the cost stays the "
+        "same. Solve for noise_multiplier; if you leave out iterations, the number with the least bound is chosen",
         penalty=NO_PENALTY,
         step_size="the step sizes are 2/(t+2), for which the bound is proved; leave step_size out",
     )

@@ -39,7 +39,7 @@ class Releases:
     r"""The event of generalised Gaussian releases, from the noise multiplier: $\rho = s^2/(2\sigma^2)$.
 
     Attributes:
-        relation: Its sensitivity is s: 2 where a record is replaced, 1 where it becomes the null record.
+        relation: Its sensitivity is s: 2 if a record is replaced, 1 if it becomes the null record.
         each: Whether every record has a part in each of the steps, so that each is charged; else a record has a part in
             releases that cost it rho together, and one event covers all.
     """

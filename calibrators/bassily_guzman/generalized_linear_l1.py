@@ -124,7 +124,7 @@ class Link:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; the smoothing and the number of steps of least bound, unless they are given.
+    """Calibrate: the noise is from the engine, smoothing and steps have the least bound unless they are given.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -199,7 +199,7 @@ def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, p
         lipschitz: L_0.
         diameter: M.
         regret: r_1, of one step.
-        power: The exponent p: 1/2 where rhos add up, 1 where epsilons do.
+        power: The exponent p: 1/2 if rhos add up, 1 if epsilons do.
         most: The largest T.
     """
     error = 2.0 * lipschitz * diameter

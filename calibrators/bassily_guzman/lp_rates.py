@@ -78,7 +78,7 @@ def order(setting: LpSetting, name: str, value: float, formula: str, source: str
 
 
 def epsilon_and_delta(spec: Spec, steps: Steps) -> tuple[float, float] | None:
-    """The target's, with what was solved for filled in; None where it speaks of something else."""
+    """Return the target's epsilon and delta, with a solved one filled in; None if it has none."""
     found = steps.achieved.value.upper
     epsilon, delta = 0.0, 0.0
     match spec.target:

@@ -1,4 +1,4 @@
-"""The setting: Lipschitz losses over an l_p ball, 1 < p <= 2; what a caller says of them, read and checked."""
+"""The setting: Lipschitz losses over an l_p ball, 1 < p <= 2, read from a caller's assumptions and checked."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LpSetting:
     """The setting that the spec states.
 
     Attributes:
-        problem: L_0, L_1 (0 where the algorithm has no use for it) and M.
+        problem: L_0, L_1 (0 if the algorithm has no use for it) and M.
         norm_order: p.
         dimension: Number d of parameters.
         regularity: The regularity of the dual norm: the noise is of its smooth norm.

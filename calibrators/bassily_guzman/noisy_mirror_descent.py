@@ -19,7 +19,7 @@ $\sigma = (s L_0/n)\sqrt{\kappa T/(2\rho)}$ to rho.
 $\|\hat g\|_q \le L_0 + \|z\|_r$ and $E\|z\|_r^2 = d\sigma^2$ for the noise z, r <= q. The default step is the best,
 $\eta = D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, and the bound is then $D (L_0 + \sigma\sqrt d)/\sqrt{(p-1)T}$.
 
-The mirror map is that of l_p for every p and d, the noise that of the pair of least kappa. Where r = q, that is, p is
+The mirror map is that of l_p for every p and d, the noise that of the pair of least kappa. If r = q, that is, p is
 not near 1 and d not small, both come from one norm, $1/(p-1) = \kappa_+$, and bound and step are those of the paper.
 """
 
@@ -64,7 +64,7 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, the step size of least bound.
+    """Calibrate: the noise is from the engine, and the step size has the least bound.
 
     Raises:
         InvalidValue: an assumption, the dimension or the number of steps is missing or outside its range.

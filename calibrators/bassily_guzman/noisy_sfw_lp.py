@@ -17,7 +17,7 @@ $\eta = \ln n/(2\sqrt n)$ in the first two; with another T, $\eta = \ln n/(2T)$,
 **Privacy.** Gradients are clipped to $L_0$ in l_q, changes to $\min(2 L_0, L_1 \|x - x'\|_p)$, which is at most
 $c = \min(2 L_0, L_1 \eta M)$ from one step to the next and $c_j$ at depth j of a tree. A secret order gives each slot
 to one mean. Noise of scale $\sqrt\kappa\,c/m$ times the noise multiplier $\sigma$ makes what is read of a record cost
-$\rho = s^2/(2\sigma^2)$ (`generalized_gaussian`), s = 2 where it is replaced and 1 where it becomes the null record;
+$\rho = s^2/(2\sigma^2)$ (`generalized_gaussian`), s = 2 if it is replaced and 1 if it becomes the null record;
 other records' means cost it nothing. In a prefix tree a change is a part of at most $h = \lfloor\log_2 T\rfloor + 1$
 nodes, so that their noise is $\sqrt h$ times as large; nodes are released as they are completed, and later changes
 depend on a record through released nodes alone.
@@ -98,7 +98,7 @@ class Layout:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; sizes as the paper has them, and the number of trees of least bound.
+    """Calibrate: the noise is from the engine, sizes are the paper's, and the number of trees has the least bound.
 
     Raises:
         InvalidValue: an assumption or the dimension is missing or outside its range, or sizes do not fit the records.
@@ -176,7 +176,7 @@ def _estimates(spec: Spec, setting: LpSetting, steps: Steps) -> EstimatePhase:
 
 
 def _trees(spec: Spec, setting: LpSetting, steps: Steps) -> GradientTreePhase:
-    """The caller's layout, or of those that the caller leaves open the one of least bound."""
+    """Return the caller's layout, or the layout of least bound among those that the caller leaves open."""
     refuse(
         spec,
         step_size="the step sizes of trees are 2/(k+2): movement and privacy are proved for them; leave step_size out",

@@ -16,7 +16,7 @@ for t = 0..T-1. One of $x_0..x_{T-1}$ is released, drawn in secret and without l
 brings at most $c = (1-\eta)\min(2 L_0, L_1\eta M) + \eta L_0$ to what is fresh of its step, which is $\eta G$ with
 $G = (1-\eta) L_1 M + L_0$ where gradients change slowly. A secret order gives each slot to one step. So
 $\sigma_0 = \sqrt\kappa\,L_0/n_0$ and $\sigma = \sqrt\kappa\,c/m$ times the noise multiplier make all of it cost
-$\rho = s^2/2$ over its square (`generalized_gaussian`), s = 2 where a record is replaced and 1 where it becomes null.
+$\rho = s^2/2$ over its square (`generalized_gaussian`), s = 2 if a record is replaced and 1 if it becomes null.
 
 **Utility.** `estimate_risk.mean_gap_bound`.
 """
@@ -69,7 +69,7 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; sizes and step size from the number of steps.
+    """Calibrate: the noise is from the engine, and sizes and step size follow from the number of steps.
 
     Raises:
         InvalidValue: an assumption, the dimension or the number of steps is missing or outside its range, or the

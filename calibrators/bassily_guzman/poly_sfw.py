@@ -69,13 +69,13 @@ ERRATA = (
     "The error bound of Lemma 6 grows with the square root of t; here it saturates, and M stands for the paper's 2 M.",
     "For an odd number of records the first printed scale is too small by n / (n - 1).",
 )
-#: Up to so many records each step takes one; beyond, m grows as (n / this)^2, which keeps rounding errors below the
-#: margin that a trainer leaves.
+#: Up to this number of records, each step takes one. Above it, m grows as (n / this)^2, which keeps rounding errors
+#: below the margin that a trainer leaves.
 SINGLE_RECORDS = 1 << 19
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; the paper's step size and number of steps unless they are given.
+    """Calibrate: the noise is from the engine, step size and number of steps are the paper's unless they are given.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -101,7 +101,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _recursion(spec: Spec, setting: Setting) -> Recursion:
-    """Sizes of batches and steps."""
+    """Return the sizes of batches and steps."""
     n, first = spec.dataset_size, spec.dataset_size // 2
     if spec.iterations is None:
         batch = max(1, math.ceil((n / SINGLE_RECORDS) ** 2))
@@ -213,7 +213,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
 
 
 def _as_published(spec: Spec, setting: Setting, solved: Solved) -> AsPublished | None:
-    """The paper's own, under replacement of a record whatever the spec's relation."""
+    """Return the paper's own calibration, for replaced records whatever the spec's relation."""
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         return None
 

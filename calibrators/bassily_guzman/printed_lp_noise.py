@@ -1,7 +1,7 @@
 r"""The noise that Bassily, Guzman & Nandi 2021 print for l_p balls, with the regularity constant that they name.
 
-Theorems 9 and 10 take $\kappa = \min\{1/(p-1), 2\ln d\}$. The first is a regularity constant of l_q. The second, where
-it is the smaller, is none: it is below the least that any l_r norm has, and noise that is scaled by it has too little.
+Theorems 9 and 10 take $\kappa = \min\{1/(p-1), 2\ln d\}$. The first is a regularity constant of l_q. The second is not
+one where it is smaller: it is below the least constant of every l_r norm, and noise that is scaled by it is too small.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAIVE_FORMULA = (
     r"\sigma_0^2 = 32 \kappa L_0^2 \ln(1/\delta)/(n^2\varepsilon^2),\;"
     r" \sigma^2 = 32 \kappa L_1^2 M^2 \eta^2 \ln(1/\delta)/(n \varepsilon^2)"
 )
-#: Relative difference by which a constant is no other.
+#: The relative difference within which two constants are the same.
 _SAME = 1e-12
 
 

@@ -1,14 +1,14 @@
-r"""The calibration of Bassily, Guzman & Nandi 2021, Algorithm 1, and what its selections cost.
+r"""The calibration of Bassily, Guzman & Nandi 2021, Algorithm 1, and the cost of its selections.
 
 They take $n_0 = n/2$, $\eta = \ln(n/\ln K)/n$, single records, and Laplace noise on the scores: of scale
 $4 L_0 M \sqrt{\ln(1/\delta)}/(\varepsilon\sqrt n)$ in the first selection and
 $2 s_t \sqrt{n \ln(1/\delta)}/\varepsilon$ in the others,
 $s_t = \max\{(1-\eta)^t\, 2 L_0 M/n,\ 2\eta (L_1 M^2 + L_0 M)\}$.
 
-Their proof takes every selection for $\varepsilon/\sqrt{n \ln(1/\delta)}$-DP and composes all of them, as if each
-record had a full part in each. By the ranges of `recursion` a record of step $\tau$ costs
-$\sum_{t \ge \tau} a_t \tanh(a_t/2)$, $a_t = s w_\tau (1-\eta)^{t-\tau}/\lambda_t$, which is far less; the largest of
-these is what is compared with the target.
+Their proof treats every selection as $\varepsilon/\sqrt{n \ln(1/\delta)}$-DP and composes all of them, as if each
+record had a full part in each. By the ranges of `recursion` a record of step $\tau$ costs $\sum_{t \ge \tau} a_t
+\tanh(a_t/2)$, $a_t = s w_\tau (1-\eta)^{t-\tau}/\lambda_t$, which is far less; the largest of these is what is compared
+with the target.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Printed:
         problem: L_0, L_1, M.
         num_vertices: K.
         dataset_size: n, even.
-        epsilon, delta: Of the target.
-        length: What is put for M in the noise: the diameter; the talk's D is a radius.
+        epsilon, delta: The target's epsilon and delta.
+        length: The length that replaces M in the noise: the diameter; the talk's D is a radius.
     """
 
     problem: Problem
@@ -82,7 +82,7 @@ class Printed:
     def rho(self) -> float:
         """zCDP of all selections, under replacement.
 
-        From some step on the noise is the same; of the records that are read from there on, the first one costs most.
+        From some step on the noise is the same. Among the records that are read from then on, the first one costs most.
         """
         settled = 1
         while settled < self.recursion.selections - 1 and self._first_share(settled) > self._other_share:
@@ -109,9 +109,10 @@ class Printed:
 def printed_calibration(
     target: object, problem: Problem, num_vertices: int, dataset_size: int, needed: Callable[[], float] | None
 ) -> AsPublished | None:
-    """The paper's noise at this target, with a verdict; None where it speaks of no such target. Never executable.
+    """The paper's noise at this target, with a verdict; None if it speaks of no such target. Never executable.
 
-    An odd number of records is one less: with half of them rounded down, the first scale would be too small.
+    An odd number of records is reduced by one, because with half of them rounded down the first scale would be too
+    small.
 
     Args:
         needed: The least noise multiplier that meets the target, under replacement; None leaves the noise unjudged.

@@ -54,7 +54,7 @@ def laplace_rho(range_over_scale: float) -> float:
 
 
 def printed_calibration(spec: Spec, iterations: int) -> AsPublished | None:
-    """The talk's noise for T selections at the spec's target, with a verdict; None where it speaks of no such target.
+    """The talk's noise for T selections at the spec's target, with a verdict; None if it speaks of no such target.
 
     Never executable.
     """

@@ -2,7 +2,7 @@ r"""Private stochastic Frank-Wolfe over the l1 ball for smooth losses that need 
 
 **Setting.** Losses over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, $\|\nabla f\|_\infty \le L_0$ and
 $\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$, n independent records, $F = E f$. Sought is a point of small
-gap $\max_{y} \langle \nabla F(x), x - y \rangle$, which is 0 where x is stationary.
+gap $\max_{y} \langle \nabla F(x), x - y \rangle$, which is 0 if x is stationary.
 
 **Update.** In a single round, T steps: $n_0 = \lfloor n/2 \rfloor$, $m = \lfloor (n-n_0)/T \rfloor$,
 $\eta = 1/\sqrt T$, $x_0 = 0$;
@@ -75,7 +75,7 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; the number of steps of least bound, unless `iterations` gives one.
+    """Calibrate: the noise is from the engine; the number of steps is `iterations` or, without it, that of least bound.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -209,7 +209,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, solved: Solved) -> 
 
 
 def _as_published(spec: Spec) -> AsPublished | None:
-    """Say why nothing that the paper prints can be certified."""
+    """Explain why nothing that the paper prints can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget | PureDpTarget):
         return None
     why = (

@@ -1,4 +1,4 @@
-r"""Proximal point steps with constants: how near to stationary a private approximate proximal point comes.
+r"""Proximal point steps with constants: how nearly stationary a private approximate proximal point is.
 
 **Setting.** $f(\cdot, z)$ is $L_0$-Lipschitz and $\omega$-weakly convex over a convex X of diameter M (or $R^d$):
 $f(y) \ge f(x) + \langle g, y - x\rangle - \tfrac\omega2 \|y - x\|^2$ for its subgradients g at x. $F = E f$ over n
@@ -55,7 +55,7 @@ class ProximalProblem:
 
     @property
     def radius(self) -> float:
-        """2 L_0 / (omega + beta): no proximal point is farther.
+        """2 L_0 / (omega + beta), the largest distance of a proximal point.
 
         >>> ProximalProblem(1.5, 0.5).radius
         2.0

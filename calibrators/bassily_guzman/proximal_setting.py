@@ -84,15 +84,15 @@ class ProximalSetting:
     """The setting that the spec states.
 
     Attributes:
-        problem: L_0 and omega; None where omega is not given. Without L_0 the clip threshold stands for it.
-        missing: Names of what the bounds would need; none where they hold, or clipping spoils them.
+        problem: L_0 and omega; None if omega is not given. Without L_0 the clip threshold stands for it.
+        missing: Names of what the bounds would need; none if they hold, or clipping spoils them.
         max_grad_norm: C, the bound of a contribution.
-        diameter: M; None where parameters are anywhere.
-        initial_gap: Upper bound of F(x_0) - min F; None where nothing says so.
+        diameter: M; None if parameters are anywhere.
+        initial_gap: Upper bound of F(x_0) - min F; None if no bound is known.
         dimension: Number d of parameters.
         inner_iterations: The caller's T.
         order_constant: c.
-        warnings: Where bounds are left out.
+        warnings: Warnings that bounds are left out.
     """
 
     problem: ProximalProblem | None
@@ -111,7 +111,7 @@ class ProximalSetting:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether the bounds speak of it."""
+        """Return whether the bounds hold for it."""
         return not (self.missing or self.warnings)
 
 
@@ -167,7 +167,7 @@ def _bound(spec: Spec, given: Given) -> float:
 
 
 def _diameter(spec: Spec, given: Given) -> float | None:
-    """M of the assumptions or of the spec's domain, which must agree; None where none of them is there."""
+    """M of the assumptions or of the spec's domain, which must agree; None if none of them is there."""
     if not isinstance(spec.domain, L2Ball | None):
         raise InvalidValue(
             f"the domain is an l2 ball, or left out; got {spec.domain.kind}. In other norms than l2 the domain and the "

@@ -1,4 +1,4 @@
-"""The utility of a plan of proximal rounds: recommended numbers, and how near to stationary it comes."""
+"""The utility of a plan of proximal rounds: recommended numbers, and how nearly stationary its point is."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def recommended(spec: Spec, phase: ProximalPhase) -> tuple[Provenance, ...]:
 def utility(
     setting: ProximalSetting, phase: ProximalPhase, dataset_size: int, epsilon: float | None
 ) -> tuple[Provenance, ...]:
-    """Bounds where the constants are there and nothing is clipped, rates and the work."""
+    """Return bounds if the constants are given and nothing is clipped, rates, and the work."""
     evaluations = Provenance(
         "gradient_evaluations", float(phase.gradient_evaluations), r"R\,m\,T", _DERIVED, ProvenanceKind.EXACT
     )

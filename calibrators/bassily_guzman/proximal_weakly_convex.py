@@ -1,8 +1,9 @@
 r"""Proximally guided private gradient descent for weakly convex losses that need not be smooth, in the l2 norm.
 
 **Setting.** Losses over an l2 ball of diameter M, or $R^d$, that are $L_0$-Lipschitz and $\omega$-weakly convex:
-$f + \tfrac\omega2\|\cdot\|^2$ is convex. n independent records, $F = E f$. Sought is a point near one that is nearly
-stationary. A convex loss is $\omega$-weakly convex for every $\omega > 0$; a smooth one with $\omega = L_1$.
+$f + \tfrac\omega2\|\cdot\|^2$ is convex. n independent records, $F = E f$. The algorithm looks for a point near one
+that is nearly stationary. A convex loss is $\omega$-weakly convex for every $\omega > 0$, a smooth loss for $\omega =
+L_1$.
 
 **Update.** $\beta = 2\omega$, R rounds on $m = \lfloor n/R \rfloor$ records each. Round t = 0..R-1 takes T steps
 k = 1..T from $x^1 = x_t$ over all its records,
@@ -14,11 +15,11 @@ and ends at $x_{t+1} = \sum_k \tfrac{2k}{T(T+1)} x^k$. One of $x_0..x_{R-1}$ is 
 without looking at data. Left out, T is m and R the order that balances statistics and noise.
 
 **Privacy.** A secret order of the slots, drawn without looking at data, gives a record to one round, or to none. Its T
-steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 where a record is replaced and s = 1 where
+steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 if a record is replaced and s = 1 if
 it becomes a null record; together they are a Gaussian mechanism with $\mu = s\sqrt T\,C/(m\sigma)$, however later steps
 depend on earlier ones. With $\sigma = z C\sqrt T/m$ that is $s/z$ for every round, and so for all of them: given what
 came before, the other rounds have the same law on both sides. The engine solves for z as for one full-batch step.
-Gradients are clipped to C, so that privacy needs no property of the losses. Where a record comes or goes, the rounds
+Gradients are clipped to C, so that privacy needs no property of the losses. If a record comes or goes, the rounds
 after it would shift: `add_or_remove_one` is not accounted.
 
 **Utility.** `proximal_point` has the bounds and their proofs. What is proved of the population is crude and mostly
@@ -66,10 +67,10 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; step sizes, regulariser and radius from the constants of the losses.
+    """Calibrate: the noise is from the engine; step sizes, regulariser and radius follow from the losses' constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing where nothing can fill it in; there are not enough
+        InvalidValue: a number is outside its range, or missing and nothing can fill it in; there are not enough
             records for the rounds; the losses are convex (omega is 0); the domain is no l2 ball.
         Unsupported: a size is solved for; a penalty, a step size or a batch size is given.
         Unreachable: no noise multiplier meets the target.
@@ -161,7 +162,7 @@ def _rounds(spec: Spec, steps: Steps) -> int:
 
 
 def _as_published(spec: Spec) -> AsPublished | None:
-    """Say why nothing that the paper prints can be certified."""
+    """Explain why nothing that the paper prints can be certified."""
     if not isinstance(spec.target, ApproximateDpTarget) or not 0.0 < spec.target.delta < 1.0:
         return None
     why = (

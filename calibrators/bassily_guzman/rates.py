@@ -72,7 +72,7 @@ def frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, rho
 
 
 def pure_frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""$A + (L_1 M^2 A)^{1/2}$ with $A = L_0 M \ln K/(n \varepsilon)$: of the empirical risk.
+    r"""The rate $A + (L_1 M^2 A)^{1/2}$ of the empirical risk, with $A = L_0 M \ln K/(n \varepsilon)$.
 
     Source: derived, as `frank_wolfe_rate`; the regret of T pure selections is $T A$.
     """

@@ -10,7 +10,7 @@ Fix the selections so far. A record of step $\tau$ moves $d_\tau$ by at most $s 
 $$w_0 = \frac{M L_0}{m_0},\qquad
 w_t = \frac{M}{m_t}\bigl((1-\eta_t) \min(2 L_0, L_1 \eta_{t-1} M) + \eta_t L_0\bigr),$$
 
-s = 2 where it is replaced and s = 1 where it becomes the null record, and $d_t$ for $t > \tau$ by
+s = 2 if it is replaced and s = 1 if it becomes the null record, and $d_t$ for $t > \tau$ by
 $\prod_{\tau < r \le t} (1-\eta_r)$ times that, since everything else is as it was. So it moves the scores of the
 selections from $\tau$ on by ranges that shrink geometrically. Costs along one record's selections add up adaptively,
 and other steps' records change nothing: with $S_t = 1 + (1-\eta_{t+1})^2 S_{t+1}$ and $B_t = 1 + (1-\eta_{t+1})

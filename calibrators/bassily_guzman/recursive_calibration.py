@@ -28,7 +28,7 @@ PURE_SCALE_FORMULA = (
     r" c = (1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0"
 )
 _GAP = "upper bound of F(x_0) - min F, in place of L_0 M"
-#: The paper's, with what the initial gap is for here.
+#: The paper's assumption, with the use of the initial gap here.
 RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
     replace(item, meaning=_GAP) if item.name == "initial_gap" else item for item in ASSUMPTIONS
 )
@@ -36,7 +36,7 @@ RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The noise that meets the target, whatever the batches: its scale is theirs.
+    """The noise that meets the target for any batches; they decide only its scale.
 
     Attributes:
         pure: Whether epsilon at delta 0 is stated, rather than rho.
@@ -69,7 +69,7 @@ def solve(spec: Spec) -> Solved:
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Sizes that are solved for, penalties, batch sizes.
+    """Refuse to solve for sizes, and refuse penalties and batch sizes.
 
     Raises:
         Unsupported: a size is solved for; a penalty is given.
@@ -77,8 +77,8 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: the noise scales with the selections and the batches so that the "
-        "cost stays. Solve for noise_multiplier",
+        sizes=f"{spec.unknown} cannot be solved for: the noise scales with the selections and the batches, so the "
+        "cost stays the same. Solve for noise_multiplier",
         penalty=NO_PENALTY,
     )
     if spec.dataset_size < 2:
@@ -96,7 +96,7 @@ def checked_step_size(step_size: float) -> float:
     """The caller's own step size.
 
     Raises:
-        InvalidValue: it leaves the ball, or stands still.
+        InvalidValue: a step would leave the ball, or would not move.
     """
     if not 0.0 < step_size <= 1.0:
         raise InvalidValue(
@@ -106,10 +106,10 @@ def checked_step_size(step_size: float) -> float:
 
 
 def shared_out(records: int, steps: int) -> int:
-    """Records of each of so many batches.
+    """Return the number of records of each of so many batches.
 
     Raises:
-        InvalidValue: not one for each.
+        InvalidValue: there is less than one record for each.
     """
     if steps > records:
         raise InvalidValue(
@@ -134,7 +134,7 @@ def calibration(
     as_published: AsPublished | None,
     release: Release = LAST_ITERATE,
 ) -> Calibration:
-    """The answer, with what all of these algorithms say in it.
+    """Return the answer, with the parts that all of these algorithms share.
 
     Args:
         hyperparameters: Number of selections and step size.

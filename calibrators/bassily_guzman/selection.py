@@ -1,7 +1,8 @@
 r"""Report-noisy-max with Gumbel noise: select the vertex of least noisy score.
 
 The scores of a linear function over a set of diameter M in the norm $\|\cdot\|$ change, when the linear function moves
-by $\Delta$ in the dual norm, within a *range* of width $w \le M \Delta$; what is common to all scores changes nothing.
+by $\Delta$ in the dual norm, within a *range* of width $w \le M \Delta$; a change that is common to all scores has no
+effect.
 
 $\arg\min_j (s_j - \lambda G_j)$ with standard Gumbel G selects j with probability proportional to
 $\exp(-s_j/\lambda)$. Between neighbours the log-likelihood ratio lies in an interval of length $a = w/\lambda$ that
@@ -36,8 +37,8 @@ def scale_for_zcdp(width: float, rho: float, selections: float = 1.0) -> float:
 
     Args:
         width: Range of the change of the scores, in their unit.
-        rho: Of all selections together.
-        selections: How many of them one record takes part in.
+        rho: The rho of all selections together.
+        selections: The number of selections in which one record takes part.
 
     >>> round(scale_for_zcdp(0.0008, 0.02, selections=100), 9)
     0.02
@@ -85,9 +86,9 @@ class Selections:
 
     Attributes:
         pure: Whether epsilon at delta 0 is stated, rather than rho.
-        relation: Its sensitivity sens is 2 where a record is replaced by another, 1 where it comes, goes or becomes the
+        relation: Its sensitivity sens is 2 if a record is replaced by another, 1 if it comes, goes or becomes the
             null record.
-        per_step: Whether each step is one selection of that cost; else all of them together are.
+        per_step: Whether each step is one selection of that cost; otherwise all steps together have that cost.
 
     >>> Selections(False, NeighboringRelation.REPLACE_ONE)(2.0, 5, 1).mechanism
     ZcDp(rho=0.5)
@@ -100,7 +101,7 @@ class Selections:
     per_step: bool = False
 
     def __call__(self, noise_multiplier: float, iterations: int, batch_size: int) -> Event:
-        """The batches have no part in it: the noise scales have."""
+        """Return the event. It does not depend on the batches, which decide the noise scales."""
         count = iterations if self.per_step else 1
         distance = exact(self.relation.sensitivity) / exact(noise_multiplier)
         if self.pure:
@@ -115,7 +116,7 @@ class Selections:
 
 
 def is_pure(spec: Spec) -> bool:
-    """Return whether the target asks for epsilon at delta 0, or for what follows from it and not from rho."""
+    """Return whether the target asks for epsilon at delta 0, or for a number that follows from it and not from rho."""
     match spec.target:
         case PureDpTarget() | GaussianDpTarget():
             return True
@@ -127,7 +128,7 @@ def is_pure(spec: Spec) -> bool:
 
 
 def checked_scales(scales: Sequence[float]) -> tuple[float, ...]:
-    """The scales, where floating point holds them.
+    """Return the scales, which floating point must be able to represent.
 
     Raises:
         InvalidValue: one is too small or too large.

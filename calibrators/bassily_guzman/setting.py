@@ -1,4 +1,4 @@
-"""The setting: Lipschitz, smooth losses over the l1 ball; what a caller says of them, read and checked."""
+"""The setting: Lipschitz, smooth losses over the l1 ball, read from a caller's assumptions and checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibrators.geometry import L1Ball, L2Ball, LpBall
 from calibrators.provenance import GRADIENT, LOSS, PARAMETER, PURE, SMOOTHNESS, Provenance, ProvenanceKind
 from calibrators.spec import Spec
 
-#: Relative difference that two ways of giving the same length may have.
+#: The relative difference that two ways of giving the same length may have.
 SAME = 1e-12
 
 ASSUMPTIONS = (
@@ -66,7 +66,7 @@ class Setting:
     Attributes:
         problem: L_0, L_1 and M.
         dimension: Number d of parameters.
-        num_vertices: K; 2 d where it was not given; None where neither was.
+        num_vertices: K; 2 d if it was not given; None if neither was.
         initial_gap: The caller's own; None leaves L_0 M.
         order_constant: c of the rates.
     """
@@ -103,7 +103,7 @@ class Setting:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warn where a run selects among other vertices than the bounds assume."""
+        """Warn if a run selects among other vertices than the bounds assume."""
         if self.num_vertices is None or self.dimension is None or self.num_vertices == 2 * self.dimension:
             return ()
         return (
@@ -162,7 +162,7 @@ def agreed_diameter(given: Given, domain: L1Ball | L2Ball | LpBall | None, ball:
 
     Args:
         ball: In words.
-        wanted: The assumption to point at where there is none.
+        wanted: The assumption to point at if there is none.
 
     Raises:
         InvalidValue: there is no size (``missing``), or there are two (``contradiction``).

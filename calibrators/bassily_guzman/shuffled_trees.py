@@ -1,4 +1,4 @@
-r"""The calibration of Asi, Feldman, Koren & Talwar 2021 for their tree Frank-Wolfe, as far as it is known here.
+r"""The calibration of Asi, Feldman, Koren & Talwar 2021 for their tree Frank-Wolfe, as far as we know it.
 
 Their noise is Laplace, and for delta > 0 their proof amplifies by shuffling each level's records. The numbers come from
 a secondary source: for delta > 0 they are known up to a constant only. For delta = 0 the printed scale of tree t is

@@ -1,4 +1,4 @@
-r"""The trees of tree Frank-Wolfe: who reads which records, how far a node's gradient can be moved by one of them.
+r"""The trees of tree Frank-Wolfe: which node reads which records, and how far one record can move a node's gradient.
 
 Tree $\tau = 1..T$ has depth $\tau$ and $2^\tau$ leaves; every leaf is one Frank-Wolfe step, $\eta_k = 2/(k+2)$ with k
 counted through all trees. The root averages gradients over b fresh records, a left child copies its parent, a right
@@ -49,7 +49,7 @@ class Problem:
     diameter: float
 
     def contribution_bound(self, depth: int) -> float:
-        """Return the dual norm of what one record brings to the mean of a node at this depth, at most."""
+        """Return the largest dual norm of one record's contribution to the mean of a node at this depth."""
         return node_bound(self.lipschitz, self.smoothness, self.diameter, depth)
 
 
@@ -110,7 +110,7 @@ class Trees:
 
 
 def largest_records_per_tree(dataset_size: int, num_trees: int) -> int:
-    r"""b = the largest power of two for which every record is read at most once; 0 where not even one fits.
+    r"""b = the largest power of two for which every record is read at most once; 0 if not even one fits.
 
     >>> largest_records_per_tree(50_000, 4), largest_records_per_tree(1, 1)
     (4096, 0)

@@ -72,7 +72,7 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; the number of trees of least bound, unless `iterations` gives one.
+    """Calibrate: the noise is from the engine; the number of trees is `iterations` or, without it, that of least bound.
 
     Raises:
         InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
@@ -81,8 +81,8 @@ def calibrate(spec: Spec) -> Calibration:
     """
     refuse(
         spec,
-        sizes=f"{spec.unknown} is not solved for: the noise scales grow with the trees so that the cost stays. Solve "
-        "for noise_multiplier; the number of trees of least bound is then chosen where iterations is left out",
+        sizes=f"{spec.unknown} cannot be solved for: the noise scales grow with the trees, so the cost stays the same. "
+        "Solve for noise_multiplier; if you leave out iterations, the number of trees with the least bound is chosen",
         penalty=NO_PENALTY,
         step_size="the step sizes are 2/(k+2): movement and privacy are proved for them; leave step_size out",
     )
@@ -123,7 +123,7 @@ def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: 
 
 
 def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) -> Trees:
-    """The caller's layout, or of those that the caller leaves open the one of least bound."""
+    """Return the caller's layout, or the layout of least bound among those that the caller leaves open."""
     if spec.batch_size is not None and spec.batch_size.bit_count() != 1:
         raise InvalidValue(
             f"batch_size is the number of records at a root, halved at every depth: a power of two, not "

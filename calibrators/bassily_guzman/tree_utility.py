@@ -117,7 +117,7 @@ def _orders(spec: Spec, setting: Setting, num_vertices: int, steps: Steps) -> li
 
 
 def epsilon_and_delta(spec: Spec, steps: Steps) -> tuple[float | None, float]:
-    """The target's, with what was solved for filled in; no epsilon where the target speaks of something else."""
+    """Return the target's epsilon and delta, with a solved one filled in; no epsilon if the target has none."""
     found = steps.achieved.value.upper
     match spec.target:
         case ApproximateDpTarget(epsilon=epsilon, delta=delta):

@@ -17,7 +17,7 @@ of which step t takes t times as much.
 
 **Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is; what else the
 steps carry is made of noisy sums. Positions are cut into batches by a permutation that no record decides, which is
-sound where neighbours have the same positions (replace_one, replace_special). Where a record comes or goes, every
+sound if neighbours have the same positions (replace_one, replace_special). If a record comes or goes, every
 record draws its batch for itself, and s stays the public divisor.
 
 **Preset.** `ConvexSmoothProblem` has T and C of Theorem 9, read at $\varepsilon_p = 2/z$, and the step size that
@@ -88,10 +88,10 @@ ASSUMPTIONS = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, T and C from Theorem 9, the step size from the bound.
+    """Calibrate: the noise is from the engine, T and C from Theorem 9, and the step size from the bound.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing where no preset can fill it in; the assumptions
+        InvalidValue: a number is outside its range, or missing if no preset can fill it in; the assumptions
             contradict each other; there are not enough records for the rounds.
         Unsupported: the number of steps or the batch size is solved for, on which the privacy of one pass does not
             depend; the domain is no l2 ball or the penalty not l2.

@@ -1,23 +1,23 @@
 r"""The clipped noisy mean of heavy-tailed records: MeanOracle1 on all of them (Algorithm 1, Lemma 6).
 
 **Setting.** n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$ and k bounded moments,
-$\mathbb{E}\|x\|^k \le r_k^k$. What is released is
+$\mathbb{E}\|x\|^k \le r_k^k$. The release is
 
 $$\tilde\nu = \frac1n \sum_{i=1}^n \Pi_C(x_i) + \frac{z C}{n} Z, \qquad Z \sim N(0, I_d).$$
 
 **Update.** It is one step of size 1 from 0 for the loss $\frac12\|w - x\|^2$, whose gradient at 0 is $-x$; so a plan
 has one phase of one full batch, and a run trains the model `mean`, whose features are the records.
 
-**Privacy.** One Gaussian mechanism: a record moves the sum by at most C, or 2 C where it is replaced.
+**Privacy.** One Gaussian mechanism: a record moves the sum by at most C, or 2 C if it is replaced.
 
 **Preset.** $C = r_k (\varepsilon_p n/\sqrt d)^{1/k}$ with $\varepsilon_p = 2/z$, that of Theorems 9 and 11 for
 one round: noise and squared bias cost about the same.
 
 **Guarantee.** $\mathbb{E}\|\tilde\nu - \nu\|^2$ is the squared bias plus the variance, hence at most $B^2 + \Sigma^2$
-(`mean_oracle` has the proofs). `lower_bound` is what some law of such records costs every algorithm with this noise's
-zCDP. All are about clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64,
-$2^{-7}$ in float32) is not in B. Numbers in the records' unit are called loss / parameter here, as gradients are; the
-step has no unit.
+(`mean_oracle` has the proofs). `lower_bound` is the error that every algorithm with this noise's zCDP has for some law
+of such records. All are about clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in
+float64, $2^{-7}$ in float32) is not in B. Numbers in the records' unit are called loss / parameter here, as gradients
+are; the step has no unit.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ HOLDS = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, C where noise and squared bias cost about the same.
+    """Calibrate: the noise is from the engine, and C is where noise and squared bias cost about the same.
 
     Raises:
-        InvalidValue: a number is outside its range; the threshold is missing where no preset can fill it in; there is
+        InvalidValue: a number is outside its range; the threshold is missing if no preset can fill it in; there is
             more than one step, another batch than all records, or another step size than 1.
         Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
         Unreachable: no noise multiplier meets the target.
@@ -163,7 +163,7 @@ class _PlannedMean:
 
     @property
     def _trivial(self) -> float:
-        """The squared error of 0, which no record has to be read for."""
+        """The squared error of 0, for which no record has to be read."""
         return self.oracle.moments.second**2
 
 

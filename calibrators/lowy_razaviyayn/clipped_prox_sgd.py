@@ -13,8 +13,8 @@ $$w_{t+1} = \mathrm{prox}_{\eta f^1}\Big(w_t - \eta \Big(\frac1s \sum_{i \in B_t
 and $w_T$ is released. The prox of a penalty in a domain is the penalty's prox and then the projection.
 
 **Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is. Positions are cut
-into batches by a permutation that no record decides, which is sound where neighbours have the same positions
-(replace_one, replace_special). Where a record comes or goes, every record draws its batch for itself, and s stays the
+into batches by a permutation that no record decides, which is sound if neighbours have the same positions
+(replace_one, replace_special). If a record comes or goes, every record draws its batch for itself, and s stays the
 public divisor.
 
 **Preset.** $T = 2 \lceil \kappa \ln \max(e, \Delta \mu n / r_k^2) \rceil$ and
@@ -99,10 +99,10 @@ ASSUMPTIONS = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, T and C from Theorem 20, the paper's step size.
+    """Calibrate: the noise is from the engine, T and C from Theorem 20, and the step size is the paper's.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing where no preset can fill it in; the PL constant is above
+        InvalidValue: a number is outside its range, or missing if no preset can fill it in; the PL constant is above
             the smoothness; there are not enough records for the rounds.
         Unsupported: the number of steps or the batch size is solved for, on which the privacy of one pass does not
             depend.

@@ -15,8 +15,8 @@ step more.
 
 **Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is: the noise does not
 depend on T, and the preset for T may depend on the noise without going in a circle. Positions are cut into batches by a
-permutation that no record decides, which is sound where neighbours have the same positions (replace_one,
-replace_special). Where a record comes or goes, every record draws its batch for itself, and s stays the public divisor.
+permutation that no record decides, which is sound if neighbours have the same positions (replace_one,
+replace_special). If a record comes or goes, every record draws its batch for itself, and s stays the public divisor.
 
 **Preset.** With $\varepsilon_p = 2/z$,
 $X = \frac{\mu \beta D^2}{r_k^2} \big(n + (\varepsilon_p^2 n^2/d)^{(k-1)/k}\big)$,
@@ -95,10 +95,10 @@ ASSUMPTIONS = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, T and C from Theorem 11, step sizes and weights from the explicit schedule.
+    """Calibrate: the noise is from the engine, T and C from Theorem 11, the steps from the explicit schedule.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing where no preset can fill it in; the assumptions
+        InvalidValue: a number is outside its range, or missing if no preset can fill it in; the assumptions
             contradict each other; there are not enough records for the rounds.
         Unsupported: the number of steps or the batch size is solved for, on which the privacy of one pass does not
             depend; the domain is no l2 ball or the penalty not l2.

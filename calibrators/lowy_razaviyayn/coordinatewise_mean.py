@@ -2,16 +2,16 @@ r"""The coordinate-wise median of means of heavy-tailed records: MeanOracle2 on 
 
 **Setting.** n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$, $\|\nu\| \le L$, and k bounded central moments in
 each coordinate: $\mathbb{E}|x_j - \nu_j|^k \le \gamma$. Coordinates are clamped to $[-\tau, \tau]$, which is $\Pi$; the
-records are cut into m groups of $b = \lfloor n/m \rfloor$ by a secret permutation, and what is released is
+records are cut into m groups of $b = \lfloor n/m \rfloor$ by a secret permutation, and the release is
 
 $$\tilde\nu_j = \mathrm{median}_{i \le m}\Big(\frac1b \sum_{x \in G_i} \Pi(x_j)\Big) + \sigma Z_j, \qquad
   Z \sim N(0, I_d), \quad \sigma = \frac{z \sqrt d\, \tau}{b}.$$
 
 **Privacy.** One Gaussian mechanism. A record is in one group, whose mean it moves by at most $\tau/b$ in each
-coordinate, $2\tau/b$ where it is replaced. A median, the lower one for an even m, moves by no more than the number that
+coordinate, $2\tau/b$ if it is replaced. A median, the lower one for an even m, moves by no more than the number that
 moves most; so the medians move by at most $\sqrt d\,\tau/b$, or twice that, in the l2 norm. That is the sensitivity of
-a mean of b vectors of length $\sqrt d\,\tau$. One record less would move others from group to group: that relation is
-refused.
+a mean of b vectors of length $\sqrt d\,\tau$. If a record could be removed, others would move from group to group: that
+relation is refused.
 
 **Preset.** $m = \lceil \ln(2d/\zeta)/0.4802 \rceil$, at which medians are nearly as near as any m makes them, and
 $\tau$ at which bias and noise together are least.
@@ -65,10 +65,10 @@ RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIA
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, m that suffices, tau at which bias and noise together are least.
+    """Calibrate: the noise is from the engine, m suffices, and tau makes bias and noise together least.
 
     Raises:
-        InvalidValue: a number is outside its range; the number of parameters is missing, or tau where no preset can
+        InvalidValue: a number is outside its range; the number of parameters is missing, or tau if no preset can
             fill it in; there are more groups than records, more than one step, another batch than all records, or
             another step size than 1.
         Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.

@@ -18,12 +18,12 @@ $$V_i = 36 L^2 + 8 \tilde r_2^2 + 8 d \sigma_i^2 + \tfrac{20 n_i^p \tilde r_{2k}
 
 $$\mathbb{E} F(w_l) - F^* \le \frac{a}{\eta} + b \eta + \tilde r_1 D \zeta, \qquad \eta^* = \sqrt{a/b}.$$
 
-Where $L_f$ is known, $L = L_f$, $\zeta = 0$ and $p = \max(1, 1 + 2 \ln(L_f/\tilde r_{2k})/\ln n)$ will do. Else
+If $L_f$ is known, $L = L_f$, $\zeta = 0$ and $p = \max(1, 1 + 2 \ln(L_f/\tilde r_{2k})/\ln n)$ will do. Else
 $L = \tilde r_{2k} (l/\zeta)^{1/(2k)}$ bounds every block's mean of $\sup_w \|\nabla f\|$ but with probability $\zeta$
 (Markov's inequality for the 2k-th power, and a union bound), and $p = 1 + 1/(2k)$ with $\zeta = n^{-1/2}$ keeps the
 rate. Any $p \ge 1$ is valid, and $p = 1$ the cheapest.
 
-*Proof.* Let $\hat w_i$ minimise the block's mean loss plus $\frac{\lambda_i}{2}\|w - w_{i-1}\|^2$ over W. Where the
+*Proof.* Let $\hat w_i$ minimise the block's mean loss plus $\frac{\lambda_i}{2}\|w - w_{i-1}\|^2$ over W. If the
 block's mean of $\sup_w \|\nabla f\|$ is at most L, $\|\hat w_i - w_{i-1}\| \le L/\lambda_i$, so that it lies in $W_i$.
 A clipped mean is the gradient plus a bias of at most $\frac{1}{n_i} \sum_j \sup \|\nabla f_j\|^k / ((k-1) C_i^{k-1})$,
 and strong convexity with $\eta_i \lambda_i \le 1$ gives (the paper's Lemma 14)
@@ -38,7 +38,7 @@ $y = \hat w_{i-1}$ and $\hat w_0 = w^*$, use $\lambda_i = 4 \cdot 2^p \lambda_{i
 $\tilde r_1$-Lipschitz at the end. On a first failure at block j the sum up to there is
 $F(\hat w_j) - F^* \ge 0$, and the failure costs at most $\tilde r_1 D$. $\square$
 
-Where $C_i \ge L_f$ nothing is clipped, and the last term of $V_i$ is 0. A penalty $\frac s2 \|w\|^2$ whose gradient is
+If $C_i \ge L_f$ nothing is clipped, and the last term of $V_i$ is 0. A penalty $\frac s2 \|w\|^2$ whose gradient is
 added outside the clip is a loss without noise: L, $\tilde r_1$ and $\tilde r_2$ grow by $s D / 2$, its longest gradient
 on the ball, wherever they are not those of what is clipped.
 """
@@ -64,7 +64,7 @@ class UniformMoments:
         order: k, at least 2.
         bound_2k: r_2k.
         bound_2, bound_1: r_2 and r_1; None takes the next higher one.
-        lipschitz: L_f; None where it is not known, or infinite.
+        lipschitz: L_f; None if it is not known, or infinite.
     """
 
     order: float
@@ -112,7 +112,7 @@ class LocalizedProblem:
         dimension: d.
         moments: The moments of the gradients that are clipped.
         penalty_strength: s, of the l2 penalty that is added without being clipped.
-        strong_convexity: mu of F, the penalty included; 0 where it is not used.
+        strong_convexity: mu of F, the penalty included; 0 if it is not used.
     """
 
     diameter: float
@@ -128,7 +128,7 @@ class LocalizedProblem:
 
     @property
     def lipschitz_of_mean(self) -> float:
-        """r_1, the penalty included: F is so steep at most."""
+        """r_1, the penalty included: the steepest that F can be."""
         return self.moments.first + self.penalty_slope
 
     @property
@@ -137,7 +137,7 @@ class LocalizedProblem:
         return self.moments.second + self.penalty_slope
 
     def reach(self, blocks: int, failure_probability: float) -> float:
-        """L: no block's mean of the longest gradients is above it, but with the failure probability.
+        """L: a block's mean of the longest gradients exceeds it at most with the failure probability.
 
         >>> problem = LocalizedProblem(2.0, 5, UniformMoments(2.0, 1.5))
         >>> round(problem.reach(10, 1024**-0.5), 9)
@@ -150,7 +150,7 @@ class LocalizedProblem:
         return moments.high * spread + self.penalty_slope
 
     def balanced_threshold(self, records: int, steps: int, power: float, noise_multiplier: float) -> float:
-        """C_i, where noise and squared bias cost the same; never above L_f, which no gradient exceeds."""
+        """C_i at which noise and squared bias cost the same; never above L_f, which no gradient exceeds."""
         moments, k = self.moments, self.moments.order
         log_signal = math.log(1.25 * paper_rho(noise_multiplier) / (self.dimension * steps))
         log_signal += (2.0 + power) * math.log(records) - 2.0 * math.log(k - 1.0)
@@ -228,7 +228,7 @@ def block_steps(records: int, power: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks of one run of Algorithm 4: all that its noise depends on, once a noise multiplier is there.
+    """The blocks of one run of Algorithm 4: with a noise multiplier, they determine its noise.
 
     Attributes:
         sizes: n_i.
@@ -270,7 +270,7 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Localization:
-    """One run of Algorithm 4 and the bound on what it leads to.
+    """One run of Algorithm 4 and the bound on its result.
 
     Attributes:
         problem: Constants of the objective.
@@ -305,7 +305,7 @@ class Localization:
         if moments.never_clipped(threshold):
             return 0.0
         exponent = (2.0 * k - 2.0) * math.log(moments.high / threshold) - 2.0 * math.log(k - 1.0)
-        # No clipped mean is farther off than r_2k: where the number would leave floating point, a smaller one will do.
+        # No clipped mean is farther off than r_2k, so a smaller number is used if this one would overflow.
         return moments.high**2 * math.exp(min(exponent, _LARGEST_EXPONENT))
 
     def start_cost(self, start: float) -> float:

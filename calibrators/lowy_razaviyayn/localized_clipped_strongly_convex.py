@@ -51,10 +51,10 @@ STRONG_CONVEXITY = Assumption(
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; runs, blocks, steps, thresholds, step sizes and radii from the theorem with constants.
+    """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing where no preset can fill it in; there are not enough
+        InvalidValue: a number is outside its range, or missing if no preset can fill it in; there are not enough
             records for the runs; the assumptions contradict each other; a block would have too many steps.
         Unsupported: the number of steps or the batch size is solved for, on which the privacy does not depend; the
             domain is no l2 ball or the penalty not l2.

@@ -15,10 +15,10 @@ there are as many blocks as halvings, and n is the largest power of two below `d
 
 **Privacy.** A record is in one block, given to it by a secret order of the slots that is drawn without looking at data.
 Its $T_i$ steps are Gaussian mechanisms, each of distance $s C_i/n_i$ between neighbours, s = 2 where a record is
-replaced and s = 1 where it becomes a null record; together they are a Gaussian mechanism with
+replaced and s = 1 if it becomes a null record; together they are a Gaussian mechanism with
 $\mu = s \sqrt{T_i} C_i / (n_i \sigma_i)$, exactly, however later steps depend on earlier ones. With
 $\sigma_i = z C_i \sqrt{T_i}/n_i$ that is $s/z$ for every block, and so for all of them: given what came before, the
-other blocks have the same law on both sides. The engine solves for z as for one full-batch step. Where a record comes
+other blocks have the same law on both sides. The engine solves for z as for one full-batch step. If a record comes
 or goes, the blocks after it would shift: `add_or_remove_one` is not accounted.
 
 **Guarantee.** `localization` has the bound, its constants and its proof; `excess_risk_bound` evaluates it. It is
@@ -71,10 +71,10 @@ ERRATA = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; blocks, steps, clip thresholds, step sizes and radii from the theorem with constants.
+    """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing where no preset can fill it in; there are not enough
+        InvalidValue: a number is outside its range, or missing if no preset can fill it in; there are not enough
             records for the blocks; a block would have too many steps.
         Unsupported: the number of steps or the batch size is solved for, on which the privacy does not depend; the
             domain is no l2 ball or the penalty not l2.
@@ -94,7 +94,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _blocks(spec: Spec) -> int:
-    """l: as many as halvings, or the caller's own number."""
+    """l: the number of halvings, or the caller's own number."""
     most = spec.dataset_size.bit_length() - 1
     if most < 1:
         raise InvalidValue(
@@ -148,12 +148,12 @@ def calibration_of_runs(
     *,
     why: str,
 ) -> Calibration:
-    """Return the answer of localised runs, with what their theorem says where its constants are there.
+    """Return the answer of localised runs, with the statements of the theorem if its constants are given.
 
     Args:
         algorithm, spec, steps: As `calibration_of` has them.
-        setting: What the spec says.
-        runs: Of Algorithm 4, one after the other.
+        setting: The setting that the spec describes.
+        runs: The runs of Algorithm 4, one after the other.
         planned_type: The theorem's numbers.
         iterations: The recommended number of blocks or runs.
         why: Why records are left over, in words.
@@ -178,7 +178,7 @@ def calibration_of_runs(
             own_numbers=spec.step_size is not None or spec.gradient_bound is not None,
         )
     left = spec.dataset_size - sum(phase.records)
-    # Halving a power of two down to 1 leaves one record over.
+    # Halving a power of two down to 1 leaves one record.
     unread = [f"{left} of {spec.dataset_size} records are in no block, and are not read: {why}."] if left > 1 else []
     return calibration_of(
         algorithm,

@@ -22,7 +22,7 @@ from calibrators.refusals import refuse
 from calibrators.spec import Spec
 from calibrators.verdicts import judge_steps
 
-#: Slots and block sizes stay under these; where a record comes or goes, later blocks would shift.
+#: Slots and block sizes stay under these; if a record comes or goes, later blocks would shift.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
 _OPTIONAL = "; the next higher moment's where it is left out"
@@ -89,7 +89,7 @@ class LocalizedSetting:
     """The setting that the spec states.
 
     Attributes:
-        problem: None where the theorem lacks a constant.
+        problem: None if the theorem lacks a constant.
         missing: Their names.
         power: The caller's p.
         order_constant: c of the rates.
@@ -108,7 +108,7 @@ class LocalizedRun:
     Attributes:
         blocks: Its blocks.
         step_size: eta; None in a plan for privacy alone.
-        localization: What is known of it; None without the theorem's constants.
+        localization: Its localization; None without the theorem's constants.
         start: Bound on the root mean square of |w_0 - w*|; 0 likewise.
     """
 

@@ -16,7 +16,7 @@ $h = r/(2\mu)$, which holds both means, the gradient's k-th moment is at most $(
 the two excess risks add up to at least $\frac\mu2 \cdot 2 m^2$, so one is at least $\mu m^2 / 4$ on average.
 $\square$
 
-Where the domain's diameter D is below $r/\mu$, the same with $h = D/2$: r is replaced by $\min(r, \mu D)$.
+If the domain's diameter D is below $r/\mu$, the same with $h = D/2$: r is replaced by $\min(r, \mu D)$.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import math
 
 
 def convex_lower_bound(moment_order: float, moment_bound: float, radius: float, records: int, rho: float) -> float:
-    """Certified, in loss units: so much does some convex problem on a ball cost every rho-zCDP algorithm.
+    """A certified lower bound, in loss units, of every rho-zCDP algorithm on some convex problem on a ball.
 
     >>> round(convex_lower_bound(2.0, 3.0, 1.0, 10_000, 0.5), 12)
     0.015
@@ -37,7 +37,7 @@ def convex_lower_bound(moment_order: float, moment_bound: float, radius: float, 
 def strongly_convex_lower_bound(
     moment_order: float, moment_bound: float, strong_convexity: float, diameter: float, records: int, rho: float
 ) -> float:
-    """Certified, in loss units: some strongly convex problem on a ball of at most this diameter.
+    """The same for some strongly convex problem on a ball of at most this diameter.
 
     >>> round(strongly_convex_lower_bound(2.0, 3.0, 1.0, 3.0, 10_000, 0.5), 12)
     5.625e-05
@@ -48,7 +48,7 @@ def strongly_convex_lower_bound(
 
 
 def mean_lower_bound(moment_order: float, moment_bound: float, records: int, rho: float) -> float:
-    """Certified, of E|nu~ - nu|^2: so far are some records' mean and what any rho-zCDP algorithm makes of them.
+    """A certified lower bound of E|nu~ - nu|^2 for some records, whatever the rho-zCDP algorithm.
 
     The two laws above with h = r_k, since here the records themselves have the moment; the two squared errors add up
     to at least 2 m^2, so one is at least m^2 / 2 on average.

@@ -14,12 +14,11 @@ $\kappa_k = (k-1)^{k-1}/k^k$ (equal at $x = C k / (k - 1)$, where both sides tou
 $B \le \kappa_k r_k^k / C^{k-1}$, which a two-point law attains. $\square$
 
 **Batches that are drawn (add or remove one record).** Each of n records draws one of R batches, independently; the
-sum is divided by $s = \lfloor n/R \rfloor$. Given what earlier steps have read, $R_t \sim \mathrm{Bin}(n, f)$ records
-are left before step $t = 0..R-1$, $f = (R - t)/R$, each of which is in batch t with probability $1/(R - t)$. So the
-oracle's mean is $(1 + \alpha_t)$ times that of a clipped record, with
-$\mathbb{E}\alpha_t^2 = \big(\frac{n}{R s} - 1\big)^2 + \frac{n (1 - f)}{f R^2 s^2}$. Hence its root mean square bias is
-at most $B + \min(r_2, C) \sqrt{\mathbb{E} \alpha_t^2}$ (Minkowski), and the records' part of $\Sigma^2$ is
-$\frac{n}{R s} \min(r_2, C)^2 / s$.
+sum is divided by $s = \lfloor n/R \rfloor$. Given the records that earlier steps have read, $R_t \sim \mathrm{Bin}(n,
+f)$ records are left before step $t = 0..R-1$, $f = (R - t)/R$, each of which is in batch t with probability $1/(R -
+t)$. So the oracle's mean is $(1 + \alpha_t)$ times that of a clipped record, with $\mathbb{E}\alpha_t^2 =
+\big(\frac{n}{R s} - 1\big)^2 + \frac{n (1 - f)}{f R^2 s^2}$. Hence its root mean square bias is at most $B + \min(r_2,
+C) \sqrt{\mathbb{E} \alpha_t^2}$ (Minkowski), and the records' part of $\Sigma^2$ is $\frac{n}{R s} \min(r_2, C)^2 / s$.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from calibrators.lowy_razaviyayn.moments import Moments
 
 @dataclass(frozen=True, slots=True)
 class MeanOracle:
-    """One call on a batch of fixed size, and how far its answer is from the mean.
+    """One call on a batch of fixed size, and the distance of its answer from the mean.
 
     Attributes:
         max_grad_norm: C, in gradient units.

@@ -34,7 +34,7 @@ _HOEFFDING = 0.4802
 
 
 def groups_needed(dimension: int, failure_probability: float) -> int:
-    """m that suffices: the least number of groups of which 99% are good in the mean and half for certain.
+    """An m that suffices: the least number of groups of which 99% are good on average and half are surely good.
 
     >>> groups_needed(5, 1e-3)
     20
@@ -64,7 +64,7 @@ def noise_stddev_on_medians(
 
 @dataclass(frozen=True, slots=True)
 class MedianOfMeans:
-    """How far medians of means are off, before any noise is added to what is released.
+    """The errors of medians of means, before any noise is added to the release.
 
     Attributes:
         truncation_radius: tau, in the records' unit.
@@ -73,7 +73,7 @@ class MedianOfMeans:
         dimension: d.
         moment_order: k, at least 2.
         coordinate_moment: gamma^(1/k), in the records' unit.
-        failure_probability: zeta; half of it is these medians', half is left for what is added to them.
+        failure_probability: zeta; one half is for these medians, the other for the noise that is added to them.
 
     >>> medians = MedianOfMeans(4.0, 20, 500, 5, 3.0, 0.5, 1e-3)
     >>> round(medians.bias, 10), round(medians.printed_bias, 10), round(medians.bad_group_probability, 4)
@@ -96,12 +96,12 @@ class MedianOfMeans:
 
     @property
     def printed_bias(self) -> float:
-        """The paper's: 10 gamma (2 / tau)^(k-1)."""
+        """The bias as the paper prints it: 10 gamma (2 / tau)^(k-1)."""
         return self._bias(math.log(10.0))
 
     @property
     def bad_group_probability(self) -> float:
-        """p: so many bad groups in the mean leave the median good but with probability zeta / (2 d)."""
+        """p: if this share of groups is bad on average, the median is bad with probability zeta / (2 d) at most."""
         tail = -2.0 * _log_tail(self.dimension, self.failure_probability) / self.groups
         # (1 - sqrt(1 - e)) / 2 without cancellation.
         return 0.5 * math.exp(tail) / (1.0 + math.sqrt(-math.expm1(tail)))
@@ -110,7 +110,7 @@ class MedianOfMeans:
         """Bound each median's deviation from its mean, with probability at least 1 - zeta / 2 and apart from bias.
 
         Args:
-            noise_variance: Of independent noise of mean 0 that every group's mean has of its own.
+            noise_variance: The variance of independent noise of mean 0 on every group's mean.
         """
         spread = min(self.coordinate_moment, self.truncation_radius)
         p = self.bad_group_probability
@@ -144,7 +144,7 @@ def balanced_radius(
     $\tau = 2 \gamma^{1/k} \left((k-1) \kappa_k \sqrt d / (2 N)\right)^{1/k}$.
 
     Args:
-        noise_per_radius: N: the length of what is added to the medians, per unit of tau.
+        noise_per_radius: N: the length of the noise that is added to the medians, per unit of tau.
         mean_bound: L.
 
     >>> tau = balanced_radius(5, 3.0, 0.5, 0.01, 0.0)
@@ -159,7 +159,7 @@ def balanced_radius(
 
 
 def normal_length(dimension: int, failure_probability: float) -> float:
-    """A standard normal vector is no longer, but with probability zeta / 2: sqrt(d) + sqrt(2 ln(2 / zeta)).
+    """A length that a standard normal vector exceeds with probability zeta / 2 at most: sqrt(d) + sqrt(2 ln(2 / zeta)).
 
     >>> round(normal_length(4, 2.0 * math.exp(-2.0)), 12)
     4.0

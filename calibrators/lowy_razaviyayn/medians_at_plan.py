@@ -1,4 +1,4 @@
-"""Algorithm 12 at a plan: the recommended numbers, and what is known of its error, each with its source."""
+"""Algorithm 12 for a plan: the recommended numbers and the bounds on its error, each with its source."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class PlannedMedians:
     """A plan of this algorithm with what is known of the records.
 
     Attributes:
-        phase: The only one.
+        phase: The only phase.
         noise_multiplier: z.
         records: n.
-        medians: Before noise.
+        medians: The medians before noise.
         mean_bound: L.
         order_constant: c.
     """
@@ -53,7 +53,7 @@ class PlannedMedians:
         return warnings_of(self.phase.truncation_radius, self.mean_bound)
 
     def utility(self) -> tuple[Provenance, ...]:
-        """Bounds that hold with a probability, biases, the noise, and what is known up to constants."""
+        """Return bounds that hold with a probability, biases, the noise, and rates that are known up to constants."""
         medians, derived, exact = self.medians, ProvenanceKind.DERIVED, ProvenanceKind.EXACT
         noise = self.phase.noise_stddev * normal_length(self.phase.dimension, medians.failure_probability)
         few = () if medians.printed_error is not None else (_TOO_FEW,)
@@ -141,7 +141,7 @@ class PlannedMedians:
     def _length(
         self, name: str, value: float | None, formula: str, kind: ProvenanceKind, words: tuple[str, ...]
     ) -> Provenance:
-        """A distance from the mean; 0 is no farther than L from it, and no record has to be read for that."""
+        """A distance from the mean. The point 0 is within L of it, and no record has to be read for that."""
         kept = value if self._is_covered else None
         return Provenance(
             name,

@@ -66,7 +66,7 @@ ASSUMPTIONS = (
 
 
 def read_groups(spec: Spec, known: Given, sufficient: int) -> int:
-    """Return m: the caller's, or what suffices.
+    """Return m: the caller's, or one that suffices.
 
     Raises:
         InvalidValue: it is no whole number, or there are fewer records than groups.
@@ -110,14 +110,14 @@ def best_radius(known: Given, dimension: int, noise_per_radius: float) -> float:
     """Return tau at which bias and noise together are least.
 
     Args:
-        noise_per_radius: The length of what is added to the medians, per unit of tau.
+        noise_per_radius: The length of the noise that is added to the medians, per unit of tau.
     """
     k, g, mean_bound = (known[name] for name in ("moment_order", "coordinate_moment_bound", "mean_bound"))
     return min(LARGEST, balanced_radius(dimension, k, g, noise_per_radius, mean_bound))
 
 
 def warnings_of(radius: float, mean_bound: float) -> tuple[str, ...]:
-    """Return a sentence where the radius is too small for the theorem, so that bounds are left out."""
+    """Return a warning if the radius is too small for the theorem, so that bounds are left out."""
     if radius >= 2.0 * mean_bound:
         return ()
     return (

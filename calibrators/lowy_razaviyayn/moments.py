@@ -1,4 +1,4 @@
-r"""The papers' setting: constants of the moment assumptions, and what they imply before any algorithm runs.
+r"""The papers' setting: constants of the moment assumptions, and their consequences before any algorithm runs.
 
 **Assumption 2.** $\sup_{w \in W} \mathbb{E}\|\nabla f(w, x)\|^k \le r_k^k$ with a real $k \ge 2$. Then
 $r_a \le r_b$ for $a \le b$ (Jensen), so $r_2$ may be replaced by $r_k$, and $F = \mathbb{E} f$ is $r_1$-Lipschitz on
@@ -15,7 +15,7 @@ from calibrators.provenance import GRADIENT, PARAMETER, PURE
 
 PAPER = "Lowy & Razaviyayn 2023"
 
-#: Constants of a problem lie between these, so that no power of theirs leaves the floating-point numbers.
+#: Constants of a problem lie between these, so that their powers neither overflow nor underflow.
 SMALLEST, LARGEST = 1e-12, 1e12
 
 DIAMETER = Assumption(
@@ -74,7 +74,7 @@ class Moments:
 
     @property
     def second(self) -> float:
-        """r_2, or r_k where it is not known."""
+        """r_2, or r_k if it is not known."""
         return self.bound if self.bound_2 is None else min(self.bound, self.bound_2)
 
 

@@ -32,7 +32,7 @@ RELATIONS = (
 
 
 class Preset(Protocol):
-    """The values that a theorem chooses where the spec leaves them open."""
+    """The values that a theorem chooses if the spec leaves them open."""
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int: ...
 
@@ -46,7 +46,7 @@ class Chosen:
     Attributes:
         iterations: The paper's T.
         batch_size: s, of each round.
-        bound: Clipping at C.
+        bound: The clip threshold C.
     """
 
     iterations: int
@@ -105,7 +105,7 @@ class PlannedBatches:
 
 
 def check_unknown(spec: Spec) -> None:
-    """Refuse to solve for what the privacy of one pass does not depend on.
+    """Refuse to solve for a size on which the privacy of one pass does not depend.
 
     Raises:
         Unsupported: the number of steps or the batch size is solved for.
@@ -118,20 +118,20 @@ def check_unknown(spec: Spec) -> None:
 
 
 def solve_pass(spec: Spec, rounds: int) -> Steps:
-    """The pass; its noise is the same for every number of rounds, which its event states all the same."""
+    """Return the pass. Its noise is the same for every number of rounds, but its event states that number."""
     return solve_steps(spec, gaussian_event(spec), iterations=rounds, batch_size=max(1, spec.dataset_size // rounds))
 
 
 def choose(
     spec: Spec, preset: Preset | None, paper_epsilon: float, *, preset_words: str, extra_rounds: int = 0
 ) -> Chosen:
-    """Return T, batches of floor(n / rounds) records, and C: the spec's own where it has them, else the preset's.
+    """Return T, batches of floor(n / rounds) records, and C: the spec's own if it has them, else the preset's.
 
     Args:
-        preset: None where the theorem's assumptions are not there.
+        preset: None if the theorem's assumptions are not there.
         paper_epsilon: The paper's epsilon of the noise that was solved for.
         preset_words: The preset's formula for T.
-        extra_rounds: How many rounds there are beside T.
+        extra_rounds: The number of rounds beside T.
 
     Raises:
         InvalidValue: there are more rounds than records or than `MAX_ROUNDS`, the batch size is given and another one,
@@ -173,8 +173,8 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
     """Return the spec's own clip threshold, or the preset's.
 
     Args:
-        preset: None where it cannot be computed.
-        needs: What it would be computed from.
+        preset: None if it cannot be computed.
+        needs: The constants from which it would be computed.
 
     Raises:
         InvalidValue: neither is there.
@@ -216,7 +216,7 @@ def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
 
 
 def ball(spec: Spec, diameter: float | None) -> L2Ball | None:
-    """The spec's domain, or the ball of the diameter; None where neither is known."""
+    """The spec's domain, or the ball of the diameter; None if neither is known."""
     if isinstance(spec.domain, L2Ball):
         return spec.domain
     return None if diameter is None else L2Ball(0.5 * diameter)

@@ -12,7 +12,7 @@ from calibrators.spec import Spec
 
 
 def check_one_step(spec: Spec, name: str) -> None:
-    """Refuse what one release about all records leaves no room for.
+    """Refuse requests that do not fit one release about all records.
 
     Raises:
         InvalidValue: more than one step, another batch than all records, or another step size than 1.

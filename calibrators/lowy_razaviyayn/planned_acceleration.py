@@ -1,4 +1,4 @@
-"""Theorem 9 at a plan: the recommended numbers, and what is known of the excess risk, each with its source."""
+"""Theorem 9 for a plan: the recommended numbers and the bounds on the excess risk, each with its source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONG_STEPS = "the step size is at most 1/(4 beta), which fails here"
 
 @dataclass(frozen=True, slots=True)
 class PlannedAcceleration(PlannedRisk):
-    """A plan of this algorithm, with what its theorem needs to know of it.
+    """A plan of this algorithm, with the facts that its theorem needs.
 
     Attributes:
         problem: Constants of the objective.

@@ -1,4 +1,4 @@
-"""Theorem 12 at a plan: the recommended numbers, and what is known of the excess risk, each with its source."""
+"""Theorem 12 for a plan: the recommended numbers and the bounds on the excess risk, each with its source."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _DERIVED, _EXACT = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
 
 @dataclass(frozen=True, slots=True)
 class PlannedLocalization:
-    """A plan of localised steps, with what its theorem needs to know of it.
+    """A plan of localised steps, with the facts that its theorem needs.
 
     Attributes:
         problem: Constants of the objective.
-        runs: Of Algorithm 4, each with its localization.
+        runs: The runs of Algorithm 4, each with its localization.
         phase: The blocks of all of them.
         noise_multiplier: z of the aggregate.
         dataset_size: n as declared.

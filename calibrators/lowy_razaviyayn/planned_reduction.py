@@ -1,7 +1,7 @@
 r"""The reduction to strong convexity (Theorem 18): runs of Algorithm 4 on ever more records, each from the last point.
 
 Run j of $M = \lceil \log_2 \log_2 n \rceil$ takes $N_j = 2^{j-2} n / \log_2 n$ records, rounded down to a power of two.
-Where F is $\mu$-strongly convex, $\mathbb{E}\|w_j - w^*\|^2 \le 2 (\mathbb{E} F(w_j) - F^*)/\mu$, so that each run
+If F is $\mu$-strongly convex, $\mathbb{E}\|w_j - w^*\|^2 \le 2 (\mathbb{E} F(w_j) - F^*)/\mu$, so that each run
 starts nearer than the one before. The paper's proof lets the algorithm know that distance; here it has a bound of it,
 
 $$\hat D_0 = \min(D, \tilde r_1/\mu), \qquad \hat D_j = \min(D, \tilde r_1/\mu, \sqrt{2\, \mathrm{bound}_j/\mu}),$$

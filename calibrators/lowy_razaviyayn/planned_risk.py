@@ -35,11 +35,11 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRisk(ABC):
-    """A planned pass, with what its theorem needs to know of it.
+    """A planned pass, with the facts that its theorem needs.
 
     Attributes:
         batches: The oracle's calls.
-        step_size: The caller's own; None where it is the theorem's.
+        step_size: The caller's own; None if it is the theorem's.
         order_constant: c of the rates.
         problem: Constants of the objective.
     """
@@ -67,7 +67,7 @@ class PlannedRisk(ABC):
     @property
     @abstractmethod
     def _largest_step_size(self) -> tuple[str, float]:
-        """The largest step size that the theorem covers, where there is one: its formula and its value."""
+        """The largest step size that the theorem covers, if there is one: its formula and its value."""
 
     @abstractmethod
     def recommended(self) -> tuple[Provenance, ...]:
@@ -130,7 +130,7 @@ class PlannedRisk(ABC):
         return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)
 
     def _lower(self, value: float, formula: str, theorem: str, worst: str) -> Provenance:
-        """A certified lower bound, of what ``worst`` says."""
+        """A certified lower bound; ``worst`` names the hard problem."""
         source = f"{PAPER}, {theorem} (constants derived, without the gain of sqrt(d))"
         return Provenance("lower_bound", value, formula, source, ProvenanceKind.DERIVED, (worst,), units=LOSS)
 
@@ -166,11 +166,11 @@ def calibration_of_pass(
     as_published: AsPublished | None,
     release: Release = LAST_ITERATE,
 ) -> Calibration:
-    """Return the answer of one pass, with what its theorem says where its constants are there.
+    """Return the answer of one pass, with the statements of the theorem if its constants are given.
 
     Args:
-        planned: None where the theorem lacks a constant.
-        source: Where the algorithm is printed.
+        planned: None if the theorem lacks a constant.
+        source: The place where the algorithm is printed.
         evaluations: Formula of the number of per-record gradients.
         algorithm, spec, steps, phase, domain, missing, as_published, release: As `calibration_of` has them.
     """

@@ -1,4 +1,4 @@
-"""The noise that the paper prints, at the rounds and the shuffled bits that its listings can have."""
+"""The noise that the paper prints, for rounds and shuffled bits that its listings allow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMULA = (
 def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> AsPublished | None:
     """An algorithm's noise at this spec with the engine's verdict; None for targets that the paper does not speak of.
 
-    It reads batches of n/T records. Where there are more rounds than T, or T does not divide n, that is more records
+    It reads batches of n/T records. If there are more rounds than T, or T does not divide n, that is more records
     than there are. The noise is therefore judged on batches of the plan's size s, where its standard deviation on the
     mean is that of a smaller multiple of C/s.
 
@@ -59,7 +59,7 @@ def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> A
 
 
 def rho_of(target: Target | OpenEpsilon | OpenDelta) -> float | None:
-    """The zCDP that the paper would give a target: its own, or Proposition 3's; None where it has none."""
+    """The zCDP that the paper would give a target: its own, or Proposition 3's; None if it has none."""
     if isinstance(target, ZcdpTarget):
         return target.rho
     if isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
@@ -75,7 +75,7 @@ def judged(spec: Spec, noise_multiplier: float, steps: int, size: int) -> tuple[
 
 
 def _shares(steps: int, rounds: int, size: int, records: int) -> str:
-    """Return in words what is wrong with batches of n/T records; empty if nothing is."""
+    """Return in words the faults of batches of n/T records; empty if there are none."""
     if steps > rounds:
         return f"T + 1 = {steps} batches of n/T records are more records than there are; judged on batches of {size}. "
     if size * rounds != records:
@@ -151,7 +151,7 @@ def judge_counts(
         cost: The cost of the printed bits.
         printed: Their noise multiplier.
         phase: The phase of the plan, whose sizes are the printed ones.
-        reach: K where a record is replaced.
+        reach: K if a record is replaced.
     """
     target = target_of(spec)
     if cost > target.limit:

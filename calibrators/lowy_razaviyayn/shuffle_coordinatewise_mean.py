@@ -66,10 +66,10 @@ _TOO_SMALL = "tau >= 2 L, which fails here"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise bits in closed form, m that suffices, tau at which bias and noise together are least.
+    """Calibrate: noise bits in closed form, an m that suffices, and the tau with the least bias and noise together.
 
     Raises:
-        InvalidValue: a number is outside its range or missing: the dimension, which the privacy depends on; tau where
+        InvalidValue: a number is outside its range or missing: the dimension, which the privacy depends on; tau if
             no preset can fill it in; there are more groups than records.
         Unsupported: a target that is not (epsilon, delta); one that Lemma 56 does not reach; sizes, a domain or a
             penalty.

@@ -74,11 +74,11 @@ _DERIVED = f"{PAPER}, Algorithms 11 and 14, Lemma 56 (derived: composition as ap
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise bits in closed form, C where noise and squared bias cost about the same.
+    """Calibrate: noise bits in closed form, and C where noise and squared bias cost about the same.
 
     Raises:
         InvalidValue: a number is outside its range or missing: the dimension, which the privacy depends on; the
-            threshold where no preset can fill it in.
+            threshold if no preset can fill it in.
         Unsupported: a target that is not (epsilon, delta); one that Lemma 56 does not reach; sizes, a domain or a
             penalty.
         Unreachable: no number of noise bits meets the target.

@@ -36,7 +36,7 @@ class Solved:
         counts: The messages of one coordinate.
         coordinate_epsilon: epsilon_hat.
         coordinate_delta: delta_hat.
-        steps: What all coordinates cost, in one step.
+        steps: The cost of all coordinates, in one step.
     """
 
     counts: ShuffledSum
@@ -46,7 +46,7 @@ class Solved:
 
 
 def check_target(spec: Spec) -> None:
-    """Refuse targets that shuffled counts have no cost for.
+    """Refuse targets under which shuffled counts have no cost.
 
     Raises:
         Unsupported: the target is not (epsilon, delta) with delta between 0 and 1/2.
@@ -64,7 +64,7 @@ def check_target(spec: Spec) -> None:
 
 
 def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: float) -> Solved:
-    """The least noise bits that meet the target, or what the given noise costs.
+    """Return the least noise bits that meet the target, or the cost of the given noise.
 
     Args:
         users: s, of one sum.

@@ -1,4 +1,4 @@
-r"""P_1D (Algorithm 14, Lemma 56): a sum of numbers from shuffled single-bit messages, and what it costs.
+r"""P_1D (Algorithm 14, Lemma 56): a sum of numbers from shuffled single-bit messages, and its cost.
 
 Each of s users holds a number in $[0, g]$, rounds it to a neighbouring integer at random without bias, and sends as
 many ones as that, zeros up to g bits in all, and b fair coins. A shuffler puts all $s (g + b)$ bits in a random order;
@@ -108,7 +108,7 @@ def coordinate_epsilon(epsilon: float, delta: float, reach: float) -> float:
 
 
 def composed_epsilon(epsilon: float, left_delta: float, reach: float) -> float:
-    """Return the joint cost of coordinates of this epsilon_hat, at the delta that is left after their own deltas."""
+    """Return the joint cost of coordinates with this epsilon_hat, at the delta that their own deltas leave."""
     return proposition_3_epsilon(0.5 * (epsilon * reach) ** 2, left_delta)
 
 

@@ -32,7 +32,7 @@ $F(\hat w_T) \le \sum_t \zeta_t F(w_{t+1})$ by convexity. $\square$
 A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping changes nothing in this: F includes it, with
 $\beta$ and $\mu$ of the sum, and the moments are those of the gradients that are clipped.
 
-Where records draw their batches, `mean_oracle` has the root mean square bias of each step and the variance, and the
+If records draw their batches, `mean_oracle` has the root mean square bias of each step and the variance, and the
 proof holds with them for B and $\Sigma^2$.
 """
 
@@ -98,7 +98,7 @@ class StronglyConvexProblem:
         return 0.5 * (self.strong_convexity - self.penalty_strength) * self.diameter
 
     def schedule(self, iterations: int, step_size: float | None = None) -> Schedule:
-        """T + 1 step sizes and weights; of one own step size where there is one."""
+        """T + 1 step sizes and weights; of one own step size if there is one."""
         if step_size is None:
             return stich_schedule(iterations, self.contraction, self.inverse_step)
         return constant_schedule(iterations, self.contraction, step_size)

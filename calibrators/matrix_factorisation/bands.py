@@ -1,8 +1,8 @@
-"""The steps of a run with correlated noise, solved for what a spec leaves open, and the choice of the number of bands.
+"""The steps of a run with correlated noise: the open quantity of a spec is solved for, and the number of bands chosen.
 
 Coefficients have a norm of at most 1, and steps are solved for with a norm of 1: so the noise, and the number of steps
-or records that it allows, do not depend on how coefficients were rounded. What is answered is certified for the plan's
-own event.
+or records that it allows, do not depend on how coefficients were rounded. The answer is certified for the plan's own
+event.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from calibrators.noise import Steps, solve_steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 from calibrators.step_sizes import StepSizeSchedule
 
-#: With so few cycles as this, their number falls by much from one number of bands to the next: more of these are tried.
+#: With at most this many cycles, their number falls a lot from one number of bands to the next, so more numbers are
+#: tried.
 _FEW_CYCLES = 32
-#: Where the most bands that are allowed are the best, their number is doubled so often, to tell what more would give.
+#: If the most bands that are allowed are the best, their number is doubled this often, to show what more would give.
 _DOUBLINGS_BEYOND = 2
-#: A vector of earlier noise for each band but the first, in numbers of 32 bits.
+#: A run keeps a vector of earlier noise, in numbers of 32 bits, for each band except the first.
 _BYTES_PER_BAND = 4
 
 
@@ -38,13 +39,13 @@ class BandedEvent:
     Attributes:
         sampling: Kind of sampling.
         dataset_size: Declared number of records.
-        relation: Decides how groups are made: by position where a record is replaced by any other, else each record
+        relation: Decides how groups are made: by position if a record is replaced by any other, else each record
             draws its own.
         bands: b, and the number of groups.
-        momentum, correlation: Of the workload, and the objective.
+        momentum, correlation: The momentum of the workload, and the objective.
         is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; else it has one, which
             is 1.
-        schedule: The schedule of the workload's step sizes; None where they are equal.
+        schedule: The schedule of the workload's step sizes; None if they are equal.
 
     >>> steps = BandedEvent("cyclic_poisson", 1000, NeighboringRelation.REPLACE_ONE, 4, 0.0, Correlation(), False)
     >>> steps(2.0, 100, 10).sampling
@@ -85,7 +86,7 @@ class BandedEvent:
 
     @property
     def largest_batch(self) -> int:
-        """The largest batch with so many bands."""
+        """The largest batch with this number of bands."""
         if self.sampling == FixedOrderEpochs.kind:
             return self.dataset_size if self.bands == 1 else (self.dataset_size - 1) // (self.bands - 1)
         return self.dataset_size // self.bands
@@ -117,8 +118,8 @@ class Solved:
     Attributes:
         steps: The plan's.
         strategy: Its coefficients and errors.
-        bands: Their number as it was asked for or chosen: the number of groups of cyclic batches.
-        alternatives: In the order in which they were tried, where the noise is solved for.
+        bands: The number of bands that was asked for or chosen, which is the number of groups of cyclic batches.
+        alternatives: In the order in which they were tried, if the noise is solved for.
     """
 
     steps: Steps
@@ -128,7 +129,7 @@ class Solved:
 
 
 def solve(spec: Spec) -> Solved:
-    """Solve for what a spec leaves open, and choose the number of bands where it does.
+    """Solve for the quantity that a spec leaves open, and choose the number of bands if that is open.
 
     Guarantees:
         - never_misses: the certified upper end of the plan's event meets the target.
@@ -301,7 +302,7 @@ def _candidates(spec: Spec) -> Iterator[int]:
 
 
 def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
-    """Return the spec with the other sampling, where its relation is accounted under that."""
+    """Return the spec with the other sampling, if its relation is accounted under that."""
     if spec.sampling == FixedOrderEpochs.kind:
         return (replace(spec, sampling=CyclicPoisson.kind),)
     if spec.relation in FixedOrderEpochs.relations:
@@ -310,7 +311,7 @@ def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
 
 
 def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
-    """Solve for what is open with a number of bands; the certificate is that of the plan's own event."""
+    """Solve for the open quantity with a number of bands; the certificate is that of the plan's own event."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     assert spec.correlation is not None, "as was checked"
     momentum = 0.0 if spec.momentum is None else spec.momentum
@@ -352,7 +353,7 @@ def _certified(spec: Spec, target: Target, steps: Steps, event_of: BandedEvent) 
     """Return steps that were solved for with a norm of 1 with the plan's own event and its certificate.
 
     Returns:
-        None where that does not do: the norm of the plan's coefficients is a little less than 1, so that one more step
+        None if that does not do: the norm of the plan's coefficients is a little less than 1, so that one more step
         or record may meet the target, too; or an upper end that hardly met it is above it, by rounding.
     """
     count, size = steps.event.count, steps.batch_size

@@ -83,7 +83,7 @@ def _step_sizes(spec: Spec, steps: int) -> float | tuple[float, ...] | None:
 
 
 def _of_other_batches(solved: Solved) -> Iterator[str]:
-    """Yield what not sampling the batches costs, or would cost: each sampling is taken with its best bands."""
+    """Yield warnings about the cost of batches that are not sampled; each sampling has its best number of bands."""
     best: dict[str, Alternative] = {}
     for each in solved.alternatives:
         if each.is_allowed and (each.sampling not in best or each.error < best[each.sampling].error):
@@ -105,7 +105,7 @@ def _of_other_batches(solved: Solved) -> Iterator[str]:
 
 
 def _of_more_memory(solved: Solved) -> Iterator[str]:
-    """Yield what more bands than are allowed would give, and what a run would keep for them."""
+    """Yield warnings about the gain from more bands than are allowed, and about the memory for them."""
     beyond = [each for each in solved.alternatives if not each.is_allowed]
     if not beyond:
         return

@@ -42,19 +42,19 @@ from accounting.factorisations import Array, square_root
 from calibrators.correlation import Objective
 from calibrators.plan import MAX_COEFFICIENT_BITS
 
-#: Rows that are computed one by one before it is looked whether they have settled.
+#: The number of rows that are computed one by one before it is checked whether they have settled.
 _FIRST_ROWS = 4096
 #: The most rows that are evaluated during the search, and for the answer, which is refused if they have not settled.
 _SEARCHED_ROWS, _MOST_ROWS = 1 << 16, 1 << 21
 _SETTLED = 1e-13
 #: The most steps with step sizes of their own: each evaluation is quadratic in their number.
 MOST_SIZES = 4096
-#: Columns of such a workload that the search looks at, and those that are summed up at a time.
+#: The number of columns of such a workload that the search uses, and of those that are summed at a time.
 _COLUMNS = 128
-#: Coefficients get the fewest bits with which rounding costs no more than this, relatively.
+#: Coefficients get the fewest bits with which rounding costs no more than this share.
 _ROUNDING_COST = 2e-5
 _FEWEST_BITS = 8
-#: Roundings to one grid of which that with the norm nearest to 1 is taken.
+#: The number of roundings to one grid, of which the one with the norm nearest to 1 is used.
 _ROUNDINGS = 1024
 _GOLDEN = 0.5 * (1.0 + math.sqrt(5.0))
 
@@ -66,7 +66,7 @@ class Workload:
     Attributes:
         steps: T.
         momentum: beta in [0, 1).
-        step_sizes: eta_0, ..., eta_(T-1), up to a common factor; None where all are equal.
+        step_sizes: eta_0, ..., eta_(T-1), up to a common factor; None if all are equal.
     """
 
     steps: int
@@ -76,13 +76,13 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A matrix C and what it attains.
+    """A matrix C and its errors.
 
     Attributes:
         coefficients: c_0, c_1, ...: whole multiples of a power of two, not increasing, their norm at most 1.
         mean: Root mean square of |B_t| over the steps: the error in units of s.
         largest: The largest of them.
-        least: What the objective is at |c| = 1 before rounding to the grid: the least that the search found.
+        least: The value of the objective at |c| = 1 before rounding to the grid: the least that the search found.
     """
 
     coefficients: tuple[float, ...]
@@ -91,7 +91,7 @@ class Strategy:
     least: float
 
     def at(self, objective: Objective) -> float:
-        """Return the error that the objective is about."""
+        """Return the error that the objective measures."""
         return self.mean if objective is Objective.MEAN else self.largest
 
 
@@ -100,9 +100,9 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
     """Return the matrix with so many bands whose error is least.
 
     Args:
-        workload: What training follows.
+        workload: The sums that training follows.
         bands: b, at most the number of steps.
-        objective: Of which errors.
+        objective: The error that is made small.
 
     Guarantees:
         - coefficients_are_exact: each is a whole multiple of 2^-20 or of a larger power of two.
@@ -162,7 +162,7 @@ def noise_of_steps(coefficients: tuple[float, ...], steps: int) -> tuple[float, 
 
 
 def start(workload: Workload, bands: int) -> Array:
-    """Return where the search begins: the root of the workload's matrix without step sizes, cut to its first bands.
+    """Return the start of the search: the root of the workload's matrix without step sizes, cut to its first bands.
 
     It is 5 to 25 % above the least error. The root of 1 / ((1 - x)(1 - beta x)) is the product of the series of
     (1 - x)^(-1/2) and of the same with beta^j.
@@ -177,7 +177,7 @@ def on_grid(coefficients: Array, bits: int) -> Array:
     """Return coefficients in nearly the same proportions: whole multiples of 2^-bits, their norm at most 1.
 
     Of several roundings, each at most one and a half units off, the one whose norm is nearest to 1 is taken: noise is
-    planned for a norm of 1. What proportions are off by counts in its square alone, near the least error.
+    planned for a norm of 1. Near the least error, an error of the proportions counts only with its square.
 
     >>> on_grid(np.array([0.8, 0.6]), 4).tolist()
     [0.8125, 0.5625]
@@ -202,7 +202,7 @@ class _Error(ABC):
 
     @abstractmethod
     def mean_and_largest(self, coefficients: Array) -> tuple[float, float]:
-        """Return the root mean square and the largest of |B_t| over the steps; infinity where they are not computed."""
+        """Return the root mean square and the largest of |B_t| over the steps; infinity if they are not computed."""
 
 
 class _ToeplitzError(_Error):
@@ -216,7 +216,7 @@ class _ToeplitzError(_Error):
         second = _filtered(coefficients, own)
         weights, behind = self._weights(objective, own.size)
         weighted = weights * own
-        # Settled rows are all alike. Far from the optimum they may not be: their mean leads the search back.
+        # Settled rows are all alike. Far from the optimum they may not have settled; their mean leads the search back.
         late = np.arange(own.size - max(1, own.size // 4), own.size)
         weighted[late] += behind / late.size * own[late]
         energy = float(weighted @ own)

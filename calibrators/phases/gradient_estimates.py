@@ -12,7 +12,7 @@ from calibrators.phases.mirror_steps import NormOrder, read_noise_order
 from calibrators.phases.structured import Charge, Nonnegative, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, SMOOTHNESS
 
-#: A plan has at most as many steps.
+#: The most steps of a plan.
 MAX_ESTIMATES = 1 << 21
 #: The ways to make an estimate from the first mean and the changes since.
 ESTIMATORS = ("sums", "prefix_tree", "momentum")
@@ -40,7 +40,7 @@ class EstimatePhase(StructuredPhase):
         noise_order: r in [2, q].
         estimates: Number of steps, the first one included.
         first_batch, batch: Records, each read once.
-        first_scale, scale: Of the noise, in gradient units; 0 for changes that are always 0.
+        first_scale, scale: The noise's scales, in gradient units; 0 for changes that are always 0.
         lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
         smoothness: Bound on its change per unit of l_p distance.
         step_size: eta in (0, 1].
@@ -92,10 +92,10 @@ class EstimatePhase(StructuredPhase):
         return self.lipschitz
 
     def fresh_bound(self, radius: float) -> float:
-        """Return the bound on what a record brings to the mean of a step but the first, in gradient units.
+        """Return the bound on a record's contribution to the mean of a step after the first, in gradient units.
 
         Args:
-            radius: Of the ball, in which a step moves by at most ``2 radius step_size``.
+            radius: The radius of the ball, in which a step moves by at most ``2 radius step_size``.
         """
         change = self.change_bound(radius)
         if self.estimator != "momentum":

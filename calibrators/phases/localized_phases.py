@@ -15,7 +15,7 @@ from calibrators.provenance import GRADIENT, PARAMETER, SMOOTHNESS, STEP
 #: The most blocks of a plan, and the most steps of a block: a number that every JSON reader can represent exactly.
 MAX_BLOCKS = 1000
 MAX_BLOCK_STEPS = 2**53
-#: By which the noise of a block may fall short of what is charged: rounding, which the trainer's margin covers.
+#: The share by which a block's noise may fall short of the charge by rounding, which the trainer's margin covers.
 _ROUNDING = 1e-12
 #: The charge of steps on disjoint blocks of records.
 ONE_GAUSSIAN = Charge((Gaussian,), "blocks of steps are one gaussian event over full batches", full_batch=True)
@@ -39,7 +39,7 @@ class LocalizedPhase(StructuredPhase):
         noise_stddev_on_mean: sigma_i.
         step_size: eta_i; empty in a plan that was made for its privacy alone.
         regularizer: lambda_i; empty likewise.
-        radius: D_i; empty where there is no ball but the domain.
+        radius: D_i; empty if there is no ball but the domain.
     """
 
     kind = "localized_phases"
@@ -114,15 +114,15 @@ class LocalizedPhase(StructuredPhase):
 def check_block_noise(
     event: Event, records: int, steps: int, bound: float, stddev: float, *, pointer: tuple[str | int, ...]
 ) -> None:
-    """Refuse noise on a block's means with which its steps together are worse than what is charged.
+    """Refuse noise on a block's means with which its steps together cost more than the charge.
 
     Args:
-        event: What is charged: one Gaussian mechanism.
-        records: That the block's sums are divided by.
+        event: The charged event: one Gaussian mechanism.
+        records: The number by which the block's sums are divided.
         steps: The number of steps of the block.
-        bound: On a record's contribution to a sum.
+        bound: The bound on a record's contribution to a sum.
         stddev: The standard deviation of the noise on a mean, per coordinate.
-        pointer: Where the noise stands.
+        pointer: The place of the noise in the request.
 
     Raises:
         InvalidValue: it is below ``charged * bound * sqrt(steps) / records``, but for rounding.

@@ -12,7 +12,7 @@ from accounting.events import Gaussian
 from calibrators.phases.structured import Charge, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT
 
-#: As many as the paper's own number of groups ever is; all their means are kept at a time.
+#: The largest number of groups that the paper uses; all their means are kept at a time.
 MAX_GROUPS = 1 << 14
 NumGroups = Annotated[int, Whole(1, MAX_GROUPS)]
 Dimension = Annotated[int, Whole(1, 10**10)]
@@ -20,10 +20,10 @@ Dimension = Annotated[int, Whole(1, 10**10)]
 
 @dataclass(frozen=True, slots=True)
 class MedianPhase(StructuredPhase):
-    """MeanOracle2: every coordinate clamped, groups averaged, the lower median of their means taken, noise added.
+    """MeanOracle2: coordinates are clamped and groups averaged, and the lower median of their means gets noise.
 
-    A record is in one group at most. Where it changes, its group's mean changes by at most s ``truncation_radius`` /
-    ``group_size`` in each coordinate, with s = 2 where it is replaced, s = 1 where one of the two is null. An order
+    A record is in one group at most. If it changes, its group's mean changes by at most s ``truncation_radius`` /
+    ``group_size`` in each coordinate, with s = 2 if it is replaced, s = 1 if one of the two is null. An order
     statistic moves by no more than the number that moves most, so the medians change by that at most in each
     coordinate, and by sqrt(d) times that in the l2 norm: like the mean of ``group_size`` vectors that are clipped to
     the l2 norm ``contribution_bound``.

@@ -17,9 +17,9 @@ from calibrators.provenance import GRADIENT, PARAMETER, STEP, Units
 class OutputPerturbation(StructuredPhase):
     """Subgradient steps without noise, one record drawn uniformly for each; the average of the points gets noise.
 
-    Neither the points nor who was drawn is released. The cost rests on what every record's loss is, for every data set:
-    convex, with Hoelder constants within those here, and gradients within ``gradient_norm`` wherever points go. A
-    trainer makes it so; one that bounded gradients alone would not.
+    Neither the points nor the drawn records are released. The cost relies on properties of every record's loss, for
+    every data set: convex, with Hoelder constants within those here, and gradients within ``gradient_norm`` wherever
+    points go. A trainer makes it so; one that bounded gradients alone would not.
 
     Attributes:
         event: One aggregate: `ApproximateDp`, count 1.
@@ -66,5 +66,5 @@ class OutputPerturbation(StructuredPhase):
         return (self.noise_stddev,)
 
     def noise(self, relation: NeighboringRelation) -> Noise:
-        """Return the noise on the mean of points; how far that may move is random."""
+        """Return the noise on the mean of points, whose sensitivity is random."""
         return Noise(stddev_on_mean=self.noise_stddev)

@@ -60,7 +60,7 @@ class RecursiveSelections(StructuredPhase):
 
     @property
     def batch_size(self) -> int:
-        """The larger of the two."""
+        """The larger of the two batch sizes."""
         return max(self.first_batch, self.batch)
 
     @property

@@ -23,7 +23,7 @@ from calibrators.phases.median_of_means import Dimension
 from calibrators.phases.structured import Charge, MaxGradNorm, Records, StructuredPhase
 from calibrators.provenance import GRADIENT
 
-#: By which the numbers may fall short of what is charged: rounding, for which the trainer's margin has room.
+#: The share by which the numbers may fall short of the charge by rounding, which the trainer's margin covers.
 _ROUNDING = 1e-12
 Change = Annotated[float, Real(0.0, 2.0, open_lower=True)]
 Levels = Annotated[int, Whole(LEAST_LEVELS, MAX_DATASET_SIZE)]
@@ -33,7 +33,7 @@ CoordinateDelta = Annotated[float, Real(0.0, 0.5, open_lower=True)]
 
 
 class ShuffledBits(StructuredPhase):
-    """Sums of vectors whose coordinates users send as shuffled bits; what is charged covers what the sums cost.
+    """Sums of vectors whose coordinates users send as shuffled bits. The charge covers the cost of the sums.
 
     Attributes:
         change: The change of one record's part in the sums, over the bound on coordinates.
@@ -42,7 +42,7 @@ class ShuffledBits(StructuredPhase):
         levels: g.
         noise_bits: b, fair coins of each user and coordinate.
         flip_probability: The flip probability of a coin: a half.
-        coordinate_epsilon, coordinate_delta: What one coordinate costs.
+        coordinate_epsilon, coordinate_delta: The cost of one coordinate.
     """
 
     __slots__ = ()
@@ -122,15 +122,15 @@ class ShuffledCounts(ShuffledBits):
     """Each of ``users`` clips a vector to l2 norm C, and sends each coordinate as shuffled bits.
 
     A coordinate in [-C, C] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as so many
-    ones and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Of each coordinate's bits nothing but their
-    number of ones leaves the shuffler.
+    ones and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Only the number of ones among each
+    coordinate's bits leaves the shuffler.
 
     Attributes:
         event: One aggregate: `ApproximateDp`, count 1.
         users: s; all of them send, whether they have a record or not.
         dimension: d.
         max_grad_norm: C, in gradient units.
-        change: How far apart in the l2 norm a changed record's two vectors may be, over C: 2 where it is replaced, 1
+        change: How far apart in the l2 norm a changed record's two vectors may be, over C: 2 if it is replaced, 1
             where one of the two is null.
         levels: g.
         noise_bits: b, of each user and coordinate.

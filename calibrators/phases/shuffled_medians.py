@@ -22,7 +22,7 @@ from calibrators.provenance import GRADIENT
 
 @dataclass(frozen=True, slots=True)
 class ShuffledMedians(ShuffledBits):
-    """ShuffleMeanOracle2: every coordinate clamped, sent as shuffled bits within a group; medians of the groups' means.
+    """ShuffleMeanOracle2: shuffled bits of clamped coordinates, and the medians of the means of the groups.
 
     A coordinate in [-tau, tau] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as so
     many ones and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Of each group's and coordinate's bits
@@ -35,7 +35,7 @@ class ShuffledMedians(ShuffledBits):
         users: b, of each group; all of them send, whether they have a record or not.
         dimension: d.
         truncation_radius: tau, in gradient units.
-        change: By how many tau a changed record may move in each coordinate: 2 where it is replaced, 1 where one of the
+        change: By how many tau a changed record may move in each coordinate: 2 if it is replaced, 1 if one of the
             two is null.
         levels: g.
         noise_bits: The noise bits of each user and coordinate.

@@ -1,4 +1,4 @@
-"""Phases that are not noisy gradient steps alike: each kind of them is a file here."""
+"""Phases other than noisy gradient steps that are all alike. Each kind has a file here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Charge:
         words: The rule as a sentence, for refusals.
         once: Whether its count is 1.
         full_batch: Whether it is on all records.
-        pointer: Where a refusal points.
+        pointer: The place to which a refusal points.
     """
 
     mechanisms: tuple[type[Mechanism], ...]
@@ -55,14 +55,14 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The noise of a phase's steps, as far as it has such a number.
+    """The noise of a phase's steps; a number is None if the phase has no such number.
 
     Attributes:
         stddev_on_sum: Standard deviation per coordinate on the one sum, in the unit of a record's contribution.
         stddev_on_mean: The same after the division by the public batch size.
         l2_sensitivity: Largest distance of the sums of two neighbours, in the same unit.
-        noise_scale: Where the noise is on no one sum or mean, or of several sizes: all of them, in the order in which
-            they are first drawn.
+        noise_scale: All noise scales, in the order in which they are first drawn, if the noise is not on one sum or
+            mean, or has several sizes.
     """
 
     stddev_on_sum: float | None = None
@@ -75,15 +75,15 @@ class Noise:
 class StructuredPhase(ABC):
     """Steps that share records, noise or a cost in a way of their own.
 
-    Its JSON is its kind and its fields, which are an event, numbers and tuples of numbers. A number's range stands in
-    its annotation, and holds for each number of a tuple; what else must hold is for `check`.
+    Its JSON is its kind and its fields, which are an event, numbers and tuples of numbers. A number's annotation has
+    its range, which holds for each number of a tuple; `check` has all further conditions.
 
     Attributes:
         kind: Its name in a plan.
-        charge: What its event must be.
+        charge: The form that its event must have.
         ranges: The ranges of each number, by the field's name; made from the annotations.
         units: The units of each number that has any, by the field's name.
-        event: What is charged: all steps together, or one step with as many counts as there are steps.
+        event: The charged event: all steps together, or one step with as many counts as there are steps.
     """
 
     kind: ClassVar[str]
@@ -104,10 +104,10 @@ class StructuredPhase(ABC):
         self.check()
 
     def check(self) -> None:
-        """Refuse numbers that do not go together; each is in its own range.
+        """Refuse numbers that contradict each other; each is in its own range.
 
         Raises:
-            InvalidValue: they do not.
+            InvalidValue: they contradict each other.
         """
         return
 
@@ -138,7 +138,7 @@ class StructuredPhase(ABC):
 
     @property
     def smallest_noise(self) -> float | None:
-        """The least noise on a sum over its contribution bound, where sums are formed in the run's type; else None."""
+        """The least noise on a sum over its contribution bound, if sums are formed in the run's type; else None."""
         return None
 
     def smallest_change(self, radius: float) -> float | None:
@@ -150,7 +150,7 @@ class StructuredPhase(ABC):
         return None
 
     def noise(self, relation: NeighboringRelation) -> Noise:
-        """Return what is said of the noise: a kind with one sum or mean says more than its scales."""
+        """Return the description of the noise: a kind with one sum or mean gives more than its scales."""
         return Noise(noise_scale=self.noise_scale)
 
     @property
@@ -175,7 +175,7 @@ class StructuredPhase(ABC):
 
 
 def _range_of(annotation: Any) -> Real | Whole | None:
-    """Return the range that an annotation gives a number, or each number of a tuple; None where it gives none."""
+    """Return the range that an annotation gives a number, or each number of a tuple; None if it gives none."""
     if get_origin(annotation) is tuple:
         return _range_of(get_args(annotation)[0])
     found: Real | Whole | None = get_args(annotation)[1] if get_origin(annotation) is Annotated else None

@@ -1,4 +1,4 @@
-"""Shared code of phases of trees: their layout, and how far a record's part in a node can be moved."""
+"""Shared code of phases of trees: their layout, and the largest change of a record's part in a node."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from accounting.described import Whole
 from accounting.errors import InvalidValue
 from calibrators.phases.structured import StructuredPhase
 
-#: A plan of tree Frank-Wolfe has at most as many trees: 2^21 - 2 steps.
+#: The most trees of a plan of tree Frank-Wolfe, which have 2^21 - 2 steps.
 MAX_TREES = 20
 NumTrees = Annotated[int, Whole(1, MAX_TREES)]
 
 
 def movement(diameter: float, depth: int) -> float:
-    r"""Return how far the iterate moves at most from the entry of a node to that of its right child at this depth.
+    r"""Return the largest move of the iterate from the entry of a node to that of its right child at this depth.
 
     Between them lie the $2^{\tau-j}$ leaves of the left sibling; in tree $\tau$ every $\eta_k \le 2/2^\tau$, and a step
     moves by at most $\eta_k M$: together $2^{1-j} M$, and never more than M.
@@ -26,7 +26,7 @@ def movement(diameter: float, depth: int) -> float:
 
 
 def node_bound(lipschitz: float, smoothness: float, diameter: float, depth: int) -> float:
-    r"""Return the dual norm of what one record brings to the mean of a node at this depth, at most.
+    r"""Return the largest dual norm of one record's contribution to the mean of a node at this depth.
 
     $c_0 = L_0$, $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ from j = 1 on: the gradient changes between two points that
     are `movement` apart.
@@ -76,7 +76,7 @@ class TreesOfMeans(StructuredPhase):
         return self.lipschitz
 
     def planned_bound(self, radius: float, depth: int) -> float:
-        """Return the bound on what a record brings to the mean of a node at this depth, in gradient units.
+        """Return the bound on a record's contribution to the mean of a node at this depth, in gradient units.
 
         Args:
             radius: The radius of the ball.

@@ -28,7 +28,8 @@ import scipy
 from accounting.numbers import MAX_COUNT
 from calibrators.geometry import Domain, L1Ball, L2Ball
 
-#: From so many parameters on the quotient of gamma functions is a root, to the last digit that logarithms would keep.
+#: From this number of parameters on, the quotient of gamma functions equals a root, to the last digit that logarithms
+#: would keep.
 _MANY = 10**6
 
 
@@ -165,7 +166,7 @@ class Accelerated:
         return start + noise * (after + 1.0) * (2.0 * after + 1.0) / (6.0 * after)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """The T >= 1 with the least bound where T steps need sqrt(T) times the noise of one.
+        """Return the T >= 1 with the least bound, if T steps need sqrt(T) times the noise of one.
 
         The bound is then convex in T: with S = T + 1 its second term is a multiple of 2 S^2 + S - 2 - 1/S.
         """

@@ -45,9 +45,9 @@ _ROUNDING = 1.0 + 1e-12
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, step size and bound from the safe form's recursion.
+    """Calibrate: the noise is from the engine, step size and bound from the safe form's recursion.
 
-    The number of steps may be left out where the noise is solved for and the theorem's constants are given: it is then
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given: it is then
     the one with the least bound at the target.
 
     Raises:
@@ -135,7 +135,7 @@ def _ball(spec: Spec, given: Given) -> Domain:
 
 
 def _theorem(spec: Spec, given: Given, domain: Domain) -> tuple[Accelerated | None, list[str]]:
-    """The bound that speaks of this spec, or None and why."""
+    """Return the bound that applies to this spec, or None and the reason."""
     if given.missing:
         return None, []
     assert isinstance(domain, L1Ball | L2Ball), "read as one"

@@ -40,14 +40,14 @@ HOLDS = (
 )
 HOLDS_WITH_PL = (*HOLDS, "|grad F|^2 >= 2 mu (F - inf F)")
 
-#: What a rate says and what the paper hides in it.
+#: The statement of a rate, and the constants that the paper hides in it.
 _HIDDEN = "order_constant stands for the constant that the paper leaves open"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, step size and bound from Theorem 6.2 (with a PL constant) or 6.3 (without).
+    """Calibrate: the noise is from the engine, step size and bound from Theorem 6.2 (with a PL constant) or 6.3.
 
-    The number of steps may be left out where the noise is solved for and the theorem's constants are given: it is then
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given: it is then
     the one with the least bound at the target.
 
     Raises:
@@ -115,7 +115,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(spec: Spec, given: Given) -> tuple[FullGradientTheorem | None, list[str]]:
-    """The theorem that speaks of this spec, or None and why."""
+    """Return the theorem that applies to this spec, or None and the reason."""
     if given.missing:
         return None, []
     smoothness, mu = given["smoothness"], given.get("pl_constant")

@@ -66,13 +66,13 @@ SOURCE = f"{PAPER}, Algorithm 1, Theorem 4.2, equations (3) to (5)"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; step size, number of inner steps and bound from the derived form of Theorem 4.2.
+    """Calibrate: the noise is from the engine, step size, inner steps and bound from the derived Theorem 4.2.
 
     Raises:
         InvalidValue: a number is outside its range or missing, mu is above what L allows, or no number of inner steps
             suits the step size.
         Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target is none that Renyi divergences imply.
+        NoCostInFilter: the target does not follow from Renyi divergences.
         Unreachable: nothing meets the target.
     """
     bound = spec.clip
@@ -115,7 +115,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(spec: Spec, given: Given) -> tuple[StronglyConvexEpochs | None, list[str]]:
-    """The theorem where its constants are given and its conditions hold, or None and why."""
+    """Return the theorem if its constants are given and its conditions hold, or None and the reason."""
     smoothness, mu = given.get("smoothness"), given.get("strong_convexity")
     if smoothness is None or mu is None:
         return None, []

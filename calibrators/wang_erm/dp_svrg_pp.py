@@ -53,17 +53,17 @@ from calibrators.wang_erm.variance_reduction import (
 )
 
 SOURCE = f"{PAPER}, Algorithm 2, equations (6) and (7)"
-#: A number of epochs of which the last alone has more steps than a plan can hold.
+#: A number of epochs whose last epoch alone has more steps than a plan can hold.
 _TOO_MANY = 27
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine; step size, numbers of inner steps and bound from the derived form of the theorem.
+    """Calibrate: the noise is from the engine, step size, inner steps and bound from the derived theorem.
 
     Raises:
         InvalidValue: a number is outside its range or missing, or there are more inner steps than a plan can hold.
         Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target is none that Renyi divergences imply.
+        NoCostInFilter: the target does not follow from Renyi divergences.
         Unreachable: nothing meets the target.
     """
     bound = spec.clip
@@ -112,7 +112,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(given: Given) -> ConvexEpochs | None:
-    """The theorem where its constants are given."""
+    """The theorem if its constants are given."""
     constants = [given.get(name) for name in ("smoothness", "initial_gap", "initial_distance")]
     smoothness, gap, distance = constants
     if smoothness is None or gap is None or distance is None:

@@ -68,7 +68,7 @@ class Smooth:
 
 
 class FullGradientTheorem(Protocol):
-    """A bound on what T steps attain; s is the noise's standard deviation on the mean, per coordinate."""
+    """A bound on the result of T steps; s is the noise's standard deviation on the mean, per coordinate."""
 
     name: ClassVar[str]
     units: ClassVar[Units]
@@ -144,7 +144,7 @@ class PolyakLojasiewicz:
         return kept * self.problem.initial_gap + floor * (1.0 - kept)
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int:
-        """The T >= 1 with the least bound where T steps need sqrt(T) times the noise of one.
+        """Return the T >= 1 with the least bound, if T steps need sqrt(T) times the noise of one.
 
         With a = -ln q the derivative of q^T D_0 + c T (1 - q^T) has the sign of u + e^u - 1 - a D_0 / c, u = a T, which
         increases in T: one minimum, found by bisection of u.
@@ -233,17 +233,17 @@ def choose_iterations(
     formula: str,
     source: str,
 ) -> tuple[Spec, list[Provenance]]:
-    """Return the spec with its number of steps, and what is said of one that was chosen.
+    """Return the spec with its number of steps, and the explanation of one that was chosen.
 
-    Where the noise is solved for, it is the number of least bound; the cost of T full batches depends on the noise over
+    If the noise is solved for, it is the number of least bound; the cost of T full batches depends on the noise over
     sqrt(T) alone.
 
     Args:
-        theorem: None where none speaks of the spec.
+        theorem: None if none speaks of the spec.
         missing: Constants that it would need.
-        chooser: What chooses, in words.
+        chooser: The source of the choice, in words.
         silent: Why no theorem speaks of a spec that has all constants.
-        formula, source: Of the number that is chosen.
+        formula, source: The formula and source of the chosen number.
 
     Raises:
         InvalidValue: the number is missing, and nothing can choose it.

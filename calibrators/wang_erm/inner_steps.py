@@ -73,8 +73,8 @@ class InnerSteps:
 
     Attributes:
         dataset_size: n.
-        count: Of inner steps, in all epochs together.
-        relation: What neighbours differ in.
+        count: The number of inner steps in all epochs.
+        relation: The neighbouring relation.
 
     >>> event = InnerSteps(10_000, 32_657, NeighboringRelation.REPLACE_ONE)(30.0, 17, 100)
     >>> event.count, event.mechanism.kind

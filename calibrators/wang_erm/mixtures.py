@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Beyond these, of a and of the logarithm of an expectation, the members of the mixtures lie apart: no bound is tried.
+#: Beyond these values of a, or of the logarithm of an expectation, no bound is tried, because the mixtures' members lie
+#: apart.
 _LONGEST, _LARGEST_LOG = 8.0, 500.0
 #: Where nodes end, in standard deviations beyond the last peak. What lies behind is below e^500 times e^-800.
 _LAST = 40.0
@@ -45,7 +46,7 @@ def mixture_divergences(sampling_probability: float, distance: float, one: float
         orders: shape (k,), above 1.
 
     Returns:
-        shape (k,); inf where no bound is tried.
+        shape (k,); inf if no bound is tried.
 
     Guarantees:
         - divergence_is_an_upper_bound: for all directions and all dimensions.
@@ -123,7 +124,7 @@ def log_moments(sampling_probability: float, length: float, powers: Array, shift
     terms = np.expm1(np.minimum(exponents, _LARGEST_LOG))
     weights = np.exp(np.maximum(exponents - _LARGEST_LOG, 0.0) - 0.5 * nodes * nodes)
     weights *= spacing / math.sqrt(2.0 * math.pi)
-    # By how much rounding may have changed r, relative.
+    # The relative change of r that rounding may have caused.
     off = (1.0 - q) * np.abs(rest) * np.maximum(1.0, 1.0 + of_rest) + q * np.abs(taken) * np.maximum(
         1.0, 1.0 + of_taken
     )

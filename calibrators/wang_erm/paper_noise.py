@@ -1,4 +1,4 @@
-"""The paper's own noise for full gradients, whose constant it leaves open: of DP-GD, and of DP-AccMD as printed."""
+"""The paper's own noise for full gradients, with an open constant, for DP-GD and for DP-AccMD as printed."""
 
 from __future__ import annotations
 

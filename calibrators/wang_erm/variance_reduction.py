@@ -54,7 +54,7 @@ ERRATA = (
     "projects each direction on one record's change of gradient finds that record in half of the runs, at a false "
     "positive rate of 1e-9.",
 )
-#: What a rate says and what the paper hides in it.
+#: The statement of a rate, and the constants that the paper hides in it.
 HIDDEN = "order_constant stands for the constant that the paper leaves open"
 OF_THE_PRINTED = "of the printed noise, which is not private: for comparison"
 #: The assumptions of all bounds besides convexity.
@@ -71,7 +71,7 @@ class Solved:
     """Epochs with nothing left open.
 
     Attributes:
-        steps: Noise, batch size and what they cost.
+        steps: The noise, the batch size and their cost.
         noise_stddev_on_mean: sigma, in gradient units.
         inner_iterations: The inner iterations of each epoch.
     """
@@ -131,7 +131,7 @@ def refuse_what_has_no_part(spec: Spec) -> None:
 
     Raises:
         Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target is one that Renyi divergences do not imply.
+        NoCostInFilter: the target does not follow from Renyi divergences.
     """
     if spec.unknown is Unknown.ITERATIONS:
         raise Unsupported(
@@ -187,7 +187,7 @@ def inner_iterations_of(given: Given, theorems: int | None, needs: str) -> int:
 
 
 def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> Solved:
-    """The noise of all inner steps, or what else the spec leaves open.
+    """Solve for the noise of all inner steps, or for another open quantity of the spec.
 
     Raises:
         InvalidValue: there are too many inner steps.
@@ -282,7 +282,7 @@ def printed_noise(
 
 
 def _certified(spec: Spec, target: ApproximateDpTarget, count: int, noise_multiplier: float) -> str:
-    """Return what is known of the printed noise with the paper's one record a step."""
+    """Return the known facts about the printed noise with the paper's one record a step."""
     try:
         event = InnerSteps(spec.dataset_size, count, NeighboringRelation.REPLACE_ONE)(noise_multiplier, 1, 1)
         upper = target.assess([event], NeighboringRelation.REPLACE_ONE).value.upper

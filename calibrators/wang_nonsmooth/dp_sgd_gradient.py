@@ -8,7 +8,7 @@ that the steps start from: the last noisy step is taken and not used.
 
 **Noise.** From the engine, for the sampling and relation that were asked for. The paper's own setting is batches of one
 record, drawn without replacement (uniformly), under `replace_one`: a step's two possible mean gradients lie up to
-$2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing where the assumptions hold and keeps the
+$2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing if the assumptions hold and keeps the
 guarantee where they do not.
 
 **Where it runs.** On $\{\|w\| \le R\}$. On all of $\mathbb{R}^d$ gradients are bounded for $\alpha = 0$ alone
@@ -57,7 +57,7 @@ from calibrators.wang_nonsmooth.utility import Run, utility_of
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, step size from the corrected Theorem 12, optimisation error at the noise that is used.
+    """Calibrate: noise from the engine, step size from the corrected Theorem 12, error at the noise that is used.
 
     Raises:
         InvalidValue: a number is outside its range or missing: a gradient bound, or the radius that it needs; the step
@@ -109,7 +109,7 @@ def _gradient_bound(spec: Spec, problem: HolderProblem) -> Clip:
 
 
 def _with_sizes(spec: Spec, problem: HolderProblem, chosen: list[Provenance]) -> Spec:
-    """The spec with the paper's batch of one record and its number of steps, where the spec leaves them out."""
+    """The spec with the paper's batch of one record and its number of steps, if the spec leaves them out."""
     if spec.batch_size is None and spec.unknown is not Unknown.BATCH_SIZE and spec.sampling != FullBatch.kind:
         spec = replace(spec, batch_size=1)
         chosen.append(Provenance("batch_size", 1.0, "b = 1", f"{PAPER}, Algorithm 2", ProvenanceKind.EXACT))

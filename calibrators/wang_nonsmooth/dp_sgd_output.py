@@ -3,10 +3,10 @@ r"""Steps of one record each, their average released with noise (Wang, Lei, Ying
 $$w_1 = 0,\qquad w_{t+1} = \Pi_W\big(w_t - \eta\,\partial\ell(w_t; z_{i_t})\big),\qquad \text{released: } \tfrac1T
 \sum_{t=1}^T w_t + \sigma Z .$$
 
-Noise comes once, at the end. What it hides rests on the stability of the steps, hence on what the losses are: convex
-and Hoelder smooth on all of $\mathbb{R}^d$, for every record of every data set. Clipped gradients are no such losses'
-gradients. A run therefore trains linear models alone, whose losses have proved constants at a bound on the record's
-features, and scales longer rows down to the bound at which the model's constants are within the plan's.
+Noise comes once, at the end. Its privacy relies on the stability of the steps, hence on the properties of the losses:
+convex and Hoelder smooth on all of $\mathbb{R}^d$, for every record of every data set. Clipped gradients are no such
+losses' gradients. A run therefore trains linear models alone, whose losses have proved constants at a bound on the
+record's features, and scales longer rows down to the bound at which the model's constants are within the plan's.
 
 **Noise.** The least $\sigma$ at which the mixture over the number of draws of one record meets the target, rounded
 outward. Two other rules for comparison: the paper's, $\sqrt{2\ln(2.5/\delta)}\,\Delta(\delta/2)/\varepsilon$ with
@@ -66,7 +66,7 @@ class _Steps:
     Attributes:
         stability: The stability of the average.
         radius: The radius of all points.
-        chosen: What the theorem chose, with its provenance.
+        chosen: The theorem's choice, with its provenance.
         rate: The rate of the theorem; None without all that it needs.
     """
 
@@ -77,7 +77,7 @@ class _Steps:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the mixture, step size and number of steps from Theorem 10 (in a ball) or 9 (without one).
+    """Calibrate: the noise is from the mixture, step size and steps from Theorem 10 (in a ball) or 9 (without one).
 
     Raises:
         InvalidValue: a number is outside its range or missing; the step size is not below min(1, 1/L).
@@ -151,9 +151,9 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
     target = spec.target
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
         raise Unsupported(
-            "the cost of the released average is known as epsilon at a delta: who is drawn how often is hidden, and a "
-            "mixture of Gaussians that are up to 2 R apart has no better one; use an approximate_dp target for "
-            "single records",
+            "the cost of the released average is known only as epsilon at a delta: how often each record is drawn is "
+            "hidden, and no better cost is known for the mixture of Gaussians up to 2 R apart that this gives; use an "
+            "approximate_dp target for single records",
             code="no_cost_in_filter",
             pointer=("target", "kind"),
         )
@@ -260,7 +260,7 @@ def _step_size(
 
 
 def _missing(spec: Spec, problem: HolderProblem, name: str, what: str) -> InvalidValue:
-    """Return what the theorem would need to choose it."""
+    """Return the constants that the theorem would need to choose it."""
     needs: list[tuple[str, ...]] = []
     if problem.failure_probability is None:
         needs.append(("assumptions", "failure_probability"))

@@ -51,7 +51,7 @@ _GRID = _GRID[(_GRID > 0.0) & (_GRID < 1.0)]
 
 
 def subsampled_renyi(order: float, fraction: float, noise_ratio: float) -> float | None:
-    """Lemma 3: the Renyi divergence of one step, or None where its conditions fail.
+    """Lemma 3: the Renyi divergence of one step, or None if its conditions fail.
 
     Args:
         order: lambda > 1.
@@ -77,8 +77,8 @@ class Split:
         beta: The share of epsilon that the composed Renyi divergence takes.
         order: lambda.
         relative_variance: sigma^2(beta) / G^2, on the mean gradient.
-        ratio_margin: By how much (32) holds; negative where it fails.
-        order_margin: By how much (33) holds.
+        ratio_margin: The margin by which (32) holds; negative if it fails.
+        order_margin: The margin by which (33) holds.
     """
 
     beta: float
@@ -112,7 +112,7 @@ class Theorem11:
 
     @property
     def unconstrained_beta(self) -> float:
-        """beta that minimises sigma^2 where the conditions do not bind: (1 + A) - sqrt(A (1 + A)), always above 1/2."""
+        """The beta of least sigma^2 if the conditions do not bind: (1 + A) - sqrt(A (1 + A)), always above 1/2."""
         # The difference of the roots, without cancellation: sqrt(1 + A) / (sqrt(1 + A) + sqrt(A)), in terms of 1/A.
         inverse = self.epsilon / -math.log(self.delta)
         return 1.0 / (1.0 + 1.0 / math.sqrt(1.0 + inverse))
@@ -128,12 +128,12 @@ class Theorem11:
         return half if half.is_feasible else min(self._ends(), key=lambda found: abs(found.beta - 0.5), default=None)
 
     def least_noise(self) -> Split | None:
-        """The feasible split of least noise; None where none is feasible."""
+        """The feasible split of least noise; None if none is feasible."""
         best = self.split(self.unconstrained_beta)
         return best if best.is_feasible else min(self._ends(), key=lambda found: found.relative_variance, default=None)
 
     def nearest_to_feasible(self) -> Split:
-        """The split whose worse margin is best: what to show where nothing is feasible."""
+        """The split whose worse margin is best: what to show if nothing is feasible."""
         _, _, ratio_margin, order_margin = self._at(_GRID)
         return self.split(float(_GRID[int(np.argmax(np.minimum(ratio_margin, order_margin)))]))
 
@@ -218,7 +218,7 @@ def least_epsilon_of_lemma_13(dataset_size: int) -> float:
 def least_feasible_epsilon(dataset_size: int, iterations: int, delta: float) -> float:
     """Find the epsilon from which some split is feasible, by bisection between 1e-3 and 1e3 to a relative 1e-6.
 
-    The result is about 1e3 where none is feasible.
+    The result is about 1e3 if none is feasible.
     """
     low, high = math.log(1e-3), math.log(1e3)
     while high - low > 1e-6:

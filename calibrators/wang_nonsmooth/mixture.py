@@ -27,7 +27,7 @@ from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 Floats = npt.NDArray[np.float64]
 
 _UNIT = 2.0**-52
-#: Deviations on either side of the mode, and terms beside them: what is beyond has less than e^-190 of the mass.
+#: The deviations on either side of the mode, and further terms; the rest has less than e^-190 of the mass.
 _DEVIATIONS, _TERMS = 20.0, 200
 _BISECTIONS = 200
 _LARGEST_EPSILON = 1e6

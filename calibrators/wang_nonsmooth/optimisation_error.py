@@ -171,7 +171,7 @@ class OptimisationError:
         largest_loss_at_minimiser: float,
         sampled: bool,
     ) -> float | None:
-        """The bound that holds with probability 1 - gamma/3, in loss units; None where gamma is too small for it.
+        """The bound that holds with probability 1 - gamma/3, in loss units; None if gamma is too small for it.
 
         Args:
             step_size: eta.

@@ -1,4 +1,4 @@
-"""Output noise by other rules than the mixture's: the paper's, with a verdict, and the analytic one."""
+"""Output noise by rules other than the mixture's: the paper's rule, with a verdict, and the analytic one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def quantile(iterations: int, dataset_size: int, probability: float) -> int:
 def analytic_stddev(
     stability: Stability, dataset_size: int, sensitivity: float, target: ApproximateDpTarget
 ) -> float | None:
-    """Delta_k over the exact mu of (epsilon, delta/2), in parameters; None where the engine finds no such noise."""
+    """Delta_k over the exact mu of (epsilon, delta/2), in parameters; None if the engine finds no such noise."""
     draws = quantile(stability.iterations, dataset_size, target.delta / 2.0)
     width = stability.displacement(draws, sensitivity)
     try:

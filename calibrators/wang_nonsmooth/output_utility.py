@@ -80,7 +80,7 @@ class OutputRun:
 
     Attributes:
         problem: The constants.
-        noise: On the average.
+        noise: The noise on the average.
         iterations: T.
         step_size: eta.
         radius: The radius of all points.
@@ -98,7 +98,7 @@ class OutputRun:
 
 
 def utility_of(run: OutputRun) -> list[Provenance]:
-    """The bounds and the rate, as far as what is given allows."""
+    """Return the bounds and the rate, as far as the given constants allow."""
     found = [
         Provenance("gradient_evaluations", float(run.iterations), "T", f"{PAPER}, Algorithm 1", ProvenanceKind.EXACT)
     ]

@@ -1,4 +1,4 @@
-r"""How far the average of subgradient steps moves when a record is replaced: Theorem 7, and what is used in its place.
+r"""How far the average of subgradient steps moves if a record is replaced: Theorem 7, and the bound used instead.
 
 **Setting.** $w_1 = 0$, $w_{t+1} = \Pi_W(w_t - \eta\,\partial\ell(w_t; z_{i_t}))$, $i_t$ uniform, $\bar w = \frac1T \sum
 w_t$; $W = \mathbb{R}^d$ or the ball of radius $R$. Take the same indices for both data sets.
@@ -6,7 +6,7 @@ w_t$; $W = \mathbb{R}^d$ or the ball of radius $R$. Take the same indices for bo
 **One step with the same record** (Lemma 21, by co-coercivity, convex and $\alpha$-Hoelder on all of $\mathbb{R}^d$):
 $\|w' - v'\|^2 \le \|w - v\|^2 + a^2$ with $a^2 = \frac{1-\alpha}{1+\alpha}(2^{-\alpha} L \eta)^{2/(1-\alpha)}$, 0 for
 $\alpha = 1$ and $\eta \le 2/L$. **With the one that differs** add $\eta$ times the distance of two gradients at one
-point of $W$: at most $s G \eta$, $s = 2$ where a record is replaced, $s = 1$ where it becomes null. By induction, since
+point of $W$: at most $s G \eta$, $s = 2$ if a record is replaced, $s = 1$ where it becomes null. By induction, since
 $\sqrt{(\sqrt{N} a + h)^2 + a^2} \le \sqrt{N + 1}\,a + h$, after $k$ draws of it among $T$ steps
 $$\|\bar w - \bar v\| \le \Delta_k = \min\big(\sqrt{T}\,a + s\,G\,\eta\,k,\; 2R\big),\qquad \Delta_0 = 0 .$$
 

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def beta(self) -> float | None:
-        """The split of least noise in Theorem 11; None where none is feasible."""
+        """The split of least noise in Theorem 11; None if none is feasible."""
         pair = self._epsilon_delta()
         if pair is None:
             return None
@@ -93,10 +93,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """The statements of a calibration besides its noise.
+    """The parts of a calibration besides its noise.
 
     Attributes:
-        step_size: The step size of the plan; None where the plan cannot run.
+        step_size: The step size of the plan; None if the plan cannot run.
     """
 
     step_size: float | None
@@ -106,7 +106,7 @@ class Utility:
 
 
 def utility_of(run: Run) -> Utility:
-    """Step sizes and bounds, as far as what is given allows.
+    """Return step sizes and bounds, as far as the given constants allow.
 
     Raises:
         InvalidValue: the step size of Theorem 12 is the plan's, and not below min(1, 1/L).
@@ -144,7 +144,7 @@ def utility_of(run: Run) -> Utility:
 
 
 def step_sizes(run: Run) -> list[Provenance]:
-    """The recommended step size first: Theorem 12's where it has one, else the one of least bound."""
+    """The recommended step size first: Theorem 12's if it has one, else the one of least bound."""
     found = []
     if (rate := run.rate) is not None and (own := _paper_step_size(run, rate)) is not None:
         found.append(own)
@@ -237,7 +237,7 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
 
 
 def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
-    """The rate of Theorem 12 with its label, and a warning where it is not attained."""
+    """The rate of Theorem 12 with its label, and a warning if it is not attained."""
     problem, beta, steps = run.problem, run.beta, run.phase.steps
     constant = problem.order_constant
     value = None if problem.distance is None else rate.excess_risk(problem.distance, constant)

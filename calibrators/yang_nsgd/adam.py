@@ -1,4 +1,4 @@
-r"""Adam on noisy means of bounded gradients: what DP-Adam and DP-NAdam share (Yang et al. 2022, Appendix D).
+r"""Adam on noisy means of bounded gradients: shared code of DP-Adam and DP-NAdam (Yang et al. 2022, Appendix D).
 
 With $\tilde g$ the noisy mean of step $t$, squares and quotients coordinate by coordinate:
 
@@ -52,7 +52,7 @@ _NO_STEP_SIZE = (
 
 
 def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
-    """Noise from the engine for what the spec leaves open; the caller's step size goes into the plan as it is.
+    """Calibrate: the engine solves for the open quantity, and the caller's step size goes into the plan unchanged.
 
     Raises:
         InvalidValue: a number is outside its range; a constant is given, of which there are none.

@@ -27,7 +27,7 @@ from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_th
 def normalized_theorem(problem: Problem, regularizer: float) -> GradientNormTheorem:
     """Return the derived form of Theorem 3.2, with theta = r + t_0 and a floor that falls as the regularizer grows.
 
-    The floor is 0 where tau_0 is 0.
+    The floor is 0 if tau_0 is 0.
 
     Args:
         problem: Constants of the objective.
@@ -69,7 +69,7 @@ def regularizer_of_deviation(constants: Mapping[str, float]) -> Normalize | None
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, step size and gradient bound from the derived Theorem 3.2.
+    """Calibrate: the noise is from the engine, step size and gradient bound from the derived Theorem 3.2.
 
     Raises:
         InvalidValue: a number is outside its range, or the gradient bound is not `normalize`.

@@ -75,7 +75,7 @@ def smallest_clip(constants: Mapping[str, float]) -> Clip | None:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Noise from the engine, step size and gradient bound from the derived Theorem 3.4.
+    """Calibrate: the noise is from the engine, step size and gradient bound from the derived Theorem 3.4.
 
     Raises:
         InvalidValue: a number is outside its range, the gradient bound is not `clip`, or c < 2 t_0.

@@ -25,7 +25,8 @@ from calibrators.spec import Spec
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
 #: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, its mean gradient is the
-#: objective's. The paper has batches of a fixed size under replace_one. What is usual comes first, as in `/v1/account`.
+#: objective's. The paper has batches of a fixed size under replace_one. The usual sampling comes first, as in
+#: `/v1/account`.
 DRAWN_ANEW = (Poisson, WithoutReplacement, FullBatch)
 SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, Blocks, DisjointBatches, ShuffledEpochs)
 RELATIONS = (
@@ -97,7 +98,7 @@ class Problem:
 
     @property
     def trivial_gradient_norm(self) -> float:
-        """Return what holds at the starting point without any step: the root of G^2 = 2 (L_0 + L_1 G) D_0.
+        """Return the bound that holds at the start without any step: the root of G^2 = 2 (L_0 + L_1 G) D_0.
 
         From Lemma A.1 with u = -grad f / (L_0 + L_1 G): D_0 >= G^2 / (2 (L_0 + L_1 G)).
         """
@@ -106,7 +107,7 @@ class Problem:
 
 
 def deviation_of(constants: Mapping[str, float]) -> float | None:
-    """Return t_0 = tau_0 / (1 - tau_1) of constants by name; None where tau_0 is not among them."""
+    """Return t_0 = tau_0 / (1 - tau_1) of constants by name; None if tau_0 is not among them."""
     if "deviation_tau0" not in constants:
         return None
     return constants["deviation_tau0"] / (1.0 - constants.get("deviation_tau1", 0.0))

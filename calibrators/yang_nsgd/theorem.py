@@ -32,10 +32,10 @@ class GradientNormTheorem:
     Attributes:
         problem: Constants of the objective.
         contribution: b, in the unit of contributions.
-        theta: Where the two regimes meet, in gradient units.
+        theta: The point where the two regimes meet, in gradient units.
         kappa: Share of the gradient that survives beyond theta, in the unit of contributions.
-        floor: What no number of steps removes, in gradient units.
-        source, step_size_formula, step_size_units, bound_formula: Of what is served.
+        floor: The part that no number of steps removes, in gradient units.
+        source, step_size_formula, step_size_units, bound_formula: Provenance of the numbers that are served.
 
     Guarantees:
         - With every valid step size eta, E[min_k |grad f(x_k)|] is at most `bound`.
@@ -70,7 +70,7 @@ class GradientNormTheorem:
         return self.kappa / scale if scale > 0.0 else math.inf
 
     def fewest_iterations(self, noise_stddev_on_mean: float) -> float:
-        """Return from how many steps on the recommended step size is valid: 2 D_0 L_1^2 V / (K_0 kappa^2)."""
+        """Return the fewest steps at which the recommended step size is valid: 2 D_0 L_1^2 V / (K_0 kappa^2)."""
         p = self.problem
         v = self._second_moment(noise_stddev_on_mean)
         return 2.0 * p.initial_gap * p.l1**2 * v / (self.k0 * self.kappa**2)
@@ -85,7 +85,7 @@ class GradientNormTheorem:
 def calibrate_with_theorem(
     algorithm: Algorithm, spec: Spec, theorem_of: Callable[[Problem], GradientNormTheorem]
 ) -> Calibration:
-    """Solve for what the spec leaves open; then read step size and bound off the theorem, as far as it is given.
+    """Solve for the open quantity; then take step size and bound from the theorem, if its constants are given.
 
     A step size of the caller's own goes into the plan as it is; the bound is then the theorem's at that step size.
     With a domain or a penalty the theorem, which is about all of R^d, says nothing; nor does it of batches that depend

@@ -54,6 +54,20 @@ def test_the_amounts_follow_the_filter_and_a_fault_is_led_to(open_page: OpenPage
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def test_a_double_click_opens_one_budget_and_leads_to_it(open_page: OpenPage, own_server: str) -> None:
+    page = open_page(own_server + PATH).page
+    page.get_by_label("Name").fill("Clicked twice")
+    page.get_by_label("Privacy unit").fill("person")
+    page.get_by_label("Filter").select_option("zCDP")
+    page.get_by_label("Epsilon").wait_for(state="detached")
+    page.get_by_label("Rho").fill("0.5")
+    page.get_by_role("button", name="Open").dblclick()
+    page.get_by_text("zCDP filter").wait_for()
+    assert page.get_by_role("heading", level=1).inner_text() == "Clicked twice"
+    page.goto(own_server + "/dashboard/budgets")
+    assert page.get_by_role("link", name="Clicked twice").count() == 1
+
+
 def test_without_scripts_a_button_shows_the_amounts(browser: Browser, own_server: str) -> None:
     # Not a watched page: its watch runs scripts.
     with browser.new_context(java_script_enabled=False) as context:

@@ -14,7 +14,7 @@ from trainer.penalties import gradient
 
 
 class AcceleratedSequences(Resumable):
-    """w_t, which the steps move, and w_t^ag, the mean of them that is released; both lie in the domain.
+    """The sequences w_t, which the steps move, and w_t^ag, their mean, which is released; both lie in the domain.
 
     Everything that it carries is made of noisy sums, so that it costs no privacy.
 
@@ -24,7 +24,7 @@ class AcceleratedSequences(Resumable):
     Guarantees:
         - iteration_is_algorithm_2: equal to the paper's, up to the clip's margin; with a penalty, whose gradient at
           w_t^md is added outside the clip.
-        - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
+        - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
     """
 
     kept = ("point", "_moved", "_done")

@@ -24,7 +24,7 @@ def update(point: Array, step: Step) -> Array:
 
     Guarantees:
         - update_is_algorithm_1: equal to the paper's, up to the clip's margin and the sign of Z.
-        - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
+        - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
     """
     return point - step.step_size * step.noisy_mean
 

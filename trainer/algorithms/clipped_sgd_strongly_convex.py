@@ -26,7 +26,7 @@ def update(point: Array, step: Step) -> Array:
 
     Guarantees:
         - update_is_algorithm_6: equal to the paper's, up to the clip's margin.
-        - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
+        - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
     """
     return step.project(point - step.step_size * (step.noisy_mean + gradient(step.penalty, point)))
 

@@ -62,7 +62,7 @@ class EntropicPoint:
     """A point of the l1 ball, which moves by u <- u exp(-(length / R) [g; -g]), normalised.
 
     Half of the weight, or more, is spread evenly at the start, so that every coordinate can move; the centre is its
-    own lift, other points are drawn towards it where they are farther than R/2.
+    own lift, other points are drawn towards it if they are farther than R/2.
     """
 
     def __init__(self, domain: L1Ball, start: Array) -> None:

@@ -28,8 +28,8 @@ class FrankWolfe(StructuredSteps):
     The sum of all slots' clipped gradients is divided by the declared size, whatever the number of rows.
 
     Args:
-        task: Of such a plan.
-        phase_type: What its phase is, to the letter: a kind that says more is carried out by who knows what it says.
+        task: The task of such a plan.
+        phase_type: The exact type of its phase; a subclass is carried out by a trainer that knows it.
 
     Guarantees:
         - a_gradient_moves_by_what_was_charged: between neighbours by at most s L_0 / n in the largest entry, for any

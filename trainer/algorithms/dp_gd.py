@@ -26,7 +26,7 @@ def update(point: Array, step: Step) -> Array:
 
     Guarantees:
         - update_is_algorithm_4: equal to the paper's where no gradient is longer than G, up to the clip's margin.
-        - one_record_moves_the_mean_by_at_most_the_bound: which is G/n, or 2 G/n where a record is replaced.
+        - one_record_moves_the_mean_by_at_most_the_bound: which is G/n, or 2 G/n if a record is replaced.
     """
     return step.project(step.prox(point - step.step_size * step.noisy_mean))
 

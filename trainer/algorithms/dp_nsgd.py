@@ -26,7 +26,7 @@ def update(point: Array, step: Step) -> Array:
 
     Guarantees:
         - update_is_equation_3: equal to the paper's, but for contributions within the margin of norm 1.
-        - one_record_moves_the_sum_by_at_most_the_bound: which is 1, or 2 where a record is replaced.
+        - one_record_moves_the_sum_by_at_most_the_bound: which is 1, or 2 if a record is replaced.
     """
     change = step.noisy_sum
     change *= -step.step_size / step.divisor

@@ -24,7 +24,7 @@ def update(point: Array, step: Step) -> Array:
 
     Guarantees:
         - update_is_equation_2: equal to the paper's, up to the clip's margin.
-        - one_record_moves_the_sum_by_at_most_the_bound: which is c, or 2 c where a record is replaced.
+        - one_record_moves_the_sum_by_at_most_the_bound: which is c, or 2 c if a record is replaced.
     """
     change = step.noisy_sum
     change *= -step.step_size / step.divisor

@@ -2,7 +2,7 @@ r"""DP-SGD-Output: projected steps of one record each, without noise; their aver
 
 Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925), Algorithm 1.
 
-What is charged rests on what the losses are, for every data set. So models are linear, their labels within their range
+The charge relies on properties of the losses, for every data set. So models are linear, their labels within their range
 (`trainer.records`), and rows longer than B are scaled down to it, B the length up to which the model's constants are
 within the plan's: a record's loss is then convex with the planned Hoelder constants, and its gradients are the planned
 length at most. Rows that are not finite have no loss.
@@ -143,7 +143,7 @@ def phase_of(plan: Plan) -> OutputPerturbation:
 
 
 def linear(model: Model) -> LinearModel:
-    """The model, where it is linear.
+    """The model, if it is linear.
 
     Raises:
         Unsupported: it is not.

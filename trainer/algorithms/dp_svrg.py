@@ -1,14 +1,15 @@
 """DP-SVRG: a full gradient at a snapshot, then noisy proximal steps on small batches beside it.
 
-One step is one inner step; the first of an epoch also takes the snapshot's gradients. They have no noise, and are in
-nothing that is released: every direction that they enter is noised. They are kept for the epoch's batches
-(`trainer.kept_contributions`), and taken anew where a run goes on from a checkpoint.
+One step is one inner step; the first of an epoch also takes the snapshot's gradients. They have no noise, and nothing
+that is released contains them without noise: every direction that they enter is noised. They are kept for the epoch's
+batches (`trainer.kept_contributions`), and taken anew if a run goes on from a checkpoint.
 
-A step is charged for what a record moves in the mean, where its gradient at x~ cancels: it enters the full gradient
-with weight 1/n and, if the record is drawn, the batch with -1/b. So both sums are made of the same contribution, bit by
-bit, and what is charged rests on three sums: the batch's at x and at x~, and the full one. They lie on a grid as
-`trainer.grid` says. Their combination v = (q_x - q_x~)/b + q/n, in units of G, is formed in float64 and rounded to a
-grid of its own, and the noise is added there: without that, the un-noised q would show in the last digits.
+A step is charged for the distance by which a record moves the mean direction, in which its gradient at x~ cancels: it
+enters the full gradient with weight 1/n and, if the record is drawn, the batch with -1/b. So both sums are made of the
+same contribution, bit by bit, and what is charged rests on three sums: the batch's at x and at x~, and the full one.
+They lie on a grid as `trainer.grid` says. Their combination v = (q_x - q_x~)/b + q/n, in units of G, is formed in
+float64 and rounded to a grid of its own, and the noise is added there: without that, the un-noised q would show in the
+last digits.
 
 In the inequality of `trainer.grid`, a record's part in the mean is that of one sum, and the errors are those of three
 sums and of v's rounding. So contributions stay below G by four margins, one for each. v's grid is fine against 2/n.
@@ -77,7 +78,7 @@ class Svrg(StructuredSteps):
         self._full_gradient: Array = self._sum
         self._sums = BoundedSum(task.model, records, task.plan.dtype)
         self._bound, self._divisor = Clip(phase.max_grad_norm), phase.records_per_step
-        # In units of G the full gradient moves by 1/n where a record comes or goes.
+        # In units of G the full gradient moves by 1/n if a record comes or goes.
         self._unit = phase.max_grad_norm / n
         self._grid = grid_for(phase.noise_stddev_on_mean / self._unit, self._point.shape[0], task.plan.dtype, 4 * n)
         sums = task.grid(0.0)
@@ -109,7 +110,7 @@ class Svrg(StructuredSteps):
         self._noise.close()
 
     def _start_of_epoch(self) -> Array:
-        """Algorithm 1 goes back to the snapshot."""
+        """Return to the snapshot, as Algorithm 1 does."""
         return self._snapshot
 
     def restore(self, state: State) -> None:

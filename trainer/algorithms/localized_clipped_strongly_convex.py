@@ -12,7 +12,7 @@ from trainer.execution import PREDICTORS, Execution
 
 
 class LocalizedReduction(LocalizedSubgradient):
-    """A run starts where the one before it ended, as a block does: so the runs are their blocks, in order.
+    """A run starts where the previous one ended, as a block does, so the blocks of all runs follow one another.
 
     The plan has their radii and step sizes, which are larger again where a run begins.
     """

@@ -23,7 +23,7 @@ class LocalizedSubgradient(BlockSteps):
     """The steps of a plan of localised blocks, on slots as `BlockSteps` gives them.
 
     Guarantees:
-        - one_record_moves_a_blocks_sums_by_at_most_the_bound: which is C_i, or 2 C_i where a record is replaced.
+        - one_record_moves_a_blocks_sums_by_at_most_the_bound: which is C_i, or 2 C_i if a record is replaced.
         - points_stay_near_their_blocks_start: within its radius, and in the domain.
 
     Raises:

@@ -54,8 +54,8 @@ class Sums:
 class PrefixTree:
     """d_t = d_0 + the noisy sums of the nodes that make up 1..t, one for each binary digit 1 of t.
 
-    Step t completes one node: that of the changes of steps (t - 2^i, t], 2^i the lowest digit of t. Its noise is fresh,
-    its sum made of the sums of the nodes below it, which are whole numbers and are kept without noise.
+    Step t completes one node: that of the changes of steps (t - 2^i, t], 2^i the lowest digit of t. Its noise is fresh.
+    Its sum is made of the sums of the nodes below it, which are whole numbers and are kept without noise.
 
     Guarantees:
         - a_change_is_in_as_many_nodes_as_were_charged: in one of each size up to the largest power of two.

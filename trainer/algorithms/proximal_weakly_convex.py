@@ -25,7 +25,7 @@ class ProximalRounds(BlockSteps):
     """The steps of a plan of proximal rounds: each a block of `BlockSteps`, which ends at the average of its points.
 
     Guarantees:
-        - one_record_moves_a_rounds_sums_by_at_most_the_bound: which is C, or 2 C where a record is replaced.
+        - one_record_moves_a_rounds_sums_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
         - points_stay_near_their_rounds_start: within the radius, and in the domain.
         - every_round_is_alike_likely_to_be_released: drawn before the first step, and without looking at rows.
 
@@ -49,7 +49,7 @@ class ProximalRounds(BlockSteps):
         assert phase.weak_convexity is not None, "as was checked"
         assert phase.regularizer is not None, "as was checked"
         assert phase.radius is not None, "as was checked"
-        # What is kept is the start of a step's round: as rounds have equally many steps, each is equally likely.
+        # The start of a step's round is kept. Rounds have equally many steps, so each is equally likely.
         self._release.see(self._done, centre, point)
         steps = phase.inner_iterations
         k = self._done - block * steps + 1
@@ -57,7 +57,7 @@ class ProximalRounds(BlockSteps):
         self._average = before + 2.0 * k / (steps * (steps + 1.0)) * point
         direction = self._noisy_mean(block, point, phase.max_grad_norm, phase.noise_stddev_on_mean)
         direction = direction + phase.regularizer * (point - centre)
-        if k == steps:  # where the last step leads to has no part in the average; it is charged, and taken
+        if k == steps:  # the last step's result has no part in the average; the step is charged and taken all the same
             return self._average
         step_size = 2.0 / (phase.weak_convexity * (k + 1.0))
         return project_near(self._domain, centre, phase.radius, self._task.records.xp, point - step_size * direction)

@@ -2,8 +2,8 @@
 
 Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithm 13, with P_1D (its Algorithm 14) in each coordinate.
 
-All users of a group send: an empty slot sends as a record of zeros does. What leaves a group is a whole number for each
-coordinate, so that no record changes how others are rounded.
+All users of a group send: an empty slot sends as a record of zeros does. Only a whole number for each coordinate leaves
+a group, so no record changes how others are rounded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ShuffleCoordinatewiseMean(StructuredSteps):
         self._groups = ClampedGroups(task, phase.users, phase.truncation_radius)
         self._protocol = BitProtocol(phase.truncation_radius, phase.levels, phase.noise_bits)
         self._coins = self._noise
-        # At most as many as were planned for: fewer coordinates have a part in fewer messages, and cost less.
+        # There may be fewer coordinates than were planned for: they need fewer messages and cost less.
         self._width = task.model.num_parameters
 
     def step(self) -> None:

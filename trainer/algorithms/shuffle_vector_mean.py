@@ -1,9 +1,9 @@
 """The clipped mean from shuffled bits (P_vec): Algorithms 10, 11 and 14 of Lowy & Razaviyayn 2023 (arXiv 2209.07403).
 
 A record is minus its gradient at the starting point: for the model `mean`, the record itself. All declared users send:
-a slot without a row sends as a record of zeros does. What leaves the records is a whole number for each coordinate,
-the sum of their integers, so that no record changes how others are rounded. Clipping keeps the margin of
-`trainer.clipping`, which pays for the rounding of norms and of (x + C) g / (2 C).
+a slot without a row sends as a record of zeros does. Only the sum of their integers leaves the records, a whole number
+for each coordinate, so no record changes how others are rounded. Clipping keeps the margin of `trainer.clipping`, which
+pays for the rounding of norms and of (x + C) g / (2 C).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ShuffleVectorMean(StructuredSteps):
         super().__init__(task, task.streams.coins(), initial_point(task))
         self._protocol = BitProtocol(self._phase.max_grad_norm, self._phase.levels, self._phase.noise_bits)
         self._coins = self._noise
-        # At most as many as were planned for: fewer coordinates have a part in fewer messages, and cost less.
+        # There may be fewer coordinates than were planned for: they need fewer messages and cost less.
         self._width = task.model.num_parameters
 
     def step(self) -> None:

@@ -28,7 +28,7 @@ from trainer.vertices import noisy_vertex, towards
 
 
 class TreeFrankWolfe(TreeWalk):
-    """The steps of a plan of tree Frank-Wolfe: nodes as they are, and a vertex of least noisy score at every leaf.
+    """The steps of a plan of tree Frank-Wolfe: nodes without noise, and a vertex of least noisy score at every leaf.
 
     Raises:
         InvalidValue: the plan has not the one phase and the l1 ball of this algorithm, or a bound that floating point

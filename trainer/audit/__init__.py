@@ -1,1 +1,1 @@
-"""Canary audits: what an attacker proves about a run's epsilon from below, beside what the accountant proves above."""
+"""Canary audits: lower bounds of a run's epsilon that an attacker proves, beside the accountant's upper bounds."""

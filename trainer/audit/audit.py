@@ -1,8 +1,8 @@
 """An audit: canaries go through the real trainer, an attacker guesses about them, and the guesses meet the claim.
 
-The rules for guessing are chosen on a pilot, runs that are not counted. Two findings come of it: the bound at the delta
-that was asked about, which gets nearly all of the error, and the comparison with the claim's whole curve, whose rule
-and delta are the pilot's best. The latter sees what a bound at a tiny delta needs millions of trials for.
+The rules for guessing are chosen on a pilot, runs that are not counted. There are two findings: the bound at the given
+delta, which gets nearly all of the error, and the comparison with the claim's whole curve, whose rule and delta are the
+pilot's best. The latter detects faults for which a bound at a tiny delta needs millions of trials.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ MAX_TRIALS = 10**7
 MAX_CANARIES_OF_ONE_RUN = 4096
 #: Canaries of one run whose trials are independent. More are no faster: the rows are a dense square matrix.
 _INDEPENDENT_CANARIES = 512
-#: Numbers of one run's path that are kept.
+#: The most numbers of one run's path that are kept.
 _MAX_PATH = 2 * 10**7
-#: Where the claim is compared as well, as far as they are above the delta that was asked about.
+#: Further deltas at which the claim is compared, if they are above the delta that was asked about.
 _CURVE = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
 #: Share of the error that the curve gets. Faults worth finding are far from the claim, so a little is enough.
 _CURVE_SHARE = 0.02
-#: One pilot trial for so many counted ones.
+#: The number of counted trials for each pilot trial.
 _COUNTED_PER_PILOT = 5
 
 
@@ -60,7 +60,7 @@ class Schedule:
     Attributes:
         pilot: Canaries of each pilot run.
         counted: Canaries of each counted run.
-        note: Why a run has as few canaries as it has; empty where it has many.
+        note: Why a run has so few canaries; empty if it has many.
     """
 
     pilot: tuple[int, ...]
@@ -108,13 +108,13 @@ def audit(
     on_progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] | None = None,
 ) -> AuditResult:
-    """Attack the trainer that would run ``plan``, and compare what is proved with what is claimed.
+    """Attack the trainer that would run ``plan``, and compare the proved bound with the claim.
 
-    Canaries are all there is: no row of any data set has a part in an audit.
+    Canaries are the only records: no row of any data set takes part in an audit.
 
     Args:
         plan: An executable plan.
-        delta: Where the claim is made, in (0, 1).
+        delta: The delta of the claim, in (0, 1).
         trials: Canaries that are counted; a fifth more are the pilot (as many again for one run).
         confidence: In (0, 1).
         method: A name in `methods.METHODS`.
@@ -199,10 +199,10 @@ def _find(
     goals: Mapping[float, float],
     confidence: float,
 ) -> Finding:
-    """Return what the pilot's best rule proves on the counted trials.
+    """Return the finding that the pilot's best rule proves on the counted trials.
 
     Args:
-        goals: Deltas that the pilot chooses from, with what the bound is to exceed at each.
+        goals: Deltas that the pilot chooses from, each with the epsilon that the bound is to exceed there.
     """
     rule, delta = best_rule(way, pilot, list(goals.items()), confidence)
     counts = rule.count(counted)

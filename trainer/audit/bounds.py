@@ -51,7 +51,7 @@ def upper_limit(successes: int, trials: int, error: float) -> float:
 
 
 def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, confidence: float, kinds: int) -> float:
-    """No epsilon below this is true of the mechanism at ``delta``, by the odds of a guess to be right.
+    """A lower bound of the mechanism's epsilon at ``delta``, from the odds that a guess is right.
 
     With A the sum, over the kinds of guesses, of the probabilities to say it when right, and B of those to say it when
     wrong: A <= e^epsilon B + kinds * delta. A guess that was made is right with probability A / (A + B), a guess is
@@ -59,8 +59,8 @@ def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, 
 
     Args:
         trials: Independent trials, each with a fair coin; those without a guess included.
-        guesses: How many of them had a guess.
-        correct: How many guesses were right.
+        guesses: The number of those with a guess.
+        correct: The number of right guesses.
         delta: In [0, 1).
         confidence: In (0, 1), such as 0.95.
         kinds: 1 when the attacker only ever says "member" (or only "non-member"), 2 when both.
@@ -93,7 +93,7 @@ def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, 
 
 
 def epsilon_from_rates(hits: int, members: int, alarms: int, others: int, delta: float, confidence: float) -> float:
-    """No epsilon below this is true of the mechanism at ``delta``, by limits on both rates of one test.
+    """A lower bound of the mechanism's epsilon at ``delta``, from limits on both rates of one test.
 
     The larger of ln((TPR - delta) / FPR) and ln((1 - FPR - delta) / (1 - TPR)), with the true positive rate bounded
     from below and the false positive rate from above, each with half of the error.
@@ -123,8 +123,8 @@ def epsilon_from_rates(hits: int, members: int, alarms: int, others: int, delta:
 def mu_from_rates(hits: int, members: int, alarms: int, others: int, confidence: float) -> float:
     """The mechanism is not mu-Gaussian-DP for any mu below this.
 
-    It says nothing about epsilon where the trade-off function is not a Gaussian's: use it against a claim of Gaussian
-    DP, where it is far stronger than a bound at one delta.
+    It says nothing about epsilon if the trade-off function is not a Gaussian's. Use it against a claim of Gaussian DP:
+    there it is far stronger than a bound at one delta.
 
     Guarantees:
         - exceeds_the_truth_rarely: above the smallest mu for which the mechanism is mu-Gaussian-DP with probability at
@@ -153,7 +153,7 @@ def rate_limits(hits: int, members: int, alarms: int, others: int, confidence: f
 
 
 def _log_ratio(numerator: float, denominator: float) -> float:
-    # A confidence limit is 0 only for a numerator; the denominators here are limits from above.
+    # A confidence limit is 0 only in a numerator; the denominators here are upper limits.
     return math.log(numerator / denominator) if numerator > 0.0 else 0.0
 
 

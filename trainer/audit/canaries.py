@@ -34,11 +34,12 @@ ORTHOGONAL = "orthogonal"
 OPPOSED = "opposed"
 DESIGNS = (ORTHOGONAL, OPPOSED)
 
-#: Length of a canary's gradient in units of what a record may contribute: bounded for certain, normalised to nearly 1.
+#: Length of a canary's gradient over the largest contribution of a record: it is surely clipped, or normalised to
+#: nearly 1.
 _LENGTH = 1e6
 #: The same number for the record that is outweighed.
 _OUTWEIGHED = 1e3
-#: The stand-in for a canary that does not take part, in units of the canary.
+#: The record that replaces a canary which does not take part, in units of the canary.
 _STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
 
 
@@ -72,7 +73,7 @@ def model(canaries: int) -> LinearModel:
 
 
 def dependence(plan: Plan) -> str:
-    """Say why the canaries of one run would not be independent trials; empty where they are.
+    """Say why the canaries of one run would not be independent trials; empty if they are.
 
     Guarantees:
         - independence_is_proved_or_refused: an empty answer means that, with orthogonal canaries and independent noise
@@ -145,7 +146,7 @@ def _have_a_row(plan: Plan, members: npt.NDArray[np.bool_]) -> npt.NDArray[np.bo
 
 
 def _unit(plan: Plan) -> float:
-    """Return a bound on what a record contributes in any phase, with what normalisation adds to its norm."""
+    """Return a bound on a record's contribution in any phase, including the addition to its norm by normalisation."""
     return max(_bound(phase) for phase in plan.phases)
 
 

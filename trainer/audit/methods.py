@@ -1,4 +1,4 @@
-"""Ways from guesses to a bound: which rules each may use, and what it proves from their counts."""
+"""Methods that turn guesses into a bound: the rules that each may use, and the bound from their counts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Method:
         independent: Whether it needs trials that are independent of each other.
         curve: Whether it may compare at several deltas; else at the one that is asked about.
         rules: The rules to choose from, with their counts on given trials.
-        epsilon: From counts, delta and confidence to a lower bound of epsilon.
-        merit: By what rules are compared; grows with ``epsilon``, and may be quicker.
+        epsilon: Computes a lower bound of epsilon from counts, delta and confidence.
+        merit: The number by which rules are compared; it grows with ``epsilon``, and may be quicker to compute.
     """
 
     name: str
@@ -83,7 +83,7 @@ def best_rule(
     """The rule, and the delta, that prove the most on trials that are not counted.
 
     Args:
-        goals: Pairs of a delta and of what the bound is to exceed there.
+        goals: Pairs of a delta and the epsilon that the bound is to exceed there.
 
     Returns:
         The rule and the delta with the largest excess on the pilot, among those that prove something at all.

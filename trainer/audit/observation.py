@@ -33,7 +33,7 @@ def observe(
         members: shape (m,), which canaries take part.
         design: A name in `canaries.DESIGNS`.
         seed: The seed of the run's randomness; None draws from the operating system.
-        before_step: Called before every step; what it raises ends the run.
+        before_step: Called before every step; an exception from it ends the run.
 
     Raises:
         InvalidValue: the plan cannot be carried out.
@@ -66,7 +66,7 @@ def noisy_sums(plan: Plan, path: Floats) -> Floats | None:
     """The noisy sum of each step over the contribution bound, from the points x_0, ..., x_T of a run.
 
     Returns:
-        shape (T, m); None where the algorithm's points do not determine it.
+        shape (T, m); None if the algorithm's points do not determine it.
     """
     subtracts = execution_of(plan).coordinates is Coordinates.SUBTRACTED
     if not subtracts or plan.domain is not None or plan.penalty is not None:

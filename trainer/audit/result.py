@@ -1,4 +1,4 @@
-"""The findings of an audit, beside what was claimed."""
+"""The findings of an audit, beside the claim."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Finding:
     """The bound that the guesses of one rule prove at one delta.
 
     Attributes:
-        delta: Where claim and bound are compared.
+        delta: The delta at which claim and bound are compared.
         claim: The certified epsilon of the plan at delta.
         epsilon_lower: No epsilon below it is true of what ran, at ``confidence``.
-        confidence: Of this finding alone.
+        confidence: The confidence of this finding alone.
         rule: How the guesses were made: chosen on the pilot, before the counted trials.
-        counts: What became of them.
+        counts: The outcomes of the guesses.
     """
 
     delta: float
@@ -63,15 +63,16 @@ class AuditResult:
         verdict: ``"violated"`` when a lower bound is above the upper end of the claim at its delta, else
             ``"consistent"``: the attack found nothing, which proves nothing about better attacks.
         confidence: An honest run is called violated with probability at most 1 - confidence.
-        finding: At the delta that was asked about.
-        strongest: At the delta, of a fixed list, where the bound exceeds the claim by most; None for one run.
+        finding: The finding at the delta that was asked about.
+        strongest: The finding at the delta, from a fixed list, at which the bound exceeds the claim by most; None for
+        one run.
         method: Name of the method.
         design: Name of the canaries' design.
         trials: Canaries that were counted.
         canaries_per_run: Canaries of one run.
         runs: Runs of the trainer, those of the pilot included.
-        largest_provable_epsilon: What so many trials would prove if every guess were right.
-        notes: What a reader must know about the power of this audit.
+        largest_provable_epsilon: The epsilon that so many trials would prove if every guess were right.
+        notes: Notes about the power of this audit, for its reader.
     """
 
     verdict: str

@@ -1,8 +1,8 @@
 """Scores of canaries: numbers that are larger for those that took part.
 
 Any score gives a sound audit; these give power. With a canary's own direction, the steps show an attacker, who sees
-every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 where the canary was drawn (in units of the
-contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. Where noise is
+every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 if the canary was drawn (in units of the
+contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. If noise is
 correlated these are the noisy sums with C applied, Y = C (b + C^-1 sigma Z), so that Z is independent again.
 """
 
@@ -34,7 +34,7 @@ from calibrators.plan import CorrelatedSteps, Phase, Plan
 
 Floats = npt.NDArray[np.float64]
 
-#: Names of the scores, and what each is the best test of.
+#: Names of the scores, and the claim that each tests best.
 LIKELIHOOD_RATIO = "likelihood_ratio"
 TOTAL = "total"
 FIXED_BATCHES = "fixed_batches"
@@ -48,11 +48,11 @@ class Observation:
 
     Attributes:
         displacement: shape (m,): how far the released model lies from zero, against the gradients.
-        noisy_sums: shape (steps, m): the noisy sum of each step in units of the contribution bound; None where the
+        noisy_sums: shape (steps, m): the noisy sum of each step in units of the contribution bound; None if the
             algorithm's points do not determine it.
         turns: shape (steps, m): whether it was the turn of the canary's group, where groups take turns, else None. No
-            run tells it; a claim holds for whoever knows it, since the group of a record is the same with and without
-            it.
+            run reveals it, but a claim also holds for those who know it, since the group of a record is the same with
+            and without it.
     """
 
     displacement: Floats

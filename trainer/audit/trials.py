@@ -1,4 +1,4 @@
-"""Trials, and rules for guessing about them: who is said to be a member, who is said not to be, who is passed over."""
+"""Trials, and rules for guessing about them: who is called a member, who a non-member, and who is skipped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Counts:
         alarms: Others that were taken for members.
         rejections: Others that were taken for others.
         misses: Members that were taken for others.
-        kinds: How many kinds of guesses the rule makes, whether it made one or not.
+        kinds: The number of kinds of guesses that the rule may make.
     """
 
     trials: int
@@ -87,7 +87,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The so many highest scores are taken for members, the so many lowest for others: a fixed number of guesses."""
+    """A fixed number of the highest scores are called members, and a fixed number of the lowest non-members."""
 
     score: str
     top: int

@@ -1,1 +1,1 @@
-"""Noise that is exactly what was accounted: whole numbers, drawn from random bits without any rounding of their law."""
+"""Noise that has exactly the accounted distribution: whole numbers, drawn from random bits without any rounding."""

@@ -51,11 +51,11 @@ from trainer.noise import Noise, State
 
 #: The largest |Z| for which all numbers are exact: 2^5.
 _LARGEST_NORMAL = 32.0
-#: All numbers stay below the first, and those that are kept below the second.
+#: All numbers stay below the first limit, and kept numbers below the second.
 _LARGEST_NUMBER, _LARGEST_KEPT = 2.0**52, 2.0**31
 #: Numbers of the noise that are kept from step to step, at most: 512 MiB.
 MOST_KEPT = 1 << 27
-#: Coefficients of 1 / C that are added up one by one; later ones are bounded together.
+#: The number of coefficients of 1 / C that are added up one by one; later ones are bounded together.
 _LISTED = 1 << 14
 
 
@@ -104,7 +104,7 @@ class CorrelatedNoise:
     """Draws the vectors e_t of the module's text: one is added to the sum of each step.
 
     Args:
-        noise: Where R comes from.
+        noise: The source of R.
         recursion: C.
         dimension: d.
 
@@ -120,7 +120,7 @@ class CorrelatedNoise:
     def __init__(self, noise: Noise, recursion: Recursion, dimension: int) -> None:
         check_kept(recursion, dimension)
         self._noise, self._recursion = noise, recursion
-        # Of the oldest vector first; twice, so that those of any order of the rows are a part of it.
+        # The weight of the oldest vector comes first. All appear twice, so that every rotation of the rows is a slice.
         self._weights = np.array(2 * recursion.whole[:0:-1], dtype=np.float64)
         self._kept: Kept = np.zeros((recursion.memory, dimension), dtype=np.int32)
         self._drawn = 0
@@ -149,7 +149,8 @@ class CorrelatedNoise:
         """Go on from where `state` was taken.
 
         Raises:
-            InvalidValue: the vectors that were kept are not there. Without them, the noise would be that of another C.
+            InvalidValue: the vectors that were kept are not there. Without them, the noise would be the noise of
+            another C.
         """
         kept: Any = state.get("kept")
         if np.shape(kept) != self._kept.shape:

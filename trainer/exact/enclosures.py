@@ -1,7 +1,7 @@
 """Enclosures: pairs of rational numbers between which a real number certainly lies.
 
 Functions are sums of their series in whole numbers of 2^-bits, called units here. Each docstring counts the rounding.
-What is returned is never too narrow, and becomes as narrow as one likes with more bits and a narrower argument.
+The returned interval is never too narrow, and it becomes arbitrarily narrow with more bits and a narrower argument.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 Interval = tuple[Fraction, Fraction]
 
-#: The sine is asked for between 0 and this, which is above pi.
+#: The sine is computed between 0 and this, which is above pi.
 SINE_LIMIT = Fraction(22, 7)
 
 

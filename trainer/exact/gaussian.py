@@ -19,7 +19,7 @@ from trainer.exact.ziggurat import Known, Sources, State, Tables, rounded
 
 #: Outputs of a chunk, at most, unless one draw has more.
 _LARGEST_CHUNK = 1 << 17
-#: Chunks from here on are worth a thread.
+#: Chunks of this size or more are worth a thread.
 _WORTH_A_THREAD = 1 << 14
 
 #: The layers of exp(-x^2 / 2); at x, where the tail begins, the exponent has slope x.
@@ -38,7 +38,7 @@ class RoundedGaussian:
     """Draws round(K Z) for independent standard normal Z, in chunks, ahead of their use.
 
     Args:
-        stream: Where all bits come from; nothing else may draw from it.
+        stream: The source of all bits; nothing else may draw from it.
 
     Guarantees:
         - noise_has_the_law_of_a_rounded_normal: for ideal bits, with no error at all, for K in [2^-1074, 2^36].
@@ -65,8 +65,8 @@ class RoundedGaussian:
         """Return the next numbers, shape (size,): whole numbers in an array of the caller's own.
 
         Args:
-            size: How many.
-            scale: K. Where it is another one than before, what was drawn ahead is discarded; 0 draws nothing.
+            size: The number of variates.
+            scale: K. If it is another one than before, what was drawn ahead is discarded; 0 draws nothing.
         """
         if scale == 0.0:
             return np.zeros(size)
@@ -104,7 +104,7 @@ class RoundedGaussian:
         return self._sources.state(), rounded_normals(self._sources, size, self._scale)
 
     def _discard(self) -> None:
-        """Forget what was drawn and not used; the streams go on behind it."""
+        """Forget the numbers that were drawn and not used; the streams continue after them."""
         if self._ahead is not None:
             self._ahead.result()
         self._ahead, self._ahead_size = None, 0
@@ -114,7 +114,7 @@ class RoundedGaussian:
     def state(self) -> State:
         """Return all that is needed to go on from here: where the chunk in use began, and how much of it is used.
 
-        The chunk that is drawn ahead counts too: where the scale changes it is discarded, and the streams go on behind
+        The chunk that is drawn ahead counts too: if the scale changes it is discarded, and the streams continue after
         it.
         """
         return {

@@ -56,7 +56,7 @@ class GeneralizedGaussianNoise:
     """Draws round(K z) for generalised Gaussian vectors z, from a stream of its own.
 
     Args:
-        stream: Where all bits come from; nothing else may draw from it.
+        stream: The source of all bits; nothing else may draw from it.
 
     Guarantees:
         - noise_has_the_law_of_a_rounded_vector: for ideal bits, with no error at all, the density of z being

@@ -1,7 +1,7 @@
 """The layers of a ziggurat over exp(-rate |x|^order), and how they are made in whole numbers for any order.
 
-Any numbers that satisfy the inequalities of `trainer.exact.ziggurat` give the exact law. Floating point chooses x_0
-alone, where good layers end just above the density's top; all else is enclosed.
+Any numbers that satisfy the inequalities of `trainer.exact.ziggurat` give the exact law. Floating point only chooses
+x_0, such that the layers end just above the density's top; everything else is enclosed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LAYERS = 256
 _BITS = 100
 _UNIT = 1 << 64
 _Floats = npt.NDArray[np.float64]
-#: x_0 is a whole number of these.
+#: The unit of x_0, which is a whole number of these.
 _GRAIN = Fraction(1, 1 << 24)
 
 
@@ -32,7 +32,7 @@ class Layers:
     """Layers that cover the region under exp(-rate |x|^order).
 
     Attributes:
-        rate, order: Of the density; the order is at least 2.
+        rate, order: The rate and order of the density; the order is at least 2.
         tail_start: x_0.
         tail_rate: l.
         area: v times 2^64.
@@ -76,13 +76,13 @@ class Layers:
 
     @cached_property
     def rejected(self) -> float:
-        """No less than the share of trials that are above f."""
+        """An upper bound of the share of trials that are above f."""
         under = math.gamma(1.0 + 1.0 / float(self.order)) * float(self.rate) ** (-1.0 / float(self.order))
         return _rounded_up(1.0 - under / (256.0 * self.area * 2.0**-64))
 
     @cached_property
     def undecided(self) -> float:
-        """No less than the share of trials that are not accepted for their word alone."""
+        """An upper bound of the share of trials that their word alone does not accept."""
         return _rounded_up(1.0 - sum(self.certain) * 2.0**-60)
 
     def density(self, places: Interval, bits: int) -> Interval:
@@ -132,7 +132,7 @@ def power_layers(order: float) -> Layers:
 
 
 def _layers(order: Fraction, start: Fraction) -> Layers | None:
-    """Return the layers whose tail begins at ``start``; None where they end below the top."""
+    """Return the layers whose tail begins at ``start``; None if they end below the top."""
     at_start = exp(_negated(power((start, start), order, _BITS)), _BITS)[1]
     slope = order * power((start, start), order - 1, _BITS)[0]
     slope = Fraction(math.floor(slope * (1 << 40)), 1 << 40)

@@ -25,7 +25,7 @@ _LAYER, _TOP = 255, -(2**11)
 _SMALLEST_TAIL = np.uint64(1 << 44)
 #: Dekker's constant: a product with it splits a float64 into halves whose products are exact.
 _SPLITTER = 2.0**27 + 1.0
-#: Columns of earlier noise that are worked on at a time: they stay in a cache.
+#: The number of columns of earlier noise that are worked on at a time, few enough to stay in a cache.
 _AT_ONCE = 1024
 
 
@@ -87,7 +87,7 @@ def judge(
     accepted: Flags,
     exactly: Flags,
 ) -> None:
-    """Write what each place becomes: round(c x), whether it is under f, and whether only exact numbers can tell.
+    """Write for each place round(c x), whether it is under f, and whether only exact numbers can decide that.
 
     Args:
         words: w, as signed numbers; shape (n,), like every other array over places.

@@ -1,4 +1,4 @@
-r"""The random number M that makes a generalised Gaussian vector of independent entries, to as many bits as one likes.
+r"""The random number M that turns independent entries into a generalised Gaussian vector, to any number of bits.
 
 With $\alpha = 2/r$, $B(x) = \sin x / (\sin(\alpha x)^\alpha \sin((1-\alpha)x)^{1-\alpha})$ and $m = (1-\alpha) d/2$:
 
@@ -27,7 +27,7 @@ from randomgen import AESCounter
 from trainer.exact.enclosures import SINE_LIMIT, Interval, exp, ln, sine, times
 from trainer.exact.ratios import OUTSIDE, Ratio, accepted
 
-#: Of what is computed once for a law; rectangles are rounded up to whole numbers of the grain.
+#: The bits of numbers that are computed once for a law; rectangles are rounded up to whole numbers of the grain.
 _BITS, _GRAIN = 200, 1 << 64
 
 
@@ -97,7 +97,7 @@ class Mixing:
         return m * logs[0] - x[1], m * logs[1] - x[0]
 
     def angle_log_density(self, x: Interval, bits: int) -> Interval | None:
-        """Return bounds of ln h for U. Below 22/7, the sine is positive below pi alone."""
+        """Return bounds of ln h for U. Below 22/7, the sine is positive only up to pi."""
         if x[0] >= SINE_LIMIT:
             return OUTSIDE
         if x[1] > SINE_LIMIT:

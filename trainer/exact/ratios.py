@@ -14,15 +14,15 @@ from randomgen import AESCounter
 
 from trainer.exact.enclosures import Interval, ln
 
-#: From bounds of a place and a number of bits to bounds of ln h there; None where nothing can be said yet.
+#: Computes bounds of ln h from bounds of a place and a number of bits; None if nothing can be said yet.
 LogDensity = Callable[[Interval, int], Interval | None]
-#: Stands for ln h = -infinity: 2 ln y is above it, however many bits are read.
+#: A stand-in for ln h = -infinity: 2 ln y is above it, however many bits are read.
 OUTSIDE = (Fraction(-(10**30)), Fraction(-(10**30)))
 _WORD = 64
 
 
 class Ratio:
-    """One point of the rectangle, whose ratio x/y is drawn where it is accepted.
+    """One point of the rectangle, whose ratio x/y is drawn if it is accepted.
 
     Args:
         stream: The stream of the words that are read.
@@ -30,9 +30,9 @@ class Ratio:
         log_density: ln h.
 
     Attributes:
-        bounds: Of x/y.
+        bounds: Bounds of x/y.
         log: Bounds of ln h(x/y).
-        precision: In bits, to which they are computed.
+        precision: The precision in bits to which they are computed.
     """
 
     def __init__(self, stream: AESCounter, ends: Interval, log_density: LogDensity) -> None:
@@ -63,7 +63,7 @@ class Ratio:
             self.extend()
 
     def refresh(self) -> bool:
-        """Compute `bounds` and `log` from the bits that were read; False where these are too few for it."""
+        """Compute `bounds` and `log` from the bits that were read; False if these are too few for it."""
         if self._y == 0:
             return False
         left, right = self._ends

@@ -1,6 +1,6 @@
 """Exact selections: the least of some scores less Gumbel noise of unbounded range.
 
-The noise is G = -ln E with E = -ln(1 - V) and V uniform in [0, 1). Of V a prefix of its bits is known. Where the known
+The noise is G = -ln E with E = -ln(1 - V) and V uniform in [0, 1). A prefix of V's bits is known. If the known
 bits leave open which score wins, further bits of the same V are read; nothing is drawn anew, so the law is exact.
 """
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from randomgen import AESCounter
 
 _WORD = 64
-#: First words nearer to either end than this are left to decimal arithmetic.
+#: If the first word is nearer to either end than this, decimal arithmetic decides.
 _EDGE = 2**40
 #: The most that ln E errs in float64 between the edges: 2^-32 for V, the rest for log1p and log.
 _SLACK = 2.0**-30
@@ -78,7 +78,7 @@ class Selections:
 def _bounds(
     scores: npt.NDArray[np.float64], scale: float, words: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return bounds of score + scale ln E in float64, infinite where float64 says too little.
+    """Return bounds of score + scale ln E in float64, infinite if float64 says too little.
 
     Between the edges V is known to 2^-40 + 2^-53 of itself and to 2^-52, and d ln E / dV = 1 / ((1 - V) E). Below 1/2
     that gives less than 2^-39, above it less than 2^-52 2^20 = 2^-32.

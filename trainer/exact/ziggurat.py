@@ -62,9 +62,9 @@ from trainer.exact.loops import Floats, Places, Signed, Words, decide_at_once, j
 
 State = dict[str, Any]
 
-#: Words that are worked on at a time: they stay in a cache.
+#: The number of words that are worked on at a time, few enough to stay in a cache.
 _AT_ONCE = 1 << 14
-#: Bounds of a scale are relatively closer than 2 to the minus this before anything is drawn with it.
+#: Before anything is drawn with a scale, its bounds are relatively closer than 2 to the minus this.
 _SCALE_BITS = 100
 #: Slack of comparisons in floating point: of heights, of ties, and of ties in the tail over the scale.
 _HEIGHT_SLACK, _TIE_SLACK, _TAIL_SLACK = 2.0**-40, 2.0**-50, 2.0**-46
@@ -90,7 +90,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Sources:
-    """Bits for candidates, for undecided places, and for refinement: apart, so that none shifts another."""
+    """Separate bits for candidates, for undecided places, and for refinement, so that none shifts another."""
 
     candidates: AESCounter
     places: AESCounter
@@ -113,7 +113,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Tables:
-    """A law and a scale, and what the fast path reads of each layer.
+    """A law, a scale, and the numbers that the fast path reads for each layer.
 
     Attributes:
         layers: The layers of the law.
@@ -122,7 +122,7 @@ class Tables:
         factors: c_i.
         rests: a_i - c_i, rounded.
         limits: T_i.
-        surely: How near t is to a whole number where R is surely that.
+        surely: The distance of t from a whole number within which R is surely that number.
     """
 
     layers: Layers
@@ -152,9 +152,9 @@ def rounded(tables: Tables, sources: Sources, size: int, most: float) -> Floats:
     """Return so many numbers round(c X): shape (size,), whole numbers.
 
     Args:
-        tables: The tables of the law of X, and of c. What is drawn for the sake of c depends on nothing here.
-        sources: Of bits.
-        size: How many.
+        tables: The tables of the law of X, and of c. The random bits of c do not depend on anything here.
+        sources: The sources of bits.
+        size: The number of variates.
         most: A public number that c exceeds with probability 2^-100 at most; the work is planned for it.
     """
     made, rejected = _candidates(tables, sources, enough(size, tables.layers.rejected), most)
@@ -190,9 +190,9 @@ def _candidates(tables: Tables, sources: Sources, count: int, most: float) -> tu
 
 
 def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room: int, made: Floats) -> Places:
-    """Write what the undecided places are, and return those that are rejected.
+    """Write the outcome of the undecided places, and return those that are rejected.
 
-    ``room`` places are worked on, with padding where there are fewer. Each has three words of its own: for W, for the
+    ``room`` places are worked on, with padding if there are fewer. Each has three words of its own: for W, for the
     height, and for where in the tail it is.
     """
     of = tables.layers
@@ -244,7 +244,7 @@ def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room
 
 
 class Trial:
-    """One trial whose bits are read as far as it takes: everything in exact numbers.
+    """One trial in exact numbers, whose bits are read as far as needed.
 
     Args:
         layers: The layers of the law.
@@ -259,7 +259,7 @@ class Trial:
         self._bits = 64
 
     def outcome(self, scale: Scale, more: AESCounter) -> tuple[bool, int]:
-        """Return whether the trial is accepted, and round(c x); 0 where it is not."""
+        """Return whether the trial is accepted, and round(c x); 0 if it is not."""
         while True:
             found = self._decided(scale.bounds(_SCALE_BITS + self._bits - 64))
             if found is not None:
@@ -306,7 +306,7 @@ def _uniform(value: int, bits: int) -> Interval:
 
 
 def _is_below(one: Interval, other: Interval) -> bool | None:
-    """Return whether a number of the one interval is below one of the other; None where that is open."""
+    """Return whether a number of the one interval is below one of the other; None if that is open."""
     if one[1] <= other[0]:
         return True
     return False if one[0] >= other[1] else None

@@ -1,4 +1,4 @@
-"""Losses of logits: residuals (the derivative by the logits), values, and the constants that theory asks for."""
+"""Losses of logits: residuals (the derivative by the logits), values, and the constants that theorems need."""
 
 from __future__ import annotations
 

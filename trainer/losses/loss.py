@@ -19,8 +19,8 @@ class Loss(ABC):
         kind: Name of a linear model with this loss.
         num_classes: Labels are the classes 0 to num_classes - 1; 0 for real labels in [-1, 1].
         num_outputs: K.
-        lipschitz: Largest l2 norm of the derivative by the logits; None where there is none.
-        curvature: Largest eigenvalue of the second derivative by the logits; None where there is none.
+        lipschitz: Largest l2 norm of the derivative by the logits; None if there is none.
+        curvature: Largest eigenvalue of the second derivative by the logits; None if there is none.
         holder_exponent: alpha, by which |r(z) - r(z')| <= holder_constant |z - z'|^alpha for the derivative r.
         holder_constant: See there.
         slope_at_zero: Largest l2 norm of the derivative at logits of zero, over all labels.
@@ -46,11 +46,11 @@ class Loss(ABC):
         """Return the largest norm of the derivative, over all labels and all logits of at most this norm.
 
         Args:
-            largest_logit: Of the l_p norm of the logits, at least 0; infinity for all logits.
+            largest_logit: A bound on the l_p norm of the logits, at least 0; infinity for all logits.
             norm_order: p in [1, 2]; the derivative is measured in the dual norm.
 
         Returns:
-            Infinity where there is no bound.
+            Infinity if there is no bound.
         """
 
     @property
@@ -85,7 +85,7 @@ class Loss(ABC):
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
         """The probability of each class, of logits as a model shows them: (n,) for one, else (n, K), to (n, classes).
 
-        None where the loss is not that of a probability.
+        None if the loss is not that of a probability.
         """
         return None
 

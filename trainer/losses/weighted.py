@@ -51,7 +51,7 @@ class Weighted(Loss):
     """``loss`` times the weight of the record's class.
 
     Attributes:
-        loss: Of classes.
+        loss: A loss of classes.
         weights: The weights of each class, by its code: in (0, 1], and one of them 1.
 
     Guarantees:

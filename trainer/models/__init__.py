@@ -1,4 +1,4 @@
-"""Models: what is trained, and what it takes to be scored on public rows."""
+"""Models: what is trained, and how it is scored on public rows."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def build(
 
     Args:
         kind: One of `MODELS`.
-        num_classes: Of the labels; read where the kind can have any number of them.
-        fit_intercept: Of linear models.
+        num_classes: The number of classes of the labels; read only if the kind can have any number.
+        fit_intercept: Whether a linear model has an intercept.
         hidden: Widths of a multilayer perceptron's hidden layers.
         activation: The activation of a multilayer perceptron.
         class_priors: The public share of each class, by its code: classes are weighted so that all weigh the same. Of
             models that predict classes; None weighs all records alike.
-        options: What the kind's loss takes: threshold, quantile or q.
+        options: The options of the kind's loss: threshold, quantile or q.
 
     Raises:
         InvalidValue: no such kind, an option that it does not have, or a number outside its range.

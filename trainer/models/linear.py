@@ -42,7 +42,7 @@ class LinearModel(Model):
     """The parameters are the matrix W of shape (p, K), row by row, and then b of shape (K,), if there is an intercept.
 
     Attributes:
-        loss: Of K logits.
+        loss: A loss of K logits.
         features: p.
         fit_intercept: Whether there is a b.
 
@@ -137,7 +137,7 @@ class LinearModel(Model):
             return self.loss.probabilities(self.decision_function(parameters, features))
 
     def gradient_norm_bound(self, feature_norm_bound: float) -> float | None:
-        """Largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None where there is none.
+        """Largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None if there is none.
 
         Args:
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
@@ -149,7 +149,7 @@ class LinearModel(Model):
         return None if self.loss.lipschitz is None else self.loss.lipschitz * longest
 
     def smoothness(self, feature_norm_bound: float) -> float | None:
-        """Lipschitz constant of one record's gradient, by the parameters: curvature * R^2; None where there is none.
+        """Lipschitz constant of one record's gradient, by the parameters: curvature * R^2; None if there is none.
 
         Args:
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.

@@ -51,7 +51,7 @@ class Model(ABC):
         """The point that training starts from, shape (d,).
 
         Args:
-            stream: Where a random one is drawn from.
+            stream: The stream from which a random one is drawn.
         """
 
     @abstractmethod
@@ -71,9 +71,9 @@ class Model(ABC):
         """The block's losses at the point, shape (B,)."""
 
     def record_weights(self, block: Block) -> Array | None:
-        """The public weight of each record, shape (B,), float64, in (0, 1]; None where all weigh the same.
+        """The public weight of each record, shape (B,), float64, in (0, 1]; None if all weigh the same.
 
-        Gradients and losses have it in them already. Bounds on gradients are bounds on what they were without it.
+        Gradients and losses already include the weight. Bounds on gradients hold for gradients without it.
         """
         return None
 
@@ -91,7 +91,7 @@ class Model(ABC):
     def probabilities(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
         """The probability of each class for each row that is public, shape (n, num_classes).
 
-        Rows are read as by `predict`. None where the model's loss makes no probabilities of its logits.
+        Rows are read as by `predict`. None if the model's loss makes no probabilities of its logits.
         """
         return None
 
@@ -107,7 +107,7 @@ class Model(ABC):
             The share of rows whose prediction is their label, or the mean distance between the two.
 
         Raises:
-            InvalidValue: no rows, or as many labels as there are not rows.
+            InvalidValue: there are no rows, or not as many labels as rows.
         """
         predicted, given = self.predict(parameters, features), np.asarray(labels)
         if predicted.size == 0 or given.shape != predicted.shape:

@@ -35,7 +35,7 @@ class PerRecordModel(Model):
         inputs: p.
         start: The point that training starts from, shape (d,); public.
         gradient: From (d,), (r, p) and (r,) to (r, d). Row i must be a function of record i and of the point alone.
-        loss: The same to (r,); None where losses are not needed.
+        loss: The same to (r,); None if losses are not needed.
         classes: As `Model.num_classes`.
     """
 

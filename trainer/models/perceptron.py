@@ -33,7 +33,7 @@ class MultilayerPerceptron(Model):
         classes: Logits of the last layer.
         hidden: Widths of the layers before it.
         activation: "relu" or "tanh".
-        class_weights: Public weights of the classes; empty where all weigh the same.
+        class_weights: Public weights of the classes; empty if all weigh the same.
 
     >>> MultilayerPerceptron(784, 10, hidden=(256,)).num_parameters
     203530
@@ -60,7 +60,7 @@ class MultilayerPerceptron(Model):
 
     @property
     def loss(self) -> Loss:
-        """The cross-entropy, weighted by classes where there are weights."""
+        """The cross-entropy, weighted by classes if there are weights."""
         loss = Softmax(self.classes)
         return Weighted(loss, self.class_weights) if self.class_weights else loss
 

@@ -1,4 +1,4 @@
-"""The shuffle protocols: what a user sends, what a shuffler lets through, what is read off it."""
+"""The shuffle protocols: the messages of users, the output of the shuffler, and the estimates from it."""
 
 from trainer.shuffle.bits import BitProtocol
 from trainer.shuffle.coins import Coins

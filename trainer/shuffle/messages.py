@@ -29,7 +29,7 @@ def check_bits(plan: Plan) -> None:
 
 
 def check_messages(plan: Plan, phase: ShuffledBits) -> None:
-    """Refuse a relation that counted messages are not private under, or that the phase was not made for.
+    """Refuse a relation under which counted messages are not private, or for which the phase was not made.
 
     Raises:
         InvalidValue: a record may come or go, or changes by more than the phase charges for.

@@ -1,8 +1,8 @@
-"""Results of algorithms' runs on synthetic rows of a problem's declared shape, and which one comes nearest.
+"""Results of algorithms' runs on synthetic rows of a problem's declared shape, and their ranking.
 
-A run is the one that a request has which names the algorithm, the penalty and nothing else: its steps are those of the
-preset `practical` where it takes a step size, and else the theorem's. It is calibrated for the target, and its noise is
-drawn. All algorithms train on the same rows, drawn anew for each repetition, and are judged on the same fresh ones, as
+A run is that of a request which names only the algorithm and the penalty: its steps are those of the preset `practical`
+if the algorithm takes a step size, and else the theorem's. It is calibrated for the target, and its noise is drawn. All
+algorithms train on the same rows, drawn anew for each repetition, and are judged on the same fresh ones, as
 a model is evaluated: by the loss without the penalty.
 
 Nothing is proved of the figures, and no private row has a part in them: they follow from declared numbers and a public
@@ -46,9 +46,9 @@ from trainer.simulation.taught import TaughtRows, taught_rows
 Population = LabelledRows | TaughtRows | RecordsAboutAMean
 
 MAX_REPETITIONS = 20
-#: Numbers that all steps of one run may multiply, and its steps: seconds of one core.
+#: The most multiplications in all steps of one run, and the most steps: seconds of one core.
 MOST_WORK, MOST_STEPS = 4e9, 20_000
-#: Fresh rows times parameters, and rows at most.
+#: The most fresh rows times parameters, and the most fresh rows.
 _FRESH_NUMBERS, _MOST_FRESH = 4_000_000, 20_000
 
 
@@ -61,8 +61,8 @@ class Simulation:
         kind: The kind of the model; "mean" for the mean of records.
         classes: The number of classes of a softmax regression, or of a perceptron.
         fit_intercept: Whether a linear model has an intercept. Perceptrons have their biases.
-        hidden, activation: Of a perceptron.
-        penalty: What is added to the loss in training.
+        hidden, activation: The width and the activation of a perceptron.
+        penalty: The penalty that is added to the loss in training.
         repetitions: Runs of each algorithm.
         seed: Public; it decides rows, coins and noise.
 
@@ -105,7 +105,7 @@ class Simulation:
 
     @property
     def factor(self) -> float:
-        """Return how many times fewer rows than declared that are."""
+        """Return the declared size over the number of simulated rows."""
         return self.facts.dataset_size / self.records
 
     def population(self) -> Population:
@@ -134,7 +134,7 @@ class Simulation:
 
     @property
     def objective(self) -> Objective:
-        """Return what is publicly known of the loss: that of a perceptron alone is not convex."""
+        """Return the public facts about the loss: only that of a perceptron is not convex."""
         model = self.population().model
         is_of_numbers = isinstance(model, LinearModel) and not model.num_classes
         return Objective(nothing_derived, not isinstance(model, MultilayerPerceptron), is_of_numbers)
@@ -157,11 +157,11 @@ class Attained:
 
     Attributes:
         algorithm: Its name.
-        excess: Mean over the repetitions of how much worse than the best point the released one is; infinite where a
-            run diverged. None where it was not simulated.
-        standard_error: Of that mean; None for a single repetition.
-        steps: Of its plan.
-        choices: What the preset chose, by member of a request.
+        excess: The loss of the released point above that of the best point, as a mean over the repetitions; infinite if
+            a run diverged. None if it was not simulated.
+        standard_error: The standard error of that mean; None for a single repetition.
+        steps: The number of steps of its plan.
+        choices: The preset's choices, by member of a request.
         reason: Why it was not simulated.
         is_final: Whether the same question has the same answer on every machine: false where time ran out.
     """
@@ -187,10 +187,10 @@ def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.
     It also runs in another process, so what it takes and gives can be pickled.
 
     Args:
-        asked: What is simulated.
+        asked: The simulation.
         name: The algorithm's.
-        advised: What advice calibrated at the declared size.
-        seconds: After so long it is given up.
+        advised: The advice, calibrated at the declared size.
+        seconds: The time after which it is given up.
 
     Guarantees:
         - the_seed_decides: equal questions have equal answers, unless time ran out.
@@ -233,12 +233,12 @@ def simulate(asked: Simulation, name: str, advised: Spec, seconds: float = math.
 def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
     """Calibrate a run that names the algorithm alone, for the rows that there are.
 
-    Given iterations are taken where a theorem's own are too many to be simulated.
+    Given iterations are used if a theorem's own are too many to be simulated.
 
     Args:
-        asked: What is simulated.
+        asked: The simulation.
         name: The algorithm's.
-        advised: What advice calibrated at the declared size.
+        advised: The advice, calibrated at the declared size.
 
     Raises:
         AccountingError: the target cannot be met, or something is missing that no preset chooses.
@@ -253,7 +253,7 @@ def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
         judge_published=False,
     )
     if algorithm.step_rule is not None:
-        # A theorem's threshold is that of its own step size, and no theorem chooses these.
+        # A theorem's threshold belongs to its own step size, and no theorem chooses these.
         spec = replace(spec, gradient_bound=given if isinstance(given, algorithm.gradient_bounds) else None)
     found = Draft(name, spec, Preset.PRACTICAL, asked.objective).calibrate()
     fewer = asked.facts.iterations
@@ -277,9 +277,9 @@ def _check(plan: Plan, model: Model, calibration: Calibration, asked: Simulation
         raise InvalidValue(detail, pointer=("assumptions",) if calibration.missing_assumptions else ("penalty",))
     if plan.iterations > MOST_STEPS:
         raise InvalidValue(
-            f"it takes {plan.iterations} steps on {asked.records} rows, and a simulated run has at most {MOST_STEPS}. "
-            "No run of fewer steps has the same law, so that none stands for it: give iterations to simulate a run of "
-            "as many instead, where the algorithm takes them",
+            f"the run takes {plan.iterations} steps on {asked.records} rows, and a simulated run may take at most "
+            f"{MOST_STEPS}. A shorter run has another distribution of results and cannot replace it. To simulate a "
+            "shorter run all the same, give iterations, if the algorithm takes them",
             pointer=("iterations",),
         )
     execution.check(Proposal(plan, model, usual_capacity(plan)))

@@ -32,11 +32,11 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Logits of the best point are no larger than this where labels must lie in [-1, 1], or be a probability's odds.
 _LARGEST_LOGIT = 0.5
-#: The same of classes, where no constant says how large the best point is.
+#: The same for classes, if no constant bounds the best point.
 _USUAL_LOGIT = 3.0
-#: Labels of regressions lie so far about the logit, at most.
+#: The largest distance of a regression's label from the logit.
 _LABEL_NOISE = 0.25
-#: Entries of the best point that are not zero, for each logit, in the l1 norm.
+#: The number of entries of the best point that are not zero, for each logit, in the l1 norm.
 _SPARSE = 5
 _HALVINGS = 100
 #: Beside an intercept, shorter features would leave nothing but the intercept.
@@ -48,12 +48,12 @@ class LabelledRows:
     """Rows for a linear model.
 
     Attributes:
-        model: What is trained.
+        model: The trained model.
         norm_order: p of the norm of parameters; q is of its dual.
         feature_bound: B: features have this norm of order q, in the k-th moment where tails are heavy.
         best: w*, shape (p, K); with an intercept (p + 1, K), and the last row is b*.
-        moment_order: k of heavy tails; None where all rows are equally long.
-        unit: Of `excess`, in words.
+        moment_order: k of heavy tails; None if all rows are equally long.
+        unit: The unit of `excess`, in words.
     """
 
     model: LinearModel
@@ -108,8 +108,8 @@ class RecordsAboutAMean:
     Attributes:
         mean: nu, shape (d,).
         spread: b, the root of the k-th moment of a record's distance from the mean.
-        moment_order: k of heavy tails; None where all records are equally far from the mean.
-        unit: Of `excess`, in words.
+        moment_order: k of heavy tails; None if all records are equally far from the mean.
+        unit: The unit of `excess`, in words.
     """
 
     mean: FloatArray
@@ -153,7 +153,7 @@ def labelled_rows(
     """Return the law of rows for a linear model that has so many parameters.
 
     Args:
-        kind: Of the model.
+        kind: The kind of the model.
         dimension: Number of parameters.
         norm_order: p in [1, 2].
         constants: `lipschitz`, `smoothness` and `moment_bound` bound the features, `radius` or `diameter` the best
@@ -202,7 +202,7 @@ def labelled_rows(
 def records_about_a_mean(
     dimension: int, constants: Mapping[str, float], *, random: np.random.Generator, is_heavy_tailed: bool = False
 ) -> RecordsAboutAMean:
-    """Return the law of records whose moments and mean are within the given constants; within 1 where none is given.
+    """Return the law of records whose moments and mean are within the given constants; within 1 if none is given.
 
     Args:
         dimension: d.
@@ -230,7 +230,7 @@ def dual_order(norm_order: float) -> float:
 
 
 def radius_of(constants: Mapping[str, float]) -> float | None:
-    """Return how far from zero the best point may be; None where no constant says it."""
+    """Return the largest distance of the best point from zero; None if no constant bounds it."""
     given = [constants[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in constants]
     return min(given, default=None)
 
@@ -337,6 +337,6 @@ def drawn_labels(loss: Loss, logits: FloatArray, random: np.random.Generator) ->
     if isinstance(loss, Softmax):
         shares = np.cumsum(loss.probabilities(logits), axis=1)
         return np.asarray(np.minimum(np.sum(uniform[:, None] > shares, axis=1), loss.classes - 1))
-    # Uniform noise: symmetric, or with the quantile in question at zero.
+    # Uniform noise, symmetric or with the wanted quantile at zero.
     centre = loss.quantile if isinstance(loss, Quantile) else 0.5
     return np.asarray(logits[:, 0] + 2.0 * _LABEL_NOISE * (uniform - centre))

@@ -1,10 +1,10 @@
 r"""Sizes of simulations: the number of synthetic rows, and the target that gives fewer rows the noise of all.
 
-Where there are fewer rows than the declared $n$, say $n' = n/f$, the target's Gaussian $\mu$ is multiplied by $f$. The
+If there are fewer rows than the declared $n$, say $n' = n/f$, the target's Gaussian $\mu$ is multiplied by $f$. The
 noise that a calibration adds to a mean of $n'$ records, in proportion to $1/(\mu n')$, is then what it adds to a mean
 of $n$ under the target itself. For full batches of Gaussian noise that is exact. It is a rule of thumb for sampled
-batches, whose amplification depends on $\mu$, and for selections. What does differ is the sampling error of the rows,
-which is larger by $\sqrt f$ for every algorithm alike.
+batches, whose amplification depends on $\mu$, and for selections. Only the sampling error of the rows differs: it is
+larger by $\sqrt f$ for every algorithm alike.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from accounting.errors import Unsupported
 from accounting.group_targets import GroupDpTarget
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, Target, ZcdpTarget
 
-#: Rows times parameters, at most, and rows at least.
+#: The most rows times parameters, and the fewest rows.
 NUMBERS, FEWEST_RECORDS = 400_000, 1_000
-#: More parameters would leave rows in which nothing but their sampling error shows.
+#: With more parameters, the rows would show nothing but their sampling error.
 MOST_PARAMETERS = 10_000
 
 

@@ -27,9 +27,9 @@ class TaughtRows:
     """Rows for a perceptron, labelled by another one of its shape.
 
     Attributes:
-        model: What is trained.
-        teacher: Whose probabilities the labels have.
-        unit: Of `excess`, in words.
+        model: The trained model.
+        teacher: The model that gives the labels their probabilities.
+        unit: The unit of `excess`, in words.
     """
 
     model: MultilayerPerceptron
@@ -71,7 +71,7 @@ def taught_rows(
 
     Args:
         dimension: Number of parameters.
-        classes, hidden, activation: Of the perceptron.
+        classes, hidden, activation: The perceptron's classes, width and activation.
         radius: The teacher's parameters have no larger norm; None is no bound.
         norm_order: p of that norm.
         random: Draws the teacher.

@@ -36,12 +36,12 @@ EVENT_FUNCTIONS: Mapping[str, Signature] = {
     "amplified_bandmf_event": Signature(f"{_POISSON} num_bands"),
     "truncated_amplified_bandmf_event": Signature(f"{_POISSON} num_bands largest_group_size truncated_batch_size"),
 }
-#: All that is an event.
+#: All names of events.
 EVENTS = (*FIELDS, *REFUSED, *EVENT_FUNCTIONS)
 
 
 def dp_event(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """An event by itself, whatever accountant stands beside it."""
+    """Read an event by itself, with any accountant that stands beside it."""
     times = around.last("compose")
     composed = times is not None and call in times.arguments[:1]
     event = event_of(call, facts)
@@ -65,9 +65,9 @@ def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJ
     """A call whose library charges this event.
 
     Args:
-        call, facts, around: What was pasted.
+        call, facts, around: The pasted call, its facts, and the code around it.
         event: JSON.
-        library: Whose call it is.
+        library: The library of the call.
     """
     accountant, theirs = accountant_of(facts, around)
     asked = around.last("get_epsilon")
@@ -105,7 +105,7 @@ def event_of(call: Call, facts: Facts) -> DpEventJson:
     """An event as JSON, of a class of dp-accounting or a function of JAX Privacy.
 
     Raises:
-        InvalidValue, Unsupported: It is none, or a part of it is not written out.
+        InvalidValue, Unsupported: It is not an event, or a part of it is not written out.
     """
     if call.name in EVENT_FUNCTIONS:
         return _made(call, facts)

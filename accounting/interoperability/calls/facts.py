@@ -54,12 +54,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """Something that the call does not say and that its numbers rest on.
+    """An assumption that the call does not state and that its numbers rely on.
 
     Attributes:
-        name: What is supposed.
-        value: What it is supposed to be, in words.
-        reason: Why, and what would say otherwise.
+        name: The name of the assumption.
+        value: The assumed value, in words.
+        reason: The reason, and what would show otherwise.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Signature:
     """The arguments that a function takes.
 
     Args:
-        names: In their order, separated by blanks. Those behind ``*`` are given by name alone; ``...`` at the end
+        names: In their order, separated by blanks. Those after ``*`` are given by name only; ``...`` at the end
             stands for others that do not matter.
     """
 
@@ -111,8 +111,8 @@ class Facts:
     """Gathers the numbers of a call.
 
     Attributes:
-        said: What the call says, by the names of its arguments.
-        assumed: What is supposed beside it.
+        said: The values in the call, by the names of its arguments.
+        assumed: The assumptions beside them.
     """
 
     def __init__(self, call: Call, known: Known) -> None:
@@ -123,16 +123,16 @@ class Facts:
         self._missing: dict[str, str] = {}
 
     def suppose(self, name: str, value: object, reason: str) -> None:
-        """Note what the numbers rest on."""
+        """Note an assumption of the numbers."""
         self.assumed.append(Assumed(name, f"{value}", reason))
 
     def number(
         self, argument: str, given: Mapping[str, Value], lower: float = 0.0, upper: float = 1e6, *, default: float = 0.0
     ) -> float:
-        """A number that nothing beside the call could say; the default where it is left out.
+        """Return a number that only the call can give, or the default if it is left out.
 
         Raises:
-            InvalidValue: It is none, or out of range.
+            InvalidValue: It is not a number, or out of range.
         """
         value = self.read(argument, given)
         if value is None:
@@ -152,13 +152,13 @@ class Facts:
         """Return a number from the call or from what was filled in; 0 if neither has it, which `settle` refuses.
 
         Args:
-            field: What would supply it, of `QUESTIONS`.
-            argument: Of the call.
+            field: The member of `QUESTIONS` that would supply it.
+            argument: The argument of the call.
             given: Its arguments.
             lower, upper: Its range.
 
         Raises:
-            InvalidValue: It is no number or out of range, or what is filled in is another one.
+            InvalidValue: It is not a number or out of range, or another number is filled in.
         """
         value = self.read(argument, given)
         known: float | None = getattr(self._known, field)
@@ -180,7 +180,7 @@ class Facts:
         return self.amount("delta", argument, given, 1e-30, 0.5)
 
     def flag(self, argument: str, given: Mapping[str, Value], default: bool) -> bool | None:
-        """True or False, the default where it is left out, None where the text does not say it."""
+        """True or False, the default if it is left out, None if the text does not say it."""
         value = self.read(argument, given)
         if value is None:
             return default
@@ -191,7 +191,7 @@ class Facts:
         raise InvalidValue(f"{argument} must be True or False ({self._call.place})")
 
     def word(self, argument: str, given: Mapping[str, Value], known: Mapping[str, str], default: str) -> str:
-        """One of some words, or of an enumeration's names, as what it stands for.
+        """Return the meaning of one of some words, or of an enumeration's names.
 
         Raises:
             InvalidValue: It is another one.
@@ -205,26 +205,26 @@ class Facts:
         return known[word]
 
     def refuse(self, argument: str, given: Mapping[str, Value], reason: str, allowed: Value = None) -> None:
-        """Refuse an argument that changes what is released in a way that has no account here."""
+        """Refuse an argument that changes the release in a way that is not accounted here."""
         if given.get(argument) not in (None, allowed):
             raise InvalidValue(f"{argument}: {reason} ({self._call.place})")
 
     def read(self, argument: str, given: Mapping[str, Value]) -> Value:
-        """The argument, noted as said where it is a value."""
+        """The argument, noted as said if it is a value."""
         value = given.get(argument)
         if isinstance(value, bool | int | float | str):
             self.said[argument] = f"{value}"[:60]
         return value
 
     def miss(self, field: str, said: str = "") -> None:
-        """Note what has to be filled in."""
+        """Note that a fact has to be filled in."""
         sentence = f"The call does not say {QUESTIONS[field]}: fill it in."
         if said:
             sentence = f"The call says {said}, and what was pasted does not say what that is: fill it in."
         self._missing.setdefault(field, sentence)
 
     def settle(self) -> None:
-        """Go on only with all that is needed.
+        """Go on only if nothing is missing.
 
         Raises:
             Incomplete: Something is missing.

@@ -1,4 +1,4 @@
-"""Calls of Opacus: what makes a training private, what looks for its noise, and what its accountants are told.
+"""Calls of Opacus: those that make a training private, that search for its noise, and that fill its accountants.
 
 Source: Opacus 1.6, `privacy_engine.py`, `accountants/utils.py`, `data_loader.py`, `utils/uniform_sampler.py`.
 """
@@ -52,7 +52,7 @@ def make_private(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     per_epoch = _batches_of_an_epoch(given, facts, around)
     sought = given.get("noise_multiplier")
     if not with_epsilon and isinstance(sought, Call) and sought.name == "get_noise_multiplier":
-        # Its result is an argument here: the noise is sought as it says, for this loader.
+        # Its result is an argument here, so the noise is searched as it says, for this loader.
         inner = _GET_NOISE_MULTIPLIER.bind(sought)
         accountant = facts.word("accountant", inner, _WORDS, "rdp")
         given = {
@@ -187,7 +187,7 @@ def _delta(facts: Facts, around: Surroundings) -> float:
 
 
 def _rate(given: Mapping[str, Value], facts: Facts) -> float:
-    """The sample rate, or the quotient of what is filled in for it; 0 where that is missing."""
+    """The sample rate, or the quotient of what is filled in for it; 0 if that is missing."""
     if is_number(given.get("sample_rate")):
         return facts.number("sample_rate", given, 1e-12, 1.0)
     records = facts.count("dataset_size", "sample_rate", given)
@@ -196,7 +196,7 @@ def _rate(given: Mapping[str, Value], facts: Facts) -> float:
 
 
 def _batches_of_an_epoch(given: Mapping[str, Value], facts: Facts, around: Surroundings) -> int:
-    """The length of the loader that the call is given; 0 where what it follows from is missing."""
+    """The length of the loader that the call is given; 0 if what it follows from is missing."""
     loader = given.get("data_loader")
     if not isinstance(loader, Call):
         loader = around.last("DataLoader")

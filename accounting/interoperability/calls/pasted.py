@@ -1,4 +1,4 @@
-"""A pasted call, read: what it releases, what its library charges for that, and what both rest on."""
+"""A pasted call as it was read: its release, the charge of its library, and the assumptions of both."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ class PastedCall:
     """The effect of a call on the privacy of the records.
 
     Attributes:
-        library, function: What was called.
+        library, function: The called function and its library.
         said: Its arguments that are numbers or words, by name.
-        assumed: What the numbers rest on beside them.
-        record: What is released, as the library would record it.
-        charged: What dp-accounting is told, under `charged_relation`; None for Opacus, which has its own accountants.
-        accountant: Whose number is compared: of Opacus' or dp-accounting's.
-        batches: What the loader does where the record says Poisson samples.
+        assumed: The further assumptions of the numbers.
+        record: The release, as the library would record it.
+        charged: The event that dp-accounting is given, under `charged_relation`; None for Opacus, which has its own
+        accountants.
+        accountant: The accountant whose number is compared, one of Opacus' or dp-accounting's.
+        batches: The batches of the loader, if the record says Poisson samples.
         relation: Under which the record is accounted.
         delta: At which.
-        target_epsilon: What the call asks for, where it looks for the noise by itself.
+        target_epsilon: The epsilon that the call asks for, if it looks for the noise by itself.
     """
 
     library: str
@@ -63,7 +64,7 @@ class PastedCall:
         try:
             return self._imported()
         except AccountingError as error:
-            # Nobody has filled in what is inside the record.
+            # The contents of the record were not filled in by anybody.
             error.pointer = error.pointer if error.pointer == ("batches",) else ()
             raise
 
@@ -81,7 +82,7 @@ class Surroundings:
 
     Attributes:
         calls: All of them, in their order, those inside others behind the ones that hold them.
-        known: What is filled in.
+        known: The facts that are filled in.
     """
 
     calls: Sequence[Call]
@@ -130,13 +131,13 @@ def least_noise(
     delta: float,
     library: str,
 ) -> float:
-    """The least noise with which what the library charges meets its target, rounded down; noted as supposed.
+    """Return the least noise at which the library's charge meets its target, rounded down; noted as an assumption.
 
-    Guarantees: no_more_than_the_library_finds: what it costs is proved to be no less than the target, and the library's
+    Guarantees: no_more_than_the_library_finds: its cost is proved to be no less than the target, and the library's
         accountant bounds from above.
 
     Raises:
-        Incomplete: No noise is proved to be that little, so what the library found is needed.
+        Incomplete: No noise is proved to be small enough, so the library's own result is needed.
     """
     found = solve_noise_multiplier(
         lambda noise: from_dp_event(charged(noise), relation), relation, epsilon=epsilon, delta=delta

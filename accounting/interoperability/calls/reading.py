@@ -13,7 +13,8 @@ from accounting.near_names import suggestion
 
 Read = Callable[[Call, Facts, Surroundings], PastedCall]
 
-#: By the name of what is called, the most telling first: of several in one text the first of this list is read.
+#: The readers by the name of the call, the most informative first: of several calls in one text, the first in this list
+#: is read.
 READERS: Mapping[str, Read] = {
     "DPKerasConfig": jax_privacy_calls.keras_config,
     "make_private_with_epsilon": opacus_calls.make_private,
@@ -43,7 +44,7 @@ def read_call(text: str, known: Known | None = None) -> PastedCall:
 
     Args:
         text: Python with the call, at most `MAX_LENGTH` characters; assignments before it are read, too.
-        known: What the call does not say.
+        known: The facts that the call does not give.
 
     Guarantees: nothing_is_run; nothing_is_guessed: a number that is not written there and not filled in is missing.
 

@@ -19,7 +19,7 @@ from typing import TypeGuard
 
 from accounting.errors import InvalidValue
 
-#: Characters, tokens and brackets inside one another of what is read: a call has a few hundred, a few dozen and a few.
+#: The most characters, tokens and nested brackets that are read; a call has a few hundred, a few dozen and a few.
 MAX_LENGTH = 4_000
 MAX_TOKENS = 1_200
 MAX_BRACKETS = 32
@@ -28,7 +28,7 @@ MAX_DEPTH = 64
 MAX_VALUES = 10_000
 #: The largest number, either way. Nothing that a call says is larger.
 MAX_NUMBER = 1e15
-#: As much of what is not read as an error shows.
+#: The most characters of unread text that an error shows.
 _SHOWN = 40
 _VISIBLE_CONTROLS = "\n\r\t"
 
@@ -38,7 +38,7 @@ class Unread:
     """Something whose value the text does not say.
 
     Attributes:
-        text: As it stands there, cut where it is long.
+        text: As it stands there, cut if it is long.
     """
 
     text: str
@@ -55,10 +55,10 @@ class Call:
 
     Attributes:
         name: The last name of what is called: ``make_private`` of ``engine.make_private``.
-        receiver: What it is called on, if that is a call itself or a name that one was assigned to.
+        receiver: The object that it is called on, if that is a call or a name to which a call was assigned.
         path: The whole dotted name, as it stands in the text.
         arguments, keywords: Its arguments.
-        line, column: Where it begins, from 1.
+        line, column: The place where it begins, from 1.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Call:
         return f"line {self.line}, column {self.column}"
 
     def inner(self) -> Iterator[Call]:
-        """The call itself, what it is called on, and all calls among its arguments."""
+        """Return the call itself, the object that it is called on, and all calls among its arguments."""
         yield self
         for each in (self.receiver, *self.arguments, *self.keywords.values()):
             yield from _calls_of(each)
@@ -153,7 +153,7 @@ def _check_size(text: str, indent: int) -> None:
 
 
 class _Reader:
-    """Walks over statements, keeping what names stand for."""
+    """Walks over statements and keeps the values of names."""
 
     def __init__(self, text: str, indent: int) -> None:
         self.calls: list[Call] = []
@@ -194,7 +194,7 @@ class _Reader:
                 receiver = self._value(target.value)
                 self.calls.append(Call(target.attr, receiver, self._text_of(target), (value,), {}, *place))
             else:
-                # Several names at once: what each stands for is not told.
+                # With several names at once, the value of each is not known.
                 for inner in ast.walk(target):
                     if isinstance(inner, ast.Name):
                         self._names[inner.id] = (Unread(inner.id), 1)

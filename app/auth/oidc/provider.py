@@ -118,7 +118,7 @@ class Provider:
                     finally:
                         self._tried = self.clock()
         if self._known is None or self.clock() - self._known.time >= STALE_S:
-            raise Unavailable(f"{self.configuration.issuer}: what it says of itself is not known")
+            raise Unavailable(f"{self.configuration.issuer}: its configuration and keys are not known at present")
         return self._known
 
     def _is_due(self) -> bool:

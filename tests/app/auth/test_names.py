@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.testclient import TestClient
 
@@ -70,6 +71,20 @@ def test_who_has_spent_and_asked_is_named_without_the_scope_admin(connect: Conne
         (anna_id, "notebook of <b>Anna</b>"),
         (owner_id, "Ola"),
     }
+    anna_again, _ = key_of(context, "notebook of <b>Anna</b>", Scope.ANALYST)
+
+    def made_by(**asked: str) -> set[str]:
+        return {each["principal_id"] for each in get(owner, f"{at}/entries?{urlencode(asked)}")["items"]}
+
+    assert made_by(made_by="notebook of <b>Anna</b>") == made_by(made_by=anna_id) == {anna_id}
+    assert made_by(made_by="Ola") == made_by(made_by="Ola", principal_id=owner_id) == {owner_id}
+    assert (
+        made_by(made_by="nobody")
+        == made_by(made_by=anna_again)
+        == made_by(made_by="Ola", principal_id=anna_id)
+        == set()
+    )
+    assert made_by(made_by="this machine") == set()
     registered = get(owner, "/v1/ledger/register")["items"]
     assert {each["principal_name"] for each in registered} == {"the service"}
     assert get(anna, "/v1/keys/self")["name"] == "notebook of <b>Anna</b>"

@@ -62,6 +62,9 @@ def test_a_budget_is_shown_with_what_a_run_took_from_it(live: Live) -> None:
     assert [each.split()[2] for each in entries[1:]] == ["create", "reserve", "start", "commit"]
     (commit,) = done("budget", "entries", budget["id"], "--kind", "commit", env=live.env).splitlines()[1:]
     assert commit.split() == entries[4].split()
+    for name, made in (("this machine", entries[1:3]), ("the service", entries[3:])):
+        by_name = done("budget", "entries", budget["id"], "--made-by", name, env=live.env).splitlines()
+        assert [each.split() for each in by_name[1:]] == [each.split() for each in made]
     spent = done("budget", "spending", budget["id"], "--by", "purpose", env=live.env).splitlines()
     assert spent[0].split() == ["purpose", "amount", "charges", "cumulative"]
     assert spent[1].startswith(f"dp_sgd run {run['id']}")

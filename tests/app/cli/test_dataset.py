@@ -42,6 +42,55 @@ def test_a_file_is_uploaded_with_what_is_declared(live: Live, tmp_path: Path) ->
         assert each in listed
 
 
+def test_ignored_columns_are_not_uploaded(live: Live, tmp_path: Path) -> None:
+    file, wide = tmp_path / "narrow.csv", tmp_path / "wide.csv"
+    file.write_text(ROWS)
+    lines = ROWS.splitlines()
+    # A name with a comma and quotes, and one with a line break: they are cells like others.
+    cells = ["name", '"Ann, ""A"""', '"Ben\nB"', *("" for _ in lines[3:])]
+    wide.write_text(
+        "".join(f"{index},{line},{cell}\n" for index, (line, cell) in enumerate(zip(lines, cells, strict=True)))
+    )
+    wide.write_text(wide.read_text().replace("0,", "\ufeffid,", 1))
+    declared = [
+        *as_options(),
+        "--public",
+        "--name",
+        "the same",
+        "--idempotency-key",
+        "upload without columns",
+        "--json",
+    ]
+    made = done(*arguments(file, *declared), env=live.env)
+    again = done(*arguments(wide, *declared, "--ignore-columns", "id, name"), env=live.env)
+    assert json.loads(made)["id"] == json.loads(again)["id"], "the same request: not a byte differs"
+    assert "not declared" in refused(*arguments(wide, *as_options(), "--public"), env=live.env)
+
+    def wrong(at: Path, names: str) -> str:
+        line = refused(*arguments(at, *as_options(), "--public", "--ignore-columns", names), status=2, env=live.env)
+        return " ".join(line.replace("│", " ").split())
+
+    assert "wide.csv has no column age, size" in wrong(wide, "size,id,age")
+    wide.write_text("id,a\n1,2,3\n")
+    assert "row 2 of wide.csv has 3 cells, and its header has 2" in wrong(wide, "id")
+    wide.write_bytes(b"id,a\n\xff,1\n")
+    assert "wide.csv is not CSV in UTF-8" in wrong(wide, "id")
+    assert "only CSV files" in wrong(wide.rename(tmp_path / "wide.npz"), "id")
+
+
+def test_a_run_on_private_rows_says_why_it_has_no_score(live: Live, tmp_path: Path) -> None:
+    file = tmp_path / "private.csv"
+    file.write_text(ROWS + "97,0,red,no\n")
+    budget = opened(live, "--rho", "100", "--unit", "person")["id"]
+    private = json.loads(done(*arguments(file, *as_options(), "--budget", budget, "--json"), env=live.env))["id"]
+    words = [private if each == "ds_breast_cancer" else each for each in OPTIONS[:-2]]  # without the seed
+    for options, has_score in (((*words, "--budget", budget), False), (OPTIONS, True)):
+        run = json.loads(done(*options, "--json", env=live.env))
+        live.work()
+        shown = facts(done("run", "show", run["id"], env=live.env))
+        assert ("none: a score on private rows" in shown.get("score", "")) is not has_score
+
+
 def test_a_data_set_is_named_by_its_name_wherever_it_is_by_its_id(live: Live, tmp_path: Path) -> None:
     file = tmp_path / "named.csv"
     file.write_text(ROWS)

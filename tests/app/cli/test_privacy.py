@@ -246,6 +246,11 @@ def test_the_words_of_opacus_are_understood() -> None:
     for wrong in ("1/0", "a/b", "half"):
         said = refused(*noise[:-1], "--sample-rate", wrong, status=2)
         assert "such as 0.01, or a quotient such as 256/32561" in " ".join(said.split())
-    assert "--sampling-probability" in refused(*noise[:-1], "--sample-rate", "3/2", "--epochs", "1")
+    # The option is named as it was typed.
+    for option in ("--sample-rate", "--sampling-probability"):
+        assert refused(*noise[:-1], option, "3/2", "--epochs", "1").startswith(f"epsilond: {option}: ")
+        assert f"value for {option}" in refused(*noise[:-1], option, "half", status=2)
+    both = ("--sample-rate", "0.1", "--sampling-probability", "0.1")
+    assert "leave one of the two out" in refused(*noise[:-1], *both, status=2)
     assert "and not both" in refused(*noise[:-1], "--sample-rate", "0.1", "--epochs", "1", "--steps", "2", status=2)
     assert "need a --sample-rate" in refused(*noise[:-1], "--epochs", "1", status=2)

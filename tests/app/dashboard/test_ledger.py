@@ -46,6 +46,8 @@ def test_entries_are_searched(quick: Service) -> None:
     assert kinds(quick.client.get(f"{at}&mechanism=laplace").text) == []
     assert kinds(quick.client.get(f"{at}&after=2020-01-01&before=2999-01-01").text) == ["reserve", "reserve", "create"]
     assert kinds(quick.client.get(f"{at}&before=2020-01-01T10:30").text) == []
+    assert kinds(quick.client.get(f"{at}&made_by=this+machine&kind=create").text) == ["create"]
+    assert kinds(quick.client.get(f"{at}&made_by=the+service").text) == []
     assert "Choose a budget" in quick.client.get("/dashboard/ledger/entries?budget_id=").text
     wrong = quick.client.get(f"{at}&kind=colour").text
     assert 'role="alert"' in wrong

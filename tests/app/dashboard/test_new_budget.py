@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from app.auth import service
 from app.auth.principal import Scope
 from app.context import Context
 from app.dashboard.new_budget import PATH
+from app.idempotency.records import in_flight
 from tests.app.auth.test_sessions import BASE_URL, ORIGIN, sign_in
 from tests.app.conftest import ConnectAs
 from tests.app.dashboard.documents import Document
@@ -170,16 +173,27 @@ def test_a_choice_that_is_none_is_refused_and_not_replaced(quick: Service, name:
 
 def test_a_form_that_is_sent_twice_opens_one_budget(quick: Service) -> None:
     page = sent(quick, kind="zcdp", rho="no number").text
-    first = sent(quick, key_of(page), kind="zcdp", rho="1")
-    asked = sent(quick, key_of(page), kind="zcdp", rho="1", sure="")
-    assert "There is a budget with the name visits already." in asked.text
-    again = sent(quick, key_of(asked.text), kind="zcdp", rho="1")
+    form = {"kind": "zcdp", "rho": "1", "name": "sent twice", "sure": ""}
+    first, again = sent(quick, key_of(page), **form), sent(quick, key_of(page), **form)
     assert opened(quick, first)["id"] == opened(quick, again)["id"]
+    asked = sent(quick, **form)
+    assert "There is a budget with the name sent twice already." in asked.text, "another form asks first"
     other = sent(quick, key_of(page), kind="zcdp", rho="2")
     assert other.status_code == 422
     assert "has opened a budget. Sent again, it opens another." in other.text
     assert marked(other.text) == {}
     assert opened(quick, sent(quick, key_of(other.text), kind="zcdp", rho="2"))["rho"]["limit"] == 2
+
+
+def test_the_second_of_two_equal_requests_waits_for_the_first(quick: Service) -> None:
+    key = key_of(quick.client.get(PATH).text)
+    with ExitStack() as first:
+        assert first.enter_context(in_flight(quick.context.database, ("loopback", key)))
+        ended = threading.Timer(0.3, first.close)
+        ended.start()
+        answer = sent(quick, key, kind="zcdp", rho="1", name="clicked twice")
+        assert ended.finished.is_set()
+    assert opened(quick, answer)["name"] == "clicked twice"
 
 
 def test_what_speaks_against_a_limit_is_said_before_it_is_opened(quick: Service) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.app.dashboard.documents import Document
 from tests.app.run_sweeps.conftest import Sweeps
 from tests.app.runs.conftest import quick as runs_quick
 from tests.app.runs.test_models import NUMBER_LABEL, TWO, inline
@@ -50,6 +51,7 @@ def test_a_released_model_is_told_downloaded_and_tried(quick: Sweeps) -> None:
     at = f"/dashboard/runs/{run['id']}"
     page = quick.client.get(at).text
     assert quick.report(run)["statement"] in page
+    assert "There is no score" not in page
     assert "<h3>569 test rows of ds_breast_cancer</h3>" in page
     assert "<h3>569 training rows of ds_breast_cancer</h3>" in page
     for name in ("Accuracy", "Balanced accuracy", "Log loss", "AUC", "Calibration error"):
@@ -75,6 +77,15 @@ def test_a_released_model_is_told_downloaded_and_tried(quick: Sweeps) -> None:
     assert 'value="many"' in wrong.text
     assert "holds numbers" in wrong.text
     assert wrong.text.count('aria-invalid="true"') == 1
+
+
+def test_a_run_on_private_rows_says_why_it_has_no_score(quick: Sweeps) -> None:
+    budget = quick.budget()
+    run = quick.trained(dataset_id=quick.dataset(budget_id=budget["id"])["id"], budget_id=budget["id"])
+    assert run["result"]["metrics"] == []
+    page = quick.client.get(f"/dashboard/runs/{run['id']}").text
+    assert "There is no score: the rows are private" in page
+    assert Document(page).faults == []
 
 
 def test_a_regression_and_a_category_are_tried(quick: Sweeps) -> None:

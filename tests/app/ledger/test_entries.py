@@ -208,6 +208,8 @@ def test_entries_are_found_by_kind_time_purpose_mechanism_and_principal(
     assert found(mechanism="zcd") == found(mechanism="zcd_") == found(mechanism="laplace") == []
     assert found(principal_id="service") == [14, 15, 28]
     assert found(principal_id="loopback", kind="correct") == [17, 18, 19]
+    assert found(made_by="the service") == found(made_by="service") == [14, 15, 28]
+    assert found(made_by="this machine", kind="correct") == [17, 18, 19]
     first = api.get(path, kind="reserve", limit=4).json()
     assert [entry["sequence"] for entry in first["items"]] == [2, 3, 4, 5]
     assert found(kind="reserve", limit=4, cursor=first["next_cursor"]) == [6, 7, 16]

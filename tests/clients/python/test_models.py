@@ -128,7 +128,7 @@ def test_every_form_of_the_same_rows_has_the_same_predictions(trained, name):
         ([[1, "red", 0], [1, "red"]], "every row must have as many cells"),
         ([[1, "pink", 0]], "'color' has none of its declared categories in row 0: they are the texts 'red', 'green'"),
         ([[1, 2, 0]], "'color' has none of its declared categories"),
-        ([["1", "red", 0]], "'a' holds numbers, and the cell in row 0 is no number"),
+        ([["1", "red", 0]], "'a' holds numbers, and the cell in row 0 is not a number"),
         ([[1, "red", None]], "'b' holds numbers"),
         ([[1, "red", 0], [float("nan"), "red", 0]], "'a' has NaN or infinity in row 1"),
         ([[10**400, "red", 0]], "too large"),

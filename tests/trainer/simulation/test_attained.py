@@ -191,7 +191,7 @@ def test_what_is_not_simulated_says_why() -> None:
     name, spec = named("dp_sgd")
     slow = simulate(asked, name, replace(spec, iterations=10**6))
     assert slow.reason is not None
-    assert "has at most 20000" in slow.reason.detail
+    assert "may take at most 20000" in slow.reason.detail
     late = simulate(Simulation(CONVEX, FACTS, "logistic_regression"), *named("dp_sgd"), seconds=0.0)
     assert late.reason is not None
     assert not late.is_final

@@ -101,7 +101,8 @@ class Budgets(OfBudgets):
         Args:
             budget: Which one.
             page_size: How many are asked for at once.
-            selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `principal_id`, `newest_first`.
+            selection: `kind`, `after`, `before`, `purpose`, `mechanism`, `made_by` (the name or id of a key),
+                `newest_first`.
         """
         return self._http.pages(self._path("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
 

@@ -272,7 +272,7 @@ def numbers_in(name: str, cells: npt.NDArray[Any]) -> FloatArray:
     if cells.dtype.kind == "O":
         for row, cell in enumerate(cells):
             if not isinstance(cell, Real):
-                raise ValueError(f"the column {name!r} holds numbers, and the cell in row {row} is no number")
+                raise ValueError(f"the column {name!r} holds numbers, and the cell in row {row} is not a number")
     try:
         values: FloatArray = cells.astype(np.float64)
     except OverflowError:

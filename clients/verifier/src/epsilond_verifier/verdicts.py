@@ -127,7 +127,7 @@ def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: l
     for group in groups:
         deltas, epsilons = group.reals("deltas", MOST_NODES, 0.0, 1.0), group.reals("epsilons", MOST_NODES, 0.0, 1e15)
         few = len(deltas) == len(epsilons) and len(nodes) + len(deltas) <= MOST_NODES
-        refuse_unless(few, f"{group.where}: as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
+        refuse_unless(few, f"{group.where}: needs as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
         ask = partial(Asked, steps, work=work, times=len(deltas))
         proofs = _read_proofs(group.inside("directions"), needed, ask)
         group.close()

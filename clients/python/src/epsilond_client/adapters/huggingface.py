@@ -75,7 +75,9 @@ def guard(
     elif dataset_size is not None:
         raise ValueError("a sampler has its own dataset_size: leave dataset_size out")
     if sampler.records != len(trainer.train_dataset):
-        raise ValueError("the sampler draws from another number of records than the train_dataset has")
+        raise ValueError(
+            f"the sampler draws from {sampler.records} records, and the train_dataset has {len(trainer.train_dataset)}"
+        )
     held = client.guard(budget, noise_multiplier=noise_multiplier, sampler=sampler, purpose=purpose, **options)
     before = {"max_grad_norm": args.max_grad_norm, "max_steps": args.max_steps}
     with held:
