@@ -258,6 +258,9 @@ def test_what_is_left_out_is_counted_on_both_sides() -> None:
     drawn = _law(Event(Gaussian(1.0), WithReplacement(200, 200)), REPLACE)
     assert isinstance(drawn, Mixture)
     assert len(drawn.branches) == 64
+    for k, (_, law_of_draws) in enumerate(drawn.branches, 1):
+        assert isinstance(law_of_draws, FixedSize)
+        assert law_of_draws.s.overlaps(arb(1) / (2 * k))
     _, rest = without_rare(drawn, 0)
     with mpmath.workdps(40):
         beyond = (
