@@ -18,7 +18,6 @@ from accounting.events import (
     RandomizedResponse,
     TruncatedPoisson,
     WithoutReplacement,
-    WithReplacement,
 )
 from accounting.losses.displacement import DisplacementLoss
 from accounting.losses.gaussian import GaussianLoss
@@ -64,8 +63,6 @@ def certified_loss(event: Event, relation: NeighboringRelation, group_size: int)
         return _symmetrized(mechanism.noise_multiplier / 2.0, sampling.batch_size / sampling.dataset_size)
     if isinstance(mechanism, Gaussian) and isinstance(sampling, TruncatedPoisson) and sampling.is_random:
         return _cut(loss_of(event, relation).dominating)
-    if isinstance(mechanism, Gaussian) and isinstance(sampling, WithReplacement):
-        return loss_of(event, relation)
     if isinstance(mechanism, Gaussian | GaussianMixture) and isinstance(sampling, Poisson):
         return loss_of(event, relation)
     full = Gaussian | GaussianMixture | Laplace | RandomizedResponse | PureDp

@@ -6,6 +6,7 @@ So a page knows no rights, limits or rules of its own: whoever it is shown to se
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -99,8 +100,8 @@ async def ask(
         await request.app(scope, answered.receive, answered.send)
         return Answer(answered.status, cast(dict[str, Any], json.loads(answered.content or b"{}")))
 
-    found, deadline = await answer(), anyio.current_time() + _PATIENCE_S
-    while found.body.get("code") == "request_in_progress" and anyio.current_time() < deadline:
+    found, deadline = await answer(), time.monotonic() + _PATIENCE_S
+    while found.body.get("code") == "request_in_progress" and time.monotonic() < deadline:
         await anyio.sleep(_PAUSE_S)
         found = await answer()
     return found

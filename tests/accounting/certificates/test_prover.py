@@ -82,7 +82,6 @@ ANSWERS = {
         (Event(GaussianMixture((0.25, 0.75), (2.0, 3.0)), Poisson(0.01), 500), Event(Gaussian(9.0))),
         REPLACE,
     ),
-    "draws with replacement": ((Event(Gaussian(12.0), WithReplacement(20, 1000), 600),), REPLACE),
     "correlated": ((Event(CorrelatedGaussian(3.0, (1.0, 0.5, 0.25)), count=20),), ADD),
     "correlated, cycles": (
         (Event(CorrelatedGaussian(1.5, (1.0, 0.5)), CyclicPoisson(0.1, 10, "independent"), 3000),),
@@ -127,6 +126,7 @@ WITHOUT = {
     "shuffle model": (Event(PureDp(1.0), ShuffleModel(1000, 1.0)), "pure_dp with shuffle_model"),
     "random allocation": (Event(Gaussian(1.0), RandomAllocation(10, 2), 20), "gaussian with random_allocation"),
     "blocks": (Event(Gaussian(1.0), Blocks(10, 2), 20), "gaussian with blocks"),
+    "draws with replacement": (Event(Gaussian(2.0), WithReplacement(5, 1000), 9), "gaussian with with_replacement"),
     "cut batches": (
         Event(Gaussian(1.0), TruncatedPoisson(0.01, 30, 1000), 20),
         "gaussian with truncated_poisson",

@@ -108,7 +108,7 @@ def test_a_pair_without_a_loss_is_named() -> None:
     class Wide(Gaussian):
         samplings = (Drawn,)
 
-    with pytest.raises(LookupError, match="gaussian steps with drawn batches have no loss"):
+    with pytest.raises(LookupError, match="gaussian steps with drawn batches have no privacy-loss rule"):
         loss_of(Event(Wide(1.0), Drawn()), NeighboringRelation.REPLACE_ONE)
 
 

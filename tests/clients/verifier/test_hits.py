@@ -1,4 +1,4 @@
-"""Steps with several records in a batch, batches that are cut, draws with replacement, and noise of a drawn scale."""
+"""Steps with several records in a batch, batches that are cut, and noise of a drawn scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from accounting.accountant import epsilon_for_delta
 from accounting.canonical import canonical_text, number_to_string
 from accounting.certificates import AT_MOST, MORE_THAN, NoCertificate, certify
 from accounting.certificates.nodes import SampledStep
-from accounting.events import Event, Gaussian, GaussianMixture, Poisson, TruncatedPoisson, WithReplacement
+from accounting.events import Event, Gaussian, GaussianMixture, Poisson, TruncatedPoisson
 from accounting.groups import group_epsilon_for_delta
 from tests.clients.verifier.cases import ADD, NULL, REPLACE, changed, mutated, numbers
 
@@ -255,26 +255,6 @@ def test_what_is_left_out_is_counted_on_both_sides() -> None:
     assert nothing == 0
     with pytest.raises(CannotCheck, match="nothing rare"):
         without_rare(FixedSize.of_one(arb(1), arb(0.5)), 1)
-    drawn = _law(Event(Gaussian(1.0), WithReplacement(200, 200)), REPLACE)
-    assert isinstance(drawn, Mixture)
-    assert len(drawn.branches) == 64
-    for k, (_, law_of_draws) in enumerate(drawn.branches, 1):
-        assert isinstance(law_of_draws, FixedSize)
-        assert law_of_draws.s.overlaps(arb(1) / (2 * k))
-    _, rest = without_rare(drawn, 0)
-    with mpmath.workdps(40):
-        beyond = (
-            sum(mpmath.binomial(200, k) * mpmath.mpf(199) ** (200 - k) for k in range(65, 201)) / mpmath.mpf(200) ** 200
-        )
-        eta = 1 - (mpmath.mpf(199) / 200) ** 200
-        assert not arb(str(beyond / eta)) > rest
-        few, counted = without_rare(drawn, 2)
-        assert isinstance(few, Mixture)
-        exact = (
-            1
-            - sum(mpmath.binomial(200, k) * mpmath.mpf(199) ** (200 - k) for k in (1, 2)) / mpmath.mpf(200) ** 200 / eta
-        )
-        assert abs(mpmath.mpf(counted.mid().str(30, radius=False)) - exact) < mpmath.mpf(10) ** -28
 
 
 def test_hits_of_a_group_are_binomial() -> None:
@@ -344,7 +324,6 @@ CASES = {
     "cut often": ((Event(Gaussian(4.0), TruncatedPoisson(0.05, 10, 300, "random"), 100),), ADD, 1, False),
     "cut, replaced": ((Event(Gaussian(4.0), TruncatedPoisson(0.05, 20, 300, "random"), 100),), REPLACE, 1, False),
     "slots": ((Event(Gaussian(4.0), TruncatedPoisson(0.01, 1250, 100_000, "random_slots"), 1000),), ADD, 1, False),
-    "draws": ((Event(Gaussian(12.0), WithReplacement(20, 1000), 600),), REPLACE, 1, True),
     "scales": ((Event(GaussianMixture((0.5, 0.5), (30.0, 50.0)), count=100),), ADD, 1, True),
     "scales on batches": ((Event(GaussianMixture((0.25, 0.75), (2.0, 3.0)), Poisson(0.01), 500),), REPLACE, 1, True),
 }
@@ -396,8 +375,6 @@ def test_what_is_true_is_verified_and_what_is_false_is_not(name: str) -> None:
         ("cut often", ["events", 0, "sampling", "sampling_probability"], "0.0505"),
         ("cut, replaced", ["events", 0, "sampling", "dataset_size"], "330"),
         ("cut, replaced", ["events", 0, "sampling", "max_batch_size"], "17"),
-        ("draws", ["events", 0, "sampling", "dataset_size"], "990"),
-        ("draws", ["events", 0, "sampling", "batch_size"], "21"),
         ("scales on batches", ["events", 0, "mechanism", "weights"], ["0.5", "0.5"]),
         ("scales on batches", ["events", 0, "mechanism", "noise_multipliers"], ["1.9", "3"]),
     ],
@@ -422,12 +399,7 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
         ("group", ["witness", "directions", "remove", "kept"], ["0", "0"], "must be a list of 1 to 1 entries"),
         ("group", ["witness", "directions", "remove", "kept"], ["-1"], "must be an integer"),
         ("group", ["statement", "group_size"], "1", "must be an integer"),
-        (
-            "draws",
-            ["statement", "group_size"],
-            "2",
-            "must be one of full_batch, shuffled_epochs",
-        ),
+        ("cut", ["statement", "group_size"], "2", "must be one of full_batch, shuffled_epochs"),
         ("scales", ["statement", "group_size"], "2", "covers groups of records"),
         (
             "cut",
@@ -435,7 +407,6 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
             "arbitrary",
             "must be one of random, random_slots",
         ),
-        ("draws", ["statement", "relation"], "add_or_remove_one", "no theorem of this verifier covers it"),
         ("scales on batches", ["statement", "events", 0, "mechanism", "weights"], ["1"], "as many weights as"),
     ],
 )

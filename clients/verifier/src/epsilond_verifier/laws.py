@@ -7,7 +7,7 @@ follows from them is a ball at the precision of the certificate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Self
@@ -29,7 +29,6 @@ REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced 
 FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
 GROUP = "a group's pair is that of records that all agree (docs/concepts/certificates.md)"
 CUT = "Poisson's pair or, seen to be so, a cut batch's dominates a random cut (docs/sampling/truncated_poisson.md)"
-DRAWS = "batches in which a record is drawn k times, k seen, dominate (Balle, Barthe & Gaboardi 2018, Theorem 10)"
 SCALES = "noise of a random scale is dominated by noise whose scale is seen"
 LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"
 RESPONSE = "the laws of two answers dominate randomised response: they are its outputs"
@@ -99,10 +98,9 @@ class Poisson(Sampled):
 
 @dataclass(frozen=True)
 class Mixture:
-    """A step that shows which branch it takes: probabilities and laws; ``rest`` is that of branches that have none."""
+    """A step that shows which branch it takes: probabilities and laws."""
 
     branches: tuple[tuple[arb, Normal | Sampled], ...]
-    rest: arb = field(default_factory=arb)
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
     """Return the law with at most so many records in a batch, or branches, 0 for all, and the mass that is left out."""
     if isinstance(law, Mixture):
         last = kept or len(law.branches)
-        return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), law.rest)
+        return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), arb(0))
     if kept == 0:
         return law, arb(0)
     refuse_unless(isinstance(law, Poisson), "there is nothing rare to leave out of a step")
@@ -257,18 +255,6 @@ def _without_replacement(s: arb, sampling: Reader, count: int, relation: str) ->
         return _full(s, relation, count, GAUSSIAN)
     # A record that becomes null is one that becomes another, so that the pair dominates there as well.
     return Step(FixedSize.of_one(s / 2, arb(fmpq(b, n))), count, FIXED_SIZE)
-
-
-def _with_replacement(s: arb, sampling: Reader, count: int, relation: str) -> Step:
-    """Read draws: of k draws of a record the batches differ in k places; it is drawn with probability eta."""
-    n = sampling.whole("dataset_size", 2, _SIZE)
-    b = sampling.whole("batch_size", 1, n)
-    _covered(relation != "add_or_remove_one", sampling, relation)
-    never, *drawn = hits(b, arb(fmpq(1, n)), min(b, _MOST_BRANCHES))
-    eta = 1 - never
-    branches = [(p / eta, FixedSize.of_one(s / (2 * k), eta)) for k, p in enumerate(drawn, 1)]
-    rest = arb(0) if len(drawn) == b else 1 - sum((p for p, _ in branches), arb(0))
-    return Step(Mixture(tuple(branches), rest), count, f"{DRAWS}; {FIXED_SIZE}")
 
 
 def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
@@ -388,7 +374,6 @@ _SCHEDULES = ("full_batch", "shuffled_epochs", "disjoint_batches")
 _BATCHES = {
     "poisson": lambda s, sampling, count, relation: _poisson(s, _probability(sampling), relation, count),
     "without_replacement": _without_replacement,
-    "with_replacement": _with_replacement,
     "truncated_poisson": _truncated,
 }
 _MECHANISMS = {
