@@ -90,7 +90,7 @@ def _swapped(spec: Spec, epsilon: float) -> float:
 def _two_candidates(spec: Spec, epsilon: float) -> float:
     """Exponential noise: one candidate ahead by g of the noise's scales, then behind by what is left of epsilon."""
     size, largest = _range_of(spec), 0.0
-    for ahead in np.linspace(0.0, size, 60).tolist():
+    for ahead in np.linspace(0.0, size, 301).tolist():
         p, q = 1.0 - 0.5 * math.exp(-ahead), 0.5 * math.exp(ahead - size)
         high, low = math.log(p / q), math.log((1.0 - p) / (1.0 - q))
         masses = np.array([1.0 - p, p])
