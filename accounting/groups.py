@@ -81,20 +81,22 @@ def group_epsilon_for_delta(
     delta, size = read_real("delta", delta, 0.0, 1.0), read_integer("group_size", group_size, 1, MAX_GROUP_SIZE)
     single = compose(events, NeighboringRelation(relation))
     grouped = _step_by_step(events, single, size)
-    attained = None
+    excess = _excess_of_single_records(single, delta, size)
     if grouped is not None and grouped.is_exact and grouped.rare == 0.0:
         attained = epsilon_of_composition(grouped.above, delta, grouped.evaluators)
-        if _is_narrow(attained.value) or delta in (0.0, 1.0):
+        upper = attained.value.upper
+        if _is_narrow(attained.value) or delta in (0.0, 1.0) or excess(upper / size) > 0.0:
             return attained
+        through = _through_single_records(single, excess, delta, size, upper / size)
+        return _between(min(attained, through, key=lambda found: found.value.upper), attained.value.lower)
     below = epsilon_of_composition(single, delta)
     if delta in (0.0, 1.0):
         value = below.value
         scaled = Interval(value.lower, size * value.estimate, size * value.upper * (1.0 + 1e-15))
         return Answer(scaled, below.method, below.error_budget, below.warnings)
-    answer, lower = _through_single_records(single, delta, size, below), below.value.lower
-    if attained is not None:
-        answer, lower = min(attained, answer, key=lambda found: found.value.upper), max(lower, attained.value.lower)
-    elif grouped is not None and grouped.rare < delta:
+    answer, lower = _through_single_records(single, excess, delta, size, below.value.upper), below.value.lower
+    answer = replace(answer, warnings=below.warnings or answer.warnings)
+    if grouped is not None and grouped.rare < delta:
         steps = epsilon_of_composition(grouped.above, (delta - grouped.rare) * (1.0 - 1e-15), grouped.evaluators)
         answer = min(answer, steps, key=lambda found: found.value.upper)
         lower = max(lower, _lower_of_steps(grouped, delta))
@@ -215,25 +217,36 @@ def _between(above: Answer, lower: float) -> Answer:
     return Answer(value, above.method, {**above.error_budget, "group": gap}, above.warnings)
 
 
-def _through_single_records(single: Composition, delta: float, size: int, below: Answer) -> Answer:
-    """The least e with delta(e) (1 + e^e + ... ) <= delta, about."""
-    near = _estimated_share(single, delta, size)
-    start, step = (max(below.value.upper, 1e-3), 1.0) if near is None else (near, _FIRST_STEP)
+def _excess_of_single_records(single: Composition, delta: float, size: int) -> Callable[[float], float]:
+    """Return a function of one record's share of epsilon: log of the bound through single records over delta.
 
+    The bound holds where it is at most 0. It decreases.
+    """
     enclosed = enclosure(single)
     # A dominating list gives as much in a fraction of the time, if it is known well and moments give no more.
     over = single if enclosed is None or enclosed.has_own_moments else enclosed.above
 
     def excess(share: float) -> float:
-        """Return the logarithm of the bound over delta; it is at most 0 where the bound holds."""
         found = delta_of_composition(over, share).value
         if over is not single and found.width > _TOLERANCE * found.upper:
             found = delta_of_composition(single, share).value
         bound = _times_exp(found.upper, _log_factor(share, size))
         return math.log(bound / delta) if bound > 0.0 else -math.inf
 
+    return excess
+
+
+def _through_single_records(
+    single: Composition, excess: Callable[[float], float], delta: float, size: int, start: float
+) -> Answer:
+    """Return about the least e with delta(e) (1 + e^e + ... ) <= delta.
+
+    The search for one record's share begins at ``start``, unless an estimate says where.
+    """
+    near = _estimated_share(single, delta, size)
+    start, step = (max(start, 1e-3), 1.0) if near is None else (near, _FIRST_STEP)
     upper = size * _least_share(excess, start, step) * (1.0 + 1e-15)
-    warnings = below.warnings or ((NO_FINITE_BOUND,) if math.isinf(upper) else ())
+    warnings = (NO_FINITE_BOUND,) if math.isinf(upper) else ()
     return Answer(Interval(0.0, upper, upper), THROUGH_SINGLE_RECORDS, {}, warnings)
 
 

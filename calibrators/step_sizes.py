@@ -1,4 +1,4 @@
-"""How step sizes change over a run: constant, or falling towards its end along a line or half a cosine."""
+"""Step sizes over a run: they are constant, or fall towards its end along a line or half a cosine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of a transform from some t on: which rule a verifier should take them from.
+"""Chooses the rule from which a verifier takes its bounds of a transform beyond some t.
 
 As in `accounting.certificates.nodes`, nothing here has to be right. Theorem B of docs/concepts/certificates.md.
 """
@@ -29,7 +29,7 @@ class Bound:
     """Theorem B's bound of |M(c + it)/M(c)| on one line: a constant, and weights whose share falls at rates.
 
     Attributes:
-        step: The law that is integrated there: that of remove above a cut of a fixed size.
+        step: The law that is integrated: the step's own, or for batches of a fixed size the remove law above a cut.
         cut: Where it is cut, with its width; None where it is whole.
     """
 
@@ -69,7 +69,7 @@ class Envelope:
     ) -> None:
         self.step, self.tilt, self.log_moment, self.digits, self.is_rare = step, tilt, log_moment, digits, is_rare
         places, spacings = step.places(tilt, 20.0, log_moment)
-        constant, logs, rates = 0.0, np.zeros(0), np.zeros(0)
+        constant = 0.0
         if step.kind == "fixed_size":
             s, q = step.noise, step.probability
             constant = (1.0 - q) * math.erf(0.5 / s * math.sqrt(0.5)) * math.exp(-log_moment)

@@ -38,12 +38,15 @@ _NOT_ATTAINED = (
     "the pair that certificates are about bounds batches that are cut, and nobody attains it: that it loses more says "
     "nothing about them"
 )
-#: Branches and records that the verifier tells apart.
+#: Branches that the verifier tells apart, at most.
 _MOST_BRANCHES = 64
 
 
 def is_wider(event: Event, relation: NeighboringRelation) -> str:
-    """Return why a lower bound of the pair that certificates are about says nothing of a step; else nothing."""
+    """Return why a lower bound of the pair that certificates are about says nothing about a step.
+
+    The text is empty where it does say something.
+    """
     if isinstance(event.sampling, TruncatedPoisson) and event.sampling.is_random:
         return _NOT_ATTAINED
     null = relation is NeighboringRelation.REPLACE_SPECIAL
@@ -80,6 +83,8 @@ def _of_group(event: Event, relation: NeighboringRelation, size: int) -> Privacy
         odds = np.log((size - h) / (h + 1.0)) + math.log(q) - math.log1p(-q)
         logs = size * math.log1p(-q) + np.concatenate([[0.0], np.cumsum(odds)])
         return HitsLoss(mechanism.noise_multiplier, tuple(logs.tolist()), relation is NeighboringRelation.REPLACE_ONE)
+    if isinstance(mechanism, Gaussian) and isinstance(sampling, Poisson):
+        raise NoCertificate(f"the verifier tells apart at most {MOST_HITS} records of a group in a batch")
     raise NoCertificate(f"no certificate covers groups with {mechanism.kind} and {sampling.kind} batches yet")
 
 

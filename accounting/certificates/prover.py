@@ -108,7 +108,7 @@ def certify(
             )
         reason = f"the verifier says {verdict.verdict}" + (f": {verdict.reason}" if verdict.reason else "")
         if verdict.verdict == "refuted":
-            # Of a wider pair that says nothing about the events.
+            # Only the wider pair is refuted, which says nothing about the events.
             reason = wider[0] if wider else reason
             break
     raise NoCertificate(reason)
@@ -195,7 +195,7 @@ def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[st
         yield {"form": "gaussian"}, 60.0 + epsilon + 2.0 * math.log1p(epsilon)
         return
     only = events[0]
-    if len(events) == 1 and only.count == 1 and only.has_closed_form:
+    if len(events) == 1 and only.count == 1 and only.step is not None and not only.has_outcomes:
         yield {"form": "one_step"}, 120.0 + _cancelled(statement)
         return
     if statement.claim == AT_MOST and epsilon >= direction.largest_loss:
@@ -255,7 +255,7 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
     resolved = _resolved(statement)
     count = sum(event.count for event in resolved)
     mu_squared, events = 0.0, []
-    # What is left out is to weigh nothing beside delta, and beside the share of it that a lower bound loses.
+    # A lower bound loses up to e^epsilon times what is left out: that, too, has to be negligible beside delta.
     mass = max(statement.delta, 1e-290) * math.exp(-min(statement.epsilon, 600.0)) * _RARE / count
     for event in resolved:
         loss = certified_loss(event, statement.relation, statement.group_size)
@@ -273,9 +273,5 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
             parts.append(Part(weight, step, sampled_step(branch, name)))
         whole = MixtureStep(weights, tuple(part.step for part in parts), _NEGLIGIBLE) if mixed else parts[0].step
         has_outcomes = isinstance(event.mechanism, PureDp | RandomizedResponse)
-        events.append(
-            DirectedEvent(
-                whole, tuple(parts), event.count, mixed, kept, whole.largest_loss, has_outcomes, not has_outcomes
-            )
-        )
+        events.append(DirectedEvent(whole, tuple(parts), event.count, mixed, kept, whole.largest_loss, has_outcomes))
     return Direction(tuple(events), mu_squared, statement.epsilon, extra, slack)

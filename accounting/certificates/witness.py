@@ -60,7 +60,6 @@ class DirectedEvent:
         kept: How many records in a batch, or branches, are not left out as rare; 0 for all.
         largest_loss: Of one step.
         has_outcomes: Whether one step has two or three outcomes.
-        has_closed_form: Whether the profile of one step is known in closed form.
     """
 
     step: Step | None
@@ -70,7 +69,6 @@ class DirectedEvent:
     kept: int = 0
     largest_loss: float = math.inf
     has_outcomes: bool = False
-    has_closed_form: bool = False
 
     @property
     def sampled(self) -> SampledStep | None:

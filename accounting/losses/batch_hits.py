@@ -12,10 +12,10 @@ another. Other orders average out by joint convexity. Now let pi_h >= w_h, h >= 
 
     P = sum_h pi_h [(1 - eta_h) N(0) + eta_h N(U_h)],    Q = sum_h pi_h [(1 - eta_h) N(0) + eta_h N(V_h)],
 
-because what the pi_h have too much adds up to w_0. By joint convexity again the hockey stick is at most the sum of pi_h
-times that of branch h, which is one record that is sampled with probability eta_h and moves the sum h times as far. So
-the mixture of these records' pairs, whose branch is seen, dominates. (Balle, Barthe & Gaboardi 2018, Theorem 10, has
-all eta_h alike.) If w_0 = 0, then pi_h = w_h, and each branch is a full batch.
+because the excess of the pi_h over the w_h adds up to w_0. By joint convexity again the hockey stick is at most the sum
+of pi_h times that of branch h, which is one record that is sampled with probability eta_h and moves the sum h times as
+far. So the mixture of these records' pairs, whose branch is seen, dominates. (Balle, Barthe & Gaboardi 2018, Theorem
+10, has all eta_h alike.) If w_0 = 0, then pi_h = w_h, and each branch is a full batch.
 
 Every choice of pi is sound. With pi_h in proportion to h w_h each branch moves the mean by the same, that of h, so that
 next to nothing is lost where a step shows little. Where the noise is not large against h contributions, rare h need
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: More hits than are told apart are less likely than this together.
+#: All numbers of hits without a weight of their own are together less likely than this.
 _NEGLIGIBLE = 1e-60
 #: Numbers that are as likely as this together, or less, have one branch.
 _SELDOM = 1e-20
@@ -47,10 +47,10 @@ _SELDOM = 1e-20
 WEIGHT_ERROR = 1e-11
 #: Up to so many hits have a branch each; more are counted as up to 2 % more.
 _EACH, _RATIO = 50, 1.02
-#: The values of t that are tried, the largest first; all but the first hits may have so much more of the shares than h
-#: w_h, which is the last resort, gives them.
+#: The values of t that are tried, the largest first; and how much more the branches after the first may get in all than
+#: h w_h gives them. If no t stays within that, h w_h is taken.
 _STEEPNESS, _MORE = tuple(np.geomspace(6.0, 0.25, 9).tolist()), 0.02
-#: Hits that are less likely have what h w_h gives them.
+#: Numbers of hits that are less likely than this keep the share that h w_h gives them.
 _RARE = 1e-25
 #: An eta_h this close to 1 counts as 1.
 _FULL = 1.0 - 1e-9
@@ -122,7 +122,7 @@ def hits_with_replacement(batch_size: int, dataset_size: int, group_size: int) -
 
 
 def _law(mode: int, least: int, most: int, ratio: Callable[[int], float]) -> Hits:
-    """Return the law with so large a ratio of neighbouring weights, which falls."""
+    """Return the law whose weights have w_(h+1) / w_h = ratio(h), which falls with h."""
     below, above, weight, beyond = [], [1.0], 1.0, 0.0
     for h in range(mode, least, -1):
         weight /= ratio(h - 1)

@@ -1,14 +1,15 @@
-"""Groups in batches of a fixed size: what some groups attain, whatever the noise's other cells.
+"""Groups in batches of a fixed size: lower bounds, which some groups attain.
 
 All other records contribute -1. With w_h the probability of h of the group in the batch, around a batch without any,
 
 * a group of 1 against one of -1:  A = sum_h w_h N(2h) against N(0);
 * a group of 1 against null records:  sum_h w_h N(2h) against sum_h w_h N(h).
 
-The second is composed as it stands, as for one record (`losses.displacement`). So is what the first implies for every
-pair that dominates: its profile is at least A's, in either order of the two data sets. Such a pair costs no less than
-the one whose losses above 0 are A's under A's first law, and whose losses below 0 are their mirror image (for one
-record this pair is what a step is, `losses.without_replacement`). Both are seen through cells of the output.
+The second is composed as it stands, as for one record (`losses.displacement`). The first is used through what it
+implies for every dominating pair: that its profile is at least A's, in either order of the two data sets. Such a pair
+costs no less than the one whose losses above 0 are A's under A's first law, and whose losses below 0 are their mirror
+image (for one record this pair is what a step is, `losses.without_replacement`). Both are seen through cells
+of the output.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class PoissonGaussianLoss(PrivacyLoss):
 
     @property
     def distance(self) -> float:
-        """What the record moves the sum by, over the noise."""
+        """The distance by which the record moves the sum, over the noise."""
         return 1.0 / self.noise_multiplier
 
     def at_distance(self, times: int, probability: float) -> PoissonGaussianLoss | GaussianLoss:

@@ -133,7 +133,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
 
     @property
     def distance(self) -> float:
-        """What the record moves the sum by, over the noise's scale."""
+        """The distance by which the record moves the sum, over the scale of the noise."""
         return self.epsilon
 
     def at_distance(self, times: int, probability: float) -> PoissonLaplaceLoss | LaplaceLoss:

@@ -133,7 +133,7 @@ class NoisyMaxLoss(RandomizedResponseLoss):
             for share in _SHARES
         ]
         at = np.array([tilt])
-        # Where moments agree, crowds can choose anew at every step.
+        # The first of equals is taken, crowds: their loss t can be chosen anew at every step.
         return max([crowds, *few], key=lambda loss: float(loss.log_moment(at)[0]))
 
     def for_group(self, size: int) -> GroupStep:
@@ -202,7 +202,7 @@ class TwoCandidatesLoss(AtomicLoss):
 class FewCandidatesLoss(AtomicLoss):
     """Laplace noise and some candidates of equal scores, ahead of some others by so much, and then behind by the rest.
 
-    Who sees on which side the winner is learns less than who sees the winner.
+    Seeing only which side the winner is on tells less than seeing the winner.
 
     Attributes:
         epsilon: Above 0.

@@ -1,9 +1,10 @@
 """Batches of a fixed size drawn with replacement, under replace_one: a mixture over how often a record is drawn.
 
 A step makes b independent draws of one of n records, so that a record may be in the batch several times, and counts as
-often. It is drawn h times with binomial probability w_h. The theorem of `accounting.losses.batch_hits` is about the
-places of the batch that it has: it bounds the step by a mixture, whose branch h is seen, of the symmetrised pairs of
-`accounting.losses.without_replacement` at h times the distance, and it holds for groups of records as for one.
+often. It is drawn h times with binomial probability w_h. The theorem of `accounting.losses.batch_hits` is about
+the h places that the record has in the batch: it bounds the step by a mixture, whose branch h is seen, of the
+symmetrised pairs of `accounting.losses.without_replacement` at h times the distance, and it holds for groups of records
+as for one.
 Compositions are dominated by its compositions (Zhu, Dong & Wang 2022).
 
 A record that is null in its place is another record: replace_special is charged the same. A batch of one draw is a

@@ -102,7 +102,7 @@ async def open_budget(request: Request, context: CurrentContext) -> Response:
 
 
 async def _was_carried_out(request: Request, context: Context, key: str) -> bool:
-    """Return whether this form has opened a budget already; its name is then no other budget's."""
+    """Return whether this form was carried out already: the budget of its name may be the one that it opened."""
     asked = (request.state.principal.id, key)
     return await run_in_threadpool(find_one, context.database, asked) is not None
 

@@ -157,7 +157,7 @@ def _columns(content: bytes, types: Sequence[str], rows: int) -> list[NDArray[An
     columns, end = [], 0
     for name, size in zip(types, sizes, strict=True):
         start, end = end, end + size
-        columns.append(np.frombuffer(content[start:end], name))
+        columns.append(np.frombuffer(memoryview(content)[start:end], name))
     return columns
 
 

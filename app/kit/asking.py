@@ -19,7 +19,7 @@ _AT_ONCE = 64 * 1024
 
 
 class NoAnswer(Exception):
-    """The server does not answer, not in time, or at too great a length. The message is for the log."""
+    """The server gives no answer, or one that is too late or too long. The message is for the log."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class _Https(urllib.request.HTTPSHandler):
 def _opener() -> urllib.request.OpenerDirector:
     """Return the opener of addresses. It uses HTTPS_PROXY, since a server may be outside a company's network.
 
-    HTTP_PROXY is not: what may go over http stays on this machine or in its network.
+    It does not use HTTP_PROXY: what may go over http stays on this machine or in its network.
     """
     proxies = {scheme: proxy for scheme, proxy in urllib.request.getproxies().items() if scheme == "https"}
     return urllib.request.build_opener(_NoRedirect, _Http, _Https, urllib.request.ProxyHandler(proxies))

@@ -35,7 +35,7 @@ def last(session: Session, key: WitnessKey) -> tuple[int, datetime] | None:
 
 
 def newest_size(session: Session, keys: Sequence[WitnessKey], quorum: int) -> int | None:
-    """The largest size that so many of these witnesses have cosigned."""
+    """The largest size that at least ``quorum`` of these witnesses have cosigned; None if there is none."""
     size = COSIGNATURES.c.tree_size
     statement = _of(select(size), keys).group_by(size).having(func.count() >= quorum)
     found: int | None = session.scalar(statement.order_by(size.desc()).limit(1))

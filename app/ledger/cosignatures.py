@@ -1,4 +1,4 @@
-"""Cosignatures: what witnesses sign of a checkpoint, the time, and whether enough of them have.
+"""Cosignatures: verifying them, reading when they were made, and counting whether enough witnesses have cosigned.
 
 The format is C2SP's tlog-cosignature with Ed25519. It is of a checkpoint's text, whichever key of the ledger has signed
 that. Pure: no database, no settings.
@@ -36,17 +36,22 @@ class WitnessKey(VerifierKey):
         return seconds
 
 
+def signatures_of(key: WitnessKey, signatures: Iterable[Signature]) -> list[bytes]:
+    """Return those signatures that name the key; none is verified."""
+    return [each.signature for each in signatures if (each.name, each.key_id) == (key.name, key.key_id)]
+
+
 def cosigned_by(
     keys: Iterable[WitnessKey], checkpoint: Checkpoint, signatures: Sequence[Signature]
 ) -> dict[WitnessKey, int]:
     """Return which witnesses have cosigned a checkpoint, and when last, in seconds since 1970.
 
     Raises:
-        InvalidNote: a signature that says to be of a witness is not.
+        InvalidNote: a signature that claims to be a witness's is not.
     """
     found: dict[WitnessKey, int] = {}
     for key in keys:
-        own = [each.signature for each in signatures if (each.name, each.key_id) == (key.name, key.key_id)]
+        own = signatures_of(key, signatures)
         if own:
             found[key] = max(key.cosigned_at(checkpoint, signature) for signature in own)
     return found
@@ -58,7 +63,7 @@ def check_quorum(
     """See that enough witnesses have cosigned a checkpoint.
 
     Raises:
-        InvalidNote: too few have, or a signature that says to be of a witness is not.
+        InvalidNote: too few have, or a signature that claims to be a witness's is not.
     """
     found = cosigned_by(keys, checkpoint, signatures)
     if len(found) < quorum:

@@ -22,6 +22,7 @@ from app.kit.asking import NoAnswer, Reply, ask
 from app.ledger import cosignature_repository as repository
 from app.ledger import proving, transparency
 from app.ledger.checkpoints import Checkpoint, InvalidNote, read_signatures
+from app.ledger.cosignatures import signatures_of
 from app.ledger.transparency import SignedCheckpoint
 from app.ledger.witnesses import Witness, witnesses_of
 from app.observability.stack import stack_lines
@@ -29,24 +30,24 @@ from app.problems import Problem
 
 log = structlog.get_logger("epsilond.witnesses")
 
-#: Between two looks at whose cosignature is old enough to be asked for again.
+#: Seconds between two checks of which witnesses are due.
 LOOK_S = 1.0
 #: Witnesses that are asked at the same time.
 _AT_ONCE = 8
 #: A witness whose clock is further away than this is not believed.
 _CLOCKS_DIFFER = timedelta(hours=1)
-#: The witness may know a newer size than we do; servers of one database ask it in turn.
+#: How often one witness is asked in a row: another server of this database may have had a newer size cosigned.
 _TRIES = 4
 
 
 class Result(StrEnum):
-    """What came of asking a witness."""
+    """The result of asking a witness."""
 
     COSIGNED = "cosigned"
     UNREACHABLE = "unreachable"
     """It does not answer."""
     REFUSED = "refused"
-    """It does not know this ledger or its key, or answers with something else that is no cosignature."""
+    """It does not know this ledger or its key, or answers with a status or a size that the protocol lacks here."""
     INVALID = "invalid"
     """Its cosignature does not verify, or its clock is wrong."""
     AHEAD = "ahead"
@@ -55,7 +56,7 @@ class Result(StrEnum):
     """The tree does not begin with what it has cosigned: the history was rewritten."""
 
 
-#: What no failure of a network explains.
+#: Results that no network failure explains.
 CONTRADICTIONS = (Result.AHEAD, Result.INCONSISTENT)
 
 
@@ -127,7 +128,7 @@ class Cosigner:
         self._stopping.set()
 
     def ask_due(self) -> list[Asked]:
-        """Ask the witnesses whose newest cosignature is older than the interval, and that were not asked since."""
+        """Ask the witnesses whose newest cosignature is older than the interval, and that were not asked within it."""
         context, now = self._context, self._context.clock()
         before = now - timedelta(seconds=context.settings.witness_interval_s)
         with context.database.read() as session:
@@ -185,7 +186,7 @@ def _asked(context: Context, witness: Witness, signed: SignedCheckpoint) -> Aske
 
 
 def _request(context: Context, known: int, signed: SignedCheckpoint) -> bytes:
-    path = proving.consistency(context, known, signed.checkpoint.size).path
+    path = proving.consistency_path(context, known, signed.checkpoint.size)
     lines = [f"old {known}", *(base64.b64encode(node).decode() for node in path)]
     return "\n".join([*lines, "", signed.own_note]).encode()
 
@@ -206,11 +207,7 @@ def _kept(context: Context, witness: Witness, checkpoint: Checkpoint, reply: Rep
     """Store the cosignature in an answer, if it is one."""
     key = witness.key
     try:
-        signatures = [
-            each.signature
-            for each in read_signatures(reply.body.decode())
-            if (each.name, each.key_id) == (key.name, key.key_id)
-        ]
+        signatures = signatures_of(key, read_signatures(reply.body.decode()))
         times = {key.cosigned_at(checkpoint, signature): signature for signature in signatures}
         newest = max(times)
         at = datetime.fromtimestamp(newest, UTC)

@@ -110,6 +110,20 @@ def consistency(context: Context, first: int, second: int | None = None) -> Cons
         )
 
 
+@wrong_kinds_are_a_conflict()
+def consistency_path(context: Context, first: int, second: int) -> list[bytes]:
+    """Return the hashes alone of a proof between two sizes that the tree has.
+
+    Raises:
+        Problem: 409 ``ledger_not_consistent``.
+    """
+    with context.database.read() as session:
+        try:
+            return merkle.consistency_path(repository.tiles(session), first, second)
+        except LookupError:
+            raise not_consistent("the tree lacks hashes of entries that were integrated") from None
+
+
 def _size(context: Context, given: int | None) -> int:
     if given is None:
         return checkpoint(context).checkpoint.size

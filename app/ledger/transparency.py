@@ -99,18 +99,16 @@ def witnessed(context: Context) -> SignedCheckpoint:
     """
     witnesses = witnesses_of(context.settings)
     with context.database.read() as session:
-        size = None
-        if witnesses.members:
-            size = cosignature_repository.newest_size(session, witnesses.keys, witnesses.quorum)
+        size = cosignature_repository.newest_size(session, witnesses.keys, witnesses.quorum)
         if size is None:
-            reason = "EPSILOND_WITNESSES names nobody who cosigns"
-            if witnesses.members:
-                reason = f"{witnesses.quorum} of {len(witnesses.members)} witnesses must cosign one"
+            reason = f"{witnesses.quorum} of {len(witnesses.members)} witnesses must cosign one"
+            if not witnesses.members:
+                reason = "EPSILOND_WITNESSES names no witness"
             raise Problem(409, "not_witnessed", f"No checkpoint is witnessed: {reason}.")
         found = repository.checkpoint_at(session, size)
         origin, read = origin_of(tree_of(session).ledger_id), repository.tiles(session)
         if found is None or root_of(read, size) != found.root_hash:
-            raise not_consistent(f"{size} entries were cosigned, which is not how the tree begins")
+            raise not_consistent(f"{size} entries were cosigned, but the tree does not begin with them")
         current = Checkpoint(origin, size, found.root_hash)
         key = _key(found.public_key)
         _check_note(found.note, key, current)

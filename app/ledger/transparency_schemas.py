@@ -61,7 +61,7 @@ class InclusionBody(Schema):
 
 
 class ConsistencyBody(Schema):
-    """What shows that a tree begins with a smaller one. `epsilond ledger prove` checks it without a server."""
+    """The proof that a tree begins with a smaller one. `epsilond ledger prove` checks it without a server."""
 
     kind: Literal["consistency"] = "consistency"
     from_size: int

@@ -15,7 +15,7 @@ _FRESH_INTERVALS = 3
 
 
 class WrongWitnesses(ValueError):
-    """The settings name witnesses that there cannot be; the message says why."""
+    """The settings name invalid witnesses or an invalid quorum; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,8 @@ def _read(given: str, quorum: int | None, fresh_s: float) -> Witnesses:
     words = given.split()
     try:
         keys = [WitnessKey.parse(text) for text in words[::2]]
-    except InvalidNote as error:
-        raise WrongWitnesses(f"EPSILOND_WITNESSES: {error}.") from None
-    try:
         check_different(keys)
-    except WrongWitnesses as error:
+    except (InvalidNote, WrongWitnesses) as error:
         raise WrongWitnesses(f"EPSILOND_WITNESSES: {error}.") from None
     if quorum is not None and quorum > len(keys):
         raise WrongWitnesses(f"EPSILOND_WITNESS_QUORUM: {quorum} must cosign, and there are {len(keys)} witnesses.")

@@ -37,7 +37,7 @@ def convex_lower_bound(moment_order: float, moment_bound: float, radius: float, 
 def strongly_convex_lower_bound(
     moment_order: float, moment_bound: float, strong_convexity: float, diameter: float, records: int, rho: float
 ) -> float:
-    """The same for some strongly convex problem on a ball of at most this diameter.
+    """Return the lower bound for some strongly convex problem on a ball of at most this diameter.
 
     >>> round(strongly_convex_lower_bound(2.0, 3.0, 1.0, 3.0, 10_000, 0.5), 12)
     5.625e-05

@@ -1,9 +1,9 @@
 """Sites of several versions beside each other: `python -m docs.site.versions BUILT FOLDER VERSION`.
 
 `make site-version` calls it. The folder has a site for each version, the newest once more as `latest`, and a first page
-that leads there. Each page lists the versions and links to itself in them; a page of an older version says that it is
-one. All of it is plain HTML, written anew into the pages of every version whenever one is added, so that nothing is
-fetched and no script is needed.
+that leads there. Each page lists the versions and links to the same page in each; a page of an older version says that
+it is one. All of it is plain HTML, written anew into the pages of every version whenever one is added, so that nothing
+is fetched and no script is needed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.version import Version
@@ -39,10 +40,10 @@ def add_version(built: Path, folder: Path, version: str) -> None:
     if not (built / START).is_file():
         raise ValueError(f"{built} is not a site that was built: it has no {START}")
     _replace(built, folder / name)
-    newest = versions_in(folder)[0]
-    for each in versions_in(folder):
-        _mark(folder, each, newest)
-    _replace(folder / newest, folder / LATEST)
+    versions = versions_in(folder)
+    for each in versions:
+        _mark(folder, each, versions)
+    _replace(folder / versions[0], folder / LATEST)
     (folder / "index.html").write_text(_REDIRECT.format(f"{LATEST}/{START}"), encoding="utf-8")
 
 
@@ -52,27 +53,27 @@ def versions_in(folder: Path) -> list[str]:
     return sorted(names, key=lambda name: (not Version(name).is_prerelease, Version(name)), reverse=True)
 
 
-def _mark(folder: Path, version: str, newest: str) -> None:
+def _mark(folder: Path, version: str, versions: Sequence[str]) -> None:
     for page in (folder / version).rglob("*.html"):
-        block = _block(folder, page, version, newest)
+        block = _block(folder, page, version, versions)
         text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
         body = _BODY.search(text)
         if body is not None:  # a page that only leads to another one has none
             page.write_text(text[: body.end()] + block + text[body.end() :], encoding="utf-8")
 
 
-def _block(folder: Path, page: Path, version: str, newest: str) -> str:
+def _block(folder: Path, page: Path, version: str, versions: Sequence[str]) -> str:
     """The list of versions, with links from this page to the same one in each of them, or to its start page."""
     place = page.relative_to(folder / version)
 
     def link(name: str, text: str) -> str:
         target = folder / name / (place if (folder / name / place).is_file() else START)
-        # Between sites of two versions, so that the same link leads on from the copy that is `latest`.
+        # Relative, and through the version's folder, so that it also works from the copy named `latest`.
         address = Path(os.path.relpath(target, page.parent)).as_posix()
         return f'<a href="{html.escape(address)}">{html.escape(text)}</a>'
 
-    listed = "".join(f"<li>{link(name, name)}</li>" for name in versions_in(folder))
-    notice = ""
+    listed = "".join(f"<li>{link(name, name)}</li>" for name in versions)
+    newest, notice = versions[0], ""
     if version != newest:
         notice = f'<p role="note">This page is of version {version}. The newest one is {link(newest, newest)}.</p>'
     menu = f"<details><summary>Version {version}</summary><ul>{listed}</ul></details>"

@@ -196,7 +196,7 @@ def test_what_is_not_attained_is_not_claimed() -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
 def test_a_group_of_noisy_max_is_the_mechanism_with_more_epsilon(noise: str) -> None:
-    """As the exponential mechanism's, and no more than any pure mechanism's."""
+    """A group costs what it costs the exponential mechanism, and no more than it costs any pure mechanism."""
     found = group_epsilon_for_delta([Event(ReportNoisyMax(0.1, noise), count=4)], REPLACE, 1e-5, 5).value
     crowds = epsilon_for_delta([Event(Exponential(0.5), count=4)], REPLACE, 1e-5).value
     worst = group_epsilon_for_delta([Event(PureDp(0.1), count=4)], REPLACE, 1e-5, 5).value

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
 from accounting.accountant import epsilon_for_delta
 from accounting.canonical import sha256_hex
-from accounting.certificates import AT_MOST, MORE_THAN, NoCertificate, certify
+from accounting.certificates import AT_MOST, MORE_THAN, NoCertificate, certify, prices, prover
+from accounting.certificates.prices import certify_price
 from accounting.certificates.prover import NOT_INSTALLED
 from accounting.events import (
     MECHANISMS,
@@ -174,6 +176,21 @@ def test_without_the_verifier_there_is_no_certificate(monkeypatch: pytest.Monkey
     with pytest.raises(NoCertificate) as refused:
         certify(AT_MOST, (Event(Gaussian(1.0)),), ADD, 5.0, 1e-5)
     assert str(refused.value) == NOT_INSTALLED
+
+
+def test_certificates_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer or a price that the verifier does not verify has no certificate."""
+    events = (Event(Gaussian(30.0), count=5),)
+    epsilon, mu_squared = epsilon_for_delta(events, ADD, 1e-6).value.upper, 10**8
+    verdict = prover.verifier()(certify(AT_MOST, events, ADD, epsilon, 1e-6).data)
+    assert certify_price(events, ADD, (mu_squared,))
+    unsure = replace(verdict, verdict="cannot check", reason="for a test")
+    for module in (prover, prices):
+        monkeypatch.setattr(module, "verifier", lambda: lambda _: unsure)
+    with pytest.raises(NoCertificate, match="the verifier says cannot check: for a test"):
+        certify(AT_MOST, events, ADD, epsilon, 1e-6)
+    with pytest.raises(NoCertificate, match="the verifier says cannot check: for a test"):
+        certify_price(events, ADD, (mu_squared,))
 
 
 @pytest.mark.parametrize("number", range(6))

@@ -51,7 +51,7 @@ def test_profile_is_the_largest_over_the_extreme_pairs(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 60.0, *(pytest.param(e, marks=pytest.mark.soak) for e in (1e-6, 1.0, 7.0))])
 @mp.workdps(60)
 def test_moments_are_exact_and_rounded_up(epsilon: float) -> None:
-    """Of a bounded range: the largest over t, by search; of the pair: its density integrated."""
+    """The moment of a bounded range is the largest over t, found by search; that of the pair integrates its density."""
     half = mp.mpf(epsilon) / 2
     for tilt in (1e-9, 0.01, 0.7, 3.0, 1e4):
         x = mp.mpf(tilt)

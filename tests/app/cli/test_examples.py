@@ -148,7 +148,7 @@ def env_of_an_empty_place(settings: Settings, env: dict[str, str]) -> dict[str, 
 
 
 def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -> str:
-    """What stands for a word in capitals."""
+    """Return the text that stands for a word in capitals."""
     match word:
         case "RUN" if path == "run cancel":
             long = CREATE.replace("--iterations 5", "--iterations 1000000")

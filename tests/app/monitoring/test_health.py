@@ -43,7 +43,7 @@ def _looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def context(sqlite_databases: DatabaseFactory, tmp_path: Path) -> Iterator[Context]:
-    """On SQLite alone: nothing here differs between the engines."""
+    """The tests run on SQLite alone, because nothing here differs between the engines."""
     database = Database(sqlite_databases.migrated())
     yield fenced_context(Settings(data_dir=tmp_path / "data", database_url=database.url, workers=0), database)
     database.dispose()

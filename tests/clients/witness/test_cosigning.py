@@ -46,24 +46,28 @@ def cosigned(witness: Served, log: Log, old: int, size: int) -> int:
     return time
 
 
+#: The address of the newest checkpoint that was cosigned.
+PATH = f"/{hashlib.sha256(ORIGIN.encode()).hexdigest()}/checkpoint"
+
+
 @pytest.mark.parametrize("first", range(1, 17))
 def test_it_follows_a_log_that_grows_by_anything(witness: Served, log: Log, first: int) -> None:
     size = cosigned(witness, log, 0, first) and first
     for following in (first, first + 1, 17, 31, 32, 40):
         cosigned(witness, log, size, following)
         size = following
+    assert Note.parse(witness.ask("GET", PATH)[2]).size == 40
 
 
 def test_its_state_is_what_it_answers(witness: Served, log: Log) -> None:
-    path = f"/{hashlib.sha256(ORIGIN.encode()).hexdigest()}/checkpoint"
-    assert witness.ask("GET", path)[0] == 404, "nothing was cosigned"
+    assert witness.ask("GET", PATH)[0] == 404, "nothing was cosigned"
     _, line = witness.add(log.request(0, 7))
-    status, kind, text = witness.ask("GET", path)
+    status, kind, text = witness.ask("GET", PATH)
     assert (status, kind, text) == (200, "text/plain; charset=utf-8", log.note(7) + line)
     note = Note.parse(text)
     assert note.is_signed_by(log.key)
     assert note.cosigned_at(witness.key)
-    for other in (path[:-1], f"{path}/", f"{path}?a=b", "/checkpoint", f"/{'0' * 64}/checkpoint", "/"):
+    for other in (PATH[:-1], f"{PATH}/", f"{PATH}?a=b", "/checkpoint", f"/{'0' * 64}/checkpoint", "/"):
         assert witness.ask("GET", other)[0] == 404
 
 
@@ -268,7 +272,7 @@ def test_a_state_that_cannot_be_written_signs_nothing(witness: Served, log: Log,
     keeper.execute("BEGIN IMMEDIATE")
     try:
         status, text = witness.add(log.request(5, 9))
-        assert (status, "nothing was signed" in text) == (503, True)
+        assert (status, "no cosignature was given out" in text) == (503, True)
     finally:
         keeper.rollback()
         keeper.close()

@@ -73,11 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     monitor.add_argument("--token-file", type=Path, help="holds a key of the service with the scope auditor")
     monitor.add_argument("--witness", action="append", default=[], metavar="KEY", help="public key of a witness")
     monitor.add_argument("--quorum", type=int, help="witnesses that must have cosigned (all)")
-    monitor.add_argument("--max-age", type=int, default=600, metavar="SECONDS", help="of their cosignatures (600)")
+    monitor.add_argument(
+        "--max-age", type=int, default=600, metavar="SECONDS", help="greatest age of the witnesses' cosignatures (600)"
+    )
     monitor.add_argument("--interval", type=float, default=60.0, metavar="SECONDS", help="between two looks (60)")
     monitor.add_argument("--once", action="store_true", help="look once; status 1 if something is wrong")
     monitor.add_argument("--hook", metavar="COMMAND", help="run when the alerts change, with the look as its input")
-    monitor.add_argument("--webhook", metavar="URL", help="posted the look when the alerts change")
+    monitor.add_argument("--webhook", metavar="URL", help="the look is posted to it when the alerts change")
     monitor.set_defaults(command=_monitor)
     return parser
 

@@ -40,8 +40,9 @@ class _Request:
 class Witness:
     """Cosigns checkpoints of the logs that it knows.
 
-    Guarantees: of one log it never cosigns two roots of one size, nor a tree that does not begin with all that it
-        cosigned before, nor a smaller one: also if it is killed at any moment, and if requests come at once.
+    Guarantees: two_histories_at_once_are_decided_one_after_the_other; killed_at_any_moment_it_never_goes_back: of one
+        log it never cosigns two roots of one size, nor a tree that does not begin with all that it cosigned before,
+        nor a smaller one.
 
     Args:
         private, key: Its key.
@@ -116,7 +117,7 @@ class Witness:
         return Answer(200, signature.line)
 
     def _remember(self, records: Records, note: Note, known: Known, offered: str) -> None:
-        """Keep what the log has signed and what does not fit to what was cosigned before, if anything was."""
+        """Keep a checkpoint that the log has signed and that contradicts the one cosigned before, if there is one."""
         is_proof = note.size == known.size and note.root != known.root
         if known.note and (is_proof or note.size > known.size):
             records.add_conflict(Conflict(note.origin, self._clock(), known.note, offered, is_proof))

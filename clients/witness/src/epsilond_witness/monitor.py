@@ -13,7 +13,7 @@ from typing import Any
 
 from epsilond_witness.asking import Refused, Unreachable, ask
 from epsilond_witness.notes import WIDTH, Key, Malformed, Note
-from epsilond_witness.state import now
+from epsilond_witness.state import now, sync
 from epsilond_witness.trees import begins_with
 
 _CHECKPOINT = "/v1/ledger/checkpoint"
@@ -30,7 +30,7 @@ class Alert(StrEnum):
     SMALLER = "smaller"
     """The ledger has fewer entries than it had."""
     UNSIGNED = "unsigned"
-    """The checkpoint is none, or of another ledger, or not signed by its key."""
+    """The answer is not a checkpoint, or is of another ledger, or is not signed by the ledger's key."""
     NOT_WITNESSED = "not_witnessed"
     """No checkpoint has the cosignatures of enough witnesses."""
     STALE = "stale"
@@ -80,8 +80,8 @@ class Monitor:
         url: The address of the service.
         logs: The keys that sign the ledger's checkpoints, all of one name.
         token: The service's key of whoever looks, with the scope ``auditor``.
-        witnesses, quorum: So many of these keys have cosigned a good checkpoint.
-        max_age_s: A cosignature of the quorum is not older.
+        witnesses, quorum: A good checkpoint has cosignatures of ``quorum`` of these keys.
+        max_age_s: Age up to which a cosignature counts towards the quorum without an alert.
         clock: Returns the seconds since 1970.
     """
 
@@ -120,7 +120,7 @@ class Monitor:
                 cosigned_at = self._quorum_at(witnessed)
                 age = self.clock() - cosigned_at
                 if age > self.max_age_s:
-                    alerts[Alert.STALE] = f"{self.quorum} witnesses have last cosigned {age} seconds ago"
+                    alerts[Alert.STALE] = f"{self.quorum} witnesses last cosigned {age} seconds ago"
         except _Wrong as wrong:
             alerts[wrong.alert] = wrong.detail
             self._keep_contradiction(wrong.notes)
@@ -188,10 +188,11 @@ class Monitor:
         except Malformed as error:
             raise _Wrong(Alert.NOT_WITNESSED, str(error)) from None
         latest = self.clock() + _CLOCKS_DIFFER_S
-        if len([time for time in times if time <= latest]) < self.quorum:
-            told = f"{len(times)} of the {self.quorum} witnesses that it takes have cosigned the newest such checkpoint"
-            raise _Wrong(Alert.NOT_WITNESSED, f"{told}, or at a time that is still to come")
-        return sorted((time for time in times if time <= latest), reverse=True)[self.quorum - 1]
+        past = sorted((time for time in times if time <= latest), reverse=True)
+        if len(past) < self.quorum:
+            others = f", and {len(times) - len(past)} at a time that is still to come" if len(past) < len(times) else ""
+            raise _Wrong(Alert.NOT_WITNESSED, f"{self.quorum} witnesses must have cosigned; {len(past)} have{others}")
+        return past[self.quorum - 1]
 
     def _ask(self, path: str, query: Mapping[str, str], accept: str = "application/json") -> bytes:
         asked = "&".join(f"{name}={value}" for name, value in query.items())
@@ -218,8 +219,4 @@ class Monitor:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.folder / name)
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(self.folder)

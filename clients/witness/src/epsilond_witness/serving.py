@@ -14,7 +14,7 @@ from typing import Any
 
 from epsilond_witness.cosigning import MOST_BYTES, Answer, Witness
 
-#: A request has arrived after so long, or its connection is closed; so is one without a request.
+#: A connection is closed if no complete request has arrived within so many seconds.
 DEADLINE_S = 10.0
 MOST_CONNECTIONS = 32
 _ADD = "/add-checkpoint"
@@ -108,8 +108,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._answer(self.server.witness.add_checkpoint(body))
         except sqlite3.Error as error:
-            _log({"error": type(error).__name__, "about": "the state was not changed, and nothing was signed"})
-            self._answer(Answer(503, "the witness cannot write its state; nothing was signed\n"))
+            _log(
+                {"error": type(error).__name__, "about": "the state was not changed, and no cosignature was given out"}
+            )
+            self._answer(Answer(503, "the witness cannot write its state; no cosignature was given out\n"))
 
     def do_GET(self) -> None:
         self.close_connection |= self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from epsilond_witness.notes import Key, Kind
 from epsilond_witness.trees import EMPTY_ROOT
 
-#: Contradictions that are kept of each log, the first ones: so many that are proofs, and so many others.
+#: How many contradictions of each log are kept, the first ones: this many proofs, and as many others.
 MOST_CONFLICTS = 100
 _PATIENCE_S = 5.0
 _TABLES = (
@@ -73,7 +73,7 @@ class State:
 
     @contextmanager
     def changing(self) -> Iterator[Records]:
-        """Read and change; what was changed is on the disk after the block, or nothing is where it raises."""
+        """Read and change. After the block all changes are on the disk; if the block raises, none is."""
         with closing(self._connection()) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -85,7 +85,7 @@ class State:
 
     @contextmanager
     def reading(self) -> Iterator[Records]:
-        """Read alone."""
+        """Read only."""
         with closing(self._connection()) as connection:
             yield Records(connection)
 
@@ -99,7 +99,7 @@ class State:
 
 
 class Records:
-    """What one connection reads and writes."""
+    """The records that one connection reads and writes."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -118,8 +118,7 @@ class Records:
         """Take a checkpoint in the place of the one before."""
         self._connection.execute(
             "INSERT INTO logs (origin, size, root, note) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (origin) DO UPDATE SET size = excluded.size, root = excluded.root, note = excluded.note "
-            "WHERE excluded.size >= logs.size",
+            "ON CONFLICT (origin) DO UPDATE SET size = excluded.size, root = excluded.root, note = excluded.note",
             (origin, known.size, known.root, known.note),
         )
 
@@ -166,7 +165,7 @@ def make(folder: Path, name: str) -> Key:
         file.write(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         file.flush()
         os.fsync(file.fileno())
-    _sync(folder)
+    sync(folder)
     return key
 
 
@@ -212,7 +211,8 @@ def _new(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None)
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
+    """Bring the names of the files in a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

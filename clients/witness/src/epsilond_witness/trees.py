@@ -1,4 +1,4 @@
-"""What shows that a Merkle tree begins with a smaller one (RFC 6962, section 2.1; RFC 9162, section 2.1.4)."""
+"""Verifies proofs that a Merkle tree begins with a smaller one (RFC 6962, section 2.1; RFC 9162, section 2.1.4)."""
 
 from __future__ import annotations
 
