@@ -124,6 +124,8 @@ class Evaluation:
         """The result of ``function``, from a process: a thread that is at it for minutes cannot be stopped."""
         left = max(0.0, self._deadline - time.monotonic())
         remedy = "ask for fewer values at a time, or about fewer events"
+        if self.group_size > 1:
+            remedy = "ask for fewer values at a time, about fewer events, or about a smaller group"
         with refused_at("events"), too_much_work("this", remedy, *pointer):
             return self.context.processes.run_within(left, _limited, self.effort, partial(function, *args, **kwargs))
 
