@@ -17,6 +17,8 @@ import zlib
 from multiprocessing.connection import Connection
 from typing import IO, Any
 
+import numpy as np
+
 from app.datasets.typed_columns import ColumnarFile, Declared, FileRefused, ReadLimits
 from app.kit.encryption import FileUnreadable, open_decrypting
 
@@ -69,7 +71,7 @@ def answer(connection: Connection, stored: IO[bytes]) -> None:
         missing = [column.missing[:MAX_TOLD_FAULTS].tolist() for column in block.columns]
         arrays = [column.values for column in block.columns]
         _send(connection, rows=len(arrays[0]), missing=missing, types=[array.dtype.str for array in arrays])
-        connection.send_bytes(b"".join(array.tobytes() for array in arrays))
+        connection.send_bytes(b"".join(np.ascontiguousarray(array).data for array in arrays))
         if persons is not None:
             connection.send_bytes(json.dumps(block.ids).encode())
     _send(connection, end=True)
