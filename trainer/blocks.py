@@ -109,7 +109,7 @@ class BlockSteps(StructuredSteps):
         self._step_ends = list(accumulate(inner_iterations))
         self._record_ends = list(accumulate(records))
         self._sums = BoundedSum(task.model, task.records, task.plan.dtype)
-        slots = np.random.Generator(task.streams.sampling).permutation(task.plan.dataset_size)
+        slots = task.streams.sampling.generator().permutation(task.plan.dataset_size)
         self._order: Indices = slots.astype(np.intp)
         self._centre: Array = self._point
         self._slots = self._slots_of(0)

@@ -180,7 +180,7 @@ def _sums_in_grains(
     Rows are in slots of a secret order, so that neighbours differ in one slot. All slots are predicted, in blocks of
     public sizes, so that what a row adds depends on the row and its slot alone.
     """
-    positions = np.random.Generator(streams.slots).permutation(capacity).astype(np.intp)
+    positions = streams.slots.generator().permutation(capacity).astype(np.intp)
     rows = rows_of_slots(positions, len(labels))[:capacity]
     features = features if len(labels) else np.zeros((1, model.num_features))
     labels = labels if len(labels) else np.zeros(1)

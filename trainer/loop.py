@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from randomgen import AESCounter
-
 from accounting.errors import InvalidValue
 from calibrators.geometry import Domain, L1Penalty, Penalty, Simplex
 from calibrators.plan import BoundedSteps, Clip, CorrelatedSteps, Normalize, Phase, Plan
@@ -18,6 +16,7 @@ from trainer.clipping import SMALLEST_MAX_GRAD_NORMS
 from trainer.domains import project
 from trainer.exact.correlated import CorrelatedNoise, Recursion, check_kept
 from trainer.grid import Grid, grid_for
+from trainer.keystream import Keystream
 from trainer.models import Model
 from trainer.noise import Noise
 from trainer.records import Records
@@ -152,7 +151,7 @@ class Resumable(ABC):
 class StreamPlace:
     """How far a stream has been drawn from."""
 
-    def __init__(self, stream: AESCounter) -> None:
+    def __init__(self, stream: Keystream) -> None:
         self._stream = stream
 
     def state(self) -> State:

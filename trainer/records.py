@@ -15,7 +15,6 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
 
 from accounting.errors import InvalidValue
 from trainer.arrays import (
@@ -30,6 +29,7 @@ from trainer.arrays import (
     on_host,
     silent,
 )
+from trainer.keystream import Keystream
 
 #: Rows handled at a time: bounds the memory of float64 intermediates.
 BLOCK_ROWS = 4096
@@ -112,7 +112,7 @@ class Records:
         return source.each(lambda array: xp.take(array, indices, axis=0))
 
 
-def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: int, stream: AESCounter) -> Records:
+def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: int, stream: Keystream) -> Records:
     """Put features and labels into slots, in the form that training reads.
 
     Args:
@@ -143,7 +143,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         raise InvalidValue("labels must be of shape (n,), with one label for each row of features", pointer=("labels",))
     if features.shape[0] > capacity:
         raise InvalidValue(f"there are more rows than the {capacity} slots of the data set", pointer=("features",))
-    positions: Indices = np.random.Generator(stream).permutation(capacity).astype(np.intp)
+    positions: Indices = stream.generator().permutation(capacity).astype(np.intp)
     stored = Block(
         xp,
         features=xp.empty((capacity + 1, model.num_features), dtype=storage),

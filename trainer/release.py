@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import numpy as np
-from randomgen import AESCounter
-
 from calibrators.release import AverageIterate, LastIterate, RandomIterate, Release, WeightedAverage
 from trainer.arrays import Array, namespace_of
+from trainer.keystream import Keystream
 
 State = dict[str, Any]
 
@@ -73,9 +71,9 @@ class Average(_Kept):
 class Random(_Kept):
     """The point that one step starts from; which one is drawn before the first step, and stays secret."""
 
-    def __init__(self, steps: int, start: Array, stream: AESCounter) -> None:
+    def __init__(self, steps: int, start: Array, stream: Keystream) -> None:
         super().__init__(start)
-        self._chosen = int(np.random.Generator(stream).integers(steps))
+        self._chosen = int(stream.generator().integers(steps))
 
     def see(self, step: int, start: Array, end: Array) -> None:
         if step == self._chosen:
@@ -100,7 +98,7 @@ class Weighted(_Kept):
         self._kept = self._kept + self._weights[step] * end
 
 
-def rule_for(release: Release, steps: int, start: Array, stream: AESCounter) -> Rule:
+def rule_for(release: Release, steps: int, start: Array, stream: Keystream) -> Rule:
     """The rule that a plan names.
 
     Args:

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import scipy
-from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, Unsupported, one_of
 from accounting.events import (
@@ -33,6 +32,7 @@ from accounting.events import (
     WithoutReplacement,
 )
 from accounting.relations import NeighboringRelation
+from trainer.keystream import Keystream
 from trainer.records import Indices, Records, Selection
 
 State = dict[str, Any]
@@ -117,7 +117,7 @@ class PoissonSampler:
     [0, 1, 2]
     """
 
-    def __init__(self, capacity: int, sampling_probability: float, steps: int, stream: AESCounter) -> None:
+    def __init__(self, capacity: int, sampling_probability: float, steps: int, stream: Keystream) -> None:
         self._capacity = capacity
         threshold = math.floor(sampling_probability * 2.0**_BITS)  # a product with a power of two is exact
         self._leading, self._trailing = divmod(threshold, 1 << _TRAILING)
@@ -126,11 +126,11 @@ class PoissonSampler:
         self._stream = stream
 
     def draw(self) -> Indices:
-        words: npt.NDArray[np.uint64] = self._stream.random_raw(-(-self._capacity * _LEADING // 64))
+        words = self._stream.words(-(-self._capacity * _LEADING // 64))
         leading = words.view(np.uint16)[: self._capacity]
         slots = np.flatnonzero(leading <= self._leading)
         undecided = np.flatnonzero(leading[slots] == self._leading)
-        trailing = self._stream.random_raw(max(self._undecided, undecided.size))[: undecided.size]
+        trailing = self._stream.words(max(self._undecided, undecided.size))[: undecided.size]
         taken = np.ones(slots.size, dtype=bool)
         taken[undecided] = trailing >> np.uint64(64 - _TRAILING) < self._trailing
         return padded(slots[taken], self._size, self._capacity)
@@ -158,7 +158,7 @@ class TruncatedPoissonSampler:
         - batches_have_one_size: B, or that of a padded Poisson batch if that is less, whatever was drawn.
     """
 
-    def __init__(self, positions: Indices, sampling: TruncatedPoisson, steps: int, stream: AESCounter) -> None:
+    def __init__(self, positions: Indices, sampling: TruncatedPoisson, steps: int, stream: Keystream) -> None:
         places = sampling.dataset_size
         self._slots: Indices = np.append(positions[:places], positions.size)  # the spare place's slot is the spare slot
         self._coins = PoissonSampler(places, sampling.sampling_probability, steps, stream)
@@ -172,7 +172,7 @@ class TruncatedPoissonSampler:
     def _order(self, is_spare: npt.NDArray[np.bool_]) -> Indices:
         """Return a random order in which spare places come last."""
         while True:
-            words = self._stream.random_raw(is_spare.size) >> np.uint64(1)
+            words = self._stream.words(is_spare.size) >> np.uint64(1)
             keys = words | (is_spare.astype(np.uint64) << np.uint64(63))
             order: Indices = np.argsort(keys)
             if not np.any(keys[order[1:]] == keys[order[:-1]]):
@@ -199,9 +199,9 @@ class WithoutReplacementSampler:
           that who stands at a place of the batch tells nothing of the others.
     """
 
-    def __init__(self, positions: Indices, batch_size: int, dataset_size: int, stream: AESCounter) -> None:
+    def __init__(self, positions: Indices, batch_size: int, dataset_size: int, stream: Keystream) -> None:
         self._positions, self._batch_size, self._dataset_size = positions, batch_size, dataset_size
-        self._generator = np.random.Generator(stream)
+        self._generator = stream.generator()
 
     def draw(self) -> Indices:
         return self._positions[self._generator.choice(self._dataset_size, self._batch_size, replace=False)]
@@ -224,7 +224,7 @@ class EpochSampler(ABC):
         stream: The source of the draws.
     """
 
-    def __init__(self, cuts: Indices, stream: AESCounter) -> None:
+    def __init__(self, cuts: Indices, stream: Keystream) -> None:
         self._cuts, self._stream = cuts, stream
         self._drawn, self._epoch = 0, stream.state
 
@@ -232,7 +232,7 @@ class EpochSampler(ABC):
         step, length = self._place(self._drawn)
         if step == 0:
             self._epoch = self._stream.state
-            self._begin(np.random.Generator(self._stream), length)
+            self._begin(self._stream.generator(), length)
         self._drawn += 1
         return self._batch(step)
 
@@ -244,7 +244,7 @@ class EpochSampler(ABC):
         if self._drawn:
             self._stream.state = self._epoch
             _, length = self._place(self._drawn - 1)
-            self._begin(np.random.Generator(self._stream), length)
+            self._begin(self._stream.generator(), length)
 
     def _place(self, drawn: int) -> tuple[int, int]:
         """Return the place of a step in its epoch, and the steps of that epoch."""
@@ -276,7 +276,7 @@ class ShuffledSampler(EpochSampler):
         - the_permutations_ignore_data: they depend on the key and on the declared size.
     """
 
-    def __init__(self, positions: Indices, edges: Indices, dataset_size: int, stream: AESCounter) -> None:
+    def __init__(self, positions: Indices, edges: Indices, dataset_size: int, stream: Keystream) -> None:
         super().__init__(np.array([0, len(edges) - 1]), stream)
         self._positions, self._edges, self._dataset_size = positions, edges, dataset_size
 
@@ -301,7 +301,7 @@ class AllocationSampler(EpochSampler):
         - batches_are_padded: to `padded_size`, whatever was drawn.
     """
 
-    def __init__(self, capacity: int, cuts: Indices, steps: int, stream: AESCounter) -> None:
+    def __init__(self, capacity: int, cuts: Indices, steps: int, stream: Keystream) -> None:
         super().__init__(cuts, stream)
         self._capacity = capacity
         self._size = padded_size(capacity, 1.0 / int(np.diff(cuts).min()), steps)
@@ -383,7 +383,7 @@ class CyclicPoissonSampler(TurnsSampler):
         - batches_are_padded: to a `padded_size`, whatever groups and batches were drawn, and so are lists of groups.
     """
 
-    def __init__(self, turn_of: npt.NDArray[np.int32], sampling: CyclicPoisson, steps: int, stream: AESCounter) -> None:
+    def __init__(self, turn_of: npt.NDArray[np.int32], sampling: CyclicPoisson, steps: int, stream: Keystream) -> None:
         self._sampling, self._steps, self._stream = sampling, steps, stream
         groups, probability, self._spare = sampling.cycle_length, sampling.sampling_probability, turn_of.size
         if sampling.assignment == "by_position":
@@ -415,7 +415,7 @@ class FixedOrderSampler(TurnsSampler):
         return self._parts[turn]
 
 
-def dealt_out(positions: Indices, turns: int, dataset_size: int, stream: AESCounter) -> npt.NDArray[np.int32]:
+def dealt_out(positions: Indices, turns: int, dataset_size: int, stream: Keystream) -> npt.NDArray[np.int32]:
     """Return the part of each slot where a secret permutation of the declared places is cut equally: shape (N,).
 
     Args:
@@ -425,7 +425,7 @@ def dealt_out(positions: Indices, turns: int, dataset_size: int, stream: AESCoun
         stream: The stream from which the permutation is drawn.
     """
     turn_of = np.full(positions.size, -1, dtype=np.int32)
-    order = np.random.Generator(stream).permutation(dataset_size)
+    order = stream.generator().permutation(dataset_size)
     turn_of[positions[order]] = np.arange(dataset_size) * turns // dataset_size
     return turn_of
 
@@ -528,7 +528,7 @@ def _check_truncation(
 
 
 def sampler_for(
-    sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records, stream: AESCounter
+    sampling: Sampling, steps: int, divisor: int, dataset_size: int, records: Records, stream: Keystream
 ) -> Sampler:
     """Return the sampler that runs what ``sampling`` was charged for.
 
@@ -562,7 +562,7 @@ def sampler_for(
             turn_of = dealt_out(records.positions, sampling.cycle_length, dataset_size, stream)
             sampler = CyclicPoissonSampler(turn_of, sampling, steps, stream)
         case CyclicPoisson():
-            drawn = np.random.Generator(stream).integers(sampling.cycle_length, size=records.capacity, dtype=np.int32)
+            drawn = stream.generator().integers(sampling.cycle_length, size=records.capacity, dtype=np.int32)
             sampler = CyclicPoissonSampler(drawn, sampling, steps, stream)
         case FixedOrderEpochs():
             turn_of = dealt_out(records.positions, sampling.steps_per_epoch, dataset_size, stream)

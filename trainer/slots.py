@@ -18,7 +18,7 @@ class SecretSlots:
 
     def __init__(self, task: Task) -> None:
         self._positions = task.records.positions
-        places = np.random.Generator(task.streams.sampling).permutation(task.plan.dataset_size)
+        places = task.streams.sampling.generator().permutation(task.plan.dataset_size)
         self._order: Indices = places.astype(np.intp)
         self._taken = 0
 

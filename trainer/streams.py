@@ -7,13 +7,12 @@ import secrets
 from dataclasses import dataclass, fields
 from typing import Any
 
-from randomgen import AESCounter
-
 from accounting.events import Sampling
 from accounting.numbers import read_integer
 from trainer.exact.gaussian import RoundedGaussian
 from trainer.exact.generalized_gaussian import GeneralizedGaussianNoise
 from trainer.exact.selection import Selections
+from trainer.keystream import Keystream
 from trainer.noise import Noise
 from trainer.records import Records
 from trainer.samplers import Sampler, sampler_for
@@ -37,11 +36,11 @@ class RandomStreams:
         release: Decides which point is released, if one is drawn.
     """
 
-    slots: AESCounter
-    sampling: AESCounter
-    noise: AESCounter
-    initialisation: AESCounter
-    release: AESCounter
+    slots: Keystream
+    sampling: Keystream
+    noise: Keystream
+    initialisation: Keystream
+    release: Keystream
 
     def state(self) -> dict[str, Any]:
         """The state of every stream; it determines everything that is drawn from then on."""
@@ -86,7 +85,7 @@ def random_streams(seed: int | None = None) -> RandomStreams:
     Raises:
         InvalidValue: the seed is not an integer in [0, 2^128).
 
-    >>> random_streams(3).noise.random_raw() == random_streams(3).noise.random_raw()
+    >>> random_streams(3).noise.word() == random_streams(3).noise.word()
     True
     """
     if seed is not None:
@@ -94,9 +93,9 @@ def random_streams(seed: int | None = None) -> RandomStreams:
     return RandomStreams(**{field.name: _stream(field.name, seed) for field in fields(RandomStreams)})
 
 
-def _stream(purpose: str, seed: int | None) -> AESCounter:
+def _stream(purpose: str, seed: int | None) -> Keystream:
     if seed is None:
         key = secrets.token_bytes(KEY_BYTES)
     else:
         key = hashlib.sha256(f"epsilond trainer {purpose} {seed}".encode()).digest()[:KEY_BYTES]
-    return AESCounter(key=int.from_bytes(key, "little"))
+    return Keystream(key=int.from_bytes(key, "little"))

@@ -110,7 +110,7 @@ def _compared(over: list[float], under: list[float], unit: float, names: tuple[s
 
 def noise(exponent: int, rounds: int) -> dict[str, Any]:
     """Nanoseconds a number, ours and NumPy's."""
-    ours, numpys = Sources.of(random_streams().noise), np.random.Generator(random_streams().noise)
+    ours, numpys = Sources.of(random_streams().noise), random_streams().noise.generator()
     scale = 2.0**exponent
     calls: dict[str, Call] = {
         "ours": lambda: rounded_normals(ours, DRAW, scale),

@@ -184,7 +184,7 @@ def shuffle(monkeypatch: pytest.MonkeyPatch, *, anew: bool) -> None:
     ) -> Sampler:
         assert isinstance(sampling, Poisson)
         epoch = round(1.0 / sampling.sampling_probability)
-        return Shuffled(records.positions, epoch, np.random.Generator(streams.sampling), anew=anew)
+        return Shuffled(records.positions, epoch, streams.sampling.generator(), anew=anew)
 
     monkeypatch.setattr(RandomStreams, "sampler", sampler)
 

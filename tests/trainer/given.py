@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from randomgen import AESCounter
 
 from calibrators.plan import Plan
 from trainer.algorithms import EXECUTIONS
+from trainer.keystream import Keystream
 from trainer.loop import Task, Trainer
 from trainer.models import Model
 from trainer.records import Records, prepare
@@ -68,7 +68,7 @@ class GivenStreams(RandomStreams):
     def __init__(
         self, noises: Sequence[np.ndarray], batches: Sequence[Sequence[int]] | None = None, seed: int = 0
     ) -> None:
-        streams: dict[str, AESCounter] = vars(random_streams(seed))
+        streams: dict[str, Keystream] = vars(random_streams(seed))
         super().__init__(**streams)
         rows = None if batches is None else [np.asarray(batch, dtype=np.intp) for batch in batches]
         object.__setattr__(self, "_batches", rows)

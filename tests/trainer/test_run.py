@@ -139,7 +139,7 @@ def test_what_was_charged_is_what_runs() -> None:
     result = run(plan_of("dp_nsgd", first, second, size=30), MODEL, features, labels, seed=6)
     streams = random_streams(6)
     capacity = default_capacity(30)
-    positions = np.random.Generator(streams.slots).permutation(capacity)
+    positions = streams.slots.generator().permutation(capacity)
     places = np.append(np.argsort(positions), capacity)
     sampler, noise = PoissonSampler(capacity, 0.3, 4, streams.sampling), streams.gaussian_noise()
     grids = {phase: grid_for(phase.noise_stddev_on_sum, 12, "float64", capacity) for phase in (first, second)}

@@ -54,7 +54,7 @@ class GivenWords:
     def __init__(self, *words: int) -> None:
         self._words = list(words)
 
-    def random_raw(self, size: int) -> np.ndarray:
+    def words(self, size: int) -> np.ndarray:
         drawn, self._words = self._words[:size], self._words[size:]
         return np.array(drawn + [0] * (size - len(drawn)), dtype=np.uint64)
 

@@ -9,7 +9,7 @@ from trainer.streams import RandomStreams, random_streams
 
 
 def words(streams: RandomStreams) -> list[int]:
-    return [int(stream.random_raw()) for stream in vars(streams).values()]
+    return [stream.word() for stream in vars(streams).values()]
 
 
 def test_unseeded_streams_differ() -> None:

@@ -10,12 +10,12 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 import numpy as np
-from randomgen import AESCounter
 
 from trainer.exact.layers import Layers
 from trainer.exact.loops import Floats, solve
 from trainer.exact.normal_layers import AREA, CERTAIN, HEIGHTS, TAIL_START
 from trainer.exact.ziggurat import Known, Sources, State, Tables, rounded
+from trainer.keystream import Keystream
 
 #: Outputs of a chunk, at most, unless one draw has more.
 _LARGEST_CHUNK = 1 << 17
@@ -50,7 +50,7 @@ class RoundedGaussian:
     (3,)
     """
 
-    def __init__(self, stream: AESCounter) -> None:
+    def __init__(self, stream: Keystream) -> None:
         self._sources = Sources.of(stream)
         self._began = self._sources.state()
         self._chunk: Floats = np.empty(0)
@@ -151,7 +151,7 @@ def rounded_normals(sources: Sources, size: int, scale: float) -> Floats:
 @cache
 def load_noise() -> None:
     """Load the compiled loops of the noise, once in a process; it takes about half a second, so do it before timing."""
-    rounded_normals(Sources.of(AESCounter(key=0)), 1, 1.0)
+    rounded_normals(Sources.of(Keystream(key=0)), 1, 1.0)
     solve(np.zeros(1), np.zeros((1, 1), dtype=np.int32), np.zeros(1), 0, 1.0)
 
 

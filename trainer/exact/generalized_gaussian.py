@@ -39,7 +39,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from randomgen import AESCounter
 
 from trainer.exact.enclosures import Interval
 from trainer.exact.gaussian import rounded_normals
@@ -47,6 +46,7 @@ from trainer.exact.layers import check_order, power_layers
 from trainer.exact.loops import Floats
 from trainer.exact.mixing import Multiplier, mixing
 from trainer.exact.ziggurat import Sources, State, Tables, rounded
+from trainer.keystream import Keystream
 
 #: -ln of the probability that G is above what `spread_of` takes for it: above 100 ln 2.
 _RARE = 70.0
@@ -68,7 +68,7 @@ class GeneralizedGaussianNoise:
     (3,)
     """
 
-    def __init__(self, stream: AESCounter) -> None:
+    def __init__(self, stream: Keystream) -> None:
         self._sources, self._mixing = Sources.of(stream), stream.jumped(3)
 
     def rounded(self, dimension: int, order: float, scale: float) -> Floats:

@@ -1,4 +1,4 @@
-"""The inner loops of the exact noise, compiled by numba (`accounting.compiled`): over words, and over earlier noise.
+"""The inner loops of the exact noise, compiled by numba (`accounting.compiled`): over counters, words, earlier noise.
 
 `trainer.exact.ziggurat` and `trainer.exact.correlated` define the names and prove the bounds.
 """
@@ -27,6 +27,14 @@ _SMALLEST_TAIL = np.uint64(1 << 44)
 _SPLITTER = 2.0**27 + 1.0
 #: The number of columns of earlier noise that are worked on at a time, few enough to stay in a cache.
 _AT_ONCE = 1024
+
+
+@compiled
+def count_on(counters: Words, low: np.uint64, high: np.uint64) -> None:
+    """Write the halves (low, high), (low + 1, high), ... of numbers of 128 bits: shape (n, 2)."""
+    for place in range(counters.shape[0]):
+        counters[place, 0] = low + np.uint64(place)
+        counters[place, 1] = high
 
 
 @compiled

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
-from randomgen import AESCounter
-
 from trainer.exact.enclosures import SINE_LIMIT, Interval, exp, ln, sine, times
 from trainer.exact.ratios import OUTSIDE, Ratio, accepted
+from trainer.keystream import Keystream
 
 #: The bits of numbers that are computed once for a law; rectangles are rounded up to whole numbers of the grain.
 _BITS, _GRAIN = 200, 1 << 64
@@ -58,7 +57,7 @@ class Mixing:
         """m."""
         return (1 - self.alpha) * self.dimension / 2
 
-    def drawn(self, stream: AESCounter) -> Multiplier:
+    def drawn(self, stream: Keystream) -> Multiplier:
         """Draw one."""
         angle = accepted(stream, (Fraction(0), self.angle_end), self.angle_log_density)
         return Multiplier(self, angle, accepted(stream, self.gamma_ends, self.gamma_log_density))

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from randomgen import AESCounter
-
 from trainer.exact.enclosures import Interval, ln
+from trainer.keystream import Keystream
 
 #: Computes bounds of ln h from bounds of a place and a number of bits; None if nothing can be said yet.
 LogDensity = Callable[[Interval, int], Interval | None]
@@ -35,7 +34,7 @@ class Ratio:
         precision: The precision in bits to which they are computed.
     """
 
-    def __init__(self, stream: AESCounter, ends: Interval, log_density: LogDensity) -> None:
+    def __init__(self, stream: Keystream, ends: Interval, log_density: LogDensity) -> None:
         self._stream, self._ends, self._log_density = stream, ends, log_density
         self._x, self._y, self._bits = 0, 0, 0
         self.extend()
@@ -43,7 +42,7 @@ class Ratio:
 
     def extend(self) -> None:
         """Read one more word of each coordinate."""
-        x, y = (int(word) for word in self._stream.random_raw(2))
+        x, y = (int(word) for word in self._stream.words(2))
         self._x, self._y = (self._x << _WORD) + x, (self._y << _WORD) + y
         self._bits += _WORD
 
@@ -89,7 +88,7 @@ def _rounded_down(number: Fraction, bits: int) -> Fraction:
     return Fraction((number.numerator << bits) // number.denominator, 1 << bits)
 
 
-def accepted(stream: AESCounter, ends: Interval, log_density: LogDensity) -> Ratio:
+def accepted(stream: Keystream, ends: Interval, log_density: LogDensity) -> Ratio:
     """Return the first accepted point. How many came before it is independent of where it is."""
     while True:
         ratio = Ratio(stream, ends, log_density)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
+
+from trainer.keystream import Keystream
 
 _WORD = 64
 #: If the first word is nearer to either end than this, decimal arithmetic decides.
@@ -34,7 +35,7 @@ class Selections:
     0
     """
 
-    def __init__(self, stream: AESCounter) -> None:
+    def __init__(self, stream: Keystream) -> None:
         self._words = stream
         self._extensions = stream.jumped()
 
@@ -45,7 +46,7 @@ class Selections:
             scores: shape (m,), finite.
             scale: At least 0, finite; at 0 the first least score is returned.
         """
-        words = self._words.random_raw(scores.size)
+        words = self._words.words(scores.size)
         if scale == 0.0:
             return int(np.argmin(scores))
         lower, upper = _bounds(scores, scale, words)
@@ -62,7 +63,7 @@ class Selections:
             known = {i: word for i, word in known.items() if bounds[i][0] <= best}
             if len(known) == 1:
                 return next(iter(known))
-            known = {i: word << _WORD | int(self._extensions.random_raw()) for i, word in known.items()}
+            known = {i: word << _WORD | self._extensions.word() for i, word in known.items()}
             bits += _WORD
 
     def state(self) -> dict[str, Any]:

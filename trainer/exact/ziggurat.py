@@ -54,11 +54,11 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-from randomgen import AESCounter
 
 from trainer.exact.enclosures import Interval, ln, times
 from trainer.exact.layers import Layers
 from trainer.exact.loops import Floats, Places, Signed, Words, decide_at_once, judge, locate
+from trainer.keystream import Keystream
 
 State = dict[str, Any]
 
@@ -92,12 +92,12 @@ class Known:
 class Sources:
     """Separate bits for candidates, for undecided places, and for refinement, so that none shifts another."""
 
-    candidates: AESCounter
-    places: AESCounter
-    more: AESCounter
+    candidates: Keystream
+    places: Keystream
+    more: Keystream
 
     @classmethod
-    def of(cls, stream: AESCounter) -> Sources:
+    def of(cls, stream: Keystream) -> Sources:
         """Return three parts of a stream, each of them longer than all that is ever read."""
         return cls(stream, stream.jumped(1), stream.jumped(2))
 
@@ -178,7 +178,7 @@ def _candidates(tables: Tables, sources: Sources, count: int, most: float) -> tu
     places, words = [], []
     undecided: Places = np.empty(_AT_ONCE, np.intp)
     for start in range(0, count, _AT_ONCE):
-        part: Words = sources.candidates.random_raw(min(_AT_ONCE, count - start))
+        part: Words = sources.candidates.words(min(_AT_ONCE, count - start))
         whole = made[start : start + part.size]
         number = decide_at_once(part.view(np.int64), tables.factors, tables.limits, tables.surely, whole, undecided)
         found = undecided[:number]
@@ -202,7 +202,7 @@ def _decide(tables: Tables, sources: Sources, words: Words, places: Places, room
     padded = np.zeros(room, dtype=np.uint64)
     padded[: places.size] = words
     chosen: Signed = padded.view(np.int64)
-    own: Words = sources.places.random_raw(3 * room).reshape(3, room)
+    own: Words = sources.places.words(3 * room).reshape(3, room)
     sizes, tails = np.empty((2, room))
     locate(chosen, own, widths, sizes, tails)
     in_tail = ((chosen & 255) == 0) & (sizes >= tail_start)
@@ -258,13 +258,13 @@ class Trial:
         self._fraction, self._height, self._tail = words
         self._bits = 64
 
-    def outcome(self, scale: Scale, more: AESCounter) -> tuple[bool, int]:
+    def outcome(self, scale: Scale, more: Keystream) -> tuple[bool, int]:
         """Return whether the trial is accepted, and round(c x); 0 if it is not."""
         while True:
             found = self._decided(scale.bounds(_SCALE_BITS + self._bits - 64))
             if found is not None:
                 return found
-            fraction, height, tail = (int(word) for word in more.random_raw(3))
+            fraction, height, tail = (int(word) for word in more.words(3))
             self._fraction = (self._fraction << 64) + fraction
             self._height = (self._height << 64) + height
             self._tail = (self._tail << 64) + tail

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
 
 from accounting.errors import InvalidValue
 from accounting.numbers import read_integer, read_real
 from trainer.arrays import Array, silent
 from trainer.gradients import Layer, OuterProducts
+from trainer.keystream import Keystream
 from trainer.losses import Loss, Weighted
 from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
 from trainer.records import Block
@@ -83,7 +83,7 @@ class LinearModel(Model):
     def num_parameters(self) -> int:
         return (self.features + self.fit_intercept) * self.num_outputs
 
-    def initial(self, stream: AESCounter) -> npt.NDArray[np.float64]:
+    def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
         """Zeros."""
         return np.zeros(self.num_parameters)
 

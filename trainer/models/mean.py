@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
 
 from accounting.errors import Unsupported
 from accounting.numbers import read_integer
 from trainer.arrays import Array
 from trainer.gradients import DenseGradients
+from trainer.keystream import Keystream
 from trainer.models.model import MAX_FEATURES, Model, Parameters
 from trainer.records import Block
 
@@ -46,7 +46,7 @@ class MeanModel(Model):
     def num_parameters(self) -> int:
         return self.inputs
 
-    def initial(self, stream: AESCounter) -> npt.NDArray[np.float64]:
+    def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
         """Zeros, where a step of size 1 leads to the mean."""
         return np.zeros(self.inputs)
 

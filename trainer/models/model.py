@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
 
 from accounting.errors import InvalidValue
 from trainer.arrays import Array
 from trainer.gradients import Gradients
+from trainer.keystream import Keystream
 from trainer.records import Block
 
 MAX_FEATURES = 10**6
@@ -47,7 +47,7 @@ class Model(ABC):
         """The length d of a point."""
 
     @abstractmethod
-    def initial(self, stream: AESCounter) -> npt.NDArray[np.float64]:
+    def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
         """The point that training starts from, shape (d,).
 
         Args:

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, Unsupported
 from accounting.numbers import read_integer
 from trainer.arrays import Array
 from trainer.gradients import DenseGradients
+from trainer.keystream import Keystream
 from trainer.models.model import MAX_FEATURES, Model, Parameters
 from trainer.records import Block
 
@@ -66,7 +66,7 @@ class PerRecordModel(Model):
     def num_parameters(self) -> int:
         return int(self.start.size)
 
-    def initial(self, stream: AESCounter) -> npt.NDArray[np.float64]:
+    def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
         return self.start.copy()
 
     def gradients(self, point: Array, block: Block) -> DenseGradients:

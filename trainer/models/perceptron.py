@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
 
 from accounting.errors import InvalidValue, one_of
 from accounting.numbers import read_integer
 from trainer.arrays import TINY, Array, Namespace, cleared, dtype_name, flushed, silent
 from trainer.gradients import Layer, OuterProducts
+from trainer.keystream import Keystream
 from trainer.losses import Loss, Softmax, Weighted
 from trainer.models.model import MAX_FEATURES, Model, Parameters, public_rows
 from trainer.records import Block
@@ -82,9 +82,9 @@ class MultilayerPerceptron(Model):
     def num_parameters(self) -> int:
         return sum((rows + 1) * columns for rows, columns in self.shapes)
 
-    def initial(self, stream: AESCounter) -> npt.NDArray[np.float64]:
+    def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
         """Normal weights of variance 2 / inputs before a relu, 1 / inputs elsewhere; biases of zero."""
-        generator = np.random.Generator(stream)
+        generator = stream.generator()
         parts = []
         for index, (rows, columns) in enumerate(self.shapes):
             gain = 2.0 if self.activation == "relu" and index < len(self.hidden) else 1.0

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
 
 from trainer.arrays import Array, Namespace
+from trainer.keystream import Keystream
 from trainer.shuffle.coins import Bits, Coins, Counts
 
 
@@ -69,6 +69,6 @@ class BitProtocol:
         return self.bound * ((2 * ones - users * (self.noise_bits + self.levels)) / self.levels)
 
 
-def shuffled(messages: Bits, stream: AESCounter) -> Bits:
+def shuffled(messages: Bits, stream: Keystream) -> Bits:
     """The shuffler: all users' bits in an order that is drawn uniformly, shape (n (g + b),)."""
-    return np.random.Generator(stream).permutation(messages.ravel())
+    return stream.generator().permutation(messages.ravel())

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from randomgen import AESCounter
+
+from trainer.keystream import Keystream
 
 Bits = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.int64]
@@ -30,7 +31,7 @@ class Coins:
     True
     """
 
-    def __init__(self, stream: AESCounter) -> None:
+    def __init__(self, stream: Keystream) -> None:
         self._stream = stream
 
     def heads(self, tosses: int, coordinates: int) -> Counts:
@@ -41,20 +42,20 @@ class Coins:
         words, rest = divmod(tosses, _WORD)
         found = 0
         for start in range(0, words, _BLOCK):
-            drawn = self._stream.random_raw(min(_BLOCK, words - start))
+            drawn = self._stream.words(min(_BLOCK, words - start))
             found += int(np.bitwise_count(drawn).sum(dtype=np.int64))
         if rest:
-            found += (int(self._stream.random_raw()) & ((1 << rest) - 1)).bit_count()
+            found += (self._stream.word() & ((1 << rest) - 1)).bit_count()
         return found
 
     def tosses(self, count: int) -> Bits:
         """Zeros and ones, shape (count,)."""
-        words = self._stream.random_raw(-(-count // _WORD)).astype("<u8")
+        words = self._stream.words(-(-count // _WORD)).astype("<u8")
         return np.unpackbits(words.view(np.uint8), count=count, bitorder="little")
 
     def uniforms(self, shape: tuple[int, ...]) -> Floats:
         """Multiples of 2^-53 in [0, 1), each equally likely."""
-        words = self._stream.random_raw(int(np.prod(shape))) >> np.uint64(11)
+        words = self._stream.words(int(np.prod(shape))) >> np.uint64(11)
         drawn: Floats = words.astype(np.float64) * 2.0**-53
         return drawn.reshape(shape)
 

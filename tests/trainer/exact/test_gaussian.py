@@ -129,7 +129,7 @@ class GivenWords:
     def __init__(self, *words: int) -> None:
         self.words = list(words)
 
-    def random_raw(self, size: int) -> np.ndarray:
+    def words(self, size: int) -> np.ndarray:
         drawn, self.words = self.words[:size], self.words[size:]
         return np.array(drawn + [0] * (size - len(drawn)), dtype=np.uint64)
 
@@ -210,7 +210,7 @@ class Constant:
     def __init__(self, word: int) -> None:
         self._word = word
 
-    def random_raw(self, size: int) -> np.ndarray:
+    def words(self, size: int) -> np.ndarray:
         return np.full(size, self._word, dtype=np.uint64)
 
 
@@ -238,7 +238,7 @@ def test_the_tail_is_rounded_as_exact_numbers_are(scale: float) -> None:
     own[2, :room] = tails
 
     class Places:
-        def random_raw(self, size: int) -> np.ndarray:
+        def words(self, size: int) -> np.ndarray:
             return np.concatenate([own[i, : size // 3] for i in range(3)])
 
     made = np.empty(room)
@@ -336,9 +336,9 @@ class Counted:
     def __init__(self, stream: Any) -> None:
         self._stream, self.words = stream, 0
 
-    def random_raw(self, size: int) -> np.ndarray:
+    def words(self, size: int) -> np.ndarray:
         self.words += size
-        found: np.ndarray = self._stream.random_raw(size)
+        found: np.ndarray = self._stream.words(size)
         return found
 
 

@@ -140,7 +140,7 @@ class GivenWords:
     def __init__(self, *words: int) -> None:
         self._words, self.read = list(words), 0
 
-    def random_raw(self, size: int) -> np.ndarray:
+    def words(self, size: int) -> np.ndarray:
         found = (self._words + [0] * (self.read + size))[self.read : self.read + size]
         self.read += size
         return np.array(found, dtype=np.uint64)
@@ -214,7 +214,7 @@ def test_the_first_bits_decide_nothing_that_more_bits_would_not(monkeypatch: pyt
         monkeypatch.setattr(Ratio, "precision", property(lambda self, less=less: self._bits + 32 - less))
         stream, accepted = random_streams(9).noise, []
         for _ in range(60):
-            words = stream.random_raw(4).tolist()
+            words = stream.words(4).tolist()
             for ends, log in (
                 ((Fraction(0), law.angle_end), law.angle_log_density),
                 (law.gamma_ends, law.gamma_log_density),
@@ -249,7 +249,7 @@ def test_parts_of_the_stream_are_apart() -> None:
     noise = GeneralizedGaussianNoise(random_streams(1).noise)
     sources = noise._sources
     parts = (sources.candidates, sources.places, sources.more, noise._mixing)
-    assert len({int(word) for part in parts for word in part.random_raw(8)}) == 32
+    assert len({int(word) for part in parts for word in part.words(8)}) == 32
 
 
 def test_the_laws_are_those_of_the_formulas() -> None:
@@ -295,9 +295,9 @@ class Counted:
     def __init__(self, stream: Any) -> None:
         self._stream, self.words = stream, 0
 
-    def random_raw(self, size: int) -> np.ndarray:
+    def words(self, size: int) -> np.ndarray:
         self.words += size
-        found: np.ndarray = self._stream.random_raw(size)
+        found: np.ndarray = self._stream.words(size)
         return found
 
 

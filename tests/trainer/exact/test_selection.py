@@ -23,7 +23,7 @@ class _Words:
     def jumped(self) -> _Words:
         return _Words(self.extensions, [])
 
-    def random_raw(self, size: int | None = None) -> Any:
+    def words(self, size: int | None = None) -> Any:
         if size is None:
             return self.words.pop(0)
         return np.array([self.words.pop(0) for _ in range(size)], np.uint64)

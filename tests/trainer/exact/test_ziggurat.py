@@ -59,7 +59,7 @@ class GivenWords:
     def __init__(self, *words: int) -> None:
         self._words, self.read = words, 0
 
-    def random_raw(self, size: int) -> np.ndarray:
+    def words(self, size: int) -> np.ndarray:
         found = [self._words[(self.read + i) % len(self._words)] for i in range(size)]
         self.read += size
         return np.array(found, dtype=np.uint64)
@@ -179,7 +179,7 @@ def test_what_one_word_decides_is_so_for_all_further_bits(
     undecided: list[np.ndarray] = []
     monkeypatch.setattr(ziggurat, "_decide", lambda *given: undecided.append(given[3]))
     made, _ = ziggurat._candidates(tables_of(layers, scale), sources(4), 3000, scale)
-    words = random_streams(4).noise.random_raw(3000)
+    words = random_streams(4).noise.words(3000)
     decided = np.setdiff1d(np.arange(3000), undecided[0])
     assert decided.size > 2700
     for index in decided[:: 1 if scale > 2.0**30 else 10]:
@@ -323,9 +323,9 @@ class Counted:
     def __init__(self, stream: Any) -> None:
         self._stream, self.words = stream, 0
 
-    def random_raw(self, size: int) -> np.ndarray:
+    def words(self, size: int) -> np.ndarray:
         self.words += size
-        found: np.ndarray = self._stream.random_raw(size)
+        found: np.ndarray = self._stream.words(size)
         return found
 
 
@@ -350,7 +350,7 @@ def digest(layers: Layers, scale: float) -> str:
             drawn = rounded(tables_of(layers, scale), given, size, scale)
             found.update((drawn + 0.0).astype("<i8").tobytes())
         for stream in (given.candidates, given.places, given.more):
-            found.update(stream.random_raw(1).tobytes())
+            found.update(stream.words(1).tobytes())
     return found.hexdigest()[:16]
 
 

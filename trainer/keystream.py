@@ -1,0 +1,106 @@
+"""The bits that every run draws: AES-128 in counter mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from randomgen import AESCounter
+
+from trainer.exact.loops import Words, count_on
+
+#: Blocks that are encrypted at a time, few enough to stay in a cache.
+_AT_ONCE = 1 << 12
+_HALF = 1 << 64
+_WORD_BYTES, _BLOCK_BYTES = 8, 16
+
+
+class Keystream:
+    """AES-128 of the numbers 0, 1, 2, ...: each of these blocks of 128 bits has two words.
+
+    OpenSSL encrypts the blocks, until NumPy's generators are to read from the stream, too: then randomgen's
+    `AESCounter` does, which makes the same words at a third of the speed.
+
+    Args:
+        key: 128 bits.
+
+    Guarantees:
+        - words_are_those_of_the_counter: they are `AESCounter`'s, wherever a draw begins and whatever is drawn before.
+
+    >>> stream = Keystream(key=7)
+    >>> stream.words(2).dtype
+    dtype('uint64')
+    >>> int(stream.generator().integers(1))
+    0
+    """
+
+    def __init__(self, key: int) -> None:
+        self._follow(AESCounter(key=key))
+
+    def _follow(self, counter: AESCounter) -> None:
+        """Read on from where a counter is."""
+        state = counter.state["s"]
+        key = state["seed"][:2].astype("<u8").tobytes()  # the first round has the key itself
+        low, high = (int(half) for half in state["counter"][:2])  # the next block that it encrypts
+        waiting = (state["state"].size - state["offset"]) // _WORD_BYTES  # words of earlier blocks
+        self._counter, self._followed = counter, 0
+        self._place: int | None = 2 * (high * _HALF + low) - waiting
+        # Of counters, so it is counter mode.
+        self._encrypt = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update_into  # noqa: S305
+        self._counters = np.zeros((_AT_ONCE, 2), dtype="<u8")
+
+    def words(self, count: int) -> Words:
+        """Return the next words: shape (count,)."""
+        if self._place is None:
+            drawn: Words = self._counter.random_raw(count)
+            return drawn
+        first, skipped = divmod(self._place, 2)
+        blocks = -(-(skipped + count) // 2)
+        words = np.empty(2 * blocks + 2, dtype="<u8")  # OpenSSL asks for room for one block more
+        written = words.data.cast("B")
+        for start in range(0, blocks, _AT_ONCE):
+            # The low half does not begin anew within a draw: a stream is never read that far.
+            high, low = divmod(first + start, _HALF)
+            counters = self._counters[: blocks - start]
+            count_on(counters, np.uint64(low), np.uint64(high))
+            self._encrypt(counters.data.cast("B"), written[_BLOCK_BYTES * start :])
+        self._place += count
+        self._followed += count
+        return words[skipped : skipped + count]
+
+    def word(self) -> int:
+        """Return the next word."""
+        return int(self.words(1)[0])
+
+    def generator(self) -> np.random.Generator:
+        """Return NumPy's generator, which reads on from here."""
+        self._catch_up()
+        self._place = None
+        return np.random.Generator(self._counter)
+
+    def jumped(self, parts: int = 1) -> Keystream:
+        """Return the stream that begins so many times 2^64 words further, more than is ever read."""
+        self._catch_up()
+        jumped = object.__new__(Keystream)
+        jumped._follow(self._counter.jumped(parts))
+        return jumped
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on from here; it can be set."""
+        self._catch_up()
+        state: dict[str, Any] = self._counter.state
+        return state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._counter.state = state
+        if self._place is not None:
+            self._follow(self._counter)
+
+    def _catch_up(self) -> None:
+        """Bring the counter to where OpenSSL is."""
+        if self._followed:
+            self._counter.advance(self._followed)
+            self._followed = 0
