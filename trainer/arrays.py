@@ -24,6 +24,8 @@ Namespace = Any
 TINY = {"float64": 2.0**-450, "float32": 2.0**-40}
 #: By dtype: smaller numbers are replaced by this before their exponentials are taken, which are then not subnormal.
 _SMALLEST_EXPONENTS = {"float64": -300.0, "float32": -27.0}
+#: By NumPy's character; NumPy and CuPy take ten times as long to say the name.
+_NAMES = {"f": "float32", "d": "float64"}
 #: The most squares added in their own dtype: in float32 the sum's relative error is at most 4096 2^-24 = 2^-12.
 _LONGEST_NARROW_SUM = 4096
 
@@ -85,7 +87,7 @@ def dtype_name(array: Array) -> str:
     >>> dtype_name(np.zeros(2, dtype=np.float32))
     'float32'
     """
-    return str(array.dtype).rsplit(".", 1)[-1]
+    return _NAMES.get(getattr(array.dtype, "char", "")) or str(array.dtype).rsplit(".", 1)[-1]
 
 
 def flushed(xp: Namespace, array: Array, tiny: float) -> Array:

@@ -11,7 +11,7 @@ from randomgen import AESCounter
 from trainer.exact.loops import Words, count_on
 
 #: Blocks that are encrypted at a time, few enough to stay in a cache.
-_AT_ONCE = 1 << 12
+_AT_ONCE = 1 << 13
 _HALF = 1 << 64
 _WORD_BYTES, _BLOCK_BYTES = 8, 16
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.trainer.work import MODELS
 
-OVER_TORCH = 1.3
+OVER_TORCH = {"softmax": 1.3, "mlp": 1.6}
 HOOKS_OVER_OURS = {"softmax": 5.0, "mlp": 50.0}
 GHOST_OVER_OURS = 1.0
 MEMORY_OVER_TORCH = 1.5
@@ -35,11 +35,12 @@ def _of(rows: Sequence[Mapping[str, Any]], model: str) -> list[Mapping[str, Any]
 
 
 def _over_torch(model: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    most = OVER_TORCH[model]
     return {
         "what": f"{NAMES[model]}: time of a private step over a plain torch SGD step's",
-        "goal": f"at most {OVER_TORCH:g}",
+        "goal": f"at most {most:g}",
         "measured": _measured(rows, "over_torch"),
-        "met": all(row["ratios"]["over_torch"]["ratio"] <= OVER_TORCH for row in rows),
+        "met": all(row["ratios"]["over_torch"]["ratio"] <= most for row in rows),
     }
 
 

@@ -127,10 +127,10 @@ class GivenWords:
     """A stream of chosen 64-bit words."""
 
     def __init__(self, *words: int) -> None:
-        self.words = list(words)
+        self.left = list(words)
 
     def words(self, size: int) -> np.ndarray:
-        drawn, self.words = self.words[:size], self.words[size:]
+        drawn, self.left = self.left[:size], self.left[size:]
         return np.array(drawn + [0] * (size - len(drawn)), dtype=np.uint64)
 
 
@@ -143,7 +143,7 @@ def test_what_is_near_a_tie_is_decided_by_more_bits() -> None:
     for last, expected in ((rest - 2, whole), (rest + 2, whole + 1)):
         stream = GivenWords(last % 2**64, 0, 0)
         assert Trial(NORMAL, 40, signed, (first, 0, 0)).outcome(Known(scale), stream) == (True, expected)
-        assert not stream.words, "the second word was read"
+        assert not stream.left, "the second word was read"
 
 
 def near_tie() -> tuple[Fraction, int, int, Fraction]:
@@ -160,7 +160,7 @@ def one_place(scale: float, word: int, own: tuple[int, int, int], more: GivenWor
     counted = Counted(GivenWords())
     sure = Sources(GivenWords(0), counted, GivenWords())  # type: ignore[arg-type]
     ziggurat._candidates(tables_of(scale), sure, 1, scale)
-    room = counted.words // 3
+    room = counted.read // 3
     places = GivenWords(*(part for one in own for part in (one, *[0] * (room - 1))))
     given = Sources(GivenWords(word), places, more)  # type: ignore[arg-type]
     made, rejected = ziggurat._candidates(tables_of(scale), given, 1, scale)
@@ -174,10 +174,10 @@ def test_near_a_tie_the_first_word_decides_in_floating_point() -> None:
     for first, expected in ((0, whole), (at - 2**30, whole), (at + 2**30, whole + 1), (2**64 - 1, whole + 1)):
         more = GivenWords(*[7] * 3)
         assert one_place(float(scale), word, (first, 0, 0), more) == (expected, True)
-        assert len(more.words) == 3, "no more bits were read"
+        assert len(more.left) == 3, "no more bits were read"
     more = GivenWords(0, 0, 0)
     assert one_place(float(scale), word, (at, 0, 0), more) == (whole, True)
-    assert not more.words
+    assert not more.left
 
 
 @pytest.mark.one_in(3)
@@ -326,7 +326,7 @@ def test_work_is_public() -> None:
         for name in ("candidates", "places"):
             counted[name] = Counted(getattr(given, name))
         rounded_normals(Sources(**counted, more=given.more), 5000, 12345.6)
-        went.add(tuple(counter.words for counter in counted.values()))
+        went.add(tuple(counter.read for counter in counted.values()))
     assert len(went) == 1
 
 
@@ -334,10 +334,10 @@ class Counted:
     """A stream that counts the words that are drawn from it."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream, self.words = stream, 0
+        self._stream, self.read = stream, 0
 
     def words(self, size: int) -> np.ndarray:
-        self.words += size
+        self.read += size
         found: np.ndarray = self._stream.words(size)
         return found
 

@@ -285,7 +285,7 @@ def test_work_is_public() -> None:
         counted = [Counted(sources.candidates), Counted(sources.places)]
         noise._sources = Sources(cast(Any, counted[0]), cast(Any, counted[1]), sources.more)
         noise.rounded(5000, 3.0, 2.0**44)
-        went.add(tuple(stream.words for stream in counted))
+        went.add(tuple(stream.read for stream in counted))
     assert len(went) == 1
 
 
@@ -293,10 +293,10 @@ class Counted:
     """A stream that counts the words that are read from it."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream, self.words = stream, 0
+        self._stream, self.read = stream, 0
 
     def words(self, size: int) -> np.ndarray:
-        self.words += size
+        self.read += size
         found: np.ndarray = self._stream.words(size)
         return found
 

@@ -18,15 +18,16 @@ class _Words:
     """A stream of given words; its second part has words of its own."""
 
     def __init__(self, words: list[int], extensions: list[int]) -> None:
-        self.words, self.extensions = words, extensions
+        self._words, self._extensions = words, extensions
 
     def jumped(self) -> _Words:
-        return _Words(self.extensions, [])
+        return _Words(self._extensions, [])
 
-    def words(self, size: int | None = None) -> Any:
-        if size is None:
-            return self.words.pop(0)
-        return np.array([self.words.pop(0) for _ in range(size)], np.uint64)
+    def words(self, size: int) -> np.ndarray:
+        return np.array([self.word() for _ in range(size)], np.uint64)
+
+    def word(self) -> int:
+        return self._words.pop(0)
 
 
 def _given(words: list[int], extensions: list[int]) -> Selections:

@@ -313,7 +313,7 @@ def test_work_is_planned_for_public_numbers() -> None:
         counted = [Counted(given.candidates), Counted(given.places)]
         counting = Sources(*map(cast, (Any, Any), counted), given.more)
         rounded(Tables.of(power_layers(3.0), Known(Fraction(scale))), counting, 5000, 2.0**35)
-        read.add(tuple(stream.words for stream in counted))
+        read.add(tuple(stream.read for stream in counted))
     assert len(read) == 1
 
 
@@ -321,10 +321,10 @@ class Counted:
     """A stream that counts the words that are read from it."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream, self.words = stream, 0
+        self._stream, self.read = stream, 0
 
     def words(self, size: int) -> np.ndarray:
-        self.words += size
+        self.read += size
         found: np.ndarray = self._stream.words(size)
         return found
 
