@@ -19,14 +19,14 @@ _WORD_BYTES, _BLOCK_BYTES = 8, 16
 class Keystream:
     """AES-128 of the numbers 0, 1, 2, ...: each of these blocks of 128 bits has two words.
 
-    OpenSSL encrypts the blocks, until NumPy's generators are to read from the stream, too: then randomgen's
-    `AESCounter` does, which makes the same words at a third of the speed.
+    OpenSSL encrypts the blocks. Once a generator of NumPy's has read from the stream, randomgen's `AESCounter` does: it
+    makes the same words, at less than half the speed.
 
     Args:
         key: 128 bits.
 
     Guarantees:
-        - words_are_those_of_the_counter: they are `AESCounter`'s, wherever a draw begins and whatever is drawn before.
+        - words_are_those_of_the_counter: wherever a draw begins, and whatever was drawn before it.
 
     >>> stream = Keystream(key=7)
     >>> stream.words(2).dtype
