@@ -151,7 +151,9 @@ class Cut:
             log_moments = count * np.log1p(np.maximum(moments[:, index - 1], -0.999))
             log_bounds = log_moments + log_kernel(tilts) - tilts * epsilon
             outside = count * self._mass_of_share_beyond(float(ends[index]), band)
-            best = min(best, math.exp(min(float(np.nanmin(log_bounds)), 700.0)) + outside)
+            # A moment that overflowed bounds nothing.
+            least = float(np.min(np.where(np.isnan(log_bounds), math.inf, log_bounds)))
+            best = min(best, math.exp(min(least, 700.0)) + outside)
         return best * (1.0 + 1e-10)
 
     def _mass_of_share_beyond(self, place: float, band: Band) -> float:

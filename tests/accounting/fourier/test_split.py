@@ -323,3 +323,10 @@ def test_what_is_left_out_grows_with_the_truth_inside(log_scale: float) -> None:
             # More is left out than everything else is wrong by.
             assert bounds.estimate < truth * (1.0 - 1e-5)
             assert bounds.error_budget["left_out"] > 1e-5 * truth
+
+
+def test_a_moment_that_overflows_bounds_nothing() -> None:
+    """All of them do here, and no warning reaches the caller."""
+    pair = GaussianPair(Pair.REMOVE, 0.009459505888331483, 1e-10)
+    cut = Cut(GaussianPairStep(pair, 57.8), pair, 2.23705629128445e-05)
+    assert cut.bulk_bound(0.7463391082555589, 10**6, 5692.157651492892) > 1.0
