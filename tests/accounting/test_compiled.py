@@ -176,6 +176,6 @@ json.dump([folders, calls], sys.stdout)
 """
     folders, calls = run(script)
     assert folders["accounting.fourier"] > 30
-    assert folders["trainer.exact"] == 5
+    assert folders["trainer.exact"] == 6
     assert len(calls) > 10
     assert all(caller == called for caller, called in calls)
