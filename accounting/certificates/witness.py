@@ -58,6 +58,7 @@ class DirectedEvent:
         count: Its steps.
         is_mixture: Whether it shows which branch it takes.
         kept: How many records in a batch, or branches, are not left out as rare; 0 for all.
+        shares: Of draws with replacement, the shares of the branches from two draws on.
         largest_loss: Of one step.
         has_outcomes: Whether one step has two or three outcomes.
     """
@@ -67,6 +68,7 @@ class DirectedEvent:
     count: int
     is_mixture: bool = False
     kept: int = 0
+    shares: tuple[float, ...] = ()
     largest_loss: float = math.inf
     has_outcomes: bool = False
 
