@@ -228,14 +228,14 @@ class LineSearch:
         found = []
         for index, tilt in enumerate(tilts):
             above = tilts > 1.02 * tilt
-            if not above.any() or tilt < 1e-8:
+            if not above.any() or tilt < 1e-8 or not math.isfinite(rows[MOMENTS, index]):
                 continue
             right = float(np.min(np.logaddexp(needed[above], 0.0) / (tilts[above] - tilt)))
             period = max(right, -self.log_tolerance / tilt)
             log = rows[MOMENTS, index] - tilt * epsilon
             amplification = log - math.log(tilt) - math.log1p(tilt) - self.log_delta
             decay = math.sqrt(2.0 * max(log - self.log_tolerance, 1.0) / max(float(rows[VARIANCES, index]), 1e-300))
-            if amplification < 200.0 and math.isfinite(log):
+            if amplification < 200.0:
                 found.append((period * decay * (1.0 + 0.01 * max(amplification, 0.0)), float(tilt), period))
         return [(tilt, period) for _, tilt, period in sorted(found)[:_LINES_TRIED]]
 
