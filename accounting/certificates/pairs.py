@@ -18,7 +18,9 @@ from accounting.events import (
     RandomizedResponse,
     TruncatedPoisson,
     WithoutReplacement,
+    WithReplacement,
 )
+from accounting.losses.batch_hits import branches, hits_with_replacement
 from accounting.losses.displacement import DisplacementLoss
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.group_poisson import MOST_HITS
@@ -27,6 +29,7 @@ from accounting.losses.poisson import PoissonGaussianLoss, PoissonReplaceLoss
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.rules import loss_of
 from accounting.losses.visible_mixture import VisibleMixtureLoss
+from accounting.losses.with_replacement import DrawsLoss
 from accounting.losses.without_replacement import SymmetrizedLoss
 from accounting.relations import NeighboringRelation
 
@@ -35,11 +38,13 @@ _WIDER_PAIR = (
     "the wider one loses more says nothing about theirs"
 )
 _NOT_ATTAINED = (
-    "the pair that certificates are about bounds batches that are cut, and nobody attains it: that it loses more says "
-    "nothing about them"
+    "the pair that certificates are about bounds these batches, and nobody attains it: that it loses more says nothing "
+    "about them"
 )
 #: Branches that the verifier tells apart, at most.
 _MOST_BRANCHES = 64
+#: A record that is always in its branch counts as one that nearly is: nodes have to be chosen for it all the same.
+_ALMOST = 1.0 - 1e-12
 
 
 def is_wider(event: Event, relation: NeighboringRelation) -> str:
@@ -47,7 +52,8 @@ def is_wider(event: Event, relation: NeighboringRelation) -> str:
 
     The text is empty where it does say something.
     """
-    if isinstance(event.sampling, TruncatedPoisson) and event.sampling.is_random:
+    cut = isinstance(event.sampling, TruncatedPoisson) and event.sampling.is_random
+    if cut or isinstance(event.sampling, WithReplacement):
         return _NOT_ATTAINED
     null = relation is NeighboringRelation.REPLACE_SPECIAL
     return _WIDER_PAIR if null and isinstance(event.sampling, WithoutReplacement) else ""
@@ -62,7 +68,9 @@ def certified_loss(event: Event, relation: NeighboringRelation, group_size: int)
     mechanism, sampling = event.mechanism, event.sampling
     if group_size > 1:
         return _of_group(event, relation, group_size)
-    if isinstance(mechanism, Gaussian) and isinstance(sampling, WithoutReplacement):
+    if isinstance(mechanism, Gaussian) and isinstance(sampling, WithoutReplacement | WithReplacement):
+        if isinstance(sampling, WithReplacement) and sampling.batch_size > 1:
+            return loss_of(event, relation)
         return _symmetrized(mechanism.noise_multiplier / 2.0, sampling.batch_size / sampling.dataset_size)
     if isinstance(mechanism, Gaussian) and isinstance(sampling, TruncatedPoisson) and sampling.is_random:
         return _cut(loss_of(event, relation).dominating)
@@ -104,6 +112,24 @@ def _cut(loss: PrivacyLoss) -> PrivacyLoss:
 
 def _symmetrized(noise: float, probability: float) -> SymmetrizedLoss:
     return SymmetrizedLoss(PoissonGaussianLoss(noise, probability))
+
+
+def shares_stated(loss: DrawsLoss, mass: float) -> tuple[VisibleMixtureLoss, tuple[float, ...]]:
+    """Return the loss for as few draws of the record as leave out at most ``mass``, and the shares from two draws on.
+
+    One draw has the rest. Draws that are seldom have one branch in the engine, and are left out as well.
+    """
+    pair = loss.pair
+    assert isinstance(pair, PoissonGaussianLoss)
+    hits = hits_with_replacement(loss.sampling.batch_size, loss.sampling.dataset_size, 1)
+    found = branches(hits, pair.distance)
+    each = next((i for i, branch in enumerate(found) if branch.hits != i + 1), len(found))
+    kept = min(max(_enough(np.array(hits.weights), mass) - 1, 2), each, _MOST_BRANCHES)
+    shares = tuple(branch.share for branch in found[1:kept])
+    weights = (1.0 - math.fsum(shares), *shares)
+    taken = [min(w / share, _ALMOST) for w, share in zip(hits.weights[1 : kept + 1], weights, strict=True)]
+    losses = [_symmetrized(pair.noise_multiplier / h, eta) for h, eta in enumerate(taken, 1)]
+    return VisibleMixtureLoss(weights, tuple(losses)), shares
 
 
 def rare_left_out(loss: PrivacyLoss, mass: float) -> tuple[PrivacyLoss, int]:

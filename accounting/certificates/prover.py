@@ -24,7 +24,7 @@ from accounting.certificates.certificate import (
     hash_of,
 )
 from accounting.certificates.cut import cuts
-from accounting.certificates.pairs import certified_loss, is_wider, rare_left_out, sampled_step
+from accounting.certificates.pairs import certified_loss, is_wider, rare_left_out, sampled_step, shares_stated
 from accounting.certificates.witness import (
     DirectedEvent,
     Direction,
@@ -38,6 +38,7 @@ from accounting.events.schedules import check_event, resolve_schedule
 from accounting.fourier.mixture import MixtureStep
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.visible_mixture import VisibleMixtureLoss
+from accounting.losses.with_replacement import DrawsLoss
 from accounting.relations import NeighboringRelation
 
 NOT_INSTALLED = (
@@ -181,10 +182,13 @@ def _bits(digits: float) -> int:
 
 
 def _complete(statement: Statement, direction: Direction) -> Iterator[tuple[dict[str, Json], float]]:
-    """Yield witnesses of one direction, which say what is left out as rare, with their natural digits."""
+    """Yield witnesses of one direction, which say what is left out as rare and which shares draws have, with digits."""
     kept: list[Json] = [event.kept for event in direction.events]
+    draws: list[Json] = [{"shares": list(event.shares)} for event in direction.events if event.shares]
+    said: dict[str, Json] = {"kept": kept} if any(kept) else {}
+    said |= {"draws": draws} if draws else {}
     for form, digits in _forms(statement, direction):
-        yield (form | {"kept": kept} if any(kept) else form), digits
+        yield form | said, digits
 
 
 def _forms(statement: Statement, direction: Direction) -> Iterator[tuple[dict[str, Json], float]]:
@@ -263,7 +267,11 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
             mu_squared += event.count * loss.mu**2
             events.append(DirectedEvent(None, (), event.count))
             continue
-        loss, kept = rare_left_out(loss, mass)
+        shares, kept = tuple[float, ...](), 0
+        if isinstance(loss, DrawsLoss):
+            loss, shares = shares_stated(loss, mass)
+        else:
+            loss, kept = rare_left_out(loss, mass)
         mixed, parts = isinstance(loss, VisibleMixtureLoss), []
         weights, losses = (loss.weights, loss.losses) if isinstance(loss, VisibleMixtureLoss) else ((1.0,), (loss,))
         for weight, branch in zip(weights, losses, strict=True):
@@ -273,5 +281,6 @@ def _directed(statement: Statement, name: str, extra: float, slack: float) -> Di
             parts.append(Part(weight, step, sampled_step(branch, name)))
         whole = MixtureStep(weights, tuple(part.step for part in parts), _NEGLIGIBLE) if mixed else parts[0].step
         has_outcomes = isinstance(event.mechanism, PureDp | RandomizedResponse)
-        events.append(DirectedEvent(whole, tuple(parts), event.count, mixed, kept, whole.largest_loss, has_outcomes))
+        largest = whole.largest_loss
+        events.append(DirectedEvent(whole, tuple(parts), event.count, mixed, kept, shares, largest, has_outcomes))
     return Direction(tuple(events), mu_squared, statement.epsilon, extra, slack)

@@ -58,6 +58,7 @@ class DirectedEvent:
         count: Its steps.
         is_mixture: Whether it shows which branch it takes.
         kept: How many records in a batch, or branches, are not left out as rare; 0 for all.
+        shares: Of draws with replacement, the shares of the branches from two draws on.
         largest_loss: Of one step.
         has_outcomes: Whether one step has two or three outcomes.
     """
@@ -67,6 +68,7 @@ class DirectedEvent:
     count: int
     is_mixture: bool = False
     kept: int = 0
+    shares: tuple[float, ...] = ()
     largest_loss: float = math.inf
     has_outcomes: bool = False
 
@@ -226,14 +228,14 @@ class LineSearch:
         found = []
         for index, tilt in enumerate(tilts):
             above = tilts > 1.02 * tilt
-            if not above.any() or tilt < 1e-8:
+            if not above.any() or tilt < 1e-8 or not math.isfinite(rows[MOMENTS, index]):
                 continue
             right = float(np.min(np.logaddexp(needed[above], 0.0) / (tilts[above] - tilt)))
             period = max(right, -self.log_tolerance / tilt)
             log = rows[MOMENTS, index] - tilt * epsilon
             amplification = log - math.log(tilt) - math.log1p(tilt) - self.log_delta
             decay = math.sqrt(2.0 * max(log - self.log_tolerance, 1.0) / max(float(rows[VARIANCES, index]), 1e-300))
-            if amplification < 200.0 and math.isfinite(log):
+            if amplification < 200.0:
                 found.append((period * decay * (1.0 + 0.01 * max(amplification, 0.0)), float(tilt), period))
         return [(tilt, period) for _, tilt, period in sorted(found)[:_LINES_TRIED]]
 

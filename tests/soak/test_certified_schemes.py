@@ -67,6 +67,7 @@ COVERED = (
     "gaussian_poisson",
     "gaussian_poisson_replace_one",
     "gaussian_without_replacement",
+    "gaussian_with_replacement",
     "gaussian_mixture",
     "gaussian_random_truncation",
     "gaussian_random_truncation_replace_one",

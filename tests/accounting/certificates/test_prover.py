@@ -114,7 +114,7 @@ def test_both_ends_of_an_answer_are_proved(name: str) -> None:
         certify(AT_MOST, events, relation, answer.lower * (1 - 1e-4), delta)
 
 
-#: Events, with what the reason says of them. Everything that the engine accounts is here, or in `ANSWERS`.
+#: Events, with what the reason says of them. All that the engine accounts is here, in `ANSWERS` or in `FROM_ABOVE`.
 WITHOUT = {
     "stated zCDP": (Event(ZcDp(0.1)), "zcdp with full_batch"),
     "stated Renyi DP": (Event(RenyiDp((2.0, 4.0), (0.1, 0.2))), "renyi_dp with full_batch"),
@@ -128,7 +128,6 @@ WITHOUT = {
     "shuffle model": (Event(PureDp(1.0), ShuffleModel(1000, 1.0)), "pure_dp with shuffle_model"),
     "random allocation": (Event(Gaussian(1.0), RandomAllocation(10, 2), 20), "gaussian with random_allocation"),
     "blocks": (Event(Gaussian(1.0), Blocks(10, 2), 20), "gaussian with blocks"),
-    "draws with replacement": (Event(Gaussian(2.0), WithReplacement(5, 1000), 9), "gaussian with with_replacement"),
     "cut batches": (
         Event(Gaussian(1.0), TruncatedPoisson(0.01, 30, 1000), 20),
         "gaussian with truncated_poisson",
@@ -137,6 +136,20 @@ WITHOUT = {
     "noise of an inverse": (Event(InverseSquareRootGaussian(3.0, 5), count=10), "got 'inverse_square_root_gaussian'"),
     "Laplace on Poisson batches": (Event(Laplace(1.0), Poisson(0.1), 20), "laplace with poisson"),
 }
+
+#: Events whose pairs nobody attains, so that their upper ends alone have one.
+FROM_ABOVE = (
+    Event(Gaussian(12.0), WithReplacement(20, 1000), 600),
+    Event(Gaussian(4.0), TruncatedPoisson(0.05, 20, 300, "random"), 100),
+)
+
+
+@pytest.mark.parametrize("event", FROM_ABOVE, ids=lambda event: event.sampling.kind)
+def test_a_pair_that_nobody_attains_is_certified_from_above_alone(event: Event) -> None:
+    answer = epsilon_for_delta((event,), REPLACE, 1e-6).value
+    assert certify(AT_MOST, (event,), REPLACE, answer.upper, 1e-6)
+    with pytest.raises(NoCertificate, match="bounds these batches, and nobody attains it"):
+        certify(MORE_THAN, (event,), REPLACE, answer.lower, 1e-6)
 
 
 @pytest.mark.parametrize("name", WITHOUT)
@@ -153,6 +166,7 @@ def test_what_has_no_theorem_has_no_certificate(name: str) -> None:
 
 def test_every_mechanism_and_every_sampling_has_one_or_a_reason() -> None:
     known = [event for events, _ in ANSWERS.values() for event in events] + [event for event, _ in WITHOUT.values()]
+    known += FROM_ABOVE
     assert {event.mechanism.kind for event in known} >= set(MECHANISMS)
     assert {event.sampling.kind for event in known} >= set(SAMPLINGS)
 

@@ -63,6 +63,19 @@ def test_an_end_at_zero_is_not_stated(reader: Any) -> None:
     assert body["certificates"]["upper"]["verdict"] == "verified"
 
 
+@pytest.mark.parametrize("relation", ["replace_one", "replace_special"])
+def test_draws_with_replacement_are_certified_from_above(reader: Any, relation: str) -> None:
+    batches = {"kind": "with_replacement", "batch_size": 20, "dataset_size": 1000}
+    event = {"mechanism": {"kind": "gaussian", "noise_multiplier": 12.0}, "sampling": batches, "count": 600}
+    body = account(reader, event, delta=1e-5, neighboring_relation=relation).json()
+    found = body["certificates"]
+    assert found["upper"]["epsilon"] == body["epsilon"]["upper"], found["notes"]
+    assert check(found["upper"]["certificate"].encode()).verdict == "verified"
+    assert any(assumed.startswith("draws, h of a record seen") for assumed in found["upper"]["assumed"])
+    assert found["lower"] is None
+    assert "nobody attains it" in found["notes"][-1]
+
+
 @pytest.mark.parametrize("question", [{"delta": 1e-5}, {"epsilon": 4.0}])
 def test_groups_are_certified(reader: Any, question: dict[str, float]) -> None:
     body = account(reader, POISSON, group_size=3, **question).json()

@@ -17,7 +17,7 @@ def hits(trials: int, q: arb, most: int) -> list[arb]:
     return found
 
 
-def tail(trials: int, q: float, least: int) -> arb:
+def tail(trials: int, q: float | arb, least: int) -> arb:
     """Return P(Bin(trials, q) >= least), 0 < q < 1: masses from ``least`` on, or 1 less those before it."""
     if least > trials:
         return arb(0)

@@ -14,8 +14,10 @@ from flint import acb, acb_mat, arb, arb_poly, ctx
 
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
 from epsilond_verifier.laws import (
+    MOST_BRANCHES,
     MOST_IN_GROUP,
     Atoms,
+    Draws,
     FixedSize,
     Laplace,
     Law,
@@ -141,20 +143,34 @@ def read_form(reader: Reader, asked: Asked) -> Proof:
     """Read the witness of one direction, with all limits.
 
     ``kept``: of each step at most so many records in a batch, or branches; 0 for all. What is left out of P and of Q
-    weighs at most w in all steps, so that delta is at most w more, and at least e^e w less.
+    weighs at most w in all steps, so that delta is at most w more, and at least e^e w less. ``draws``: the shares of
+    each step of draws. Another choice may lose less: nothing follows from below.
     """
     number = len(asked.steps)
     kept = reader.wholes("kept", number, 0, MOST_IN_GROUP) if reader.has("kept") else [0] * number
     refuse_unless(len(kept) == number, f"{reader.where}.kept must have an entry for each of {number} events")
+    drawn = sum(isinstance(step.law, Draws) for step in asked.steps)
+    chosen = reader.objects("draws", drawn) if drawn else []
+    refuse_unless(len(chosen) == drawn, f"{reader.where}.draws must have an entry for each of {drawn} events")
     left_out, steps = arb(0), list[Step]()
     for step, most in zip(asked.steps, kept, strict=True):
-        law, mass = without_rare(step.law, most)
+        law, beyond = step.law, arb(0)
+        if isinstance(law, Draws):
+            own = chosen.pop(0)
+            law, beyond = law.seen([arb(share) for share in own.reals("shares", MOST_BRANCHES, 5e-324, 1.0)])
+            own.close()
+        law, mass = without_rare(law, most)
         steps.append(replace(step, law=law))
-        left_out += step.count * mass
+        left_out += step.count * (mass + beyond)
     asked = replace(asked, steps=steps)
     proof = _FORMS[reader.word("form", *_FORMS)](reader, asked)
     reader.close()
-    return lambda e: proof(e).wider(left_out, e.exp() * left_out)
+
+    def prove(e: arb) -> Enclosure:
+        found = proof(e).wider(left_out, e.exp() * left_out)
+        return replace(found, below=None) if drawn else found
+
+    return prove
 
 
 def _gaussian(_reader: Reader, asked: Asked) -> Proof:

@@ -15,12 +15,12 @@ from typing import Self
 from flint import acb, acb_poly, arb, fmpq
 
 from epsilond_verifier.binomials import hits, most_displaced, tail
-from epsilond_verifier.bounds import CannotCheck, normal_cdf, refuse_unless
+from epsilond_verifier.bounds import CannotCheck, normal_cdf, refuse_unless, require
 from epsilond_verifier.reading import Reader
 
 RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
 _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
-MOST_IN_GROUP, _MOST_BRANCHES = 256, 64
+MOST_IN_GROUP, MOST_BRANCHES = 256, 64
 COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
 SCHEDULE = "a record takes part in as many full batches as its schedule has passes, begun ones included"
@@ -28,6 +28,7 @@ POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batche
 REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
 FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
 GROUP = "a group's pair is that of records that all agree (docs/concepts/certificates.md)"
+DRAWS = "draws, h of a record seen, with shares of at least h's probabilities, dominate (docs/concepts/certificates.md)"
 CUT = "Poisson's pair or, seen to be so, a cut batch's dominates a random cut (docs/sampling/truncated_poisson.md)"
 SCALES = "noise of a random scale is dominated by noise whose scale is seen"
 LAPLACE = "L(sensitivity, b) against L(0, b) dominates Laplace noise"
@@ -104,6 +105,26 @@ class Mixture:
 
 
 @dataclass(frozen=True)
+class Draws:
+    """``size`` draws with replacement, each of one record with probability q: shares choose a pair that dominates."""
+
+    s: arb
+    size: int
+    q: arb
+
+    def seen(self, shares: list[arb]) -> tuple[Mixture, arb]:
+        """Return the branches of 1 to H draws, whose shares from 2 on are given, and the probability of more draws."""
+        most = len(shares) + 1
+        refuse_unless(most <= self.size, "no record is drawn more often than there are draws")
+        rest, (_, *drawn) = tail(self.size, self.q, most + 1), hits(self.size, self.q, most)
+        chosen, branches = [1 - rest - sum(shares, arb(0)), *shares], []
+        for h, (share, p) in enumerate(zip(chosen, drawn, strict=True), 1):
+            require(p <= share, f"the share of h = {h} draws is at least their probability")
+            branches.append((share, FixedSize.of_one(self.s / (2 * h), p / share)))
+        return Mixture(tuple(branches)), rest
+
+
+@dataclass(frozen=True)
 class Laplace:
     """Laplace noise, lam = sensitivity / b."""
 
@@ -123,7 +144,7 @@ class Atoms:
 
 
 #: The law of one step's privacy loss.
-Law = Normal | Sampled | Mixture | Laplace | Atoms
+Law = Normal | Sampled | Mixture | Draws | Laplace | Atoms
 
 
 def is_symmetric(law: Law) -> bool:
@@ -257,6 +278,13 @@ def _without_replacement(s: arb, sampling: Reader, count: int, relation: str) ->
     return Step(FixedSize.of_one(s / 2, arb(fmpq(b, n))), count, FIXED_SIZE)
 
 
+def _with_replacement(s: arb, sampling: Reader, count: int, relation: str) -> Step:
+    n = sampling.whole("dataset_size", 2, _SIZE)
+    b, q = sampling.whole("batch_size", 1, n), arb(fmpq(1, n))
+    _covered(relation != "add_or_remove_one", sampling, relation)
+    return Step(Draws(s, b, q) if b > 1 else FixedSize.of_one(s / 2, q), count, f"{DRAWS}; {FIXED_SIZE}")
+
+
 def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
     """Poisson's pair, or that of a cut batch.
 
@@ -285,8 +313,8 @@ def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
 
 def _mixture(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     """Noise of a scale that is drawn, and seen; the weights are taken as proportions."""
-    weights = [arb(weight) for weight in mechanism.reals("weights", _MOST_BRANCHES, 5e-324, 1.0)]
-    scales = [arb(scale) for scale in mechanism.reals("noise_multipliers", _MOST_BRANCHES, 1e-3, 1e6)]
+    weights = [arb(weight) for weight in mechanism.reals("weights", MOST_BRANCHES, 5e-324, 1.0)]
+    scales = [arb(scale) for scale in mechanism.reals("noise_multipliers", MOST_BRANCHES, 1e-3, 1e6)]
     refuse_unless(len(weights) == len(scales), f"{mechanism.where}: as many weights as noise_multipliers")
     kind = sampling.word("kind", *_SCHEDULES, "poisson")
     q = _probability(sampling) if kind == "poisson" else 1.0
@@ -374,6 +402,7 @@ _SCHEDULES = ("full_batch", "shuffled_epochs", "disjoint_batches")
 _BATCHES = {
     "poisson": lambda s, sampling, count, relation: _poisson(s, _probability(sampling), relation, count),
     "without_replacement": _without_replacement,
+    "with_replacement": _with_replacement,
     "truncated_poisson": _truncated,
 }
 _MECHANISMS = {

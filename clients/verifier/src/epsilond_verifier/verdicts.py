@@ -18,7 +18,7 @@ from flint import arb, ctx
 
 from epsilond_verifier.bounds import CannotCheck, Enclosure, Node, refuse_unless
 from epsilond_verifier.forms import Asked, Proof, Work, read_form
-from epsilond_verifier.laws import COMPOSED, RELATIONS, Mixture, Step, is_symmetric, read_step
+from epsilond_verifier.laws import COMPOSED, RELATIONS, Draws, Mixture, Step, is_symmetric, read_step
 from epsilond_verifier.prices import FILTER, MOST_NODES, OWN, Price
 from epsilond_verifier.reading import Reader, parse
 
@@ -83,7 +83,7 @@ def _read(certificate: Reader) -> _Read:
     steps = list[Step]()
     for event in stated.objects("events", _MOST_EVENTS):
         steps.append(read_step(event, relation, group))
-        few = sum(isinstance(step.law, Mixture) for step in steps) <= _MOST_MIXTURES
+        few = sum(isinstance(step.law, Mixture | Draws) for step in steps) <= _MOST_MIXTURES
         refuse_unless(few, f"at most {_MOST_MIXTURES} events may show which branch they take")
     needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
     assumed = list(dict.fromkeys(step.assumed for step in steps))
