@@ -68,3 +68,9 @@ def test_support_holds_the_stated_mass() -> None:
             delta = float(loss.excess(np.array([support.upper]), remove=remove)[0])
             assert delta <= support.upper_mass + 1e-300
             assert support.lower < 0 < support.upper
+
+
+def test_a_probability_that_one_cannot_tell_from_zero_warns_nobody() -> None:
+    excess = PoissonGaussianLoss(1.0, 1e-18).excess(np.array([0.0, 1.0]), remove=True)
+    # q times the excess of a full batch, to first order in q: 2 Phi(1/2) - 1 at 0.
+    assert excess.tolist() == pytest.approx([0.38292492254802624e-18, 0.0], rel=1e-9, abs=1e-30)
