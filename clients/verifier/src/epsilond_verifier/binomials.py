@@ -6,7 +6,7 @@ from flint import arb, ctx
 
 from epsilond_verifier.bounds import refuse_unless, require
 
-_MOST_TERMS = 20_000
+_MOST_TERMS, _BITS_OF_SEARCH = 20_000, 160
 
 
 def hits(trials: int, q: arb, most: int) -> list[arb]:
@@ -33,24 +33,21 @@ def most_displaced(most_records: int, q: float, size: int) -> arb:
     is largest at the first n whose R is more than 1.
     """
     rising, peak = size, most_records
-    while peak - rising > 1:
-        middle = (peak + rising) // 2
-        least = middle * arb(q)
-        odds = _odds(middle, arb(q), size, least)
-        require(odds > least or odds <= least, "the number of records that is cut most is known")
-        rising, peak = (rising, middle) if odds > least else (middle, peak)
+    with ctx.workprec(min(ctx.prec, _BITS_OF_SEARCH)):
+        while peak - rising > 1:
+            middle = (peak + rising) // 2
+            least = middle * arb(q)
+            odds = _odds(middle, arb(q), size, least)
+            require(odds > least or odds <= least, "the number of records that is cut most is known")
+            rising, peak = (rising, middle) if odds > least else (middle, peak)
     return arb(size) / peak * _mass(peak, arb(q), size) * _odds(peak, arb(q), size)
 
 
 def _mass(trials: int, q: arb, place: int) -> arb:
     """Return P(Bin(trials, q) = place), whose factorials lose the digits of the number of trials."""
-    before = ctx.prec
-    try:
-        ctx.prec = before + 64
+    with ctx.extraprec(64):
         found = (arb(trials + 1).lgamma() - arb(place + 1).lgamma() - arb(trials - place + 1).lgamma()).exp()
         return found * q**place * (1 - q) ** (trials - place)
-    finally:
-        ctx.prec = before
 
 
 def _odds(trials: int, q: arb, place: int, enough: arb | None = None) -> arb:

@@ -28,7 +28,7 @@ from epsilond_verifier.laws import (
     without_rare,
 )
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import AboveCut, Place, Transform, powers, read_place, transform
+from epsilond_verifier.rules import OF_VALUE, AboveCut, Place, Transform, powers, read_place, transform
 
 MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
 #: The work of finding a node, of turning a line's sum to another e, and of finding a place, in nodes at points.
@@ -369,7 +369,7 @@ def _read_sum(reader: Reader, asked: Asked) -> Sum:
     tilt, period = reader.real("tilt", *_TILTS), reader.real("period", 1e-12, 1e12)
     points = reader.whole("points", 2, MOST_POINTS)
     places, far = _read_places(reader, asked), None
-    asked.work.take(sum(place[0].nodes if place else 3 for place in places) + _OF_SUM * asked.times, points)
+    asked.work.take(sum(OF_VALUE + (place[0].nodes if place else 0) for place in places) + _OF_SUM * asked.times, points)
     if reader.has("far"):
         inner = reader.inside("far")
         far = inner.real("tilt", *_TILTS), _read_places(inner, asked)

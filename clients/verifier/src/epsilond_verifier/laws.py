@@ -23,7 +23,10 @@ _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
 MOST_IN_GROUP, _MOST_BRANCHES = 256, 64
 COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
-SCHEDULE = "a record takes part in as many full batches as its schedule has passes, begun ones included"
+SCHEDULE = (
+    "a record takes part in as many full batches as its schedule has passes, begun ones included; where records are in "
+    "different batches it costs no more than in the same one (docs/sampling/disjoint_batches.md)"
+)
 POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batches (Zhu, Dong & Wang 2022)"
 REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
 FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
@@ -198,12 +201,16 @@ def _by_position(sampling: Reader) -> bool:
     return sampling.word("assignment", "by_position", "independent") == "by_position"
 
 
-def _passes(sampling: Reader, kind: str, count: int, relation: str, assumed: str) -> tuple[int, str]:
+def _passes(
+    sampling: Reader, kind: str, count: int, relation: str, assumed: str, scales: bool = False
+) -> tuple[int, str]:
     """Return the full batches that a record takes part in, where the schedule is fixed in advance, and why."""
     if kind == "full_batch":
         return count, assumed
-    moves = kind != "disjoint_batches" or _by_position(sampling)
-    _covered(not moves or relation != "add_or_remove_one", sampling, relation)
+    independent = kind == "disjoint_batches" and not _by_position(sampling)
+    # Of two batches that are moved by one contribution each, either may draw the branch that costs most.
+    refused = ("replace_one" if scales else "") if independent else "add_or_remove_one"
+    _covered(relation != refused, sampling, relation)
     passes = 1 if kind == "disjoint_batches" else -(-count // sampling.whole("steps_per_epoch", 1, _COUNT))
     return passes, f"{SCHEDULE}; {assumed}"
 
@@ -290,7 +297,7 @@ def _mixture(mechanism: Reader, sampling: Reader, count: int, relation: str) -> 
     refuse_unless(len(weights) == len(scales), f"{mechanism.where}: as many weights as noise_multipliers")
     kind = sampling.word("kind", *_SCHEDULES, "poisson")
     q = _probability(sampling) if kind == "poisson" else 1.0
-    count, assumed = (count, "") if kind == "poisson" else _passes(sampling, kind, count, relation, GAUSSIAN)
+    count, assumed = (count, "") if kind == "poisson" else _passes(sampling, kind, count, relation, GAUSSIAN, scales=True)
     steps = [_poisson(scale, q, relation, count, assumed) for scale in scales]
     laws = [step.law for step in steps if isinstance(step.law, Normal | Poisson)]
     total = sum(weights, arb(0))

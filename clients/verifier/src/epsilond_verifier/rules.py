@@ -20,6 +20,8 @@ from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Norm
 from epsilond_verifier.reading import Reader
 
 MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
+#: The work of a transform's value beside that of its nodes, or where it has none, in nodes.
+OF_VALUE = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,8 @@ class Branches:
 
     @property
     def nodes(self) -> int:
-        """Return how many there are, those of envelopes counted."""
-        return sum(nodes.nodes for place in self.places for nodes in place)
+        """Return what they are worth in work, those of envelopes counted."""
+        return sum(OF_VALUE + sum(nodes.nodes for nodes in place) for place in self.places)
 
     def rule(self, law: Law, direction: str, c: arb) -> MixtureTransform:
         """Return the weighted sum of the branches' transforms."""
@@ -282,8 +284,10 @@ class MixtureTransform:
 
     def on_line(self, spacing: arb, points: int) -> list[acb]:
         """Return the sums at each point."""
-        lines = [(p, branch.on_line(spacing, points)) for p, branch in self.branches]
-        return [sum((p * line[k] for p, line in lines), acb(0)) for k in range(points)]
+        total = [acb(0)] * points
+        for p, branch in self.branches:
+            total = [value + p * own for value, own in zip(total, branch.on_line(spacing, points), strict=True)]
+        return total
 
 
 Transform = Rule | ClosedForm | MixtureTransform
