@@ -244,7 +244,9 @@ def test_a_record_that_lands_in_another_batch_is_refused_because_two_draws_tell_
         assert delta_for_epsilon([independent], relation, 3.0).value.upper < 0.1001
 
 
-@pytest.mark.parametrize("sampling", [ShuffledEpochs(5), DisjointBatches("by_position"), DisjointBatches("independent")])
+@pytest.mark.parametrize(
+    "sampling", [ShuffledEpochs(5), DisjointBatches("by_position"), DisjointBatches("independent")]
+)
 def test_a_group_may_be_in_several_batches_each_with_a_draw_of_its_own(sampling: ShuffledEpochs) -> None:
     relation = NeighboringRelation.REPLACE_SPECIAL
     apart = group_delta_for_epsilon([Event(TELLING, sampling, 5)], relation, 3.0, 2).value

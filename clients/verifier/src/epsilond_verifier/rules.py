@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from flint import acb, acb_mat, arb
 
-from epsilond_verifier.bounds import normal_cdf, normal_density, refuse_unless, require
+from epsilond_verifier.bounds import normal_cdf, normal_density, require
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Normal, Sampled
 from epsilond_verifier.reading import Reader
 
@@ -96,14 +96,11 @@ class Panels:
     @classmethod
     def read(cls, reader: Reader) -> Panels:
         """Read the nodes."""
-        angle, end, panels = (
-            reader.real("angle", *_ANGLES),
-            reader.real("end", 0.5, 1e12),
-            reader.whole("panels", 1, MOST_NODES),
-        )
+        angle, end = reader.real("angle", *_ANGLES), reader.real("end", 0.5, 1e12)
+        panels, depth = reader.whole("panels", 1, MOST_NODES), reader.whole("depth", 0, 120)
         order, steep = (reader.whole(key, 2, _MOST_ORDER) for key in ("order", "steep"))
         last = reader.whole("last", 2, _MOST_ORDER) if reader.has("last") else 0
-        return cls(angle, end, panels, order, reader.whole("depth", 0, 120), steep, last)
+        return cls(angle, end, panels, order, depth, steep, last)
 
     @property
     def nodes(self) -> int:
@@ -155,9 +152,7 @@ def read_place(reader: Reader, law: Law) -> Place:
             place.append(AboveCut.read(inner, inner) if is_cut else read(inner))
             inner.close()
     if isinstance(law, Mixture):
-        readers = reader.objects("branches", len(law.branches))
-        refuse_unless(len(readers) == len(law.branches), f"{reader.where}.branches must have an entry for each branch")
-        pairs = zip(readers, law.branches, strict=True)
+        pairs = zip(reader.objects("branches", len(law.branches), len(law.branches)), law.branches, strict=True)
         place.append(Branches(tuple(read_place(each, branch) for each, (_, branch) in pairs)))
     reader.close()
     return tuple(place)
