@@ -172,9 +172,13 @@ class GroupComposition:
 
 
 def _step_by_step(events: Sequence[Event], single: Composition, size: int) -> GroupComposition | None:
-    if size > 1 and any(event.sampling.is_drawn_apart for event in events):
+    if size > 1 and any(_is_apart(event) for event in events):
         return None
     return group_composition(single, size)
+
+
+def _is_apart(event: Event) -> bool:
+    return event.sampling.is_drawn_apart and not event.mechanism.parts_cost_less
 
 
 def group_composition(single: Composition, size: int) -> GroupComposition | None:

@@ -21,4 +21,5 @@ class Gaussian(Mechanism):
     noise_multiplier_is = (
         "standard deviation of the noise on the sum of contributions, over the contribution bound, in l2"
     )
+    parts_cost_less = True
     noise_multiplier: NoiseMultiplier

@@ -40,6 +40,7 @@ class GeneralizedGaussian(Mechanism):
         "sigma of the density exp(-|z|_r^2 / (2 sigma^2)) of the noise on the sum of contributions, over the "
         "contribution bound, in l_q"
     )
+    parts_cost_less = True
     norm_order: Annotated[float, Real(1.0, 2.0, "p of the norm of the parameters; 1/p + 1/q = 1.")]
     dimension: Annotated[int, Whole(1, MAX_DIMENSION, "Of the vector that is released.")]
     kappa: Annotated[

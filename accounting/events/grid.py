@@ -26,6 +26,7 @@ class GridNoise(Mechanism):
 
     samplings = SCHEDULES
     norm = "absolute value"
+    parts_cost_less = True
     noise_multiplier: NoiseMultiplier
     grid: Annotated[
         float,

@@ -19,4 +19,5 @@ class Laplace(Mechanism):
     filters = ("pure_dp", "approximate_dp", "approximate_gaussian_dp", "zcdp", "gaussian_dp", "renyi_dp")
     norm = "l1"
     noise_multiplier_is = "scale b of the noise on the sum of contributions, over the contribution bound, in l1"
+    parts_cost_less = True
     noise_multiplier: NoiseMultiplier

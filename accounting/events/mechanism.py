@@ -33,6 +33,8 @@ class Mechanism(Described):
         filters: The kinds of budget in which it has a cost; see `accounting.filters`.
         norm: The norm that bounds contributions, for a mechanism with noise of its own.
         noise_multiplier_is: The meaning of the noise multiplier of such a mechanism.
+        parts_cost_less: Whether steps that share a distance among them never cost more than one that is moved by all of
+            it, so that where records of one owner are in different batches it costs no more than in the same one.
     """
 
     __slots__ = ()
@@ -42,6 +44,7 @@ class Mechanism(Described):
     filters: ClassVar[tuple[str, ...]]
     norm: ClassVar[str] = ""
     noise_multiplier_is: ClassVar[str] = ""
+    parts_cost_less: ClassVar[bool] = False
 
     def resolved(self, sampling: Sampling, count: int) -> tuple[Mechanism, Sampling, int]:
         """Return the mechanism, the sampling and the number of the steps that one record takes part in.

@@ -33,7 +33,8 @@ class Sampling(Described):
             have one if nothing is proved without amplification, as a record may be in a batch many times, or let
             others in and out of it, and moments of all hits together, or of a cut, bound nothing.
         is_drawn_apart: Whether several records of one owner may take part in different steps where one would in the
-            same, so that what its steps resolve to says nothing about a group of them.
+            same, so that what its steps resolve to says nothing about a group of them, unless the mechanism's parts
+            cost less.
     """
 
     __slots__ = ()
@@ -249,6 +250,7 @@ class ShuffledEpochs(Sampling):
     """Fixed batches cut from an ordering, each record in one step of every epoch; shuffling does not lower the cost."""
 
     kind: ClassVar[str] = "shuffled_epochs"
+    is_drawn_apart = True
     relations = _SIZE_KEEPING
     why_refused = (
         "in shuffled epochs a record that comes or goes moves every later batch boundary, and so moves other records "
@@ -271,6 +273,7 @@ class DisjointBatches(Sampling):
     """One pass over disjoint batches: each record is in one of the event's `count` steps."""
 
     kind: ClassVar[str] = "disjoint_batches"
+    is_drawn_apart = True
     why_refused = (
         "where batches are cut by position a record that comes or goes moves the records after it into other batches"
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from accounting.errors import Unsupported, inside, one_of
 from accounting.events.event import Event
-from accounting.events.samplings import FullBatch, Poisson
+from accounting.events.samplings import DisjointBatches, FullBatch, Poisson
 from accounting.relations import NeighboringRelation
 
 
@@ -47,6 +47,16 @@ def check_event(event: Event, relation: NeighboringRelation) -> None:
             f"{one_of([str(each) for each in possible])}{or_poisson}",
             code="unsupported_relation",
             pointer=("sampling", "kind"),
+        )
+    in_any_batch = isinstance(sampling, DisjointBatches) and sampling.assignment == "independent"
+    if in_any_batch and relation is NeighboringRelation.REPLACE_ONE and not mechanism.parts_cost_less:
+        raise Unsupported(
+            f"{mechanism.kind} in disjoint batches with independent assignment is not accounted under {relation}: the "
+            "record in another one's place may be in another batch, and two steps of this mechanism, each moved by one "
+            "contribution, may cost more than one that is moved by two. Use assignment by_position, or "
+            f"{one_of([str(each) for each in possible if each is not relation])}",
+            code="unsupported_relation",
+            pointer=("sampling", "assignment"),
         )
     if relation not in mechanism.relations:
         raise Unsupported(

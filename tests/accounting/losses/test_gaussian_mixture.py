@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from accounting.accountant import delta_for_epsilon, epsilon_for_delta, epsilons_for_deltas
 from accounting.composition.composition import Composition, compose
 from accounting.errors import InvalidValue, Unsupported
-from accounting.events import Event, Gaussian, GaussianMixture, Poisson, event_from_json
+from accounting.events import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    DisjointBatches,
+    Event,
+    Gaussian,
+    GaussianMixture,
+    Laplace,
+    Poisson,
+    ShuffledEpochs,
+    event_from_json,
+)
+from accounting.groups import group_delta_for_epsilon
 from accounting.intervals import Interval
 from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.poisson import PoissonGaussianLoss
@@ -204,3 +216,59 @@ def test_worked_number_of_the_page() -> None:
     value = epsilon_for_delta([event], ADD_REMOVE, 1e-6).value
     assert f"{value.upper:.6f}" == "2.638691"
     assert "epsilon = 2.638691" in PAGE.read_text()
+
+
+# Records in different batches.
+
+#: A tenth of all steps tell what they hide.
+TELLING = GaussianMixture((0.9, 0.1), (10.0, 0.01))
+
+
+def _two_steps(mechanism: GaussianMixture, epsilon: float) -> float:
+    """Delta of two steps that are moved by one contribution each, their scales drawn by themselves and seen."""
+    branches = list(zip(mechanism.weights, mechanism.noise_multipliers, strict=True))
+    pairs = itertools.product(branches, repeat=2)
+    return float(sum(w * v * gaussian_delta(math.hypot(1 / s, 1 / t), epsilon) for (w, s), (v, t) in pairs))
+
+
+def test_a_record_that_lands_in_another_batch_is_refused_because_two_draws_tell_more_than_one() -> None:
+    independent, by_position = (Event(TELLING, DisjointBatches(how), 5) for how in ("independent", "by_position"))
+    charged = delta_for_epsilon([by_position], REPLACE, 3.0).value
+    assert charged.upper < 0.1001
+    assert _two_steps(TELLING, 3.0) > 0.1899
+    with pytest.raises(Unsupported, match="two steps of this mechanism") as caught:
+        delta_for_epsilon([independent], REPLACE, 3.0)
+    assert caught.value.pointer == (0, "sampling", "assignment")
+    assert "by_position, or add_or_remove_one or replace_special" in caught.value.detail
+    for relation in (ADD_REMOVE, NeighboringRelation.REPLACE_SPECIAL):
+        assert delta_for_epsilon([independent], relation, 3.0).value.upper < 0.1001
+
+
+@pytest.mark.parametrize(
+    "sampling", [ShuffledEpochs(5), DisjointBatches("by_position"), DisjointBatches("independent")]
+)
+def test_a_group_may_be_in_several_batches_each_with_a_draw_of_its_own(sampling: ShuffledEpochs) -> None:
+    relation = NeighboringRelation.REPLACE_SPECIAL
+    apart = group_delta_for_epsilon([Event(TELLING, sampling, 5)], relation, 3.0, 2).value
+    assert apart.upper >= _two_steps(TELLING, 3.0)
+    # All of a group are in the same full batch.
+    assert group_delta_for_epsilon([Event(TELLING)], relation, 3.0, 2).value.upper < 0.1001
+
+
+@pytest.mark.parametrize("deviation", [0.2, 0.5, 1.0, 2.5])
+@pytest.mark.parametrize("kind", [DiscreteGaussian, DiscreteLaplace])
+def test_parts_of_noise_on_a_grid_cost_less_than_the_whole(kind: type, deviation: float) -> None:
+    """By enumeration of both steps: no epsilon has a larger delta than one step that is moved by the sum."""
+    assert kind.parts_cost_less
+    assert Gaussian.parts_cost_less
+    assert Laplace.parts_cost_less
+    assert not GaussianMixture.parts_cost_less
+    y = np.arange(-60, 61)
+    law = np.exp(-((y / deviation) ** 2) / 2) if kind is DiscreteGaussian else np.exp(-abs(y) / deviation)
+    law /= law.sum()
+    for step in (1, 2, 3):
+        moved, farther = (np.interp(y - step * k, y, law, left=0.0, right=0.0) for k in (1, 2))
+        for epsilon in np.linspace(0.0, 12.0, 49):
+            both = np.maximum(np.outer(law, law) - np.exp(epsilon) * np.outer(moved, moved), 0.0).sum()
+            whole = np.maximum(law - np.exp(epsilon) * farther, 0.0).sum()
+            assert both <= whole * (1 + 1e-9) + 1e-13

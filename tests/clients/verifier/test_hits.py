@@ -53,19 +53,19 @@ def test_a_binomial_tail_is_an_exact_sum(trials: int, q: float, least: int) -> N
     exact = sum(
         math.comb(trials, k) * Fraction(q) ** k * (1 - Fraction(q)) ** (trials - k) for k in range(least, trials + 1)
     )
-    found = tail(trials, q, least)
+    found = tail(trials, arb(q), least)
     assert found.contains(arb(exact.numerator) / exact.denominator) or found.overlaps(
         arb(exact.numerator) / exact.denominator
     )
     assert float(found.rad()) < 1e-35
-    assert tail(trials, q, trials + 1) == 0
+    assert tail(trials, arb(q), trials + 1) == 0
 
 
 def test_a_tail_of_very_many_records_is_known() -> None:
     """mpmath's incomplete beta function has nothing in common with the sum."""
     with mpmath.workdps(40):
         exact = mpmath.betainc(1001, 10**6 - 1000, 0, mpmath.mpf(0.00090), regularized=True)
-        assert abs(mpmath.mpf(tail(10**6, 0.00090, 1001).mid().str(35, radius=False)) / exact - 1) < 1e-25
+        assert abs(mpmath.mpf(tail(10**6, arb(0.00090), 1001).mid().str(35, radius=False)) / exact - 1) < 1e-25
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,14 @@ def test_the_number_of_records_that_is_cut_most_is_found(q: float, size: int, mo
         return size * kept / n
 
     exact = max(displaced(n) for n in range(size + 1, most + 1))
-    found = most_displaced(most, q, size)
+    found = most_displaced(most, arb(q), size)
     assert found.overlaps(arb(exact.numerator) / exact.denominator)
     assert float(found.rad()) < 1e-30
 
 
 def test_a_tail_with_too_many_terms_is_refused() -> None:
     with pytest.raises(CannotCheck, match="too many terms"):
-        tail(10**13, 0.25, 10**13 // 4 + 1)
+        tail(10**13, arb(0.25), 10**13 // 4 + 1)
 
 
 # Theorem A for several records.
@@ -407,7 +407,12 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
             "arbitrary",
             "must be one of random, random_slots",
         ),
-        ("scales on batches", ["statement", "events", 0, "mechanism", "weights"], ["1"], "as many weights as"),
+        (
+            "scales on batches",
+            ["statement", "events", 0, "mechanism", "weights"],
+            ["1"],
+            "must be a list of 1 to 1 entries",
+        ),
     ],
 )
 def test_what_it_cannot_read_is_refused_with_the_reason(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from epsilond_verifier.verdicts import check
+from epsilond_verifier.verdicts import Verdict, check
 
 _USAGE = "usage: epsilond-verify CERTIFICATE.json ...   (- reads one certificate from standard input)"
 
@@ -18,7 +18,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     verdicts = []
     for name in names:
-        found = check(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
+        try:
+            found = check(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
+        except OSError as error:
+            found = Verdict("cannot check", "", (), f"it cannot be read: {error}", "unknown")
         verdicts.append(found.verdict)
         print(f"{name}: {found.verdict}: {found.statement or 'no statement was read'}")
         if found.reason:

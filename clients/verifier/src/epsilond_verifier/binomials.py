@@ -6,7 +6,7 @@ from flint import arb, ctx
 
 from epsilond_verifier.bounds import refuse_unless, require
 
-_MOST_TERMS = 20_000
+_MOST_TERMS, _BITS_OF_SEARCH = 20_000, 160
 
 
 def hits(trials: int, q: arb, most: int) -> list[arb]:
@@ -17,40 +17,37 @@ def hits(trials: int, q: arb, most: int) -> list[arb]:
     return found
 
 
-def tail(trials: int, q: float | arb, least: int) -> arb:
+def tail(trials: int, q: arb, least: int) -> arb:
     """Return P(Bin(trials, q) >= least), 0 < q < 1: masses from ``least`` on, or 1 less those before it."""
     if least > trials:
         return arb(0)
     if least <= trials * q:
-        return 1 - _mass(trials, 1 - arb(q), trials - least + 1) * (1 + _odds(trials, 1 - arb(q), trials - least + 1))
-    return _mass(trials, arb(q), least) * (1 + _odds(trials, arb(q), least))
+        return 1 - tail(trials, 1 - q, trials - least + 1)
+    return _mass(trials, q, least) * (1 + _odds(trials, q, least))
 
 
-def most_displaced(most_records: int, q: float, size: int) -> arb:
+def most_displaced(most_records: int, q: arb, size: int) -> arb:
     """Return the largest g(n) = B P(Bin(n, q) > B) / n of all n up to ``most_records``.
 
     g(n + 1) / g(n) = (n + 1/R(n)) / (n + 1), where R(n) = P(Bin(n, q) > B) / (n q P(Bin(n, q) = B)) rises with n. So g
     is largest at the first n whose R is more than 1.
     """
     rising, peak = size, most_records
-    while peak - rising > 1:
-        middle = (peak + rising) // 2
-        least = middle * arb(q)
-        odds = _odds(middle, arb(q), size, least)
-        require(odds > least or odds <= least, "the number of records that is cut most is known")
-        rising, peak = (rising, middle) if odds > least else (middle, peak)
-    return arb(size) / peak * _mass(peak, arb(q), size) * _odds(peak, arb(q), size)
+    with ctx.workprec(min(ctx.prec, _BITS_OF_SEARCH)):
+        while peak - rising > 1:
+            middle = (peak + rising) // 2
+            least = middle * q
+            odds = _odds(middle, q, size, least)
+            require(odds > least or odds <= least, "the number of records that is cut most is known")
+            rising, peak = (rising, middle) if odds > least else (middle, peak)
+    return arb(size) / peak * tail(peak, q, size + 1)
 
 
 def _mass(trials: int, q: arb, place: int) -> arb:
     """Return P(Bin(trials, q) = place), whose factorials lose the digits of the number of trials."""
-    before = ctx.prec
-    try:
-        ctx.prec = before + 64
+    with ctx.extraprec(64):
         found = (arb(trials + 1).lgamma() - arb(place + 1).lgamma() - arb(trials - place + 1).lgamma()).exp()
         return found * q**place * (1 - q) ** (trials - place)
-    finally:
-        ctx.prec = before
 
 
 def _odds(trials: int, q: arb, place: int, enough: arb | None = None) -> arb:

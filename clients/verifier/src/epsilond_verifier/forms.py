@@ -25,17 +25,18 @@ from epsilond_verifier.laws import (
     Normal,
     Sampled,
     Step,
+    delta_of_normal,
     is_symmetric,
     largest_loss,
     without_rare,
 )
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import AboveCut, Place, Transform, powers, read_place, transform
+from epsilond_verifier.rules import OF_VALUE, AboveCut, Place, Transform, powers, read_place, transform
 
 MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
 #: The work of finding a node, of turning a line's sum to another e, and of finding a place, in nodes at points.
 _OF_NODE, _OF_SUM, _OF_PLACE, _DOUBLINGS = 100, 4, 10_000, 60
-_TILTS = (1e-9, 1e9)
+_TILTS, _GOLDEN = (1e-9, 1e9), 0.618
 #: It encloses delta at e. What does not depend on e is found once.
 Proof = Callable[[arb], Enclosure]
 
@@ -148,10 +149,8 @@ def read_form(reader: Reader, asked: Asked) -> Proof:
     """
     number = len(asked.steps)
     kept = reader.wholes("kept", number, 0, MOST_IN_GROUP) if reader.has("kept") else [0] * number
-    refuse_unless(len(kept) == number, f"{reader.where}.kept must have an entry for each of {number} events")
     drawn = sum(isinstance(step.law, Draws) for step in asked.steps)
-    chosen = reader.objects("draws", drawn) if drawn else []
-    refuse_unless(len(chosen) == drawn, f"{reader.where}.draws must have an entry for each of {drawn} events")
+    chosen = reader.objects("draws", drawn, drawn) if drawn else []
     left_out, steps = arb(0), list[Step]()
     for step, most in zip(asked.steps, kept, strict=True):
         law, beyond = step.law, arb(0)
@@ -174,15 +173,11 @@ def read_form(reader: Reader, asked: Asked) -> Proof:
 
 
 def _gaussian(_reader: Reader, asked: Asked) -> Proof:
-    """Full batches alone: delta = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu)  (Balle & Wang 2018, Theorem 8)."""
+    """Full batches alone: one normal loss."""
     alone = all(isinstance(step.law, Normal) for step in asked.steps)
     refuse_unless(alone, "the closed form is that of full batches of Gaussian noise alone")
     mu = asked.variance().sqrt()
-    return lambda e: Enclosure.of(_of_normal(mu, e))
-
-
-def _of_normal(mu: arb, e: arb) -> arb:
-    return normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu)
+    return lambda e: Enclosure.of(delta_of_normal(mu, e))
 
 
 def _one_step(_reader: Reader, asked: Asked) -> Proof:
@@ -200,7 +195,7 @@ def _one_step(_reader: Reader, asked: Asked) -> Proof:
 
     def of_one(law: Law, e: arb) -> arb:
         if isinstance(law, Normal):
-            return _of_normal(law.mu_squared.sqrt(), e)
+            return delta_of_normal(law.mu_squared.sqrt(), e)
         if isinstance(law, Laplace):
             return (-((e - law.lam) / 2).expm1()).max(arb(0))
         assert isinstance(law, Sampled)
@@ -227,7 +222,8 @@ def _place(law: Sampled, level: arb) -> arb:
         low, high = (low if ratio(low) < level else 2 * low), (high if ratio(high) > level else 2 * high)
     require(ratio(low) < level and ratio(high) > level, "the loss reaches epsilon")
     for _ in range(2 * ctx.prec):
-        middle = arb(((low + high) / 2).mid())
+        # Not halfway: where the place is 0 or 1/2 that may be it, and no ball decides there.
+        middle = arb((low + (high - low) * _GOLDEN).mid())
         at = ratio(middle)
         if at < level:
             low = middle
@@ -385,7 +381,8 @@ def _read_sum(reader: Reader, asked: Asked) -> Sum:
     tilt, period = reader.real("tilt", *_TILTS), reader.real("period", 1e-12, 1e12)
     points = reader.whole("points", 2, MOST_POINTS)
     places, far = _read_places(reader, asked), None
-    asked.work.take(sum(place[0].nodes if place else 3 for place in places) + _OF_SUM * asked.times, points)
+    of_values = sum(OF_VALUE + (place[0].nodes if place else 0) for place in places)
+    asked.work.take(of_values + _OF_SUM * asked.times, points)
     if reader.has("far"):
         inner = reader.inside("far")
         far = inner.real("tilt", *_TILTS), _read_places(inner, asked)
@@ -395,9 +392,7 @@ def _read_sum(reader: Reader, asked: Asked) -> Sum:
 
 def _read_places(reader: Reader, asked: Asked) -> list[Place]:
     """Read the nodes of each step, in the order of the statement's events."""
-    readers = reader.objects("steps", len(asked.steps))
-    many = len(asked.steps)
-    refuse_unless(len(readers) == many, f"{reader.where}.steps must have an entry for each of {many} events")
+    readers = reader.objects("steps", len(asked.steps), len(asked.steps))
     places = [read_place(each, step.law) for each, step in zip(readers, asked.steps, strict=True)]
     asked.work.take(_OF_NODE, sum(each.nodes for place in places for each in place))
     return places

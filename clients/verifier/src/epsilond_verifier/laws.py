@@ -23,11 +23,11 @@ _COUNT, _SIZE, _BANDS = 10**8, 10**13, 4096
 MOST_IN_GROUP, MOST_BRANCHES = 256, 64
 COMPOSED = "compositions are dominated by those of the pairs, adaptive ones too (Zhu, Dong & Wang 2022)"
 GAUSSIAN = "N(sensitivity, s^2) against N(0, s^2) dominates Gaussian noise (Balle & Wang 2018)"
-SCHEDULE = "a record takes part in as many full batches as its schedule has passes, begun ones included"
+SCHEDULE = "a record is in a full batch of each pass, begun ones too, and records apart cost no more than together"
 POISSON = "(1-q) N(0) + q N(1) against N(0), both ways, dominates Poisson batches (Zhu, Dong & Wang 2022)"
 REPLACED = "(1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) dominates replaced records (docs/sampling/poisson.md)"
 FIXED_SIZE = "the symmetrised pair of sensitivity 2 dominates fixed sizes (Balle, Barthe & Gaboardi 2018, Theorem 9)"
-GROUP = "a group's pair is that of records that all agree (docs/concepts/certificates.md)"
+GROUP = "a group's pair is that of records that all agree (docs/sampling/poisson.md)"
 DRAWS = "draws, h of a record seen, with shares of at least h's probabilities, dominate (docs/concepts/certificates.md)"
 CUT = "Poisson's pair or, seen to be so, a cut batch's dominates a random cut (docs/sampling/truncated_poisson.md)"
 SCALES = "noise of a random scale is dominated by noise whose scale is seen"
@@ -147,6 +147,11 @@ class Atoms:
 Law = Normal | Sampled | Mixture | Draws | Laplace | Atoms
 
 
+def delta_of_normal(mu: arb, e: arb) -> arb:
+    """Return delta(e) of N(mu, 1) against N(0, 1)  (Balle & Wang 2018, Theorem 8)."""
+    return normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu)
+
+
 def is_symmetric(law: Law) -> bool:
     """Return whether the two directions have the same loss."""
     if isinstance(law, Mixture):
@@ -219,14 +224,16 @@ def _by_position(sampling: Reader) -> bool:
     return sampling.word("assignment", "by_position", "independent") == "by_position"
 
 
-def _passes(sampling: Reader, kind: str, count: int, relation: str, assumed: str) -> tuple[int, str]:
+def _passes(sampling: Reader, kind: str, count: int, relation: str, why: str, scales: bool = False) -> tuple[int, str]:
     """Return the full batches that a record takes part in, where the schedule is fixed in advance, and why."""
     if kind == "full_batch":
-        return count, assumed
-    moves = kind != "disjoint_batches" or _by_position(sampling)
-    _covered(not moves or relation != "add_or_remove_one", sampling, relation)
+        return count, why
+    independent = kind == "disjoint_batches" and not _by_position(sampling)
+    # Of two batches that are moved by one contribution each, either may draw the branch that costs most.
+    refused = ("replace_one" if scales else "") if independent else "add_or_remove_one"
+    _covered(relation != refused, sampling, relation)
     passes = 1 if kind == "disjoint_batches" else -(-count // sampling.whole("steps_per_epoch", 1, _COUNT))
-    return passes, f"{SCHEDULE}; {assumed}"
+    return passes, f"{SCHEDULE}; {why}"
 
 
 def _full(s: arb, relation: str, count: int, assumed: str) -> Step:
@@ -301,11 +308,11 @@ def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
     whole = _poisson(s, q, relation, count)
     if private:
         displaced = arb(q) * size / (size + 1)
-        seen, near = most_displaced(n, q, size) / displaced, arb(q) / (size + 1)
+        seen, near = most_displaced(n, arb(q), size) / displaced, arb(q) / (size + 1)
         cut: Sampled = Poisson(s, (1 - arb(q), near, displaced))
     else:
-        seen = tail(n - 1, q, size)
-        cut = FixedSize.of_one(s / 2, size * tail(n, q, size + 1) / (n * seen))
+        seen = tail(n - 1, arb(q), size)
+        cut = FixedSize.of_one(s / 2, size * tail(n, arb(q), size + 1) / (n * seen))
     assert isinstance(whole.law, Poisson)
     assumed = f"{CUT}; {whole.assumed}" if private else f"{CUT}; {whole.assumed}; {FIXED_SIZE}"
     return Step(Mixture(((1 - seen, whole.law), (seen, cut))), count, assumed)
@@ -314,11 +321,13 @@ def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
 def _mixture(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     """Noise of a scale that is drawn, and seen; the weights are taken as proportions."""
     weights = [arb(weight) for weight in mechanism.reals("weights", MOST_BRANCHES, 5e-324, 1.0)]
-    scales = [arb(scale) for scale in mechanism.reals("noise_multipliers", MOST_BRANCHES, 1e-3, 1e6)]
-    refuse_unless(len(weights) == len(scales), f"{mechanism.where}: as many weights as noise_multipliers")
-    kind = sampling.word("kind", *_SCHEDULES, "poisson")
-    q = _probability(sampling) if kind == "poisson" else 1.0
-    count, assumed = (count, "") if kind == "poisson" else _passes(sampling, kind, count, relation, GAUSSIAN)
+    number = len(weights)
+    scales = [arb(scale) for scale in mechanism.reals("noise_multipliers", number, 1e-3, 1e6, number)]
+    q, assumed, kind = 1.0, "", sampling.word("kind", *_SCHEDULES, "poisson")
+    if kind == "poisson":
+        q = _probability(sampling)
+    else:
+        count, assumed = _passes(sampling, kind, count, relation, GAUSSIAN, scales=True)
     steps = [_poisson(scale, q, relation, count, assumed) for scale in scales]
     laws = [step.law for step in steps if isinstance(step.law, Normal | Poisson)]
     total = sum(weights, arb(0))

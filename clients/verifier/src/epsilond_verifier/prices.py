@@ -14,7 +14,7 @@ from itertools import pairwise
 from flint import arb, fmpq
 
 from epsilond_verifier.bounds import CannotCheck, Node, normal_cdf, require
-from epsilond_verifier.laws import Atoms, Laplace, Normal, Step, is_symmetric, largest_loss
+from epsilond_verifier.laws import Atoms, Laplace, Normal, Step, delta_of_normal, is_symmetric, largest_loss
 from epsilond_verifier.reading import Reader
 
 MOST_NODES = 400
@@ -47,8 +47,7 @@ class Price:
 
     def delta(self, e: arb) -> arb:
         """Return F(e)."""
-        mu = self.m.sqrt()
-        return self.d + (1 - self.d) * (normal_cdf(mu / 2 - e / mu) - e.exp() * normal_cdf(-mu / 2 - e / mu))
+        return self.d + (1 - self.d) * delta_of_normal(self.m.sqrt(), e)
 
     def require(self, steps: Sequence[Step], nodes: Sequence[Node]) -> None:
         """Check what makes a price of the bounds at its nodes, or of the steps' own mu where there are none."""

@@ -51,7 +51,7 @@ class Reader:
 
     def close(self) -> None:
         """Refuse unknown keys."""
-        refuse_unless(not self._left, f"{self.where} has unknown keys: {', '.join(sorted(self._left))[:200]}")
+        refuse_unless(not self._left, f"{self.where} has unknown keys: {str(sorted(self._left))[:200]}")
 
     def has(self, key: str) -> bool:
         """Return whether there is such a key, not read yet."""
@@ -65,9 +65,9 @@ class Reader:
         """Read an object."""
         return Reader(self._take(key), f"{self.where}.{key}")
 
-    def objects(self, key: str, most: int) -> list[Reader]:
-        """Read a list of 1 to ``most`` objects."""
-        return [Reader(value, f"{self.where}.{key}[{i}]") for i, value in enumerate(self._list(key, most))]
+    def objects(self, key: str, most: int, least: int = 1) -> list[Reader]:
+        """Read a list of ``least`` to ``most`` objects."""
+        return [Reader(value, f"{self.where}.{key}[{i}]") for i, value in enumerate(self._list(key, most, least))]
 
     def word(self, key: str, *allowed: str) -> str:
         """Read one of some words."""
@@ -79,13 +79,13 @@ class Reader:
         """Read a binary64 number within [low, high], which means itself exactly."""
         return self._number(self._take(key), key, float, shortest, low, high)
 
-    def reals(self, key: str, most: int, low: float, high: float) -> list[float]:
-        """Read a list of 1 to ``most`` numbers."""
-        return [self._number(value, key, float, shortest, low, high) for value in self._list(key, most)]
+    def reals(self, key: str, most: int, low: float, high: float, least: int = 1) -> list[float]:
+        """Read a list of ``least`` to ``most`` numbers."""
+        return [self._number(value, key, float, shortest, low, high) for value in self._list(key, most, least)]
 
-    def wholes(self, key: str, most: int, low: int, high: int) -> list[int]:
-        """Read a list of 1 to ``most`` integers."""
-        return [self._number(value, key, int, str, low, high) for value in self._list(key, most)]
+    def wholes(self, key: str, number: int, low: int, high: int) -> list[int]:
+        """Read a list of ``number`` integers."""
+        return [self._number(value, key, int, str, low, high) for value in self._list(key, number, number)]
 
     def whole(self, key: str, low: int, high: int) -> int:
         """Read an integer within [low, high]."""
@@ -101,10 +101,10 @@ class Reader:
             raise CannotCheck(f"{self.where}.{key} must be {expected}, in a string, from {low} to {high}: {text!r:.60}")
         return number
 
-    def _list(self, key: str, most: int) -> list[Any]:
+    def _list(self, key: str, most: int, least: int) -> list[Any]:
         values = self._take(key)
-        proper = isinstance(values, list) and 1 <= len(values) <= most
-        refuse_unless(proper, f"{self.where}.{key} must be a list of 1 to {most} entries")
+        proper = isinstance(values, list) and least <= len(values) <= most
+        refuse_unless(proper, f"{self.where}.{key} must be a list of {least} to {most} entries")
         return list(values)
 
     def _take(self, key: str) -> Any:

@@ -15,11 +15,13 @@ from dataclasses import dataclass, replace
 
 from flint import acb, acb_mat, arb
 
-from epsilond_verifier.bounds import normal_cdf, normal_density, refuse_unless, require
+from epsilond_verifier.bounds import normal_cdf, normal_density, require
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Normal, Sampled
 from epsilond_verifier.reading import Reader
 
 MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
+#: The work of a transform's value beside that of its nodes, or where it has none, in nodes.
+OF_VALUE = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +96,11 @@ class Panels:
     @classmethod
     def read(cls, reader: Reader) -> Panels:
         """Read the nodes."""
-        angle, end, panels = (
-            reader.real("angle", *_ANGLES),
-            reader.real("end", 0.5, 1e12),
-            reader.whole("panels", 1, MOST_NODES),
-        )
+        angle, end = reader.real("angle", *_ANGLES), reader.real("end", 0.5, 1e12)
+        panels, depth = reader.whole("panels", 1, MOST_NODES), reader.whole("depth", 0, 120)
         order, steep = (reader.whole(key, 2, _MOST_ORDER) for key in ("order", "steep"))
         last = reader.whole("last", 2, _MOST_ORDER) if reader.has("last") else 0
-        return cls(angle, end, panels, order, reader.whole("depth", 0, 120), steep, last)
+        return cls(angle, end, panels, order, depth, steep, last)
 
     @property
     def nodes(self) -> int:
@@ -126,8 +125,8 @@ class Branches:
 
     @property
     def nodes(self) -> int:
-        """Return how many there are, those of envelopes counted."""
-        return sum(nodes.nodes for place in self.places for nodes in place)
+        """Return what they are worth in work, those of envelopes counted."""
+        return sum(OF_VALUE + sum(nodes.nodes for nodes in place) for place in self.places)
 
     def rule(self, law: Law, direction: str, c: arb) -> MixtureTransform:
         """Return the weighted sum of the branches' transforms."""
@@ -153,9 +152,7 @@ def read_place(reader: Reader, law: Law) -> Place:
             place.append(AboveCut.read(inner, inner) if is_cut else read(inner))
             inner.close()
     if isinstance(law, Mixture):
-        readers = reader.objects("branches", len(law.branches))
-        refuse_unless(len(readers) == len(law.branches), f"{reader.where}.branches must have an entry for each branch")
-        pairs = zip(readers, law.branches, strict=True)
+        pairs = zip(reader.objects("branches", len(law.branches), len(law.branches)), law.branches, strict=True)
         place.append(Branches(tuple(read_place(each, branch) for each, (_, branch) in pairs)))
     reader.close()
     return tuple(place)
@@ -282,8 +279,10 @@ class MixtureTransform:
 
     def on_line(self, spacing: arb, points: int) -> list[acb]:
         """Return the sums at each point."""
-        lines = [(p, branch.on_line(spacing, points)) for p, branch in self.branches]
-        return [sum((p * line[k] for p, line in lines), acb(0)) for k in range(points)]
+        total = [acb(0)] * points
+        for p, branch in self.branches:
+            total = [value + p * own for value, own in zip(total, branch.on_line(spacing, points), strict=True)]
+        return total
 
 
 Transform = Rule | ClosedForm | MixtureTransform

@@ -51,15 +51,13 @@ class Verdict:
 
 def check(data: bytes) -> Verdict:
     """Check one certificate. It raises nothing: where anything is in doubt the verdict is "cannot check"."""
-    digest, before = hashlib.sha256(data).hexdigest(), ctx.prec
-    read, undecided = None, tuple[int, ...]()
-    try:
-        read = _read(parse(data))
-        verdict, reason, undecided = _decide(read)
-    except (CannotCheck, ZeroDivisionError, ValueError, OverflowError, MemoryError, RecursionError) as error:
-        verdict, reason = "cannot check", str(error) or type(error).__name__
-    finally:
-        ctx.prec = before
+    digest, read, undecided = hashlib.sha256(data).hexdigest(), None, tuple[int, ...]()
+    with ctx.workprec(ctx.prec):
+        try:
+            read = _read(parse(data))
+            verdict, reason, undecided = _decide(read)
+        except (CannotCheck, ZeroDivisionError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+            verdict, reason = "cannot check", str(error) or type(error).__name__
     return Verdict(verdict, read.statement if read else "", read.assumed if read else (), reason, digest, undecided)
 
 
