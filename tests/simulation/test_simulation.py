@@ -44,7 +44,7 @@ def test_nothing_that_happens_breaks_a_promise(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 def test_a_fault_of_the_machine_or_of_the_protocol_is_found(name: str) -> None:
     mutation = MUTATIONS[name]
     found = []

@@ -79,7 +79,7 @@ def test_zcdp_is_the_smallest_over_single_orders() -> None:
 
 
 @pytest.mark.parametrize("rho", [1e-8, 0.01, 0.5, 3.0, 200.0])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_bounds_every_test(rho: float) -> None:
     """Two-outcome laws on the edge of rho-zCDP lie within delta and the true positive rate."""
     region = RenyiRegion(LinearBounds(rho))

@@ -52,6 +52,7 @@ def density_of_three(mu: mp.mpf, place: mp.mpf) -> mp.mpf:
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.4, 1.25, pytest.param(5.0, marks=soak)])
+@pytest.mark.one_in(3)
 def test_density_within_its_errors_of_two(mu: float) -> None:
     """From the far left, where it is 1e-30, to the far right."""
     with mp.workdps(30):
@@ -125,6 +126,7 @@ def test_a_depth_is_rounded_so_that_others_share_it() -> None:
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.7, 1.25])
+@pytest.mark.one_in(3)
 def test_errors_hold_between_lattice_points_whose_nodes_are_apart(mu: float) -> None:
     """A density of two, from whose table that of more is made, against 30 digits at places that are nowhere special."""
     two = log_sum(mu, 2)

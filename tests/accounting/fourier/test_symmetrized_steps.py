@@ -29,7 +29,7 @@ EVERY_GAUSSIAN = pytest.mark.parametrize(("s", "q", "tilt", "largest"), GAUSSIAN
 EVERY_LAPLACE = pytest.mark.parametrize(("size", "q", "tilt", "largest"), LAPLACES)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(1000)
 @EVERY_GAUSSIAN
 def test_gaussian_moment_line_and_envelope(s: float, q: float, tilt: float, largest: float) -> None:
     """moment_within_its_error, line_within_its_error, envelope_is_above_and_falls."""

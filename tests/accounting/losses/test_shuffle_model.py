@@ -34,6 +34,7 @@ def stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 @pytest.mark.parametrize(
     ("local", "users"), [(0.5, 400), (1.0, 50), (3.0, 300), (0.1, 7), (8.0, 10), (2.0, 2), (1.0, 1)]
 )
+@pytest.mark.one_in(4)
 def test_profile_is_above_the_pair_of_the_theorem_and_close(local: float, users: int) -> None:
     loss = ClonesLoss(local, users)
     p, q = shuffled_pair(local, users)
@@ -159,6 +160,7 @@ def test_users_with_randomisers_of_their_own_are_not_covered_and_the_warning_say
 
 
 @pytest.mark.parametrize("local", [0.5, 1.5])
+@pytest.mark.one_in(2)
 def test_randomised_response_of_real_users_stays_below(local: float) -> None:
     """k categories, six users, every multiset of messages: any inputs of the others."""
     users, kinds = 6, 3

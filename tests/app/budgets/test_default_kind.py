@@ -45,7 +45,7 @@ def check_prices(context: Context) -> None:
 
 
 @on_one_engine
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize("sampling", [{}, {"sampling": "full_batch", "batch_size": ...}], ids=["poisson", "full"])
 @pytest.mark.parametrize("is_under_another", [False, True])
 def test_a_calibration_fills_what_is_left_and_its_plan_is_admitted(

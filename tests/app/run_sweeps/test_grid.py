@@ -108,6 +108,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.one_in(3)
 def test_a_fault_is_told_where_it_is(sweeps: Sweeps, name: str) -> None:
     changes, code, pointer = FAULTS[name]
     answer = sweeps.ask(**changes)

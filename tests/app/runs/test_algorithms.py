@@ -238,6 +238,7 @@ def test_the_papers_own_relation_is_meant_where_none_is_named(quick, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", [name if name in ("dp_sgd", "tree_sfw_l1") else soak(name) for name in CHOICES])
+@pytest.mark.one_in(3)
 def test_seeded_runs_repeat_and_unseeded_ones_do_not(quick, algorithm):
     """Of the service, whatever the algorithm; that each trainer repeats is a conformance test of its own."""
 

@@ -167,6 +167,7 @@ def test_nodes_above_a_cut_and_those_of_an_envelope_have_no_envelope() -> None:
         (NeighboringRelation.ADD_OR_REMOVE_ONE, False),
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_cut_agrees_with_the_whole_line(relation: NeighboringRelation, fixed: bool) -> None:
     """A batch of a fixed size is cut with remove's law, and a replaced record with its own."""
     noise, q, count, epsilon = (2.0, 0.01, 30, 3.0) if fixed else (1.0, 0.01, 30, 3.0)

@@ -67,6 +67,7 @@ def _log_moment(kind: str, s: float, q: float, c: float) -> float:
 
 
 @pytest.mark.parametrize("kind", ["remove", "add", "replace", "fixed_size"])
+@pytest.mark.one_in(4)
 def test_every_value_is_within_the_error_and_below_the_envelope(kind: str) -> None:
     rng = random.Random(kind)
     tightest = 0.0
@@ -160,6 +161,7 @@ PANELS = Panels(0.8, 12.0, 12, 24, 40, 24)
         (-6.0, 0.2, Line(0.25, 0.04, -250, 275)),
     ],
 )
+@pytest.mark.one_in(3)
 def test_an_envelope_above_a_cut_is_above_every_value_wherever_the_cut_is(
     place: float, width: float, line: Line
 ) -> None:
