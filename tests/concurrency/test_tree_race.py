@@ -139,6 +139,7 @@ def send_batches_everywhere(context: Context, seed: int = 0) -> int:
     return done
 
 
+@pytest.mark.thorough
 def test_transactions_about_many_budgets_lock_them_in_one_order(context: Context) -> None:
     send_batches_everywhere(context)
 

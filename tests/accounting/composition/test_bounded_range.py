@@ -120,6 +120,7 @@ def test_pairs_of_a_block_are_pairs_and_one_is_above_the_other(kinds: Kinds) -> 
     assert np.all(below.profile(x) <= above.profile(x) * (1.0 + 1e-12))
 
 
+@pytest.mark.thorough
 def test_the_lower_end_never_rises_with_delta() -> None:
     """Nor that of delta with epsilon."""
     lowers = [epsilon_of(0.1, 100, delta).lower for delta in np.geomspace(1e-9, 1e-2, 60)]

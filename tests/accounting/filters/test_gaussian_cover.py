@@ -88,6 +88,7 @@ def places(
     return sorted([*(far * rng.random(count - count // 2)), *(far * rng.random(count // 2) ** 3)])
 
 
+@pytest.mark.thorough
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", LISTS)
 def test_a_cover_is_above_the_list_at_random_epsilons(name: str) -> None:

@@ -52,6 +52,7 @@ def test_what_is_refused_does_not_count_and_a_block_takes_its_share() -> None:
     assert left() == math.inf
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("relation", [ADD_OR_REMOVE, REPLACE])
 @pytest.mark.one_in(1000)
 def test_what_reaches_its_effort_holds_and_is_no_worse_than_moments(relation: NeighboringRelation) -> None:
@@ -67,6 +68,7 @@ def test_what_reaches_its_effort_holds_and_is_no_worse_than_moments(relation: Ne
     assert not tight.warnings
 
 
+@pytest.mark.thorough
 def test_the_warning_survives_where_a_pair_encloses_the_truth() -> None:
     """Batches of a fixed size under replace_one are bounded by one pair from above, by another from below."""
     events = [Event(Gaussian(0.6), WithoutReplacement(1, 10**6), 500)]

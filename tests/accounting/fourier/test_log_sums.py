@@ -103,6 +103,7 @@ def test_ends_leave_out_what_they_say(mu: float, count: int) -> None:
         assert float(log_below(mu, count, np.array([low]))[0]) <= exponent + 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("mu", "count"), [(1.0, 50), (0.3, 37), (1.25, 700)])
 def test_shorter_lattices_have_the_same_density(mu: float, count: int) -> None:
     """Up to their errors; and they end where no more than a share of e^-40 is left out."""

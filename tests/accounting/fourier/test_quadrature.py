@@ -189,6 +189,7 @@ def test_a_narrow_window_is_in_the_envelope(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("kind", [Pair.REMOVE, Pair.REPLACE])
+@pytest.mark.one_in(1000)
 def test_a_narrow_window_of_a_table_is_in_its_errors(kind: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tilted law lies beyond all mass of N(0, s^2) here, and the window ends 2.5 s above its centre."""
     s, q, tilt = 0.8, 0.2, 20.0

@@ -111,6 +111,7 @@ def test_lists_with_full_batches_are_inside() -> None:
     assert bounds.width <= 1e-8 * bounds.upper
 
 
+@pytest.mark.thorough
 def test_symmetry_of_the_pair() -> None:
     """E e^((-1/2 + it) L) is real where the loss's law is its own mirror image: M(z) = M(-1 - z)."""
     step = SymmetrizedLoss(PoissonGaussianLoss(2.0, 0.1)).contour_step(ratio_checks.LOG_COUNT, remove=True)

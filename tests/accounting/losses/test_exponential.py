@@ -196,6 +196,7 @@ def test_two_candidates_of_permute_and_flip(epsilon: float, share: float) -> Non
     assert value.lower <= value.upper
 
 
+@pytest.mark.thorough
 def test_crowds_with_laplace_noise_are_the_exponential_mechanism() -> None:
     """A thousand candidates on either side: odds e^d where one side is ahead by d of the noise's scales."""
     crowd, y = 1000, np.linspace(-5.0, 45.0, 200_001)
@@ -290,6 +291,7 @@ def test_single_losses_of_noisy_max_come_near_epsilon() -> None:
         assert loss <= epsilon_for_delta([Event(ReportNoisyMax(1.0, noise))], ADD_REMOVE, 0.0).value.upper
 
 
+@pytest.mark.thorough
 def test_gumbel_noise_is_the_exponential_mechanism() -> None:
     for count in (1, 40):
         gumbel = epsilon_for_delta([Event(ReportNoisyMax(0.3, "gumbel"), count=count)], ADD_REMOVE, 1e-6)

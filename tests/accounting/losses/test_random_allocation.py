@@ -202,6 +202,7 @@ def test_the_first_step_of_an_allocation_is_one_of_poisson() -> None:
     assert compose([Event(Gaussian(0.9), RandomAllocation(40, 1), 1)], ADD_REMOVE).steps == ((poisson, 1),)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("noise", "bins", "epochs"), [(0.6, 20, 3), pytest.param(2.0, 300, 1, marks=soak)])
 @pytest.mark.one_in(3)
 def test_laws_around_the_ratio_enclose_the_interval(noise: float, bins: int, epochs: int) -> None:
@@ -216,6 +217,7 @@ def test_laws_around_the_ratio_enclose_the_interval(noise: float, bins: int, epo
     assert above.upper - below.lower < 1e-2
 
 
+@pytest.mark.thorough
 def test_a_longer_part_costs_more_and_less_than_the_whole() -> None:
     sampling, cost = RandomAllocation(12, 1), 0.0
     for count in (1, 3, 4, 8, 11, 12, 13, 14, 18, 24):
@@ -285,6 +287,7 @@ def test_sets_of_several_steps(noise: float, bins: int, chosen: int, epochs: int
     assert blocks.upper == pytest.approx(value.value.upper, abs=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("bins", "chosen"), [(6, 4), pytest.param(4, 2, marks=soak), pytest.param(9, 3, marks=soak)])
 def test_several_participations_against_samples(bins: int, chosen: int) -> None:
     """The explicit mixture over all sets of steps lies in the interval."""

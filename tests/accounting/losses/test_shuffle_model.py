@@ -49,6 +49,7 @@ def test_profile_is_above_the_pair_of_the_theorem_and_close(local: float, users:
     assert (masses * np.exp(-loss.atoms.losses)).sum() == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.thorough
 def test_groups_of_clones_are_a_bound_and_close() -> None:
     """At 1e5 users clones are grouped by a dozen; sums over every number of clones, for the middle of each law."""
     local, users, epsilon = 1.0, 100_000, 0.012
@@ -234,6 +235,7 @@ def test_profile_is_below_what_three_categories_attain_and_close(local: float, u
         assert exact * (1 - 1e-3) <= found <= exact * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 def test_three_categories_cost_more_than_a_bit_where_few_lie() -> None:
     """What is attained comes within some thousandths of what is proved, where the local epsilon is large."""
     event = Event(PureDp(4.0), ShuffleModel(100_000, 4.0, 0.0))
@@ -322,6 +324,7 @@ def test_a_randomiser_that_fails_at_times_stays_below() -> None:
             assert attained <= delta_for_epsilon([event], REPLACE, epsilon).value.upper
 
 
+@pytest.mark.thorough
 def test_ends_have_numbers() -> None:
     assert epsilon_for_delta([Event(PureDp(0.0), ShuffleModel(9, 0, 0), 5)], REPLACE, 0.0).value.upper == 0.0
     value = epsilon_for_delta([Event(PureDp(0.5), ShuffleModel(1024, 0.5, 0.0), 3)], REPLACE, 0.0).value

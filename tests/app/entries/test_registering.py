@@ -421,6 +421,7 @@ def test_a_worker_makes_no_trial_of_a_sweep_that_is_not_as_registered(
         declarations.check(service.context, trial)
 
 
+@pytest.mark.thorough
 def test_what_is_written_into_a_cell_and_its_trial_is_refused(service: Service) -> None:
     """The trial is what its cell says; but the cell is not what was charged."""
     sweeps = Sweeps(service.client, service.context)

@@ -166,6 +166,7 @@ def test_a_dry_run_answers_the_cost_and_writes_nothing(sweeps: Sweeps) -> None:
     assert_problem(asked, 400, "idempotency_key_missing")
 
 
+@pytest.mark.thorough
 def test_the_best_costs_less_than_all(sweeps: Sweeps) -> None:
     sizes = {"hyperparameters": {"step_size": [number / 10 for number in range(1, 11)]}}
     uppers = []

@@ -108,6 +108,7 @@ def _search(events: tuple[Event, ...], direction: str, epsilon: float) -> LineSe
     return LineSearch(directed, directed.log_estimate)
 
 
+@pytest.mark.thorough
 def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
     """Different tilts, periods and spacings; the cut leaves the bulk out of its sum."""
     events = (Event(Gaussian(0.5), Poisson(0.001), 10),)
@@ -127,6 +128,7 @@ def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
             assert not other.below.ball > one.above.ball
 
 
+@pytest.mark.thorough
 def test_a_line_whose_aliases_nobody_bounds_proves_nothing_from_below() -> None:
     """Nor does Chernoff's bound, at a tilt of it."""
     direction = _search((Event(Gaussian(0.5), Poisson(0.001), 10),), "remove", 2.1).direction

@@ -187,6 +187,7 @@ def test_a_bound_that_does_not_apply_says_nothing() -> None:
             assert check(data).verdict == "cannot check"
 
 
+@pytest.mark.thorough
 def test_verdicts_do_not_depend_on_the_order_of_events() -> None:
     known = KNOWN["L1"]
     for claim, delta in ((AT_MOST, known.high * (1 + 1e-9)), (MORE_THAN, known.low * (1 - 1e-9))):
@@ -316,6 +317,7 @@ def test_limits_come_before_arrays() -> None:
         assert reason in found.reason, found.reason
 
 
+@pytest.mark.thorough
 def test_the_line_of_a_cut_has_limits_too() -> None:
     data, verdict = best(statement(AT_MOST, KNOWN["B1"], 1.1e-6))
     assert verdict.verdict == "verified"
