@@ -26,7 +26,6 @@ def test_moment_is_an_upper_bound_replace(s: float, q: float, tilt: float) -> No
     assert 0 <= value / poisson_moment(s, q, tilt, "replace") - 1 < 1.1 * ALLOWANCE
 
 
-@pytest.mark.thorough
 @pytest.mark.one_in(1000)
 @pytest.mark.parametrize(("s", "q"), [(0.5, 0.1), (1.0, 0.01), (3.0, 0.5)])
 def test_remove_dominates_add(s: float, q: float) -> None:
