@@ -51,6 +51,7 @@ def test_a_loader_does_what_it_can() -> None:
 
 
 @pytest.mark.parametrize("loader", Loader)
+@pytest.mark.one_in(3)
 def test_batches_are_ranked_by_their_error_and_are_what_calibrations_say(loader: Loader) -> None:
     found = advise_on_batches(replace(FACTS, loader=loader))
     assert found is not None

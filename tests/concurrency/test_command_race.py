@@ -52,7 +52,7 @@ def clients(context: Context) -> Iterator[list[TestClient]]:
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 def test_a_command_that_is_sent_at_once_and_everywhere_is_carried_out_once(
     clients: list[TestClient], context: Context, command: Command
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_command_that_is_sent_at_once_and_everywhere_is_carried_out_once(
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 def test_a_key_that_another_command_took_is_refused(
     clients: list[TestClient], context: Context, command: Command
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_worker_that_stalls_before_its_start_cannot_start_what_another_carried
     assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == done["charge"]
 
 
+@pytest.mark.thorough  # tests/app/runs/test_taken_over.py has the shorter ones
 def test_a_worker_that_stalls_after_its_start_is_charged_once_and_releases_nothing(service, context):
     # In the first run when the model is written, in the second when no noise is drawn.
     with stalling_before(context, "end", "train") as stalled:

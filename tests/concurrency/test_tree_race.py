@@ -43,7 +43,7 @@ def race_in_a_tree(context: Context, given: list[int], seed: int = 0) -> list[At
     return fill(context, Race(spend_either_way, budget_ids, menu, CONNECTIONS, 8, seed), PROCESSES)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("given", [LOOSE, TIGHT], ids=["loose", "tight"])
 def test_a_parents_limit_holds_however_its_children_split_it(context: Context, given: list[int]) -> None:
     race_in_a_tree(context, given)
@@ -139,6 +139,7 @@ def send_batches_everywhere(context: Context, seed: int = 0) -> int:
     return done
 
 
+@pytest.mark.thorough
 def test_transactions_about_many_budgets_lock_them_in_one_order(context: Context) -> None:
     send_batches_everywhere(context)
 

@@ -141,7 +141,8 @@ class Campaign:
             # The service keeps what was made, so that the same steps may be answered otherwise the next time. The
             # generator notices, gives its round up, and another one begins.
             with suppress(FlakyStrategyDefinition):
-                seed(number)(Sequences).run(settings=_settings(SEQUENCES))
+                missing = wanted - self.answers.total()
+                seed(number)(Sequences).run(settings=_settings(min(SEQUENCES, -(-missing // STEPS))))
             if self.answers.total() >= wanted:
                 return
 

@@ -111,7 +111,7 @@ def at_the_end() -> None:
 
 
 @pytest.mark.parametrize("arm", [in_the_files, before_the_database, in_the_rows, before_the_commit, at_the_end])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(10)
 def test_a_restore_that_is_killed_serves_nothing_and_the_next_one_succeeds(
     home: Home, tmp_path: Path, arm: Callable[[], None]
 ) -> None:

@@ -103,7 +103,7 @@ def kill_a_server() -> Iterator[Kill]:
 WITHOUT_KEYS = {name: command for name, command in COMMANDS.items() if not command.needs_a_key}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("place", [*list(PLACES)[:2], pytest.param("before the answer", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("command", WITHOUT_KEYS.values(), ids=WITHOUT_KEYS)
 def test_a_command_whose_server_is_killed_has_one_effect_and_one_answer(

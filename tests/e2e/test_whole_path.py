@@ -68,6 +68,7 @@ def score(model: dict[str, Any], rows: breast_cancer.Rows) -> float:
     return float(np.mean((logits > 0) == (rows[1] == model["classes"].index("benign"))))
 
 
+@pytest.mark.thorough  # test_the_whole_path has one of them
 def test_five_private_runs_on_fresh_budgets_score_above_090(api: Api) -> None:
     """Each budget is a private data set's for ever, so five fresh budgets are five data sets: the rows in five orders.
 

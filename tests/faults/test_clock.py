@@ -35,6 +35,7 @@ class WallClock:
 
 
 @pytest.mark.parametrize("jump", [TEN_YEARS, -TEN_YEARS])
+@pytest.mark.one_in(1000)
 def test_a_server_whose_clock_jumps_answers_and_dates_alone_move(context: Context, jump: timedelta) -> None:
     clock = WallClock()
     context = replace(context, clock=clock)

@@ -93,7 +93,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_both_ends_of_an_answer_are_proved(name: str) -> None:
     events, relation = ANSWERS[name]
@@ -208,6 +208,7 @@ def test_certificates_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("number", range(6))
+@pytest.mark.one_in(6)
 def test_random_answers_are_proved(number: int) -> None:
     request = drawn(number)
     assert certify(AT_MOST, request.events, request.relation, request.upper, request.delta)

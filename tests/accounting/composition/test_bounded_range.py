@@ -120,6 +120,7 @@ def test_pairs_of_a_block_are_pairs_and_one_is_above_the_other(kinds: Kinds) -> 
     assert np.all(below.profile(x) <= above.profile(x) * (1.0 + 1e-12))
 
 
+@pytest.mark.thorough
 def test_the_lower_end_never_rises_with_delta() -> None:
     """Nor that of delta with epsilon."""
     lowers = [epsilon_of(0.1, 100, delta).lower for delta in np.geomspace(1e-9, 1e-2, 60)]
@@ -184,6 +185,7 @@ def test_no_order_of_different_steps_costs_more(sizes: tuple[float, float], x: f
         (Event(ReportNoisyMax(0.2, "gumbel")),),
     ],
 )
+@pytest.mark.one_in(5)
 def test_lists_are_narrow(others: tuple[Event, ...]) -> None:
     for size, count in ((0.1, 20), (0.01, 1500)):
         value = epsilon_for_delta([Event(Exponential(size), count=count), *others], ADD_REMOVE, 1e-6).value
@@ -217,6 +219,7 @@ def test_a_list_with_such_steps_alone_says_so() -> None:
     ("size", "steps", "delta"),
     [(1e-6, 50, 1e-12), (1e3, 7, 1e-6), (0.01, 10**6, 1e-6), (100.0, 2, 0.5), (0.5, 3, 1e-30), (2.0, 2, 0.99)],
 )
+@pytest.mark.one_in(5)
 def test_extremes_end_in_numbers(size: float, steps: int, delta: float) -> None:
     value = epsilon_for_delta([Event(Exponential(size), count=steps)], ADD_REMOVE, delta).value
     assert 0.0 <= value.lower <= value.estimate <= value.upper <= size * steps * (1.0 + 1e-12)

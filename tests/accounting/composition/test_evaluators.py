@@ -52,7 +52,7 @@ def holds(bounds: Bounds | None, truth: float, slack: float = 1e-12) -> bool:
 
 
 @pytest.mark.parametrize("mu", [1e-6, 0.1, 8.0, 300.0])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(1000)
 def test_exact_for_full_batch(mu: float) -> None:
     for delta in (1e-30, 1e-12, 1e-5, 0.3):
         if gaussian_delta(mu, 0.0) <= delta:
@@ -69,6 +69,7 @@ def test_exact_for_full_batch(mu: float) -> None:
         assert back.width <= 1e-9 * delta
 
 
+@pytest.mark.thorough  # test_exact_for_full_batch and test_exact_for_one_step are shorter
 def test_interval_contains_truth_for_gaussian_and_randomized_response() -> None:
     """Random compositions with exact answers, through every evaluator, deltas down to 1e-250."""
     draw = random.Random(7)

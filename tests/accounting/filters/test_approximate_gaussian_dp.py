@@ -318,6 +318,7 @@ def test_prices_at_the_edges(event: Event, amounts: Amounts) -> None:
     assert all(map(int.__le__, BUDGET.least_cost([event], ADD_REMOVE), found))
 
 
+@pytest.mark.thorough
 def test_a_price_in_a_budget_of_the_smallest_delta_fails_with_a_unit_at_least() -> None:
     """d is rounded down to 1e-18, and a loss without a bound needs some of it."""
     budget = ApproximateGaussianDpFilter(1.0, 1e-15)

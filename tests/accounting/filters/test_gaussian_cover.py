@@ -88,6 +88,7 @@ def places(
     return sorted([*(far * rng.random(count - count // 2)), *(far * rng.random(count // 2) ** 3)])
 
 
+@pytest.mark.thorough
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", LISTS)
 def test_a_cover_is_above_the_list_at_random_epsilons(name: str) -> None:
@@ -151,7 +152,7 @@ def single_steps(count: int) -> list[tuple[float, float, float, float]]:
     ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize(("noise", "q", "epsilon", "delta"), single_steps(4))
 def test_no_step_costs_less_than_its_own_profile_asks_for(noise: float, q: float, epsilon: float, delta: float) -> None:
     """The closed forms of one sampled Gaussian, both directions."""
@@ -176,6 +177,7 @@ def test_no_responses_cost_less_than_their_binomial_sum_asks_for(epsilon: float,
 
 
 @pytest.mark.parametrize("name", ["many participations", "one step"])
+@pytest.mark.one_in(1000)
 def test_no_plan_costs_less_than_the_optimistic_end_of_another_library(name: str) -> None:
     """dp-accounting's privacy loss distributions, discretised from below, in both directions at once."""
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")

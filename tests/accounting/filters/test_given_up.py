@@ -243,6 +243,7 @@ def test_other_filters_give_nothing_back() -> None:
         assert budget.given_back(budget.cost(events, ADD_REMOVE).amounts, events, (), ADD_REMOVE) is None
 
 
+@pytest.mark.thorough
 def test_a_tail_with_a_stated_step_beside_it_is_worth_what_is_known_of_it() -> None:
     events = (*WHOLE, Event(ZcDp(0.001)))
     paid = BUDGET.cost(events, ADD_REMOVE).amounts

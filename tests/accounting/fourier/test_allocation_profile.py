@@ -50,6 +50,7 @@ def exact_delta(noise: float, epsilon: float, *, remove: bool) -> float:
 
 @pytest.mark.parametrize("remove", [True, False])
 @pytest.mark.parametrize(("noise", "epsilon"), [(1.0, 0.5), (2.0, 1.2), (0.8, 3.0)])
+@pytest.mark.one_in(6)
 def test_delta_within_its_bounds(noise: float, epsilon: float, remove: bool) -> None:
     profile = profile_of(noise, 2, 1, remove=remove)
     bounds, exact = profile.delta_bounds(epsilon), exact_delta(noise, epsilon, remove=remove)

@@ -44,7 +44,7 @@ def test_moment_within_its_error(bins: int) -> None:
         assert error < 1e-9
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize(("bins", "remove"), [(2, True), (2, False), (5, True), (5, False)])
 def test_line_within_its_error(bins: int, remove: bool) -> None:
     """Of two steps, which are all or two of five."""

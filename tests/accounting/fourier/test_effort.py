@@ -52,7 +52,9 @@ def test_what_is_refused_does_not_count_and_a_block_takes_its_share() -> None:
     assert left() == math.inf
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("relation", [ADD_OR_REMOVE, REPLACE])
+@pytest.mark.one_in(1000)
 def test_what_reaches_its_effort_holds_and_is_no_worse_than_moments(relation: NeighboringRelation) -> None:
     tight = epsilon_for_delta(FEW, relation, 1e-7)
     with limited(LEAST):
@@ -66,6 +68,7 @@ def test_what_reaches_its_effort_holds_and_is_no_worse_than_moments(relation: Ne
     assert not tight.warnings
 
 
+@pytest.mark.thorough
 def test_the_warning_survives_where_a_pair_encloses_the_truth() -> None:
     """Batches of a fixed size under replace_one are bounded by one pair from above, by another from below."""
     events = [Event(Gaussian(0.6), WithoutReplacement(1, 10**6), 500)]
@@ -77,6 +80,7 @@ def test_the_warning_survives_where_a_pair_encloses_the_truth() -> None:
 @pytest.mark.parametrize(
     ("noise", "q", "steps", "delta"), [(0.527, 1.16e-8, 98284, 1.58e-5), (1.236, 1.489e-8, 1420, 5.38e-9)]
 )
+@pytest.mark.one_in(2)
 def test_corners_of_small_q_are_answered(noise: float, q: float, steps: int, delta: float) -> None:
     """They took more than 20 s."""
     with limited(20_000_000):

@@ -52,6 +52,7 @@ def density_of_three(mu: mp.mpf, place: mp.mpf) -> mp.mpf:
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.4, 1.25, pytest.param(5.0, marks=soak)])
+@pytest.mark.one_in(3)
 def test_density_within_its_errors_of_two(mu: float) -> None:
     """From the far left, where it is 1e-30, to the far right."""
     with mp.workdps(30):
@@ -102,6 +103,7 @@ def test_ends_leave_out_what_they_say(mu: float, count: int) -> None:
         assert float(log_below(mu, count, np.array([low]))[0]) <= exponent + 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("mu", "count"), [(1.0, 50), (0.3, 37), (1.25, 700)])
 def test_shorter_lattices_have_the_same_density(mu: float, count: int) -> None:
     """Up to their errors; and they end where no more than a share of e^-40 is left out."""
@@ -125,6 +127,7 @@ def test_a_depth_is_rounded_so_that_others_share_it() -> None:
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.7, 1.25])
+@pytest.mark.one_in(3)
 def test_errors_hold_between_lattice_points_whose_nodes_are_apart(mu: float) -> None:
     """A density of two, from whose table that of more is made, against 30 digits at places that are nowhere special."""
     two = log_sum(mu, 2)

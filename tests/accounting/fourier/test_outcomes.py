@@ -250,6 +250,7 @@ def test_errors_of_the_losses_of_one_draw_are_inside() -> None:
 
 
 @pytest.mark.parametrize(("loss", "remove"), [LOSSES[0], LOSSES[2], LOSSES[3]])
+@pytest.mark.one_in(4)
 def test_the_error_of_one_draws_profile_is_told(loss: PrivacyLoss, *, remove: bool) -> None:
     step = loss.contour_step(math.log(3.0), remove=remove)
     assert isinstance(step, RatioStep)

@@ -147,6 +147,7 @@ def test_a_sum_of_parts_adds_bounds_and_counts_what_is_left_out_from_above_only(
     assert profile.delta_bounds(2.8).lower > 0.0
 
 
+@pytest.mark.thorough
 def test_the_bound_of_the_bulk_stands_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is allowed to be a visible part of delta it is in `left_out`, and the truth is inside."""
     monkeypatch.setattr(profiles_module, "_NEGLIGIBLE", 1e-2)

@@ -184,6 +184,7 @@ class WrittenLine:
         return np.zeros_like(t)
 
 
+@pytest.mark.thorough
 def test_scales_and_logarithms_of_compositions_are_within_their_rounding() -> None:
     rng = np.random.default_rng(5)
     with mp.workdps(40):

@@ -186,7 +186,7 @@ def test_bulk_bound_is_above_the_bulk_of_many_steps(s: float, q: float, count: i
     assert min(factors) < 1e3
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", [Pair.REMOVE, Pair.REPLACE])
 @pytest.mark.parametrize("count", [1, 2, 50])
 def test_moments_of_a_rest_are_within_their_errors(kind: Pair, count: int) -> None:
@@ -307,7 +307,7 @@ def test_what_lies_beyond_the_top_is_bounded(s: float, q: float) -> None:
         assert truth <= found <= truth * (1.0 + 1e-8)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize("log_scale", [-16.0, 0.0, 8.0, 13.0, 15.0])
 def test_what_is_left_out_grows_with_the_truth_inside(log_scale: float) -> None:
     """The top lowered until a tenth of delta lies beyond it: counted as an infinite loss, from above only."""

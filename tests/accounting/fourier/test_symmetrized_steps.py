@@ -29,7 +29,7 @@ EVERY_GAUSSIAN = pytest.mark.parametrize(("s", "q", "tilt", "largest"), GAUSSIAN
 EVERY_LAPLACE = pytest.mark.parametrize(("size", "q", "tilt", "largest"), LAPLACES)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(1000)
 @EVERY_GAUSSIAN
 def test_gaussian_moment_line_and_envelope(s: float, q: float, tilt: float, largest: float) -> None:
     """moment_within_its_error, line_within_its_error, envelope_is_above_and_falls."""
@@ -111,6 +111,7 @@ def test_lists_with_full_batches_are_inside() -> None:
     assert bounds.width <= 1e-8 * bounds.upper
 
 
+@pytest.mark.thorough
 def test_symmetry_of_the_pair() -> None:
     """E e^((-1/2 + it) L) is real where the loss's law is its own mirror image: M(z) = M(-1 - z)."""
     step = SymmetrizedLoss(PoissonGaussianLoss(2.0, 0.1)).contour_step(ratio_checks.LOG_COUNT, remove=True)

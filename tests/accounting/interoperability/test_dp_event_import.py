@@ -90,6 +90,7 @@ def test_unknown_classes_and_bottomless_events_are_refused() -> None:
         from_dp_event(deep, ADD_REMOVE)
 
 
+@pytest.mark.thorough
 def test_the_factor_two_of_replace_one_is_named() -> None:
     event = gaussian(1.0)
     assert "noise_over_the_sensitivity" in codes(event, REPLACE, "rdp")
@@ -101,6 +102,7 @@ def test_the_factor_two_of_replace_one_is_named() -> None:
     assert library_epsilon(event, REPLACE, 1e-5, "pld") == pytest.approx(truth, abs=1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 def test_integers_inside_a_sampled_composition_are_named() -> None:
     """The same event costs 2.9 where its multiplier is written 2, and 18 where it is written 2.0."""

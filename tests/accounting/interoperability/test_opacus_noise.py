@@ -23,6 +23,7 @@ from accounting.interoperability.opacus_noise import noise_that_opacus_finds
         ("gdp", 0.5, 1e-5, 0.004, 5000, 2.109375),
     ],
 )
+@pytest.mark.one_in(4)
 def test_it_is_what_opacus_finds(
     accountant: str, epsilon: float, delta: float, rate: float, steps: int, noise: float
 ) -> None:

@@ -134,6 +134,7 @@ def output(sums: Sequence[float], noise: float, x: Array, *, laplace: bool) -> A
     ],
 )
 @pytest.mark.parametrize("laplace", [False, True])
+@pytest.mark.one_in(8)
 def test_no_pair_of_small_data_sets_is_above(
     noise: float, sampling: FixedSizeBatches, size: int, relation: NeighboringRelation, laplace: bool
 ) -> None:

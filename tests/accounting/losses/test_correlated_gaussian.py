@@ -58,6 +58,7 @@ def test_known_epsilons(event: Event, relation: NeighboringRelation, delta: floa
 
 
 @pytest.mark.parametrize(("cycle", "delta"), [(2, 0.0564), (1, 0.1815)])
+@pytest.mark.one_in(2)
 def test_a_simulated_release_costs_what_is_said(cycle: int, delta: float) -> None:
     """Six steps of c = (0.8, 0.6): as said where the cycle is as long as the noise, and more where it is shorter."""
     c, s, q, steps, epsilon, samples = np.array([0.8, 0.6]), 1.2, 0.3, 6, 0.5, 400_000

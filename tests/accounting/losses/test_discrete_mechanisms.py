@@ -76,6 +76,7 @@ def test_moment_is_exact_and_rounded_up(event: Event, relation: NeighboringRelat
 
 
 @pytest.mark.parametrize(("event", "relation", "laws"), CASES[1:8], ids=NAMES[1:8])
+@pytest.mark.one_in(4)
 def test_zcdp_rho_bounds_the_moments_and_is_attained(
     event: Event, relation: NeighboringRelation, laws: Callable[[], Laws]
 ) -> None:

@@ -173,6 +173,7 @@ def test_permute_and_flip_has_no_bounded_range() -> None:
 @pytest.mark.parametrize("epsilon", [1e-4, 1.0, 9.0])
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
 @mp.workdps(40)
+@pytest.mark.one_in(3)
 def test_two_candidates_of_permute_and_flip(epsilon: float, share: float) -> None:
     """One ahead, then behind; three steps of it add up as enumerated, and the list costs that much at least."""
     ahead = share * epsilon
@@ -195,6 +196,7 @@ def test_two_candidates_of_permute_and_flip(epsilon: float, share: float) -> Non
     assert value.lower <= value.upper
 
 
+@pytest.mark.thorough
 def test_crowds_with_laplace_noise_are_the_exponential_mechanism() -> None:
     """A thousand candidates on either side: odds e^d where one side is ahead by d of the noise's scales."""
     crowd, y = 1000, np.linspace(-5.0, 45.0, 200_001)
@@ -215,6 +217,7 @@ def test_crowds_with_laplace_noise_are_the_exponential_mechanism() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.5])
+@pytest.mark.one_in(3)
 def test_no_candidates_with_laplace_noise_have_a_larger_advantage(epsilon: float) -> None:
     """Random scores of up to six candidates on either side; and the square of the largest one's density."""
     rng, y = np.random.default_rng(3), np.linspace(-40.0, 60.0, 100_001)
@@ -243,10 +246,11 @@ def test_no_candidates_with_laplace_noise_have_a_larger_advantage(epsilon: float
 
 @pytest.mark.parametrize(("first", "others"), [(1, 2), (2, 2), (3, 2)])
 @pytest.mark.parametrize("epsilon", [1e-6, 0.3, 4.0, 30.0])
+@pytest.mark.one_in(6)
 def test_attained_by_candidates(first: int, others: int, epsilon: float) -> None:
-    """Chances by another quadrature with 40 digits; losses are never above theirs."""
+    """Chances by another quadrature with 25 digits; losses are never above theirs."""
     loss = FewCandidatesLoss(epsilon, 0.4 * epsilon, first, others)
-    with mp.workdps(40):
+    with mp.workdps(25):
 
         def chance(behind: float) -> mp.mpf:
             def below(y: mp.mpf) -> mp.mpf:
@@ -268,6 +272,7 @@ def test_attained_by_candidates(first: int, others: int, epsilon: float) -> None
     assert float(np.exp(loss.atoms.log_masses[1])) == pytest.approx(float(p), rel=1e-11)
 
 
+@pytest.mark.thorough
 def test_two_against_three_with_laplace_noise_cost_more_than_crowds_over_many_steps() -> None:
     value = epsilon_for_delta([Event(ReportNoisyMax(0.1, "laplace"), count=100)], ADD_REMOVE, 1e-6).value
     crowds = epsilon_for_delta([Event(Exponential(0.1), count=100)], ADD_REMOVE, 1e-6).value
@@ -286,6 +291,7 @@ def test_single_losses_of_noisy_max_come_near_epsilon() -> None:
         assert loss <= epsilon_for_delta([Event(ReportNoisyMax(1.0, noise))], ADD_REMOVE, 0.0).value.upper
 
 
+@pytest.mark.thorough
 def test_gumbel_noise_is_the_exponential_mechanism() -> None:
     for count in (1, 40):
         gumbel = epsilon_for_delta([Event(ReportNoisyMax(0.3, "gumbel"), count=count)], ADD_REMOVE, 1e-6)
@@ -306,14 +312,18 @@ def test_between_half_and_the_whole_of_pure_dp(epsilon: float, count: int, more:
     assert value.lower <= min(larger.upper, longer.upper)
 
 
-def test_lists_and_extremes() -> None:
+def test_lists() -> None:
     mixed = epsilon_for_delta([Event(Exponential(0.1), count=10), Event(Gaussian(3.0))], ADD_REMOVE, 1e-6).value
     assert epsilon_for_delta([Event(Gaussian(3.0))], ADD_REMOVE, 1e-6).value.upper < mixed.lower < mixed.upper
-    for epsilon in (0.0, 1e-6, 1e6):
-        for count, delta in ((1, 0.5), (10**8, 1e-30)):
-            value = epsilon_for_delta([Event(Exponential(epsilon), count=count)], ADD_REMOVE, delta).value
-            assert 0.0 <= value.lower <= value.estimate <= value.upper < math.inf
     assert epsilon_for_delta([Event(Exponential(1.5), count=3)], ADD_REMOVE, 0.0).value.upper == pytest.approx(4.5)
+
+
+@pytest.mark.parametrize(("count", "delta"), [(1, 0.5), (10**8, 1e-30)])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e6])
+@pytest.mark.one_in(6)
+def test_extremes_have_numbers(epsilon: float, count: int, delta: float) -> None:
+    value = epsilon_for_delta([Event(Exponential(epsilon), count=count)], ADD_REMOVE, delta).value
+    assert 0.0 <= value.lower <= value.estimate <= value.upper < math.inf
 
 
 def test_same_bits_round_trip_and_refusals() -> None:

@@ -40,6 +40,7 @@ def divergence_in_the_plane(r: float, sigma: float, shift: tuple[float, float], 
 
 
 @pytest.mark.parametrize(("norm_order", "r"), [(1.0, 2.0), (1.0, 3.0), (1.0, 6.0), (1.25, 4.0), (2.0, 2.0)])
+@pytest.mark.one_in(4)
 def test_renyi_line(norm_order: float, r: float) -> None:
     """The line bounds the divergences of shifts of dual norm 1; at p = 2 it is attained."""
     q = math.inf if norm_order == 1.0 else norm_order / (norm_order - 1.0)

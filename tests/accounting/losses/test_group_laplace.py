@@ -79,6 +79,7 @@ def test_profiles_enclose_the_mixture_and_are_close(noise: float, q: float, size
             assert exact * (1.0 - 1e-6) - 1e-12 <= upper <= lower * (1.0 + 1e-5) + 1e-12
 
 
+@pytest.mark.thorough
 def test_a_large_group_is_narrow_and_costs_what_its_records_together_may() -> None:
     event = Event(Laplace(20.0), Poisson(0.01), 100)
     value = group_epsilon_for_delta([event], ADD_REMOVE, 1e-6, 64).value

@@ -37,6 +37,7 @@ def test_zcdp_rho_bounds_the_moments_and_is_attained(epsilon: float) -> None:
     assert divergence >= rho * mp.mpf("0.9999")
 
 
+@pytest.mark.thorough
 @mp.workdps(60)
 def test_excess_is_the_integral_of_the_densities() -> None:
     loss = LaplaceLoss(1.5)

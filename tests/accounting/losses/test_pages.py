@@ -85,6 +85,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("page", "event", "relation", "delta", "shown"), NUMBERS)
+@pytest.mark.one_in(8)
 def test_worked_numbers(page: str, event: Event, relation: NeighboringRelation, delta: float, shown: str) -> None:
     digits = len(shown.partition(".")[2])
     assert f"{epsilon_for_delta([event], relation, delta).value.upper:.{digits}f}" == shown

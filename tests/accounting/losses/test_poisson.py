@@ -16,7 +16,7 @@ CASES = [
 ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize("direction", ["remove", "add", "replace"])
 def test_profile_agrees_with_long_precision(direction: str) -> None:
     for s, q, size in CASES:

@@ -34,7 +34,7 @@ def integrated(loss: float, q: float, epsilon: float, direction: str) -> mp.mpf:
 
 @pytest.mark.parametrize("direction", ["remove", "add", "replace"])
 @pytest.mark.parametrize(("loss", "q"), CASES)
-@pytest.mark.one_in(20)
+@pytest.mark.one_in(1000)
 def test_excess_is_the_integral_of_the_densities_for_both_signs(loss: float, q: float, direction: str) -> None:
     pair = PoissonLaplaceReplaceLoss(loss, q) if direction == "replace" else PoissonLaplaceLoss(loss, q)
     end = pair.pure_epsilon
@@ -90,6 +90,7 @@ def test_moment_is_an_upper_bound(loss: float, q: float, tilt: float) -> None:
 
 
 @pytest.mark.parametrize(("loss", "q"), [(1.0, 0.2), (2.5, 0.05)])
+@pytest.mark.one_in(2)
 def test_replace_one_dominates_every_pair_of_contributions(loss: float, q: float) -> None:
     """u and v anywhere in the interval, and in the l1 ball of the plane: no hockey stick is larger."""
     epsilons = (

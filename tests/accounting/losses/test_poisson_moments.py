@@ -13,18 +13,20 @@ REPLACE = [(1, 0.02, 1), (1, 0.02, 7.5), (0.5, 1e-6, 3), (10, 0.3, 20), (5, 0.9,
 
 
 @pytest.mark.parametrize(("s", "q", "tilt"), REMOVE)
+@pytest.mark.one_in(4)
 def test_moment_is_an_upper_bound_remove(s: float, q: float, tilt: float) -> None:
     value = float(remove_moment(float(s), q, np.array([float(tilt)]))[0])
     assert 0 <= value / poisson_moment(s, q, tilt, "remove") - 1 < 1.1 * ALLOWANCE
 
 
 @pytest.mark.parametrize(("s", "q", "tilt"), REPLACE)
+@pytest.mark.one_in(3)
 def test_moment_is_an_upper_bound_replace(s: float, q: float, tilt: float) -> None:
     value = float(replace_moment(float(s), q, np.array([float(tilt)]))[0])
     assert 0 <= value / poisson_moment(s, q, tilt, "replace") - 1 < 1.1 * ALLOWANCE
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize(("s", "q"), [(0.5, 0.1), (1.0, 0.01), (3.0, 0.5)])
 def test_remove_dominates_add(s: float, q: float) -> None:
     for tilt in (0.5, 1.0, 4.0, 12.0):

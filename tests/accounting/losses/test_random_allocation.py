@@ -67,6 +67,7 @@ def exact_deltas(noise: float, bins: int, epsilon: float) -> tuple[float, float]
     ("bins", "noise"),
     [(2, 0.5), (3, 1.0), *(pytest.param(b, s, marks=soak) for b, s in ((2, 1.0), (2, 4.0), (3, 0.5), (3, 4.0)))],
 )
+@pytest.mark.one_in(3)
 def test_interval_contains_the_exact_delta(bins: int, noise: float) -> None:
     event = Event(Gaussian(noise), RandomAllocation(bins, 1), bins)
     for epsilon in (0.05, 0.5, 2.0):
@@ -201,7 +202,9 @@ def test_the_first_step_of_an_allocation_is_one_of_poisson() -> None:
     assert compose([Event(Gaussian(0.9), RandomAllocation(40, 1), 1)], ADD_REMOVE).steps == ((poisson, 1),)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("noise", "bins", "epochs"), [(0.6, 20, 3), pytest.param(2.0, 300, 1, marks=soak)])
+@pytest.mark.one_in(3)
 def test_laws_around_the_ratio_enclose_the_interval(noise: float, bins: int, epochs: int) -> None:
     """They bound it in convex order, and share no code with contour integrals but the lattice that composes them."""
     losses = [(RatioLoss(noise, bins, upward=upward), epochs) for upward in (False, True)]
@@ -214,6 +217,7 @@ def test_laws_around_the_ratio_enclose_the_interval(noise: float, bins: int, epo
     assert above.upper - below.lower < 1e-2
 
 
+@pytest.mark.thorough
 def test_a_longer_part_costs_more_and_less_than_the_whole() -> None:
     sampling, cost = RandomAllocation(12, 1), 0.0
     for count in (1, 3, 4, 8, 11, 12, 13, 14, 18, 24):
@@ -226,6 +230,7 @@ def test_a_longer_part_costs_more_and_less_than_the_whole() -> None:
 @pytest.mark.parametrize(
     ("noise", "bins", "seen"), [(2.0, 300, 2), (1.0, 100, 3), pytest.param(1.0, 1000, 2, marks=soak)]
 )
+@pytest.mark.one_in(3)
 def test_a_few_steps_of_a_begun_allocation_are_as_narrow_as_the_whole(noise: float, bins: int, seen: int) -> None:
     """The cut of the part is far narrower than its own law, and so has to be its lattice."""
     sampling = RandomAllocation(bins, 1)
@@ -270,6 +275,7 @@ def test_blocks_of_one_step_are_full_batches() -> None:
         (1.0, 22, 5, 1, 6.3514292, 5.863312),
     ],
 )
+@pytest.mark.one_in(4)
 def test_sets_of_several_steps(noise: float, bins: int, chosen: int, epochs: int, upper: float, lower: float) -> None:
     """The upper end of blocks of floor and ceiling; the lower end of a sum in cells, above that of the noisy sums."""
     value = epsilon_for_delta([Event(Gaussian(noise), RandomAllocation(bins, chosen), bins * epochs)], ADD_REMOVE, 1e-5)
@@ -281,6 +287,7 @@ def test_sets_of_several_steps(noise: float, bins: int, chosen: int, epochs: int
     assert blocks.upper == pytest.approx(value.value.upper, abs=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("bins", "chosen"), [(6, 4), pytest.param(4, 2, marks=soak), pytest.param(9, 3, marks=soak)])
 def test_several_participations_against_samples(bins: int, chosen: int) -> None:
     """The explicit mixture over all sets of steps lies in the interval."""
@@ -325,6 +332,7 @@ def test_remove_is_exact_at_integer_orders(noise: float, bins: int) -> None:
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 3.0])
+@pytest.mark.one_in(3)
 def test_moment_is_an_upper_bound(noise: float) -> None:
     """Of two bins, by quadrature, in both directions and at fractions."""
     mu = mp.mpf(1) / noise
@@ -436,6 +444,7 @@ def test_no_loss_is_too_large_to_be_there(remove: bool) -> None:
 
 
 @pytest.mark.parametrize("count", [77, 5 * 77])
+@pytest.mark.one_in(2)
 def test_where_a_density_takes_too_long_laws_around_it_answer(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """An interval without an end is no answer that is narrow enough."""
     events = [Event(Gaussian(1.37), RandomAllocation(77, 1), count)]

@@ -33,6 +33,7 @@ def test_the_law_of_the_sum_is_the_same_whichever_set_is_chosen(bins: int, chose
 @pytest.mark.parametrize(
     ("noise", "bins", "chosen"), [(1.0, 22, 5), (0.3, 10, 9), (8.0, 300, 150), (0.2, 6, 2), (0.7, 2, 1), (1.0, 300, 8)]
 )
+@pytest.mark.one_in(3)
 def test_both_laws_are_probabilities(noise: float, bins: int, chosen: int) -> None:
     """What is left out is next to nothing, and losses increase."""
     atoms = SetStatisticLoss(noise, bins, chosen).atoms
@@ -42,6 +43,7 @@ def test_both_laws_are_probabilities(noise: float, bins: int, chosen: int) -> No
 
 
 @pytest.mark.parametrize("count", [2, 7, 1000])
+@pytest.mark.one_in(3)
 def test_errors_add_up_over_convolutions(count: int) -> None:
     """Against laws of which every mass is too large by one relative error, convolved in 64 bits of mantissa."""
     masses = np.exp(-0.5 * np.linspace(-4.0, 4.0, 41) ** 2)

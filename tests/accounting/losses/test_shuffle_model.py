@@ -34,6 +34,7 @@ def stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 @pytest.mark.parametrize(
     ("local", "users"), [(0.5, 400), (1.0, 50), (3.0, 300), (0.1, 7), (8.0, 10), (2.0, 2), (1.0, 1)]
 )
+@pytest.mark.one_in(4)
 def test_profile_is_above_the_pair_of_the_theorem_and_close(local: float, users: int) -> None:
     loss = ClonesLoss(local, users)
     p, q = shuffled_pair(local, users)
@@ -48,6 +49,7 @@ def test_profile_is_above_the_pair_of_the_theorem_and_close(local: float, users:
     assert (masses * np.exp(-loss.atoms.losses)).sum() == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.thorough
 def test_groups_of_clones_are_a_bound_and_close() -> None:
     """At 1e5 users clones are grouped by a dozen; sums over every number of clones, for the middle of each law."""
     local, users, epsilon = 1.0, 100_000, 0.012
@@ -159,6 +161,7 @@ def test_users_with_randomisers_of_their_own_are_not_covered_and_the_warning_say
 
 
 @pytest.mark.parametrize("local", [0.5, 1.5])
+@pytest.mark.one_in(2)
 def test_randomised_response_of_real_users_stays_below(local: float) -> None:
     """k categories, six users, every multiset of messages: any inputs of the others."""
     users, kinds = 6, 3
@@ -232,6 +235,7 @@ def test_profile_is_below_what_three_categories_attain_and_close(local: float, u
         assert exact * (1 - 1e-3) <= found <= exact * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 def test_three_categories_cost_more_than_a_bit_where_few_lie() -> None:
     """What is attained comes within some thousandths of what is proved, where the local epsilon is large."""
     event = Event(PureDp(4.0), ShuffleModel(100_000, 4.0, 0.0))
@@ -320,6 +324,7 @@ def test_a_randomiser_that_fails_at_times_stays_below() -> None:
             assert attained <= delta_for_epsilon([event], REPLACE, epsilon).value.upper
 
 
+@pytest.mark.thorough
 def test_ends_have_numbers() -> None:
     assert epsilon_for_delta([Event(PureDp(0.0), ShuffleModel(9, 0, 0), 5)], REPLACE, 0.0).value.upper == 0.0
     value = epsilon_for_delta([Event(PureDp(0.5), ShuffleModel(1024, 0.5, 0.0), 3)], REPLACE, 0.0).value

@@ -50,6 +50,7 @@ def test_nodes_of_the_worst_leaf_of_an_explicit_tree(num_leaves: int) -> None:
     assert sum(start == 0 for start, _ in needed) == over[0]
 
 
+@pytest.mark.thorough
 def test_exact_gaussian_attained_by_the_first_leaf() -> None:
     """The vector of released nodes moves by its indicator of the leaf: that Gaussian pair's mu."""
     noise, leaves, restarts = 3.0, 13, 2

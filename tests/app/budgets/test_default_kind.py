@@ -45,7 +45,7 @@ def check_prices(context: Context) -> None:
 
 
 @on_one_engine
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize("sampling", [{}, {"sampling": "full_batch", "batch_size": ...}], ids=["poisson", "full"])
 @pytest.mark.parametrize("is_under_another", [False, True])
 def test_a_calibration_fills_what_is_left_and_its_plan_is_admitted(
@@ -88,6 +88,7 @@ def test_a_whole_number_is_found_that_fits_and_the_next_does_not(api: Api, unkno
     assert_problem(api.reserve(other["id"], next_plan), 409, "budget_exceeded")
 
 
+@pytest.mark.thorough
 @on_one_engine
 def test_what_another_library_recorded_is_charged(api: Api, context: Context) -> None:
     history = [[1.1, 0.01, 500], [1.5, 0.02, 300]]
@@ -113,6 +114,7 @@ def test_what_another_library_recorded_is_charged(api: Api, context: Context) ->
 @pytest.mark.parametrize(
     ("delta", "is_admitted"), [(0, True), (5e-8, True), (2e-6, False)], ids=["none", "within the reserve", "beyond"]
 )
+@pytest.mark.one_in(4)
 def test_a_stated_delta_takes_what_is_kept_for_it(api: Api, context: Context, delta: float, is_admitted: bool) -> None:
     budget = api.budget(LIMIT)
     events = [{"mechanism": {"kind": "approximate_dp", "epsilon": 0.1, "delta": delta}}]

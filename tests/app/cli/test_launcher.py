@@ -97,6 +97,7 @@ except SystemExit:
     return set(result.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.thorough
 def test_a_command_waits_for_no_part_of_the_service_that_it_does_not_need() -> None:
     assert loaded("--help", "numpy", "pydantic", "fastapi", "sqlalchemy", "rich") == set()
     unneeded = ("alembic", "uvicorn", "app.main", "sklearn", "rich", "pyarrow", "dp_accounting")
@@ -120,6 +121,7 @@ print(*sorted(named & set(sys.modules) | scipy))
     assert result.stdout.split() == []
 
 
+@pytest.mark.thorough
 def test_a_table_fits_a_terminal_and_is_plain_in_a_pipe(program: Path) -> None:
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "70"}
     arguments = ("convert", "--from", "zcdp", "--rho", "0.1", "--to", "approximate-dp", "--delta", "1e-5")

@@ -67,7 +67,7 @@ def test_an_account_is_byte_for_byte_the_endpoints(reader: TestClient, options: 
     assert done("account", *options.split(), "--json").encode() == answer.content + b"\n"
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize("name", ["selection", "heterogeneous", "attack_risk"])
 def test_an_account_of_a_file_is_byte_for_byte_the_endpoints(reader: TestClient, name: str, tmp_path: Path) -> None:
     body = json.dumps(ACCOUNT_EXAMPLES[name]["value"])

@@ -178,6 +178,7 @@ def test_what_a_loader_loses_stands_beside_what_would_lose_less(reader: TestClie
     assert "Batches" not in [each.text for each in show(reader, shape="nonconvex", **sizes).all("h2")]
 
 
+@pytest.mark.thorough
 def test_a_simulation_goes_on_from_algorithm_to_algorithm_and_ends_as_the_service_says(
     reader: TestClient, algorithms: list[dict[str, Any]]
 ) -> None:
@@ -230,6 +231,7 @@ def test_what_is_simulated_has_the_fields_of_its_model(algorithms: list[dict[str
     assert perceptron == {"model": "mlp", "classes": 3, "hidden": [8]}
 
 
+@pytest.mark.thorough
 def test_a_penalty_is_filled_in_and_reaches_the_runs(reader: TestClient) -> None:
     values = {"simulated": "logistic_regression", "penalty": "l2", "strength": "0.05", "dataset_size": "1000"}
     document = show(reader, **values)

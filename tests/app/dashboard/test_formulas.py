@@ -59,6 +59,7 @@ def test_nothing_is_left_out(source: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALIBRATE_EXAMPLES)
+@pytest.mark.one_in(4)
 def test_every_formula_of_a_calibration_is_understood(reader: TestClient, name: str) -> None:
     answer = reader.post("/v1/calibrate", json=CALIBRATE_EXAMPLES[name]["value"])
     found = list(_formulas_in(answer.json()))

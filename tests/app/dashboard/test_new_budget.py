@@ -237,6 +237,7 @@ def test_a_form_without_a_key_opens_nothing_and_comes_back_with_one(quick: Servi
     opened(quick, sent(quick, key_of(answer.text), kind="zcdp", rho="1"))
 
 
+@pytest.mark.thorough  # test_pages.py tries some pages
 def test_what_is_typed_is_only_ever_text_on_the_page(quick: Service) -> None:
     fields = [*FORM, *AMOUNTS, "kind", "parent_id", "report_delta", "key", EVIL]
     for name in fields:

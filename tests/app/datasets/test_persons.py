@@ -113,6 +113,7 @@ def test_every_format_holds_the_same_persons(datasets: Datasets, file: bytes) ->
     assert datasets.ages(datasets.deleted(dataset_id, "K-0002")["id"]) == [40.0, 120.0, 20.0]
 
 
+@pytest.mark.thorough
 @on_one_engine
 def test_integers_stand_for_their_digits(datasets: Datasets) -> None:
     texts = datasets.uploaded(PERSONS.replace("K-000", ""))

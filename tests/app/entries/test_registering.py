@@ -172,7 +172,7 @@ def kind_of(column: Any) -> type:
 
 
 @pytest.mark.parametrize("subject", REGISTERED)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_every_edited_column_is_named(lived_in: Service, subject: Subject) -> None:
     database, registered = lived_in.context.database, REGISTERED[subject]
     table = registered.table
@@ -200,7 +200,7 @@ def test_every_edited_column_is_named(lived_in: Service, subject: Subject) -> No
 @on_one_engine
 @pytest.mark.parametrize("value", ["1000000000000", "'x'", "x'00ff'", "1.5"])
 @pytest.mark.parametrize("table", [table.name for table in STATE_TABLES])
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 def test_a_value_of_another_kind_is_named_with_its_row(lived_in: Service, table: str, value: str) -> None:
     """SQLite takes any value in any column. An integer in the place of bytes is no request for so much memory."""
     database = lived_in.context.database
@@ -235,6 +235,7 @@ def test_a_run_that_has_not_ended_is_in_no_state_of_those_that_have(lived_in: Se
 
 
 @pytest.mark.parametrize("subject", REGISTERED)
+@pytest.mark.one_in(4)
 def test_rows_that_are_forged_or_gone_are_named(lived_in: Service, subject: Subject) -> None:
     database, table = lived_in.context.database, REGISTERED[subject].table
     with database.read() as session:
@@ -252,7 +253,7 @@ def test_rows_that_are_forged_or_gone_are_named(lived_in: Service, subject: Subj
 
 
 @pytest.mark.parametrize("subject", REGISTERED)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 def test_what_is_registered_twice_hides_no_stranger(lived_in: Service, subject: Subject, tmp_path: Path) -> None:
     """As many entries as rows: what has ended, or never changes, is registered again, and a row is forged."""
     context, table = lived_in.context, REGISTERED[subject].table
@@ -381,6 +382,7 @@ def test_the_register_tells_of_no_trial_but_the_one_that_is_released(service: Se
         """UPDATE reservations SET dataset = '{"content": "", "id": "ds_another", "version": 1}'""",
     ],
 )
+@pytest.mark.one_in(4)
 def test_a_worker_refuses_what_is_not_as_registered(service: Service, statement: str) -> None:
     _, run = service.private()
     attacks.run(service.context.database, statement)
@@ -405,6 +407,7 @@ OF_A_SWEEP = {
 
 
 @pytest.mark.parametrize("what", OF_A_SWEEP)
+@pytest.mark.one_in(5)
 def test_a_worker_makes_no_trial_of_a_sweep_that_is_not_as_registered(
     service: Service, draws: Draws, what: str
 ) -> None:
@@ -418,6 +421,7 @@ def test_a_worker_makes_no_trial_of_a_sweep_that_is_not_as_registered(
         declarations.check(service.context, trial)
 
 
+@pytest.mark.thorough
 def test_what_is_written_into_a_cell_and_its_trial_is_refused(service: Service) -> None:
     """The trial is what its cell says; but the cell is not what was charged."""
     sweeps = Sweeps(service.client, service.context)
@@ -450,6 +454,7 @@ def test_a_trial_that_somebody_inserts_is_not_made_and_does_not_count(service: S
     assert sweeps.sweep(sweep)["best"]["run_id"] in made
 
 
+@pytest.mark.thorough  # test_a_flag_that_is_cleared_before_the_claim_is_refused is shorter
 def test_a_trial_whose_flag_is_cleared_is_not_published(service: Service, draws: Draws) -> None:
     draws.trials, draws.cells = 2, [0, 1]
     sweeps = Sweeps(service.client, service.context)
@@ -485,7 +490,7 @@ def test_a_flag_that_is_cleared_before_the_claim_is_refused(service: Service) ->
     assert (trial.state, trial.stream_id) == ("failed", None)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("what", ["another law", "a cell less", "no release before"])
 def test_nothing_is_released_of_a_sweep_that_was_altered_between_its_trials(
     service: Service, draws: Draws, what: str
@@ -503,6 +508,7 @@ def test_nothing_is_released_of_a_sweep_that_was_altered_between_its_trials(
 
 
 @pytest.mark.parametrize("is_revived", [False, True])
+@pytest.mark.one_in(1000)
 def test_a_sweep_that_has_ended_makes_no_trial(service: Service, draws: Draws, is_revived: bool) -> None:
     draws.trials, draws.cells = 2, [0, 1]
     sweeps = Sweeps(service.client, service.context)
@@ -516,6 +522,7 @@ def test_a_sweep_that_has_ended_makes_no_trial(service: Service, draws: Draws, i
         declarations.check(service.context, loser)
 
 
+@pytest.mark.thorough  # test_the_register_begins_with_what_was_there is shorter
 def test_what_the_register_did_not_have_yet_is_entered_with_the_next_entry(service: Service) -> None:
     """As in a database whose register is older than sweeps in it."""
     sweeps = Sweeps(service.client, service.context)
@@ -545,6 +552,7 @@ def test_what_the_register_did_not_have_yet_is_entered_with_the_next_entry(servi
         "UPDATE runs SET sweep_id = NULL",
     ],
 )
+@pytest.mark.one_in(5)
 def test_a_worker_refuses_a_trial_that_is_not_its_cells(service: Service, statement: str) -> None:
     """No entry tells of trials, so that a forged one would be trained beside what the sweep has drawn."""
     sweeps = Sweeps(service.client, service.context)

@@ -140,6 +140,7 @@ def test_what_is_written_meanwhile_is_not_in_the_file(
     assert verify_export(write(path, exported(context))).entries > len(complete.splitlines())
 
 
+@pytest.mark.thorough
 def test_an_export_ends_however_much_is_written_meanwhile(
     api: Api, root: dict[str, Any], context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

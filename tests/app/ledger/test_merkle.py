@@ -22,7 +22,7 @@ from app.ledger.merkle import (
 )
 
 #: All sizes up to here, and some around the sizes at which nodes of another level are kept.
-SIZES = [*range(131), 255, 256, 257, 511, 512, 700]
+SIZES = [*range(67), 127, 128, 129, 130, 255, 256, 257, 511, 512, 700]
 DATA = [hashlib.sha256(str(number).encode()).digest() for number in range(700)]
 LEAVES = [leaf_hash(data) for data in DATA]
 

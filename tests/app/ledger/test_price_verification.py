@@ -261,6 +261,7 @@ def test_a_hold_that_was_raised_is_priced_for_what_it_holds(context: Context, fo
         ("renyi_dp", (Event(ApproximateDp(1.0, 1e-6)),), "approximate_dp event has no proved"),
     ],
 )
+@pytest.mark.one_in(4)
 def test_what_a_budget_cannot_pay_for_is_too_low(
     context: Context, api: Api, kind: str, events: tuple[Event, ...], why: str
 ) -> None:

@@ -108,6 +108,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.one_in(3)
 def test_a_fault_is_told_where_it_is(sweeps: Sweeps, name: str) -> None:
     changes, code, pointer = FAULTS[name]
     answer = sweeps.ask(**changes)
@@ -165,6 +166,7 @@ def test_a_dry_run_answers_the_cost_and_writes_nothing(sweeps: Sweeps) -> None:
     assert_problem(asked, 400, "idempotency_key_missing")
 
 
+@pytest.mark.thorough
 def test_the_best_costs_less_than_all(sweeps: Sweeps) -> None:
     sizes = {"hyperparameters": {"step_size": [number / 10 for number in range(1, 11)]}}
     uppers = []

@@ -109,6 +109,7 @@ def test_one_field_makes_one_row_and_a_cell_without_a_score_is_empty(sweeps: Swe
     sweeps.work_all()
 
 
+@pytest.mark.thorough
 def test_a_wide_map_leaves_its_numbers_to_the_titles(sweeps: Sweeps) -> None:
     sweep = sweeps.swept(iterations=list(range(1, 26)), hyperparameters={"step_size": 1})
     sweeps.work()
@@ -118,6 +119,7 @@ def test_a_wide_map_leaves_its_numbers_to_the_titles(sweeps: Sweeps) -> None:
     assert sweeps.post(f"/v1/run-sweeps/{sweep['id']}/cancel").status_code == 200
 
 
+@pytest.mark.thorough
 def test_of_a_sweep_for_the_best_there_is_no_map(sweeps: Sweeps) -> None:
     sweep = sweeps.swept(**BEST)
     assert_problem(sweeps.client.get(f"/v1/run-sweeps/{sweep['id']}/heat-map"), 409, "results_withheld")

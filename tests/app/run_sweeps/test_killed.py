@@ -19,6 +19,7 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"checkpoint_interval_s": 1e-9})
 
 
+@pytest.mark.thorough  # tests/crash/test_run_crash.py kills workers in `make test`
 @on_one_engine
 def test_workers_are_killed_in_the_middle_of_it(service, context, draws):
     seeded = {"seed": 7, "iterations": 8}

@@ -238,6 +238,7 @@ def test_the_papers_own_relation_is_meant_where_none_is_named(quick, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", [name if name in ("dp_sgd", "tree_sfw_l1") else soak(name) for name in CHOICES])
+@pytest.mark.one_in(3)
 def test_seeded_runs_repeat_and_unseeded_ones_do_not(quick, algorithm):
     """Of the service, whatever the algorithm; that each trainer repeats is a conformance test of its own."""
 
@@ -468,6 +469,7 @@ def test_slots_that_no_memory_holds_are_refused_before_anything_is_charged(quick
             assert_problem(refused, 422, "too_many_slots", "/dataset_id")
 
 
+@pytest.mark.thorough  # test_models.py and the refusals above are shorter
 def test_the_models_that_are_listed_for_an_algorithm_are_those_that_a_run_takes(quick):
     listed = {item["name"]: item["models"] for item in quick.get("/v1/algorithms")["items"]}
     assert set(listed) == set(ALGORITHMS)

@@ -315,6 +315,7 @@ def test_no_attack_is_right_more_often_than_the_card_says() -> None:
         assert attained <= most_right(AchievedMuBody(mu=mu, **how)) <= attained + 1e-11
 
 
+@pytest.mark.thorough
 @on_one_engine
 def test_names_are_text_in_every_rendering_whatever_they_hold(service):
     budget = service.budget(name=HOSTILE[0], privacy_unit=HOSTILE[3])
@@ -363,6 +364,7 @@ def test_the_page_needs_nothing_but_itself_and_may_do_nothing_else(service):
     assert named == [attributes["id"] for tag, attributes in page.elements if tag == "h2"]
 
 
+@pytest.mark.thorough
 @on_one_engine
 def test_a_failed_run_says_so_and_that_its_charge_stands(service, monkeypatch):
     _, run = service.private()

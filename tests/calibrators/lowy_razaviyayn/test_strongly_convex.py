@@ -56,6 +56,7 @@ def test_the_evaluated_bound_is_below_the_closed_form(last, noise_multiplier):
     assert PROBLEM.evaluated_bound(PROBLEM.schedule(last), oracle) <= PROBLEM.closed_form(last, oracle)
 
 
+@pytest.mark.thorough
 def test_the_recursion_of_the_proof_holds_in_every_step():
     """Before expectations are taken, with the noise's own mean-zero term, on random quadratics with a projection."""
     rng = np.random.default_rng(7)

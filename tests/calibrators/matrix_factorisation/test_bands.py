@@ -259,6 +259,7 @@ def test_more_bands_than_are_allowed_are_told_of_where_they_have_less_error(most
     assert all(each.error < errors[chosen] for each in found.alternatives if not each.is_allowed)
 
 
+@pytest.mark.thorough
 def test_where_sizes_allow_no_more_bands_or_more_have_more_error_nothing_is_beyond():
     for changes in (
         {"correlation": Correlation(max_bands=64)},

@@ -108,6 +108,7 @@ def _search(events: tuple[Event, ...], direction: str, epsilon: float) -> LineSe
     return LineSearch(directed, directed.log_estimate)
 
 
+@pytest.mark.thorough
 def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
     """Different tilts, periods and spacings; the cut leaves the bulk out of its sum."""
     events = (Event(Gaussian(0.5), Poisson(0.001), 10),)
@@ -127,6 +128,7 @@ def test_two_lines_and_a_cut_enclose_the_same_number() -> None:
             assert not other.below.ball > one.above.ball
 
 
+@pytest.mark.thorough
 def test_a_line_whose_aliases_nobody_bounds_proves_nothing_from_below() -> None:
     """Nor does Chernoff's bound, at a tilt of it."""
     direction = _search((Event(Gaussian(0.5), Poisson(0.001), 10),), "remove", 2.1).direction
@@ -167,6 +169,7 @@ def test_nodes_above_a_cut_and_those_of_an_envelope_have_no_envelope() -> None:
         (NeighboringRelation.ADD_OR_REMOVE_ONE, False),
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_cut_agrees_with_the_whole_line(relation: NeighboringRelation, fixed: bool) -> None:
     """A batch of a fixed size is cut with remove's law, and a replaced record with its own."""
     noise, q, count, epsilon = (2.0, 0.01, 30, 3.0) if fixed else (1.0, 0.01, 30, 3.0)

@@ -101,6 +101,7 @@ def _integral(law: PoissonLaw, direction: str, z: acb, reach: float) -> acb:
 
 
 @pytest.mark.parametrize("kind", ["remove", "add", "replace"])
+@pytest.mark.one_in(3)
 def test_every_value_is_within_the_error_and_below_the_envelope(kind: str) -> None:
     """Weights need not add up to 1: rare ones may be left out."""
     rng = random.Random(11)
@@ -175,6 +176,7 @@ def test_what_is_left_out_is_in_the_tails() -> None:
 
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 2.5])
+@pytest.mark.one_in(6)
 def test_one_step_of_a_group_is_an_integral(replaced: bool, epsilon: float) -> None:
     s, q, k = 1.3, 0.25, 3
     event = Event(Gaussian(s), Poisson(q))
@@ -329,7 +331,7 @@ CASES = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_true_is_verified_and_what_is_false_is_not(name: str) -> None:
     events, relation, group, both = CASES[name]
@@ -379,6 +381,7 @@ def test_what_is_true_is_verified_and_what_is_false_is_not(name: str) -> None:
         ("scales on batches", ["events", 0, "mechanism", "noise_multipliers"], ["1.9", "3"]),
     ],
 )
+@pytest.mark.one_in(4)
 def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | int], value: object) -> None:
     events, relation, group, _ = CASES[name]
     delta = 1e-6

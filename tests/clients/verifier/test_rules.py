@@ -67,6 +67,7 @@ def _log_moment(kind: str, s: float, q: float, c: float) -> float:
 
 
 @pytest.mark.parametrize("kind", ["remove", "add", "replace", "fixed_size"])
+@pytest.mark.one_in(4)
 def test_every_value_is_within_the_error_and_below_the_envelope(kind: str) -> None:
     rng = random.Random(kind)
     tightest = 0.0
@@ -125,6 +126,7 @@ def test_panels_that_are_too_few_are_in_the_error() -> None:
                 assert distance > 1e-5 * rule.error_at(arb(t))
 
 
+@pytest.mark.thorough
 def test_the_error_of_a_last_panel_grows_with_t_and_is_that_of_the_last_point_on_a_line() -> None:
     """Where the rest of the way is too long for t, only the growth is above the distance."""
     law, place = FixedSize.of_one(arb(1), arb(0.2)), Panels(0.8, 12.0, 12, 30, 0, 24, 10)
@@ -160,6 +162,7 @@ PANELS = Panels(0.8, 12.0, 12, 24, 40, 24)
         (-6.0, 0.2, Line(0.25, 0.04, -250, 275)),
     ],
 )
+@pytest.mark.one_in(3)
 def test_an_envelope_above_a_cut_is_above_every_value_wherever_the_cut_is(
     place: float, width: float, line: Line
 ) -> None:
@@ -207,6 +210,7 @@ def test_a_share_errs_by_as_much_as_it_grows_beside_the_axis(line: Line, least: 
             assert least is None or distance > arb(least).exp() * rule.moment()
 
 
+@pytest.mark.thorough
 def test_an_envelope_above_a_cut_falls_where_that_of_the_panels_is_the_moment() -> None:
     """916370 such steps are below e^-35 from there on."""
     law = FixedSize.of_one(arb(0.96), arb(1.9e-5))

@@ -256,6 +256,7 @@ def test_who_is_slow_keeps_nobody_waiting(tmp_path: Path, log: Log) -> None:
         cosigned(witness, log, 5, 6)
 
 
+@pytest.mark.thorough
 def test_contradictions_are_kept_and_do_not_grow_without_end(witness: Served, log: Log) -> None:
     cosigned(witness, log, 0, 5)
     for number in range(MOST_CONFLICTS + 5):

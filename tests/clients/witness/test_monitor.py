@@ -221,6 +221,7 @@ def test_the_command_tells_by_status_line_hook_and_webhook(service: Service, tmp
     assert "cannot cosign" in run(*arguments, "--quorum", "1", status=2).stderr
 
 
+@pytest.mark.thorough
 def test_evidence_does_not_grow_without_end(service: Service, tmp_path: Path) -> None:
     watch = monitor(service, tmp_path / "m")
     assert watch.look().alerts == {}

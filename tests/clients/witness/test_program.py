@@ -106,6 +106,7 @@ def test_the_commands_say_what_they_did(tmp_path: Path, log: Log) -> None:
         assert (conflict["origin"], conflict["is_proof"]) == (ORIGIN, True)
 
 
+@pytest.mark.thorough
 def test_killed_between_storing_and_answering_it_goes_on_with_what_it_stored(tmp_path: Path, log: Log) -> None:
     """The log has no answer; asked again for another history, the witness still knows what it has signed."""
     folder = tmp_path / "w"

@@ -76,7 +76,7 @@ def printed_multiplier(found: Calibration, published: AsPublished) -> float | No
 
 @every_epsilon
 @every_case
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_noise_that_is_called_sound_or_loose_meets_the_target(name: str, spec: Spec, epsilon: float) -> None:
     found, published = published_at(name, spec, epsilon)
     multiplier = printed_multiplier(found, published)
@@ -205,7 +205,7 @@ def test_other_samplings_and_relations_leave_the_papers_own_calibration_alone(na
 
 
 @every_example
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(48)
 def test_printed_noise_that_the_engine_does_not_take_refuses_no_request(name: str, spec: Spec) -> None:
     """It is for comparison: at a tiny epsilon the printed noise may be out of every range, and the answer stands."""
     fixed = pinned(name, spec)

@@ -63,7 +63,7 @@ def test_more_epsilon_is_less_noise(name: str, spec: Spec) -> None:
     assert_falls([noise_of(found.plan) for found in along(name, spec, targets)])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @every_example
 def test_more_delta_is_less_noise(name: str, spec: Spec) -> None:
     assert isinstance(spec.target, ApproximateDpTarget)
@@ -72,6 +72,7 @@ def test_more_delta_is_less_noise(name: str, spec: Spec) -> None:
 
 
 @every_example
+@pytest.mark.one_in(6)
 def test_more_records_are_less_noise_on_the_mean(name: str, spec: Spec) -> None:
     sizes = [{"dataset_size": spec.dataset_size * factor} for factor in (1, 2, 4)]
     noises = [noise_of(found.plan) for found in along(name, spec, sizes)]
@@ -170,7 +171,7 @@ def assert_falls_by_name(found: Sequence[dict[str, float]], *, strictly: bool = 
         assert not strictly or numbers[-1] < numbers[0], (name, numbers)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(48)
 @every_case
 def test_replacing_a_record_by_a_null_one_never_needs_more_noise_than_replacing_it_by_any(
     name: str, spec: Spec

@@ -144,6 +144,7 @@ def test_a_gradient_bound_of_another_kind_is_refused(name: str, spec: Spec) -> N
 
 
 @every_case
+@pytest.mark.one_in(6)
 def test_every_supported_sampling_and_relation_is_answered_or_refused_with_what_works(name: str, spec: Spec) -> None:
     algorithm, answered = algorithm_of(name), 0
     for sampling in algorithm.samplings:

@@ -88,7 +88,7 @@ def neighbours(features: np.ndarray, labels: np.ndarray) -> Iterator[Data]:
 
 @every_dtype
 @every_own_plan
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 def test_neighbours_are_worked_on_alike(name: str, plan: Plan, dtype: str) -> None:
     plan = replace(plan, dtype=dtype)
     own, releases = records_of(plan), Releases()
@@ -100,7 +100,7 @@ def test_neighbours_are_worked_on_alike(name: str, plan: Plan, dtype: str) -> No
 
 @every_dtype
 @pytest.mark.parametrize("number", range(9))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 def test_neighbours_are_worked_on_alike_by_every_model(number: int, dtype: str) -> None:
     some, releases = MODELS[number], Releases()
     plan = replace(plan_of("dp_sgd"), dtype=dtype)

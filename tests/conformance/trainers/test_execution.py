@@ -198,7 +198,7 @@ def carried_out(plan: Plan, streams: RecordingStreams, sums: list[np.ndarray]) -
     return path
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(1000)
 @pytest.mark.parametrize("scale", [0.2, 1.0])
 def test_a_selection_has_the_law_of_gumbel_noise_at_the_planned_scale(scale: float) -> None:
     """The vertex +-D e_i of score <u, g> is selected with probability proportional to exp(-<u, g> / lambda)."""

@@ -25,8 +25,8 @@ from tests.conformance.trainers.examples import is_gradient_steps, model, plans,
 from tests.conformance.trainers.streams import RecordingStreams
 from trainer.run import run
 
-#: Steps that are looked at, in all.
-STEPS = 1500
+#: Steps that are looked at, in all, where each is drawn for itself; and runs, where a draw reaches over several.
+STEPS, RUNS = 1000, 150
 
 
 def of_sampling(kind: type) -> list[Any]:
@@ -127,12 +127,12 @@ def test_full_batches_are_everybody(name: str, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(DisjointBatches))
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_disjoint_batches_have_every_row_once_at_most_in_steps_alike_likely(name: str, plan: Plan) -> None:
     [phase] = plan.phases
     assert isinstance(phase, Phase)
     assert isinstance(phase.event.sampling, DisjointBatches)
-    runs, steps = 400, plan.iterations
+    runs, steps = RUNS, plan.iterations
     taken = batches_of(plan, runs)
     by_position = phase.event.sampling.assignment == "by_position"
     times = taken.sum(axis=1)
@@ -151,11 +151,11 @@ def test_disjoint_batches_have_every_row_once_at_most_in_steps_alike_likely(name
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(RandomAllocation))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_allocated_rows_draw_a_step_of_every_epoch_for_themselves(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, RandomAllocation)
-    bins, runs = event.sampling.num_bins, 400
+    bins, runs = event.sampling.num_bins, RUNS
     assert bins < event.count < 2 * bins, "a whole epoch and a part of one"
     taken = batches_of(plan, runs)
     first, second = taken[:, :bins], taken[:, bins:]
@@ -172,11 +172,11 @@ def test_allocated_rows_draw_a_step_of_every_epoch_for_themselves(name: str, pla
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(ShuffledEpochs))
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 def test_shuffled_rows_are_dealt_out_anew_in_every_epoch(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, ShuffledEpochs)
-    batches, runs = event.sampling.steps_per_epoch, 400
+    batches, runs = event.sampling.steps_per_epoch, RUNS
     taken = batches_of(plan, runs)
     assert np.all(taken[:, :batches].sum(axis=1) == 1)
     assert set(taken.sum(axis=2).ravel().tolist()) == {plan.dataset_size // batches}
@@ -186,12 +186,12 @@ def test_shuffled_rows_are_dealt_out_anew_in_every_epoch(name: str, plan: Plan) 
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(CyclicPoisson))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_rows_are_drawn_at_the_turn_of_their_group_alone(name: str, plan: Plan) -> None:
     """Two steps of a row are a whole number of cycles apart: noise that reaches over a cycle is charged for that."""
     [event] = plan.events
     assert isinstance(event.sampling, CyclicPoisson)
-    groups, rate, runs = event.sampling.cycle_length, event.sampling.sampling_probability, 400
+    groups, rate, runs = event.sampling.cycle_length, event.sampling.sampling_probability, RUNS
     assert 2 * groups < event.count
     taken = batches_of(plan, runs)
     turns = np.stack([taken[:, turn::groups].any(axis=1) for turn in range(groups)])
@@ -203,11 +203,11 @@ def test_rows_are_drawn_at_the_turn_of_their_group_alone(name: str, plan: Plan) 
 
 
 @pytest.mark.parametrize(("name", "plan"), of_sampling(FixedOrderEpochs))
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_every_epoch_has_the_same_batches_in_the_same_order(name: str, plan: Plan) -> None:
     [event] = plan.events
     assert isinstance(event.sampling, FixedOrderEpochs)
-    batches, runs = event.sampling.steps_per_epoch, 400
+    batches, runs = event.sampling.steps_per_epoch, RUNS
     assert batches < event.count
     taken = batches_of(plan, runs)
     assert np.all(taken[:, :batches].sum(axis=1) == 1)
@@ -216,7 +216,7 @@ def test_every_epoch_has_the_same_batches_in_the_same_order(name: str, plan: Pla
         assert_binomial(taken[:, step].sum(axis=0), runs, 1.0 / batches)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("name", "plan"), [case for case in plans() if is_gradient_steps(case.values[1])])
 def test_places_are_drawn_whatever_is_in_them(name: str, plan: Plan) -> None:
     """Nothing is drawn from the realised number of rows; schemes of a fixed size never read beyond the declared one."""

@@ -31,6 +31,7 @@ from tests.accounting.filters.costs.cells import ADD_REMOVE, KINDS, ONE_OF_EACH,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.one_in(4)
 def test_a_missing_cell_is_refused_and_names_the_filters_that_work(name: str, kind: str) -> None:
     event = ONE_OF_EACH[name]
     working = type(event.mechanism).filters

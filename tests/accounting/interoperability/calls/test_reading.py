@@ -201,6 +201,7 @@ def released(text: str, **known: Any) -> tuple[Event, ...]:
         ),
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_call_is_what_its_library_makes_of_it(text: str, known: dict[str, Any], events: tuple[Event, ...]) -> None:
     assert released(text, **known) == events
 

@@ -45,6 +45,7 @@ def test_a_private_run_is_reserved_started_executed_and_committed(service):
         {"sampling": "poisson", "batch_size": 32, "model": {"kind": "mlp", "hidden": [8]}},
     ],
 )
+@pytest.mark.one_in(2)
 def test_executors_agree(service, short_slices, changes):
     """The same model to the last bit as `trainer.run` gives at one go."""
     run = service.queued(dataset_id="ds_breast_cancer", seed=7, **changes)

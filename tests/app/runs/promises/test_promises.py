@@ -77,7 +77,7 @@ def check(service: Any, name: str, promise: Promise) -> None:
 
 @on_one_engine
 @pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 def test_a_private_run_keeps_the_promise_of_its_algorithm(service, name):
     check(service, name, PROMISES[name])
 
