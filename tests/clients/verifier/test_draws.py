@@ -238,15 +238,15 @@ def test_fewer_draws_leave_more_out() -> None:
     ("where", "value", "reason"),
     [
         (["witness", "directions", "both", "draws"], None, "lacks draws"),
-        (["witness", "directions", "both", "draws"], [{"shares": ["0.5"]}] * 2, "draws must be a list of 1 to 1"),
+        (["witness", "directions", "both", "draws"], [{"shares": ["0.5"]}] * 2, "draws must be a list of length 1"),
         (["witness", "directions", "both", "draws", 0, "shares"], ["0.001"] * 20, "more often than there are draws"),
         (["witness", "directions", "both", "draws", 0, "shares"], ["0.001"] * 65, "must be a list of 1 to 64"),
         (["witness", "directions", "both", "draws", 0, "shares"], ["0"], "must be a number"),
-        (["witness", "directions", "both", "draws", 0, "others"], "1", "has unknown keys: others"),
+        (["witness", "directions", "both", "draws", 0, "others"], "1", "has unknown keys: ['others']"),
         (
             ["witness", "directions", "both", "draws", 0, "shares"],
             ["0.02"],
-            "branches must be a list of 1 to 2 entries",
+            "branches must be a list of length 2",
         ),
         (["statement", "relation"], "add_or_remove_one", "no theorem of this verifier covers it"),
         (["statement", "group_size"], "2", "must be one of full_batch, shuffled_epochs"),

@@ -399,7 +399,7 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
 @pytest.mark.parametrize(
     ("name", "where", "value", "reason"),
     [
-        ("group", ["witness", "directions", "remove", "kept"], ["0", "0"], "must be a list of 1 to 1 entries"),
+        ("group", ["witness", "directions", "remove", "kept"], ["0", "0"], "must be a list of length 1"),
         ("group", ["witness", "directions", "remove", "kept"], ["-1"], "must be an integer"),
         ("group", ["statement", "group_size"], "1", "must be an integer"),
         ("cut", ["statement", "group_size"], "2", "must be one of full_batch, shuffled_epochs"),
@@ -414,7 +414,7 @@ def test_an_event_that_costs_more_is_not_verified(name: str, where: list[str | i
             "scales on batches",
             ["statement", "events", 0, "mechanism", "weights"],
             ["1"],
-            "must be a list of 1 to 1 entries",
+            "must be a list of length 1",
         ),
     ],
 )

@@ -104,7 +104,7 @@ class Reader:
     def _list(self, key: str, most: int, least: int) -> list[Any]:
         values = self._take(key)
         proper = isinstance(values, list) and least <= len(values) <= most
-        refuse_unless(proper, f"{self.where}.{key} must be a list of {least} to {most} entries")
+        refuse_unless(proper, f"{self.where}.{key} must be a list of length {f'{least} to ' * (least < most)}{most}")
         return list(values)
 
     def _take(self, key: str) -> Any:
