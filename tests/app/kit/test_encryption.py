@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.kit.data_keys import DataKeys
 from app.kit.encryption import (
     CHUNK_BYTES,
     Altered,
@@ -116,7 +117,7 @@ def test_a_writer_that_was_not_finished_left_nothing_that_opens() -> None:
 
 
 def test_files_are_written_whole_and_private_and_bound_to_their_place(tmp_path: Path) -> None:
-    encryption, path = FileEncryption(KEY), tmp_path / "datasets" / "ds_a.npz"
+    encryption, path = FileEncryption(DataKeys(KEY)), tmp_path / "datasets" / "ds_a.npz"
     values = np.arange(100_000.0)
     encryption.write(path, lambda file: np.savez(file, values=values, text=np.array("8675309")))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -130,22 +131,22 @@ def test_files_are_written_whole_and_private_and_bound_to_their_place(tmp_path: 
 
 def test_what_was_written_before_the_key_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "datasets" / "ds_a.npz"
-    FileEncryption(None).write(path, lambda file: np.savez(file, a=np.ones(3)))
+    FileEncryption(DataKeys()).write(path, lambda file: np.savez(file, a=np.ones(3)))
     assert path.read_bytes().startswith(b"PK")
-    with FileEncryption(KEY).open(path) as file, np.load(file) as arrays:
+    with FileEncryption(DataKeys(KEY)).open(path) as file, np.load(file) as arrays:
         assert arrays["a"].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_without_the_key_an_encrypted_file_is_refused_and_counted(tmp_path: Path) -> None:
     folder = tmp_path / "datasets"
-    FileEncryption(KEY).write(folder / "a", lambda file: None)
-    FileEncryption(None).write(folder / "b", lambda file: None)
-    for other in (FileEncryption(None), FileEncryption(bytes(32))):
+    FileEncryption(DataKeys(KEY)).write(folder / "a", lambda file: None)
+    FileEncryption(DataKeys()).write(folder / "b", lambda file: None)
+    for other in (FileEncryption(DataKeys()), FileEncryption(DataKeys(bytes(32)))):
         with pytest.raises(OtherKey), other.open(folder / "a"):
             pass
         assert other.foreign_files(folder) == 1
-    assert FileEncryption(KEY).foreign_files(folder) == 0
-    assert FileEncryption(KEY).foreign_files(tmp_path / "nowhere") == 0
+    assert FileEncryption(DataKeys(KEY)).foreign_files(folder) == 0
+    assert FileEncryption(DataKeys(KEY)).foreign_files(tmp_path / "nowhere") == 0
 
 
 def test_a_key_is_hexadecimal_or_base64_and_never_repeated() -> None:
@@ -155,4 +156,4 @@ def test_a_key_is_hexadecimal_or_base64_and_never_repeated() -> None:
         with pytest.raises(ValueError, match="32 bytes") as caught:
             parse_key(text)
         assert "8675309" not in str(caught.value)
-    assert KEY.hex() not in repr(FileEncryption(KEY))
+    assert KEY.hex() not in repr(FileEncryption(DataKeys(KEY)))
