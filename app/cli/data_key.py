@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from app.cli.output import AsJson, example, print_json, print_table, print_text, print_warnings
 from app.cli.progress import progress_bar
 from app.cli.refusals import Status, fail
-from app.cli.setting_up import open_context, require_data_key, require_schema, require_secrets
+from app.cli.setting_up import open_context, read_settings, require_data_key, require_schema, require_secrets
 from app.kit.data_keys import KeyFile, NotRotated, shown
 from app.kit.encryption import Holding
 from app.runs import files_at_rest
@@ -31,8 +32,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
     The newest encrypts; older ones decrypt. A key that is missing holds files that nobody can read.
     """
-    with open_context() as context:
-        rows = _rows(context.settings)
+    rows = _rows(read_settings())
     if as_json:
         print_json({"items": rows})
     else:
@@ -48,9 +48,10 @@ def rotate(as_json: AsJson = False) -> None:
 
     It is put into the file that EPSILOND_DATA_KEY_FILE names, before the others.
     """
-    with open_context() as context, _refusals_in_one_line():
-        require_data_key(context.settings)
-        keys = _key_file(context.settings)
+    settings = read_settings()
+    require_data_key(settings)
+    keys = _key_file(settings)
+    with _refusals_in_one_line():
         identity = shown(keys.rotate())
     if as_json:
         print_json({"key": identity, "file": str(keys.path)})
@@ -90,7 +91,7 @@ def re_encrypt(as_json: AsJson = False) -> None:
         raise typer.Exit(Status.REFUSED)
 
 
-@commands.command("drop", epilog=example("epsilond data-key drop 3f9c1a7be204"))
+@commands.command("drop", epilog=example("epsilond data-key drop OLD_KEY"))
 def drop(
     key: Annotated[str, typer.Argument(metavar="KEY", help="An older key, as `data-key list` shows it.")],
     as_json: AsJson = False,
@@ -99,13 +100,10 @@ def drop(
 
     Backups from before still need the key: keep it with them.
     """
-    with open_context() as context, _refusals_in_one_line():
-        keys = _key_file(context.settings)
-
-        def holds(identity: bytes) -> int:
-            return files_at_rest.held_by_keys(context.settings).get(identity, Holding()).files
-
-        keys.drop(key, holds)
+    settings = read_settings()
+    keys = _key_file(settings)
+    with _refusals_in_one_line():
+        keys.drop(key, partial(files_at_rest.count_held, settings))
     if as_json:
         print_json({"key": key, "file": str(keys.path)})
     else:

@@ -27,6 +27,15 @@ from app.secrets.material import SecretUnavailable
 from app.settings import Settings, settings_faults
 
 
+def read_settings() -> Settings:
+    """The settings of a command, which are all that some need; what is wrong with them is told in a line for each."""
+    collector.resume()
+    try:
+        return Settings()
+    except ValidationError as error:
+        fail(settings_faults(error))
+
+
 @contextmanager
 def open_context(*, makes_database: bool = False, restores: bool = False) -> Iterator[Context]:
     """Settings and database of a command; what goes wrong with the database inside is told in one line.
@@ -36,11 +45,7 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
             folder than the server's would leave an empty one there.
         restores: Whether the command goes on with a restore that was interrupted. No other one passes it.
     """
-    collector.resume()
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        fail(settings_faults(error))
+    settings = read_settings()
     if settings.witnesses or settings.witness_quorum:
         _require_witnesses(settings)
     if not restores and settings.unfinished_restore_file.exists():

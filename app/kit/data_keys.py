@@ -123,9 +123,9 @@ class KeyFile(DataKeys):
     def drop(self, identity: str, holds: Callable[[bytes], int]) -> None:
         """Take an older key out of the file, unless files are still encrypted with it.
 
-        The key is taken out first, and files are looked for afterwards: whoever was writing one with it finds the key
-        gone when the file has its name, and encrypts it anew (`app.kit.encryption`). Where a file is found, the key is
-        put back.
+        Whoever was writing a file with it finds another key to be the newest when the file has its name, and encrypts
+        it anew (`app.kit.encryption`). Files are looked for once more when the key is out of the file; where one is
+        found, the key is put back.
 
         Args:
             identity: As `shown` gives it.
@@ -139,19 +139,22 @@ class KeyFile(DataKeys):
             before = self._kept()
             dropped = next((key for key in before if shown(key_id(key)) == identity), None)
             if dropped is None:
-                raise NotRotated(
-                    f"There is no data key {identity} in {self.path}; `epsilond data-key list` shows them."
-                )
+                raise NotRotated(f"{self.path} has no data key {identity}; `epsilond data-key list` shows them.")
             if dropped == before[0]:
                 raise NotRotated("This key encrypts new files. Rotate first; then it is an older one.")
+            self._refuse_if_held(holds(key_id(dropped)))
             self._write(tuple(key for key in before if key != dropped))
             held = holds(key_id(dropped))
             if held:
                 self._write(before)
-                raise NotRotated(
-                    f"The key stays: {held} file(s) are still encrypted with it. `epsilond data-key re-encrypt` gives "
-                    "them the newest one."
-                )
+            self._refuse_if_held(held)
+
+    def _refuse_if_held(self, files: int) -> None:
+        if files:
+            raise NotRotated(
+                f"The key stays: {files} file(s) are still encrypted with it. `epsilond data-key re-encrypt` gives "
+                "them the newest one."
+            )
 
     def _kept(self) -> Keys:
         """What the file holds: unlike `current`, nothing from before is taken for it."""

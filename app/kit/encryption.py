@@ -28,7 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from app.kit.data_keys import KEY_ID_BYTES, DataKeys, key_id
+from app.kit.data_keys import KEY_ID_BYTES, DataKeys, Keys, key_id
 from app.kit.private_files import Write, write_private
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class FileEncryption:
     Guarantees:
         - With a key, no byte of a file's content is on the disk in the clear.
         - What `open` gives is what `write` was given under the same folder and name, or `FileUnreadable` is raised.
-        - When `write` returns, the file's key is among the data keys.
+        - When `write` returns, the file's key is the newest, or another was drawn since it had its name.
     """
 
     def __init__(self, keys: DataKeys) -> None:
@@ -97,7 +97,7 @@ class FileEncryption:
 
         Args:
             path: The file. Its folder's and its own name are bound to the content.
-            write: Given the open file, which cannot be sought in, writes the content; once more if the key was dropped
+            write: Given the open file, which cannot be sought in, writes the content; once more if a newer key came
                 meanwhile.
         """
         self._write(path, write, lambda: nullcontext(True))
@@ -113,7 +113,7 @@ class FileEncryption:
                 encrypting.finish()
 
             is_written = write_private(path, write if key is None else write_encrypted, naming())
-            if not is_written or key is None or key in self.keys.current():
+            if not is_written or key == self._newest():
                 return is_written
 
     def write_anew(self, path: Path, may: Callable[[], AbstractContextManager[bool]]) -> bool:
@@ -130,6 +130,7 @@ class FileEncryption:
             FileUnreadable: As `open`; the file stays as it is.
         """
 
+        known = self.keys.current()
         read: tuple[int, int, int] | None = None
 
         @contextmanager
@@ -140,7 +141,8 @@ class FileEncryption:
         def write(target: IO[bytes]) -> None:
             nonlocal read
             read = _identity(path)
-            with self.open(path) as source:
+            # A key that was dropped since is still known here.
+            with self._open(path, (*self.keys.current(), *known)) as source:
                 shutil.copyfileobj(source, target, CHUNK_BYTES)
 
         try:
@@ -156,13 +158,18 @@ class FileEncryption:
             OtherKey: The file needs another key, or one at all.
             Altered: Here or while reading: it is not what was written under this name.
         """
+        with self._open(path, self.keys.current()) as file:
+            yield file
+
+    @contextmanager
+    def _open(self, path: Path, keys: Keys) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             identity = _key_of(file)
             file.seek(0)
             if identity is None:
                 yield file
                 return
-            key = next((key for key in self.keys.current() if hmac.compare_digest(key_id(key), identity)), None)
+            key = next((key for key in keys if hmac.compare_digest(key_id(key), identity)), None)
             if key is None:
                 raise OtherKey
             yield open_decrypting(file, key, _name(path))

@@ -53,6 +53,11 @@ def held_by_keys(settings: Settings) -> dict[bytes | None, Holding]:
     return holdings(_files(settings))
 
 
+def count_held(settings: Settings, identity: bytes) -> int:
+    """Count the files that are encrypted with the data key of this id."""
+    return held_by_keys(settings).get(identity, Holding()).files
+
+
 def count_foreign(settings: Settings) -> int:
     """Count the encrypted files whose key is not among the data keys."""
     known = {None, *settings.encryption.keys.ids()}

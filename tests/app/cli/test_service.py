@@ -161,7 +161,7 @@ def test_a_damaged_secret_is_not_used(context: Context) -> None:
 def test_files_under_another_data_key_are_found_at_the_start(context: Context) -> None:
     folder = context.settings.data_dir / "datasets"
     FileEncryption(DataKeys(bytes(range(32)))).write(folder / "ds_a.npz", lambda file: None)
-    for key, why in ((None, "no data key is set"), ("ab" * 32, "another key")):
+    for key, why in ((None, "no data key is set"), ("ab" * 32, "not among the data keys")):
         settings = Settings(
             data_dir=context.settings.data_dir, database_url=context.settings.database_url, data_key=key
         )
