@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from app.context import Context
+from app.datasets import repository
 from app.datasets import service as datasets
 from app.kit.data_keys import KeyFile, key_id, shown
 from app.runs import files_at_rest, worker
@@ -136,6 +137,18 @@ def test_rows_that_are_deleted_meanwhile_do_not_come_back(service: Service, monk
     assert not path_of(context, gone).exists()
     assert not path_of(context, erased).exists()
     assert rows_of(context, stays)
+
+
+def test_rows_that_are_marked_deleted_are_not_encrypted_anew(service: Service) -> None:
+    """The process that deleted them was killed before it removed the file."""
+    context, dataset_id = service.context, service.dataset(public=True)["id"]
+    with context.database.write() as session:
+        assert repository.mark_deleted(session, dataset_id, context.clock())
+    with files_at_rest._may_replace(context, path_of(context, dataset_id)) as may:
+        assert may is False
+    key_file(context).rotate()
+    assert anew(context) == Outcome(0, 0, ())
+    assert not path_of(context, dataset_id).exists(), "it was removed first"
 
 
 def test_a_deletion_waits_for_a_file_that_is_being_replaced(service: Service) -> None:
