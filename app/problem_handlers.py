@@ -14,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match
 
 from accounting.errors import AccountingError
 from app.db.failures import is_disk_full
@@ -63,7 +64,10 @@ def add_problem_handlers(app: FastAPI) -> None:
         # Its detail is not used: the framework's own words may quote the request.
         phrase = HTTPStatus(error.status_code).phrase
         code, detail = _FRAMEWORK.get(error.status_code, (phrase.lower().replace(" ", "_"), f"{phrase}."))
-        problem = Problem(error.status_code, code, detail, headers=error.headers)
+        headers = (
+            {"Allow": _methods_of(request)} if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.headers
+        )
+        problem = Problem(error.status_code, code, detail, headers=headers)
         return problem.response(request_id_of(request.scope))
 
     @app.exception_handler(DBAPIError)
@@ -93,6 +97,17 @@ def add_problem_handlers(app: FastAPI) -> None:
     async def _pool(request: Request, error: PoolTimeout) -> Response:
         log.error("database_unavailable", error_type=type(error).__name__, raised_at=stack_lines(error))
         return database_unavailable().response(request_id_of(request.scope))
+
+
+def _methods_of(request: Request) -> str:
+    """The methods that a request's path takes. The framework knows those of the first route alone."""
+    routes, scope = request.app.router.routes, request.scope
+    taken = (
+        method
+        for method in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    )
+    return ", ".join(taken)
 
 
 def _type_of_body(request: Request) -> Any:

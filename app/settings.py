@@ -19,7 +19,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from app.kit.encryption import FileEncryption, parse_key
+from app.kit.data_keys import DataKeys, KeyFile, parse_keys
+from app.kit.encryption import FileEncryption
 from app.kit.private_files import write_private_once
 from app.kit.web_addresses import Address, Network, parse_address
 
@@ -83,10 +84,14 @@ class Settings(BaseSettings):
     data_key: SecretStr | None = Field(
         None,
         description="Key that files of data sets and checkpoints of runs are encrypted with: 32 bytes, as 64 "
-        "hexadecimal digits or in base64. Empty: they are written as they are. Keep it apart from the backups; "
-        "without it, what it encrypted is lost.",
+        "hexadecimal digits or in base64. Older keys, which decrypt, follow behind blanks or commas. Empty: files are "
+        "written as they are. Keep it apart from the backups; without it, what it encrypted is lost.",
     )
-    data_key_file: Path | None = Field(None, description="File that holds the data key, in place of EPSILOND_DATA_KEY.")
+    data_key_file: Path | None = Field(
+        None,
+        description="File that holds the data keys, one a line, the newest first, in place of EPSILOND_DATA_KEY. It is "
+        "read again when it was changed, so that they can be rotated (`docs/operating/secrets.md`).",
+    )
     checkpoint_key_file: Path | None = Field(
         None,
         description="File that holds the Ed25519 key that checkpoints of the ledger are signed with, in PEM without a "
@@ -366,14 +371,14 @@ class Settings(BaseSettings):
     def encryption(self) -> FileEncryption:
         """Return how the private files of the data folder are written and read."""
         if self.data_key is not None:
-            return FileEncryption(parse_key(self.data_key.get_secret_value()))
-        return FileEncryption(None if self.data_key_file is None else parse_key(self.data_key_file.read_text()))
+            return FileEncryption(DataKeys(*parse_keys(self.data_key.get_secret_value())))
+        return FileEncryption(DataKeys() if self.data_key_file is None else KeyFile(self.data_key_file))
 
     @field_validator("data_key")
     @classmethod
     def _is_a_key(cls, given: SecretStr | None) -> SecretStr | None:
         if given is not None:
-            _check_key(given.get_secret_value())
+            _check_keys(given.get_secret_value())
         return given
 
     @field_validator("data_key_file")
@@ -385,7 +390,7 @@ class Settings(BaseSettings):
             detail = "set this or EPSILOND_DATA_KEY, not both"
             raise PydanticCustomError("data_key_file", detail)
         try:
-            _check_key(path.read_text(encoding="ascii"))
+            _check_keys(path.read_text(encoding="ascii"))
         except (OSError, UnicodeDecodeError):
             detail = "the file cannot be read, or is not a text; it holds 64 hexadecimal digits or base64"
             raise PydanticCustomError("data_key_file", detail) from None
@@ -591,9 +596,9 @@ def settings_faults(error: ValidationError) -> str:
     return "\n".join(f"EPSILOND_{str(fault['loc'][0]).upper()}: {fault['msg']}." for fault in faults)
 
 
-def _check_key(text: str) -> None:
+def _check_keys(text: str) -> None:
     try:
-        parse_key(text)
+        parse_keys(text)
     except ValueError as error:
         raise PydanticCustomError("data_key", str(error)) from None
 

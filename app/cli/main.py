@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "migrate": ("service", "Bring the database to the newest schema."),
     "keys": ("keys", "API keys of the server on this machine."),
     "secrets": ("secrets", "The secrets of the database: versions, rotation."),
+    "data-key": ("data_key", "The keys that files are encrypted with: rotation, re-encryption."),
     "ledger": ("ledger", "The books of all budgets: verify, export, mend."),
     "backup": ("backup", "Write database and files of the service to one file."),
     "check-backup": ("backup", "Verify a backup, and show what it holds."),

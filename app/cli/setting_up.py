@@ -27,6 +27,15 @@ from app.secrets.material import SecretUnavailable
 from app.settings import Settings, settings_faults
 
 
+def read_settings() -> Settings:
+    """The settings of a command, which are all that some need; what is wrong with them is told in a line for each."""
+    collector.resume()
+    try:
+        return Settings()
+    except ValidationError as error:
+        fail(settings_faults(error))
+
+
 @contextmanager
 def open_context(*, makes_database: bool = False, restores: bool = False) -> Iterator[Context]:
     """Settings and database of a command; what goes wrong with the database inside is told in one line.
@@ -36,11 +45,7 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
             folder than the server's would leave an empty one there.
         restores: Whether the command goes on with a restore that was interrupted. No other one passes it.
     """
-    collector.resume()
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        fail(settings_faults(error))
+    settings = read_settings()
     if settings.witnesses or settings.witness_quorum:
         _require_witnesses(settings)
     if not restores and settings.unfinished_restore_file.exists():
@@ -148,18 +153,16 @@ def warn_of_open_database(settings: Settings) -> None:
         )
 
 
-#: Where files lie that are encrypted if a data key is set.
-_ENCRYPTED_FOLDERS = ("datasets", "checkpoints")
-
-
 def require_data_key(settings: Settings) -> None:
     """Find out now that a key is not the one of the files there are, and not when a run needs them."""
-    foreign = sum(settings.encryption.foreign_files(settings.data_dir / name) for name in _ENCRYPTED_FOLDERS)
+    from app.runs.files_at_rest import count_foreign
+
+    foreign = count_foreign(settings)
     if foreign:
-        why = "under another key than this data key" if settings.encryption.is_on else "and no data key is set"
+        why = "under a key that is not among the data keys" if settings.encryption.is_on else "and no data key is set"
         fail(
-            f"In the data folder, {foreign} file(s) are encrypted {why}. Set EPSILOND_DATA_KEY or "
-            "EPSILOND_DATA_KEY_FILE to the key that they were written with."
+            f"In the data folder, {foreign} file(s) are encrypted {why}. EPSILOND_DATA_KEY or EPSILOND_DATA_KEY_FILE "
+            "must have the key that they were written with, behind newer ones; `epsilond data-key list` shows which."
         )
 
 

@@ -24,7 +24,10 @@ def list_witnesses(
     asks: Annotated[bool, typer.Option("--ask", help="Ask each of them to cosign all entries, now.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each witness has cosigned last; status 1 if too few have cosigned recently."""
+    """Show what each witness has cosigned last.
+
+    Status 1 says that too few have cosigned recently.
+    """
     with open_context() as context:
         require_schema(context)
         witnesses = witnesses_of(context.settings)

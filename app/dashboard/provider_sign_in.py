@@ -26,7 +26,7 @@ log = structlog.get_logger("epsilond.auth")
 _BARRED = "This account is barred here. Whoever runs this server has revoked it."
 
 
-@router.get(flow.START)
+@router.api_route(flow.START, methods=["GET", "HEAD"])
 async def start(request: Request, context: CurrentContext, next: str = sessions.START) -> Response:
     """Lead the browser to the provider."""
     provider = _provider(context)
@@ -48,7 +48,7 @@ async def back(request: Request, context: CurrentContext) -> Response:
     """Sign in whoever the provider has sent back.
 
     The answer is a page that leads on, and no redirect: browsers keep the session's cookie back from a redirect that
-    another site began.
+    another site began. HEAD is not taken: it would use up the code.
     """
     provider = _provider(context)
     name, path = flow.cookie_place(context.settings, is_https=is_https(request))

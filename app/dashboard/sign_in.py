@@ -28,7 +28,7 @@ _CODE_IS_OVER = (
 _CODE_WITH_KEYS = "This server has keys by now, and codes sign nobody in any more: sign in with a key."
 
 
-@router.get(SIGN_IN)
+@router.api_route(SIGN_IN, methods=["GET", "HEAD"])
 async def show(request: Request, context: CurrentContext, next: str = START, code: str = "") -> Response:
     """The form. A code is not used up by looking at the page, which programs that preview addresses do."""
     return await _form(request, context, sessions.own_address(next), code=code)

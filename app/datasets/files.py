@@ -14,7 +14,8 @@ import numpy as np
 
 from app.datasets.held_out import CoinArray
 from app.datasets.table import FloatArray, LabelArray, Persons, Table
-from app.kit.encryption import KEY_BYTES, EncryptingWriter, FileEncryption, open_decrypting
+from app.kit.data_keys import KEY_BYTES
+from app.kit.encryption import EncryptingWriter, FileEncryption, open_decrypting
 from app.kit.private_files import own_folder, remove_left_over_drafts, remove_private
 
 _SUFFIX = ".npz"

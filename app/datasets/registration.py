@@ -25,7 +25,7 @@ from app.datasets.files import DatasetFiles
 from app.datasets.held_out import toss
 from app.datasets.persons import PersonColumn, person_column_of, rows_of
 from app.datasets.schemas import DatasetMetadata, OwnerReport, PersonsDeletion, VersionMetadata
-from app.datasets.service import body_of, columns_of, get, version_body
+from app.datasets.service import body_of, columns_of, get, sweep_files, version_body
 from app.datasets.synthetic import SyntheticRequest, generate
 from app.datasets.table import Table, rows_that_stay
 from app.datasets.upload import Upload
@@ -306,8 +306,7 @@ def _store(
     # After any other exception nobody knows whether the rows are registered, so their file stays.
     if answer.body["id"] != version_id:
         files.remove(version_id)
-    with context.database.read() as session:
-        files.sweep(lambda ids: repository.gone(session, ids))
+    sweep_files(context)
     return answer
 
 

@@ -107,6 +107,18 @@ def gone(session: Session, version_ids: Collection[str]) -> set[str]:
     return found
 
 
+def lock_rows(session: Session, version_id: str) -> bool | None:
+    """Keep the rows of a version from being deleted or erased until the transaction ends.
+
+    Returns:
+        Whether they are kept in a file; None where nobody knows such a version.
+    """
+    later = session.get(DatasetVersion, version_id)
+    if find_for_update(session, version_id if later is None else later.dataset_id) is None:
+        return None
+    return version_id not in gone(session, [version_id])
+
+
 def _later_versions() -> Select[str]:
     return select(DatasetVersion.id).join(Dataset, Dataset.id == DatasetVersion.dataset_id)
 

@@ -232,6 +232,13 @@ def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) ->
         files.remove(version.id)
 
 
+def sweep_files(context: Context) -> None:
+    """Remove files of rows that are marked deleted or erased: a crash may have left them behind."""
+    files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
+    with context.database.read() as session:
+        files.sweep(lambda ids: repository.gone(session, ids))
+
+
 def charged_by_run(session: Session, dataset_id: str | None, version: int | None, budget_id: str) -> ChargedData | None:
     """Return how a run's charge names its data; None for public data, which may be charged to any budget.
 

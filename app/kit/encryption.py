@@ -10,34 +10,35 @@ What is authenticated besides is the header and the file's name: a chunk that wa
 short or put in another's place does not open. An *older* file of the same name does, and so does one in the clear:
 encryption is against who reads the disk, not against who may write the folder.
 
-Without a key, files are written as they are. Those are read with a key too, so a key may be set at any time.
+There may be several data keys (`app.kit.data_keys`): the newest encrypts, and a file is read with the one that its
+header names. Without a key, files are written as they are. Those are read with a key too, so a key may be set at any
+time.
 """
 
 from __future__ import annotations
 
-import binascii
 import hmac
 import io
 import os
-from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
+from app.kit.data_keys import KEY_ID_BYTES, DataKeys, Keys, key_id
 from app.kit.private_files import Write, write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-KEY_BYTES = 32
 CHUNK_BYTES = 2**16
 
 _MAGIC = b"EPSENC1\n"
-_ID_BYTES = 16
 _SALT_BYTES = 32
-_HEADER_BYTES = len(_MAGIC) + _ID_BYTES + _SALT_BYTES
+_HEADER_BYTES = len(_MAGIC) + KEY_ID_BYTES + _SALT_BYTES
 _TAG_BYTES = 16
 
 
@@ -49,7 +50,7 @@ class OtherKey(FileUnreadable):
     """The file was encrypted under another data key, or no data key is set."""
 
     def __init__(self) -> None:
-        super().__init__("The file is encrypted under another data key than EPSILOND_DATA_KEY; set the one it has.")
+        super().__init__("The file is encrypted under a data key that is not set; add it behind those that are.")
 
 
 class Altered(FileUnreadable):
@@ -59,21 +60,16 @@ class Altered(FileUnreadable):
         super().__init__("The file is not as it was written; restore it from a backup.")
 
 
-def parse_key(text: str) -> bytes:
-    """The 32 bytes that ``text`` stands for, hexadecimal or base64.
+@dataclass(frozen=True)
+class Holding:
+    """The files that one key holds.
 
-    Raises:
-        ValueError: It stands for something else. The message does not repeat it.
+    Attributes:
+        files, bytes: How many, and their sizes on the disk together.
     """
-    text = text.strip()
-    for decode in (bytes.fromhex, lambda given: b64decode(given, validate=True)):
-        try:
-            key = decode(text)
-        except (ValueError, binascii.Error):
-            continue
-        if len(key) == KEY_BYTES:
-            return key
-    raise ValueError("it must be 32 bytes, as 64 hexadecimal digits or in base64; `openssl rand -hex 32` makes them")
+
+    files: int = 0
+    bytes: int = 0
 
 
 class FileEncryption:
@@ -82,34 +78,77 @@ class FileEncryption:
     Guarantees:
         - With a key, no byte of a file's content is on the disk in the clear.
         - What `open` gives is what `write` was given under the same folder and name, or `FileUnreadable` is raised.
+        - When `write` returns, the file's key is the newest, or another was drawn since it had its name.
     """
 
-    def __init__(self, key: bytes | None) -> None:
-        self._key = key
+    def __init__(self, keys: DataKeys) -> None:
+        self.keys = keys
 
     def __repr__(self) -> str:
-        return f"FileEncryption({'off' if self._key is None else 'on'})"
+        return f"FileEncryption({'on' if self.is_on else 'off'})"
 
     @property
     def is_on(self) -> bool:
         """Return whether new files are encrypted."""
-        return self._key is not None
+        return bool(self.keys.current())
 
     def write(self, path: Path, write: Write) -> None:
         """Like `write_private`: whole or not at all, for this user alone; encrypted if there is a key.
 
         Args:
             path: The file. Its folder's and its own name are bound to the content.
-            write: Given the open file, which cannot be sought in, writes the content.
+            write: Given the open file, which cannot be sought in, writes the content; once more if a newer key came
+                meanwhile.
+        """
+        self._write(path, write, lambda: nullcontext(True))
+
+    def _write(self, path: Path, write: Write, naming: Callable[[], AbstractContextManager[bool]]) -> bool:
+        while True:
+            key = self._newest()
+
+            def write_encrypted(file: IO[bytes], key: bytes | None = key) -> None:
+                assert key is not None
+                encrypting = EncryptingWriter(file, key, _name(path))
+                write(cast(IO[bytes], encrypting))
+                encrypting.finish()
+
+            is_written = write_private(path, write if key is None else write_encrypted, naming())
+            if not is_written or key == self._newest():
+                return is_written
+
+    def write_anew(self, path: Path, may: Callable[[], AbstractContextManager[bool]]) -> bool:
+        """Encrypt a file that is there with the newest key. Whoever reads it meanwhile reads on.
+
+        Args:
+            path: The file.
+            may: Makes the block in which the file is replaced; it yields whether it may be.
+
+        Returns:
+            Whether it was; not where it is gone, or somebody has replaced it meanwhile.
+
+        Raises:
+            FileUnreadable: As `open`; the file stays as it is.
         """
 
-        def write_encrypted(file: IO[bytes]) -> None:
-            assert self._key is not None
-            encrypting = EncryptingWriter(file, self._key, _name(path))
-            write(cast(IO[bytes], encrypting))
-            encrypting.finish()
+        known = self.keys.current()
+        read: tuple[int, int, int] | None = None
 
-        write_private(path, write if self._key is None else write_encrypted)
+        @contextmanager
+        def naming() -> Iterator[bool]:
+            with may() as is_wanted:
+                yield is_wanted and path.exists() and _identity(path) == read
+
+        def write(target: IO[bytes]) -> None:
+            nonlocal read
+            read = _identity(path)
+            # A key that was dropped since is still known here.
+            with self._open(path, (*self.keys.current(), *known)) as source:
+                shutil.copyfileobj(source, target, CHUNK_BYTES)
+
+        try:
+            return self._write(path, write, naming)
+        except FileNotFoundError:
+            return False
 
     @contextmanager
     def open(self, path: Path) -> Iterator[IO[bytes]]:
@@ -119,25 +158,54 @@ class FileEncryption:
             OtherKey: The file needs another key, or one at all.
             Altered: Here or while reading: it is not what was written under this name.
         """
-        with path.open("rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                file.seek(0)
-                yield file
-            elif self._key is None:
-                raise OtherKey
-            else:
-                yield open_decrypting(file, self._key, _name(path))
+        with self._open(path, self.keys.current()) as file:
+            yield file
 
-    def foreign_files(self, folder: Path) -> int:
-        """Count the encrypted files directly in the folder that this key does not open; only headers are read."""
-        expected = None if self._key is None else _key_id(self._key)
-        count = 0
-        for path in folder.iterdir() if folder.is_dir() else ():
-            # Another process may remove a file meanwhile.
-            with suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
-                header = file.read(_HEADER_BYTES)
-                count += header.startswith(_MAGIC) and header[len(_MAGIC) : -_SALT_BYTES] != expected
-        return count
+    @contextmanager
+    def _open(self, path: Path, keys: Keys) -> Iterator[IO[bytes]]:
+        with path.open("rb") as file:
+            identity = _key_of(file)
+            file.seek(0)
+            if identity is None:
+                yield file
+                return
+            key = next((key for key in keys if hmac.compare_digest(key_id(key), identity)), None)
+            if key is None:
+                raise OtherKey
+            yield open_decrypting(file, key, _name(path))
+
+    def is_current(self, path: Path) -> bool:
+        """Return whether the file is encrypted with the newest key; also where it is gone."""
+        newest = self._newest()
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            return newest is not None and _key_of(file) == key_id(newest)
+        return True
+
+    def _newest(self) -> bytes | None:
+        return next(iter(self.keys.current()), None)
+
+
+def holdings(paths: Iterable[Path]) -> dict[bytes | None, Holding]:
+    """What each key holds of these files, by its id; None for files in the clear. Only headers are read."""
+    found: dict[bytes | None, Holding] = {}
+    for path in paths:
+        # Another process may remove a file meanwhile.
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            identity = _key_of(file)
+            before = found.get(identity, Holding())
+            found[identity] = Holding(before.files + 1, before.bytes + os.fstat(file.fileno()).st_size)
+    return found
+
+
+def _key_of(file: IO[bytes]) -> bytes | None:
+    """The id of the key that an open file's header names; None for one in the clear."""
+    header = file.read(len(_MAGIC) + KEY_ID_BYTES)
+    return header[len(_MAGIC) :] if header.startswith(_MAGIC) else None
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class EncryptingWriter(io.RawIOBase):
@@ -145,7 +213,7 @@ class EncryptingWriter(io.RawIOBase):
 
     def __init__(self, file: IO[bytes], key: bytes, name: str) -> None:
         salt = os.urandom(_SALT_BYTES)
-        header = _MAGIC + _key_id(key) + salt
+        header = _MAGIC + key_id(key) + salt
         file.write(header)
         self._file = file
         self._chunks = _Chunks(key, salt, header + name.encode())
@@ -192,8 +260,8 @@ class _DecryptingReader(io.RawIOBase):
         header = file.read(_HEADER_BYTES)
         if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
             raise Altered
-        key_id, salt = header[len(_MAGIC) : -_SALT_BYTES], header[-_SALT_BYTES:]
-        if not hmac.compare_digest(key_id, _key_id(key)):
+        identity, salt = header[len(_MAGIC) : -_SALT_BYTES], header[-_SALT_BYTES:]
+        if not hmac.compare_digest(identity, key_id(key)):
             raise OtherKey
         self._file = file
         self._chunks = _Chunks(key, salt, header + name.encode())
@@ -270,11 +338,6 @@ class _Chunks:
 def _nonce(index: int, *, is_last: bool) -> bytes:
     """Chunk's number and whether it is the last: none can be left out at the end, or exchanged."""
     return index.to_bytes(11, "big") + bytes([is_last])
-
-
-def _key_id(key: bytes) -> bytes:
-    """Tells keys apart and nothing about them."""
-    return hmac.digest(key, b"epsilond key id", "sha256")[:_ID_BYTES]
 
 
 def _name(path: Path) -> str:

@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO
 
@@ -44,7 +44,7 @@ def own_folder(path: Path) -> Path:
     return path
 
 
-def write_private(path: Path, write: Write) -> None:
+def write_private(path: Path, write: Write, naming: AbstractContextManager[bool] | None = None) -> bool:
     """Write a file of mode 0600 into a folder of mode 0700, in place of the one that was there.
 
     The file appears under its name when all of it is on the disk, and not before; when this returns, so is its name.
@@ -52,11 +52,17 @@ def write_private(path: Path, write: Write) -> None:
     Args:
         path: The file, in a folder of the service's own (`own_folder`).
         write: Given the open file, writes the content. Where it raises, nothing is left and an older file stays.
+        naming: The block in which the file gets its name; it yields whether it still may. Without one, it may.
+
+    Returns:
+        Whether the file got its name.
     """
     own_folder(path.parent)
-    with _draft(path, write) as draft:
-        draft.replace(path)
+    with _draft(path, write) as draft, nullcontext(True) if naming is None else naming as may:
+        if may:
+            draft.replace(path)
     sync_folder(path.parent)
+    return may
 
 
 def write_private_once(path: Path, content: bytes) -> None:
@@ -95,10 +101,28 @@ def write_new_private(path: Path, write: Write) -> None:
     sync_folder(path.parent)
 
 
-def replace_private(path: Path, content: bytes) -> None:
-    """Like `write_private_once`, in place of a file that is there."""
+def replace_private(path: Path, content: bytes, *, keeps_owner: bool = False) -> None:
+    """Like `write_private_once`, in place of a file that is there.
+
+    Args:
+        path: The file.
+        content: All of it.
+        keeps_owner: Whether owner, group and mode stay those of the file that is there: another user's command must not
+            take from the service a file that it reads.
+
+    Raises:
+        OSError: It cannot be written, or not for its owner.
+    """
     make_private_folder(path.parent)
-    with _draft(path, lambda file: _write_all(file, content)) as draft:
+
+    def write(file: IO[bytes]) -> None:
+        if keeps_owner:
+            there = path.stat()
+            os.fchown(file.fileno(), there.st_uid, there.st_gid)
+            os.fchmod(file.fileno(), there.st_mode)
+        file.write(content)
+
+    with _draft(path, write) as draft:
         draft.replace(path)
     sync_folder(path.parent)
 
@@ -110,11 +134,16 @@ def remove_private(path: Path) -> None:
         sync_folder(path.parent)
 
 
+def is_draft(path: Path) -> bool:
+    """Return whether a file of this name is one that is being written, or was when its process ended."""
+    return _DRAFT_NAME.fullmatch(path.name) is not None
+
+
 def remove_left_over_drafts(folder: Path) -> None:
     """Remove the old drafts that a crash left in the folder, and nothing else."""
     oldest = time.time() - DRAFT_IS_LEFT_OVER_AFTER_S
     for path in folder.iterdir():
-        if _DRAFT_NAME.fullmatch(path.name) and _changed_before(path, oldest):
+        if is_draft(path) and changed_before(path, oldest):
             path.unlink(missing_ok=True)
 
 
@@ -149,7 +178,8 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _changed_before(path: Path, moment: float) -> bool:
+def changed_before(path: Path, moment: float) -> bool:
+    """Return whether the file is there and was last written before the moment, in seconds since the epoch."""
     try:
         return path.stat().st_mtime < moment
     except FileNotFoundError:

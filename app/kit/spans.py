@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Link, Span, Tracer
 
 Attributes = Mapping[str, str | int]
 
@@ -65,6 +65,26 @@ def begin_part(name: str) -> Callable[[object], None]:
         return lambda _: None
     span = _tracer.start_span(name)
     return lambda _: span.end()
+
+
+def current_as_text() -> str | None:
+    """The span that is recorded here as a ``traceparent`` (W3C): ids and a flag, all of them drawn at random."""
+    span = current()
+    if span is None:
+        return None
+    known = span.get_span_context()
+    return f"00-{known.trace_id:032x}-{known.span_id:016x}-01"
+
+
+def links_to(text: str | None) -> list[Link]:
+    """A link to the span that `current_as_text` gave; none where there was none."""
+    if text is None:
+        return []
+    from opentelemetry.trace import Link, SpanContext, TraceFlags  # noqa: PLC0415
+
+    _, trace_id, span_id, _ = text.split("-")
+    recorded = TraceFlags(TraceFlags.SAMPLED)
+    return [Link(SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=recorded))]
 
 
 def failed(span: Span, error_type: str) -> None:

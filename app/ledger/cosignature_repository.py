@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Select, Table, func, select
+from sqlalchemy import Select, Table, func, select, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -26,12 +26,19 @@ def of_size(session: Session, size: int, keys: Sequence[WitnessKey]) -> list[Sig
     return [Signature(key.name, key.key_id, found[str(key)]) for key in keys if str(key) in found]
 
 
-def last(session: Session, key: WitnessKey) -> tuple[int, datetime] | None:
-    """The largest size that a witness has cosigned, and when; None where it has cosigned nothing."""
-    columns = (COSIGNATURES.c.tree_size, COSIGNATURES.c.cosigned_at)
-    statement = _of(select(*columns), [key]).order_by(COSIGNATURES.c.tree_size.desc()).limit(1)
-    found = checked_rows(session, statement, *columns)
-    return (found[0].tree_size, found[0].cosigned_at) if found else None
+def last(session: Session, keys: Sequence[WitnessKey]) -> dict[str, tuple[int, datetime]]:
+    """The largest size that each witness has cosigned, and when, by its key as text; without those that have none.
+
+    One statement asks for all of them, and each part of it reads one row.
+    """
+    if not keys:
+        return {}
+    columns = (COSIGNATURES.c.witness, COSIGNATURES.c.tree_size, COSIGNATURES.c.cosigned_at)
+    size = COSIGNATURES.c.tree_size
+    parts = (_of(select(*columns), [key]).order_by(size.desc()).limit(1).subquery() for key in keys)
+    found = union_all(*map(select, parts)).subquery()
+    rows = checked_rows(session, select(found), *columns)
+    return {row.witness: (row.tree_size, row.cosigned_at) for row in rows}
 
 
 def newest_size(session: Session, keys: Sequence[WitnessKey], quorum: int) -> int | None:

@@ -89,9 +89,10 @@ class Standing:
 def standings(session: Session, context: Context) -> list[Standing]:
     """What each witness has cosigned last."""
     witnesses, now = witnesses_of(context.settings), context.clock()
+    last = repository.last(session, witnesses.keys)
     found = []
     for witness in witnesses.members:
-        size, at = repository.last(session, witness.key) or (None, None)
+        size, at = last.get(str(witness.key), (None, None))
         is_fresh = at is not None and (now - at).total_seconds() <= witnesses.fresh_s
         found.append(Standing(witness, size, at, is_fresh))
     return found
@@ -159,7 +160,7 @@ class Cosigner:
 
 def _asked(context: Context, witness: Witness, signed: SignedCheckpoint) -> Asked:
     with context.database.read() as session:
-        known, _ = repository.last(session, witness.key) or (0, None)
+        known, _ = repository.last(session, [witness.key]).get(str(witness.key), (0, None))
     reply = None
     try:
         for _ in range(_TRIES):

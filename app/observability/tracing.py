@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,9 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-    from opentelemetry.trace import Span
+    from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
+    from opentelemetry.trace import Link, Span, SpanKind, TraceState
+    from opentelemetry.util.types import Attributes
 
 Process = Literal["server", "worker"]
 
@@ -63,10 +65,36 @@ def recording(settings: Settings, process: Process, processor: SpanProcessor) ->
         ending.join(LAST_SPANS_S)
 
 
+def _sampler(ratio: float) -> Sampler:
+    """Record what its parent records, what belongs to a recorded request by a link, and of all else a share."""
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler, TraceIdRatioBased  # noqa: PLC0415
+
+    share = TraceIdRatioBased(ratio)
+
+    class LinkedOrShare(Sampler):
+        def should_sample(
+            self,
+            parent_context: Context | None,
+            trace_id: int,
+            name: str,
+            kind: SpanKind | None = None,
+            attributes: Attributes = None,
+            links: Sequence[Link] | None = None,
+            trace_state: TraceState | None = None,
+        ) -> SamplingResult:
+            is_linked = any(link.context.trace_flags.sampled for link in links or ())
+            chosen = ALWAYS_ON if is_linked else share
+            return chosen.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+
+        def get_description(self) -> str:
+            return f"LinkedOrShare{{{share.get_description()}}}"
+
+    return ParentBased(LinkedOrShare())
+
+
 def _provider(settings: Settings, process: Process) -> TracerProvider:
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased  # noqa: PLC0415
 
     about = {
         "service.name": "epsilond",
@@ -75,9 +103,7 @@ def _provider(settings: Settings, process: Process) -> TracerProvider:
         "epsilond.process": process,
     }
     # Not `Resource.create`: it would add what it finds out about the machine and the command line.
-    return TracerProvider(
-        sampler=ParentBased(TraceIdRatioBased(settings.traces_ratio)), resource=Resource(about), shutdown_on_exit=False
-    )
+    return TracerProvider(sampler=_sampler(settings.traces_ratio), resource=Resource(about), shutdown_on_exit=False)
 
 
 @contextmanager

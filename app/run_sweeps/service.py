@@ -17,6 +17,7 @@ from app.entries.kinds import ChargedData, EntryKind
 from app.entries.registered import hash_of_cells
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
+from app.kit import spans
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.problems import Problem, not_found
@@ -79,6 +80,7 @@ def create(session: Session, context: Context, principal_id: str, prepared: Prep
                     steps_done=0,
                     sweep_id=sweep.id,
                     sweep_cell=number,
+                    trace_parent=spans.current_as_text(),
                     created_at=sweep.created_at,
                 )
             )

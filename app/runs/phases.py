@@ -1,4 +1,4 @@
-"""The phases of one claim of a run, as spans of a trace of their own.
+"""The phases of one claim of a run, as spans of a trace of their own, with a link to the request that began the run.
 
 They are recorded when the claim has ended, of moments that were noted on the way. What is noted of a private run are
 its public times (`app.runs.timetable`) in whole seconds, like every other time that is kept of it, and it has the same
@@ -47,7 +47,8 @@ class Phases:
 
         begins = self._shown(self._began)
         about = {"epsilond.run.id": self._claimed.id, "epsilond.run.outcome": outcome}
-        whole = tracer.start_span("run", NoContext(), attributes=about, start_time=begins)
+        links = spans.links_to(self._claimed.trace_parent)
+        whole = tracer.start_span("run", NoContext(), attributes=about, links=links, start_time=begins)
         inside = set_span_in_context(whole, NoContext())
         for name, moment in self._ends:
             ends = self._shown(moment)

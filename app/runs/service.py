@@ -39,6 +39,7 @@ from app.entries import registering
 from app.entries.kinds import ChargedData, EntryKind
 from app.entries.registering import Registration
 from app.entries.subjects import Subject
+from app.kit import spans
 from app.kit.ids import new_id
 from app.kit.pagination import cut_page, decode_cursor
 from app.ledger import repository as ledger
@@ -300,6 +301,7 @@ def create(session: Session, context: Context, principal_id: str, request: RunRe
         state=RunState.QUEUED,
         reservation_id=reservation_id,
         steps_done=0,
+        trace_parent=spans.current_as_text(),
         created_at=context.clock(),
     )
     session.add(run)

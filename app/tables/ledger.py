@@ -371,6 +371,8 @@ class MerkleCosignature(Base):
     """
 
     __tablename__ = "merkle_cosignatures"
+    # What a witness cosigned last is one row of it, also of a witness that has been away for long.
+    __table_args__ = (Index("ix_merkle_cosignatures_witness_tree_size", "witness", "tree_size"),)
 
     tree_size: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     witness: Mapped[str] = mapped_column(String(400), primary_key=True)

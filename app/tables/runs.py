@@ -77,6 +77,9 @@ class Run(Base):
     schedule: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: When the end of a run on private data is told: not before.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The span of a request in which it was entered, as `app.kit.spans` writes it; null where none was recorded, and in
+    #: trials that nobody sees, since a trace would tell how many they are.
+    trace_parent: Mapped[str | None] = mapped_column(String(55))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

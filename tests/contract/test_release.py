@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +145,73 @@ def test_the_workflow_uses_nobody_elses_actions_and_has_the_least_rights() -> No
     assert "--require-hashes -r requirements/release.lock" in text
 
 
-def test_the_image_is_made_of_bases_that_the_list_says_how_to_pin() -> None:
-    bases = set(re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
-    assert {base.partition("@")[0] for base in bases} == {"python:3.13-slim-trixie"}
-    assert "imagetools inspect python:3.13-slim-trixie" in PAGE.read_text()
+@dataclass(frozen=True)
+class Checkout:
+    """A folder with what `.ci/pin-images` works on, and a stand-in for the registry's client: tests have no network."""
+
+    folder: Path
+
+    def answer(self, script: str) -> None:
+        program = self.folder / "bin" / "docker"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    def pin(self, *options: str) -> subprocess.CompletedProcess[str]:
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        command = [self.folder / ".ci" / "pin-images", *options]
+        return subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False)
+
+    def images(self) -> set[str]:
+        text = "".join((self.folder / name).read_text() for name in IMAGES_IN)
+        return set(re.findall(r"^(?:FROM| +image:) +(\S+)", text, re.MULTILINE))
+
+
+IMAGES_IN = ("Dockerfile", "docker-compose.yml")
+#: Prints a digest that depends on the tag.
+DIGEST = 'test "$1 $2 $3" = "buildx imagetools inspect" && echo "sha256:$(printf %s "$4 NOW" | sha256sum | cut -c1-64)"'
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    for name in (*IMAGES_IN, ".ci/pin-images"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return Checkout(tmp_path)
+
+
+def test_images_of_others_are_pinned_by_their_digests(checkout: Checkout) -> None:
+    tags = {image.partition("@")[0] for image in checkout.images()}
+    for moment in ("1", "2"):
+        checkout.answer(DIGEST.replace("NOW", moment))
+        assert checkout.pin().returncode == 0
+        expected = {tag: f"{tag}@sha256:{sha256(f'{tag} {moment}'.encode()).hexdigest()}" for tag in tags}
+        own = {tag for tag in tags if tag.startswith("epsilond:")}
+        assert len(own) == 1
+        assert checkout.images() == {tag if tag in own else expected[tag] for tag in tags}
+        assert checkout.pin("--check").returncode == 0
+    assert "AS build" in (checkout.folder / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo manifest unknown", "echo sha256:12"])
+def test_a_registry_that_does_not_answer_pins_nothing(checkout: Checkout, script: str) -> None:
+    text = (checkout.folder / "Dockerfile").read_text()
+    (checkout.folder / "Dockerfile").write_text(re.sub(r"@sha256:\w+", "", text))
+    before = checkout.images()
+    checkout.answer(script)
+    assert checkout.pin().returncode == 1
+    assert checkout.images() == before
+    refused = checkout.pin("--check")
+    assert (refused.returncode, "python:3.13-slim-trixie" in refused.stderr) == (1, True)
+
+
+def test_a_tag_is_not_released_with_images_that_are_not_pinned() -> None:
+    page, release, images = (path.read_text() for path in (PAGE, WORKFLOW, WORKFLOW.with_name("images.yml")))
+    assert release.index(".ci/pin-images --check") < release.index("pip wheel")
+    assert "run: .ci/pin-images\n" in images
+    assert not re.search(r"^\s*-?\s*uses:", images, re.MULTILINE), "it would have to be pinned"
+    assert re.findall(r"^ {6}([a-z-]+: write)", images, re.MULTILINE) == ["contents: write", "pull-requests: write"]
+    assert ".ci/pin-images --check" in page
 
 
 def test_the_security_policy_has_a_way_a_time_and_the_version() -> None:

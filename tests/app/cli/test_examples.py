@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -40,7 +41,8 @@ from tests.app.cli.test_run import CREATE
 ONCE = {
     "run create", "run cancel", "run model", "budget create", "budget approve", "budget refuse",
     "budget withdraw", "keys create", "keys rotate", "keys revoke",
-    "secrets retire", "secrets save", "ledger export", "ledger checkpoint", "openapi", "backup", "restore",
+    "secrets retire", "secrets save", "data-key drop",
+    "ledger export", "ledger checkpoint", "openapi", "backup", "restore",
 }  # fmt: skip
 
 
@@ -120,7 +122,11 @@ def test_every_example_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Mon
     Path("visits.csv").write_text("age,ill\n30,no\n70,yes\n")
     Path("answers.json").write_text(json.dumps(DEPLOYMENT_EXAMPLES["clinic"]["value"]))
     allowed = "https://hooks.example/"
-    settings = Settings(data_dir=tmp_path / "data", port=0, workers=0, webhook_addresses=allowed)
+    data_key = tmp_path / "data.key"
+    data_key.write_text(secrets.token_hex(32))
+    settings = Settings(
+        data_dir=tmp_path / "data", port=0, workers=0, webhook_addresses=allowed, data_key_file=data_key
+    )
     program = write_launcher(tmp_path, Path(sys.executable))
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("EPSILOND_")}
     environment = {**inherited, **environment_of(settings)}
@@ -172,6 +178,9 @@ def placeholder(word: str, path: str, settings: Settings, env: dict[str, str]) -
             return str(json.loads(text)["items"][0]["id"])
         case "KEY":
             return str(json.loads(done("keys", "list", "--json", env=env))["items"][0]["id"])
+        case "OLD_KEY":
+            keys = json.loads(done("data-key", "list", "--json", env=env))["items"]
+            return next(str(each["key"]) for each in keys if each["use"] == "decrypts")
         case "PUBLIC_KEY":
             return done("ledger", "public-key", env=env).strip()
         case "proof.json":

@@ -21,6 +21,7 @@ from app.cli.main import cli
 from app.cli.service import until_stopped
 from app.cli.setting_up import warn_of_open_database
 from app.context import Context
+from app.kit.data_keys import DataKeys
 from app.kit.encryption import FileEncryption
 from app.settings import Settings, environment_of
 from tests.databases import DatabaseFactory, on_one_engine
@@ -159,8 +160,8 @@ def test_a_damaged_secret_is_not_used(context: Context) -> None:
 @on_one_engine
 def test_files_under_another_data_key_are_found_at_the_start(context: Context) -> None:
     folder = context.settings.data_dir / "datasets"
-    FileEncryption(bytes(range(32))).write(folder / "ds_a.npz", lambda file: None)
-    for key, why in ((None, "no data key is set"), ("ab" * 32, "another key")):
+    FileEncryption(DataKeys(bytes(range(32)))).write(folder / "ds_a.npz", lambda file: None)
+    for key, why in ((None, "no data key is set"), ("ab" * 32, "not among the data keys")):
         settings = Settings(
             data_dir=context.settings.data_dir, database_url=context.settings.database_url, data_key=key
         )

@@ -20,6 +20,7 @@ from app.datasets.columnar import read_columnar
 from app.datasets.file_kinds import FileKind
 from app.datasets.files import DatasetFiles
 from app.datasets.table import Table
+from app.kit.data_keys import DataKeys
 from app.kit.encryption import FileEncryption
 from app.problems import Problem
 from tests.app.datasets.declarations import COLUMNS, metadata, private_metadata
@@ -40,7 +41,7 @@ def send(client: TestClient, declared: dict[str, Any], name: str, file: bytes) -
 
 
 def read(folder: Path, kind: FileKind, data: bytes, key: bytes | None = None) -> Table:
-    with DatasetFiles(folder, FileEncryption(key)).open_incoming() as file:
+    with DatasetFiles(folder, FileEncryption(DataKeys(*filter(None, [key])))).open_incoming() as file:
         file.write(data)
         file.finish()
         return read_columnar(kind, file, COLUMNS, "outcome", threading.Semaphore(1))
@@ -144,7 +145,7 @@ def test_a_reader_that_takes_too_long_or_too_much_is_ended(tmp_path: Path, monke
 
 def test_who_finds_no_free_reader_is_told_to_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columnar, "SECONDS", 0.01)
-    with DatasetFiles(tmp_path, FileEncryption(None)).open_incoming() as file, pytest.raises(Problem) as caught:
+    with DatasetFiles(tmp_path, FileEncryption(DataKeys())).open_incoming() as file, pytest.raises(Problem) as caught:
         read_columnar(FileKind.NPZ, file, COLUMNS, "outcome", threading.Semaphore(0))
     assert (caught.value.status, caught.value.code) == (503, "readers_busy")
     assert "Retry-After" in caught.value.headers

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from app.context import Context
 from app.datasets import service as datasets
 from app.datasets.files import DatasetFiles, IncomingFile
+from app.kit.data_keys import DataKeys
 from app.kit.encryption import FileEncryption, OtherKey
 from tests.app.datasets.declarations import CSV, private_metadata
 from tests.app.datasets.uploads import create_budget, upload
@@ -29,7 +30,7 @@ def encrypted(context: Context, monkeypatch: pytest.MonkeyPatch) -> Context:
 
 
 def set_key(context: Context, monkeypatch: pytest.MonkeyPatch, key: bytes | None) -> None:
-    monkeypatch.setitem(vars(context.settings), "encryption", FileEncryption(key))
+    monkeypatch.setitem(vars(context.settings), "encryption", FileEncryption(DataKeys(*filter(None, [key]))))
 
 
 @on_one_engine
@@ -47,7 +48,7 @@ def test_stored_rows_are_encrypted_and_loaded(encrypted: Context, client: TestCl
 
 def test_uploads_on_their_way_in_are_encrypted_if_stored_files_are(tmp_path: Path) -> None:
     for key in (None, KEY):
-        with DatasetFiles(tmp_path, FileEncryption(key)).open_incoming() as file:
+        with DatasetFiles(tmp_path, FileEncryption(DataKeys(*filter(None, [key])))).open_incoming() as file:
             assert (file.key is not None) is (key is not None)
             assert file.key != KEY
 

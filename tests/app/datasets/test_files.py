@@ -13,6 +13,7 @@ import pytest
 from app.datasets.csv_file import read_csv
 from app.datasets.files import DatasetFiles
 from app.datasets.table import Table
+from app.kit.data_keys import DataKeys
 from app.kit.encryption import FileEncryption
 from app.kit.private_files import DRAFT_IS_LEFT_OVER_AFTER_S
 from tests.app.datasets.declarations import COLUMNS, CSV
@@ -25,7 +26,7 @@ def table() -> Table:
 
 @pytest.fixture
 def files(tmp_path: Path) -> DatasetFiles:
-    return DatasetFiles(tmp_path / "data", FileEncryption(None))
+    return DatasetFiles(tmp_path / "data", FileEncryption(DataKeys()))
 
 
 def mode(path: Path) -> int:

@@ -19,6 +19,7 @@ from app.auth.service import create_key
 from app.context import Context
 from app.datasets import repository
 from app.datasets.files import DatasetFiles
+from app.kit.data_keys import DataKeys
 from app.kit.encryption import FileEncryption
 from app.ledger.transparency import verified
 from app.tables.schema import metadata as metadata_of_tables
@@ -385,7 +386,7 @@ def test_deletions_at_once_are_all_carried_out(datasets: Datasets) -> None:
 
 @on_one_engine
 def test_hashes_are_encrypted_with_the_rows(datasets: Datasets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vars(datasets.context.settings), "encryption", FileEncryption(bytes(range(32))))
+    monkeypatch.setitem(vars(datasets.context.settings), "encryption", FileEncryption(DataKeys(bytes(range(32)))))
     dataset_id = datasets.uploaded()
     second = datasets.deleted(dataset_id, "K-0001")["id"]
     stored = datasets.files.path(second).read_bytes()

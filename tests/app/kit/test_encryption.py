@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 import stat
-from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
 
+from app.kit.data_keys import DataKeys, KeyFile, key_id, shown
 from app.kit.encryption import (
     CHUNK_BYTES,
     Altered,
     EncryptingWriter,
     FileEncryption,
+    Holding,
     OtherKey,
+    holdings,
     open_decrypting,
-    parse_key,
 )
 
 KEY = bytes(range(32))
@@ -116,7 +119,7 @@ def test_a_writer_that_was_not_finished_left_nothing_that_opens() -> None:
 
 
 def test_files_are_written_whole_and_private_and_bound_to_their_place(tmp_path: Path) -> None:
-    encryption, path = FileEncryption(KEY), tmp_path / "datasets" / "ds_a.npz"
+    encryption, path = FileEncryption(DataKeys(KEY)), tmp_path / "datasets" / "ds_a.npz"
     values = np.arange(100_000.0)
     encryption.write(path, lambda file: np.savez(file, values=values, text=np.array("8675309")))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -130,29 +133,123 @@ def test_files_are_written_whole_and_private_and_bound_to_their_place(tmp_path: 
 
 def test_what_was_written_before_the_key_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "datasets" / "ds_a.npz"
-    FileEncryption(None).write(path, lambda file: np.savez(file, a=np.ones(3)))
+    FileEncryption(DataKeys()).write(path, lambda file: np.savez(file, a=np.ones(3)))
     assert path.read_bytes().startswith(b"PK")
-    with FileEncryption(KEY).open(path) as file, np.load(file) as arrays:
+    with FileEncryption(DataKeys(KEY)).open(path) as file, np.load(file) as arrays:
         assert arrays["a"].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_without_the_key_an_encrypted_file_is_refused_and_counted(tmp_path: Path) -> None:
     folder = tmp_path / "datasets"
-    FileEncryption(KEY).write(folder / "a", lambda file: None)
-    FileEncryption(None).write(folder / "b", lambda file: None)
-    for other in (FileEncryption(None), FileEncryption(bytes(32))):
+    FileEncryption(DataKeys(KEY)).write(folder / "a", lambda file: None)
+    FileEncryption(DataKeys()).write(folder / "b", lambda file: None)
+    for other in (FileEncryption(DataKeys()), FileEncryption(DataKeys(bytes(32)))):
         with pytest.raises(OtherKey), other.open(folder / "a"):
             pass
-        assert other.foreign_files(folder) == 1
-    assert FileEncryption(KEY).foreign_files(folder) == 0
-    assert FileEncryption(KEY).foreign_files(tmp_path / "nowhere") == 0
+    held = holdings([*folder.iterdir(), folder / "gone"])
+    assert held == {key_id(KEY): Holding(1, HEADER + 16), None: Holding(1, 0)}
 
 
-def test_a_key_is_hexadecimal_or_base64_and_never_repeated() -> None:
-    for text in (KEY.hex(), KEY.hex().upper(), b64encode(KEY).decode(), f" {KEY.hex()}\n"):
-        assert parse_key(text) == KEY
-    for text in ("", "8675309", "8675309" * 10, secrets.token_hex(31), b64encode(bytes(33)).decode(), "g" * 64):
-        with pytest.raises(ValueError, match="32 bytes") as caught:
-            parse_key(text)
-        assert "8675309" not in str(caught.value)
-    assert KEY.hex() not in repr(FileEncryption(KEY))
+OTHER = bytes(range(32, 64))
+
+
+def content_of(encryption: FileEncryption, path: Path) -> bytes:
+    with encryption.open(path) as file:
+        return file.read()
+
+
+def write_secret(file: IO[bytes]) -> None:
+    file.write(SECRET)
+
+
+def test_the_newest_key_encrypts_and_older_ones_decrypt(tmp_path: Path) -> None:
+    old, new = tmp_path / "datasets" / "old", tmp_path / "datasets" / "new"
+    FileEncryption(DataKeys(KEY)).write(old, write_secret)
+    both = FileEncryption(DataKeys(OTHER, KEY))
+    both.write(new, write_secret)
+    assert content_of(both, old) == content_of(both, new) == SECRET
+    assert set(holdings([old, new])) == {key_id(KEY), key_id(OTHER)}
+    assert (both.is_current(old), both.is_current(new)) == (False, True)
+    with pytest.raises(OtherKey):
+        content_of(FileEncryption(DataKeys(KEY)), new)
+
+
+@contextmanager
+def always() -> Iterator[bool]:
+    yield True
+
+
+def test_a_file_is_encrypted_anew_under_who_reads_it(tmp_path: Path) -> None:
+    path, both = tmp_path / "datasets" / "a", FileEncryption(DataKeys(OTHER, KEY))
+    content = os.urandom(3 * CHUNK_BYTES)
+    for earlier in (FileEncryption(DataKeys(KEY)), FileEncryption(DataKeys())):
+        earlier.write(path, lambda file: file.write(content) and None)
+        with both.open(path) as reading:
+            first = reading.read(10)
+            assert both.write_anew(path, always)
+            assert first + reading.read() == content
+        assert both.is_current(path)
+        assert content_of(FileEncryption(DataKeys(OTHER)), path) == content
+        assert [each.name for each in path.parent.iterdir()] == ["a"]
+
+
+def test_what_was_replaced_removed_or_damaged_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path, old, both = tmp_path / "datasets" / "a", FileEncryption(DataKeys(KEY)), FileEncryption(DataKeys(OTHER, KEY))
+
+    def meanwhile(change: Callable[[], object]) -> Callable[[], AbstractContextManager[bool]]:
+        @contextmanager
+        def may() -> Iterator[bool]:
+            change()
+            yield True
+
+        return may
+
+    old.write(path, write_secret)
+    assert not both.write_anew(path, meanwhile(lambda: old.write(path, lambda file: file.write(b"newer") and None)))
+    assert content_of(both, path) == b"newer"
+    assert not both.write_anew(path, meanwhile(path.unlink))
+    assert not path.exists()
+    assert not both.write_anew(path, always)
+    old.write(path, write_secret)
+    stored = path.read_bytes()
+    path.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+    with pytest.raises(Altered):
+        both.write_anew(path, always)
+    assert len(list(path.parent.iterdir())) == 1, "no draft is left"
+
+
+def test_a_file_that_was_begun_under_an_older_key_gets_the_newest(tmp_path: Path) -> None:
+    """Whoever drops a key has perhaps looked for its files before this one had its name."""
+    kept = tmp_path / "data.key"
+    kept.write_text(KEY.hex())
+    keys, path = KeyFile(kept), tmp_path / "datasets" / "a"
+    rotating = [True]
+
+    def write(file: IO[bytes]) -> None:
+        file.write(SECRET)
+        if rotating and rotating.pop():
+            keys.rotate()
+            keys.drop(shown(key_id(KEY)), lambda _: 0)
+
+    FileEncryption(keys).write(path, write)
+    assert content_of(FileEncryption(KeyFile(kept)), path) == SECRET
+
+
+def test_a_file_is_encrypted_anew_once_more_where_another_key_came_meanwhile(tmp_path: Path) -> None:
+    kept, path = tmp_path / "data.key", tmp_path / "datasets" / "a"
+    kept.write_text(KEY.hex())
+    keys, encryption = KeyFile(kept), FileEncryption(KeyFile(kept))
+    encryption.write(path, write_secret)
+    second = keys.rotate()
+    rotating = [True]
+
+    @contextmanager
+    def may() -> Iterator[bool]:
+        if rotating and rotating.pop():
+            keys.rotate()
+            keys.drop(shown(second), lambda _: 0)
+        yield True
+
+    assert encryption.write_anew(path, may)
+    assert content_of(FileEncryption(KeyFile(kept)), path) == SECRET
+    assert encryption.is_current(path)

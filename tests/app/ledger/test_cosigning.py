@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from epsilond_witness.notes import Key, Kind, Note
 from epsilond_witness.state import now
+from sqlalchemy import event
 from starlette.testclient import TestClient
 
 from app.context import Context
@@ -201,7 +202,7 @@ def test_an_answer_that_is_none_is_refused(api: Api, context: Context, one: Serv
         monkeypatch.setattr("app.ledger.cosigning.ask", lambda *_, s=status, b=body, **__: asking.Reply(s, b))
         assert results(context) == [result], (status, body)
         with context.database.read() as session:
-            assert repository.last(session, WitnessKey.parse(str(one.key))) is None
+            assert repository.last(session, [WitnessKey.parse(str(one.key))]) == {}
 
 
 @on_one_engine
@@ -250,6 +251,34 @@ def test_each_is_asked_once_in_an_interval(api: Api, context: Context, one: Serv
     assert fails.ask_due() == []
     clock.advance(60)
     assert [each.result for each in fails.ask_due()] == [Result.UNREACHABLE]
+
+
+def test_one_statement_asks_what_all_witnesses_have_cosigned_last(api: Api, context: Context, serve: Serve) -> None:
+    one, two, away = (serve(f"{name}.example/w") for name in ("one", "two", "away"))
+    api.budget()
+    assert results(named(context, one, two)) == [Result.COSIGNED, Result.COSIGNED]
+    api.budget()
+    assert results(named(context, two)) == [Result.COSIGNED]
+    asked: list[str] = []
+
+    def listen(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            asked.append(statement)
+
+    with context.database.read() as session:
+        event.listen(context.database.engine, "after_cursor_execute", listen)
+        try:
+            found = standings(session, named(context, one, two, away))
+        finally:
+            event.remove(context.database.engine, "after_cursor_execute", listen)
+        assert standings(session, named(context)) == []
+    moment = context.clock()
+    assert [(each.size, each.cosigned_at, each.is_fresh) for each in found] == [
+        (1, moment, True),
+        (2, moment, True),
+        (None, None, False),
+    ]
+    assert len(asked) == 1
 
 
 @on_one_engine
@@ -361,4 +390,4 @@ def test_a_quorum_is_of_keys_that_are_known(api: Api, context: Context, serve: S
     with pytest.raises(InvalidNote, match=r"one\.example/w does not verify"):
         check_quorum(keys, 1, other, signatures)
     with context.database.read() as session:
-        assert repository.last(session, keys[1]) is None
+        assert repository.last(session, keys[1:2]) == {}

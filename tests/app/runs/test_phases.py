@@ -72,6 +72,47 @@ def test_a_run_on_public_data_has_its_phases(service: Service, sent: InMemorySpa
     assert {span.name for span in sent.get_finished_spans()} == set(NAMES)
 
 
+def spans_of_request(sent: InMemorySpanExporter, path: str) -> set[tuple[int, int]]:
+    """The ids of the span of the one request to a path, and of its parts."""
+    [trace] = [each.context.trace_id for each in sent.get_finished_spans() if each.name == f"POST {path}"]
+    contexts = [each.context for each in sent.get_finished_spans()]
+    return {(each.trace_id, each.span_id) for each in contexts if each.trace_id == trace}
+
+
+def links_of(span: ReadableSpan) -> list[tuple[int, int]]:
+    assert not any(link.attributes for link in span.links)
+    return [(link.context.trace_id, link.context.span_id) for link in span.links]
+
+
+def test_a_run_is_linked_to_the_request_that_began_it(service: Service, sent: InMemorySpanExporter) -> None:
+    _, run = service.charged()
+    request = spans_of_request(sent, "/v1/runs")
+    service.work()
+    *parts, whole = spans_of(sent, run)
+    [(trace_id, span_id)] = links_of(whole)
+    assert (trace_id, span_id) in request
+    assert whole.context.trace_id != trace_id, "a trace of its own"
+    assert not any(part.links for part in parts)
+    stored = service.stored(run).trace_parent
+    assert stored == f"00-{trace_id:032x}-{span_id:016x}-01"
+    assert stored not in service.client.get(f"/v1/runs/{run['id']}").text
+
+
+@on_one_engine
+def test_what_a_recorded_request_began_is_recorded_whatever_the_share(service: Service) -> None:
+    linked, other = InMemorySpanExporter(), InMemorySpanExporter()
+    with recording(service.context.settings, "server", SimpleSpanProcessor(linked)):
+        _, run = service.charged()
+    _, unseen = service.charged(seed=3)
+    assert service.stored(unseen).trace_parent is None, "nothing was recorded"
+    none = service.context.settings.model_copy(update={"traces_ratio": 0.0})
+    with recording(none, "worker", SimpleSpanProcessor(other)):
+        service.work()
+        service.work()
+    told = {(span.attributes or {}).get("epsilond.run.id") for span in other.get_finished_spans() if span.name == "run"}
+    assert told == {run["id"]}
+
+
 @on_one_engine
 def test_a_private_run_is_told_in_whole_seconds(service: Service, sent: InMemorySpanExporter) -> None:
     _, run = service.private()

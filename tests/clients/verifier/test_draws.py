@@ -240,7 +240,7 @@ def test_fewer_draws_leave_more_out() -> None:
         (["witness", "directions", "both", "draws"], None, "lacks draws"),
         (["witness", "directions", "both", "draws"], [{"shares": ["0.5"]}] * 2, "draws must be a list of length 1"),
         (["witness", "directions", "both", "draws", 0, "shares"], ["0.001"] * 20, "more often than there are draws"),
-        (["witness", "directions", "both", "draws", 0, "shares"], ["0.001"] * 65, "must be a list of 1 to 64"),
+        (["witness", "directions", "both", "draws", 0, "shares"], ["0.001"] * 65, "must be a list of length 1 to 64"),
         (["witness", "directions", "both", "draws", 0, "shares"], ["0"], "must be a number"),
         (["witness", "directions", "both", "draws", 0, "others"], "1", "has unknown keys: ['others']"),
         (

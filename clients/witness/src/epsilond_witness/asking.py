@@ -12,6 +12,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.error import HTTPError
 
+from epsilond_witness.timed import Timed
+
 DEADLINE_S = 20.0
 _MOST_BYTES = 256 * 1024
 
@@ -38,32 +40,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-class _Timed(io.RawIOBase):
-    """Reads up to a deadline."""
-
-    def __init__(self, received: io.RawIOBase, connection: socket.socket) -> None:
-        self._received, self._connection = received, connection
-        self._until = time.monotonic() + DEADLINE_S
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
-        return self._received.readinto(buffer)
-
-    def close(self) -> None:
-        self._received.close()
-        super().close()
-
-
 class _Answer(HTTPResponse):
     def __init__(self, connection: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(connection, *args, **kwargs)
-        self.fp = io.BufferedReader(_Timed(self.fp.detach(), connection))
+        self.fp = io.BufferedReader(Timed(self.fp.detach(), connection, time.monotonic() + DEADLINE_S))
 
 
 class _Connection(HTTPConnection):

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from epsilond_witness.cosigning import MOST_BYTES, Answer, Witness
+from epsilond_witness.timed import Timed
 
 #: A connection is closed if no complete request has arrived within so many seconds.
 DEADLINE_S = 10.0
@@ -56,24 +57,6 @@ class Server(ThreadingHTTPServer):
         _log({"error": type(sys.exception()).__name__})
 
 
-class _Timed(io.RawIOBase):
-    """Reads from a connection up to a deadline: a socket's own timeout starts again with every byte."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self.until = 0.0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "epsilond-witness", ""
@@ -81,8 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.rfile.close()
-        self._timed = _Timed(self.connection)
+        self._timed = Timed(self.rfile.detach(), self.connection, time.monotonic() + self.server.deadline_s)
         self.rfile = io.BufferedReader(self._timed)
 
     def handle_one_request(self) -> None:

@@ -18,9 +18,12 @@ from app.auth.oidc import configuration
 from app.auth.oidc import provider as providers
 from app.auth.oidc.flow import BACK, LIFETIME, START, finish
 from app.auth.oidc.tokens import Refused
-from app.auth.sessions import COOKIE, COOKIE_OF_HTTPS, SIGN_IN
+from app.auth.sessions import COOKIE, COOKIE_OF_HTTPS, COOKIE_OF_HTTPS_BELOW, SIGN_IN
 from app.context import Context
+from app.fence.watching import fenced_context
+from app.main import create_app
 from app.secrets.material import Purpose
+from app.settings import Settings
 from tests.app.auth.oidc.conftest import PUBLIC_URL, RIGHTS, write_configuration
 from tests.app.auth.oidc.provider_of_tests import CLIENT_ID, FaultyProvider, new_key
 from tests.app.conftest import ConnectAs
@@ -79,6 +82,59 @@ def test_a_browser_is_led_there_and_back_to_the_page_that_was_wanted(
 def test_the_cookie_of_an_attempt_is_sent_back_from_the_provider_and_kept_from_scripts(browser: TestClient) -> None:
     cookie = browser.get(START).headers["set-cookie"]
     assert all(word in cookie for word in (f"{ATTEMPT}=", "HttpOnly", "Secure", "SameSite=lax", "Max-Age=600"))
+
+
+def test_below_a_path_the_attempt_and_the_session_are_sent_to_that_path_alone(
+    context: Context, provider: FaultyProvider
+) -> None:
+    """There browsers take no cookie with the stricter prefix, which is for the whole host."""
+    given = context.settings.model_dump(exclude_unset=True) | {"public_url": f"{PUBLIC_URL}/privacy"}
+    app = create_app(fenced_context(Settings(**given), context.database))
+    browser = TestClient(app, base_url=PUBLIC_URL, client=("10.0.0.1", 1), follow_redirects=False)
+    begun = browser.get(START)
+    cookie = begun.headers["set-cookie"]
+    name = f"{COOKIE_OF_HTTPS_BELOW}_attempt"
+    assert all(word in cookie for word in (f"{name}=", "HttpOnly", "Secure", "SameSite=lax", "Path=/privacy"))
+    assert "domain" not in cookie.lower()
+    address = begun.headers["location"]
+    assert parse_qs(urlsplit(address).query)["redirect_uri"] == [f"{PUBLIC_URL}/privacy{BACK}"]
+    # A proxy takes the path away; the browser sends cookies of the path that it sees.
+    sent = {"Cookie": cookie.partition(";")[0]}
+    browser.cookies.clear()
+    back = provider.sign_in(address)
+    assert browser.get(BACK, params=back).status_code == 401, "without the cookie"
+    planted = {"Cookie": sent["Cookie"].replace(name, ATTEMPT)}
+    assert browser.get(BACK, params=back, headers=planted).status_code == 401, "of another place"
+    answer = browser.get(BACK, params=back, headers=sent)
+    assert answer.status_code == 200, answer.text
+    session, attempt = sorted(answer.headers.get_list("set-cookie"), key=lambda each: "_attempt" in each)
+    for each in (session, attempt):
+        assert each.startswith(COOKIE_OF_HTTPS_BELOW)
+        assert "Path=/privacy" in each
+    assert "Max-Age=0" in attempt
+    browser.cookies.clear()
+    assert browser.get(PAGE, headers={"Cookie": session.partition(";")[0]}).status_code == 200
+
+
+def test_looking_alone_signs_nobody_in_and_uses_nothing_up(browser: TestClient, provider: FaultyProvider) -> None:
+    """Programs that preview addresses send HEAD."""
+    for path, status in ((SIGN_IN, 200), (START, 303)):
+        assert browser.head(path).status_code == status
+    back = provider.sign_in(led_to(browser))
+    looked = browser.head(BACK, params=back)
+    assert (looked.status_code, looked.headers["allow"], "set-cookie" in looked.headers) == (405, "GET", False)
+    posted = browser.post(BACK, params=back, headers={"Origin": PUBLIC_URL})
+    assert (posted.status_code, posted.headers["allow"], posted.json()["code"]) == (405, "GET", "method_not_allowed")
+    elsewhere = browser.post(BACK, data=back, headers={"Origin": provider.issuer})
+    assert (elsewhere.status_code, "set-cookie" in elsewhere.headers) == (403, False)
+    assert browser.get(BACK, params=back).status_code == 200
+    assert shows(browser) == 200
+
+
+def test_a_method_that_is_not_taken_is_answered_with_all_that_are(browser: TestClient) -> None:
+    for path, allowed in ((SIGN_IN, "GET, HEAD, POST"), (START, "GET, HEAD"), (BACK, "GET")):
+        answer = browser.put(path, headers={"Origin": PUBLIC_URL})
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""The files that are encrypted at rest: what each data key holds, and how they get from an older key to the newest.
+
+A file is replaced while nobody else may: rows under the lock of their data set, which whoever deletes or erases them
+takes first, and a checkpoint under the lock of its run, while no worker is at that. So nothing that was removed comes
+back, and no checkpoint takes the place of a newer one. The copying is done before the lock is taken.
+
+Work that was interrupted is found again by the headers of the files, which name their keys; nothing else is kept of it.
+Several may work at once: each file gets the same content from any of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from app.context import Context
+from app.datasets import repository as rows
+from app.datasets import service as datasets
+from app.kit.encryption import FileUnreadable, Holding, holdings
+from app.kit.private_files import DRAFT_IS_LEFT_OVER_AFTER_S, changed_before, is_draft
+from app.runs import repository
+from app.runs.checkpoint_files import sweep_checkpoints
+from app.settings import Settings
+from app.tables.states import RunState
+
+#: Takes how many files are done, and how many there are.
+Reached = Callable[[int, int], None]
+
+_DATASETS, _CHECKPOINTS = "datasets", "checkpoints"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of encrypting anew.
+
+    Attributes:
+        done: Files that are under the newest key now.
+        left: Files that are not: their runs are in progress, or their uploads.
+        unreadable: Files that do not open, because they were altered, or because their key is missing.
+    """
+
+    done: int
+    left: int
+    unreadable: tuple[Path, ...]
+
+
+def held_by_keys(settings: Settings) -> dict[bytes | None, Holding]:
+    """What each data key holds, by its id; None for files in the clear."""
+    return holdings(_files(settings))
+
+
+def count_held(settings: Settings, identity: bytes) -> int:
+    """Count the files that are encrypted with the data key of this id."""
+    return held_by_keys(settings).get(identity, Holding()).files
+
+
+def count_foreign(settings: Settings) -> int:
+    """Count the encrypted files whose key is not among the data keys."""
+    known = {None, *settings.encryption.keys.ids()}
+    return sum(holding.files for identity, holding in held_by_keys(settings).items() if identity not in known)
+
+
+def encrypt_anew(context: Context, reached: Reached) -> Outcome:
+    """Encrypt with the newest data key whatever is under an older one, or in the clear.
+
+    What is stopped has lost nothing, and may be called again; runs and uploads go on meanwhile. It takes room for one
+    more copy of the largest file.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    encryption = context.settings.encryption
+    # What is marked deleted is not encrypted anew.
+    datasets.sweep_files(context)
+    sweep_checkpoints(context)
+    waiting = [path for path in _files(context.settings) if not encryption.is_current(path)]
+    done, unreadable = 0, []
+    for number, path in enumerate(waiting):
+        reached(number, len(waiting))
+        try:
+            done += encryption.write_anew(path, partial(_may_replace, context, path))
+        except FileUnreadable:
+            unreadable.append(path)
+    reached(len(waiting), len(waiting))
+    left = sum(not encryption.is_current(path) for path in _files(context.settings)) - len(unreadable)
+    return Outcome(done, left, tuple(unreadable))
+
+
+@contextmanager
+def _may_replace(context: Context, path: Path) -> Iterator[bool]:
+    """A block in which nobody else writes or removes the file, and whether it may be replaced there."""
+    with context.database.write() as session:
+        if path.parent.name == _DATASETS:
+            is_free = rows.lock_rows(session, path.stem)
+        else:
+            run = repository.find_for_update(session, path.name.partition(".")[0])
+            is_free = None if run is None else run.state == RunState.QUEUED
+        # A file that this database does not know is an upload on its way in, or nobody's or another database's.
+        yield changed_before(path, time.time() - DRAFT_IS_LEFT_OVER_AFTER_S) if is_free is None else is_free
+
+
+def _files(settings: Settings) -> list[Path]:
+    """All that is there under its name, the files of data sets first."""
+    folders = (settings.data_dir / name for name in (_DATASETS, _CHECKPOINTS))
+    return [
+        path
+        for folder in folders
+        if folder.is_dir()
+        for path in sorted(folder.iterdir())
+        if path.is_file() and not is_draft(path)
+    ]
