@@ -112,8 +112,8 @@ def test_the_released_point_is_the_transcriptions(name: str, plan: Plan, dtype: 
             gradient=gradient,
             batches=[batch[batch < len(features)].tolist() for batch in streams.drawn.batches],
             noises=streams.drawn.noises,
-            order=np.random.Generator(fresh.sampling).permutation(plan.dataset_size).tolist(),
-            chosen=int(np.random.Generator(fresh.release).integers(plan.iterations)),
+            order=fresh.sampling.generator().permutation(plan.dataset_size).tolist(),
+            chosen=int(fresh.release.generator().integers(plan.iterations)),
             dtype=dtype,
         )
     )

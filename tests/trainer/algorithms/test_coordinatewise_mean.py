@@ -44,7 +44,7 @@ def test_a_run_is_the_papers_oracle_on_the_records(groups: int) -> None:
     rows, noise = rng.standard_t(2.5, size=(43, 3)), rng.normal(size=3)
     plan = plan_of(43, groups)
     found = run(plan, MeanModel(3), rows, np.zeros(43), streams=GivenStreams([noise], seed=7)).parameters["mean"]
-    order = np.random.Generator(random_streams(7).sampling).permutation(43)
+    order = random_streams(7).sampling.generator().permutation(43)
     size = 43 // groups
     members = [list(rows[order[i * size : (i + 1) * size]]) for i in range(groups)]
     [sigma] = plan.phases[0].noise_scale
@@ -66,7 +66,7 @@ def test_one_record_moves_the_medians_by_at_most_what_was_charged(
     rng = np.random.default_rng(4)
     spread = rng.normal(size=(records, 3)) * 10.0 ** rng.integers(-3, 3, size=(records, 1))
     # Half of the groups' means far above, half far below, whoever is in them: the median is the changed group's.
-    halves = np.where(np.argsort(np.random.Generator(random_streams(0).sampling).permutation(records)) < 12, 1.0, -1.0)
+    halves = np.where(np.argsort(random_streams(0).sampling.generator().permutation(records)) < 12, 1.0, -1.0)
     for others in (spread, np.zeros((records, 3)), halves[:, None] * np.full((records, 3), 9.0)):
         for size in (1e-300, 0.3, 1.5, 7.0, 1e60, 1.7e308, np.nan, np.inf):
             for place in (0, 5, 23):
@@ -83,7 +83,7 @@ def test_one_record_moves_the_medians_by_at_most_what_was_charged(
 def test_the_charge_is_reached_where_the_other_groups_are_balanced() -> None:
     """Three groups of 8: one far above, one far below, and the record's own between: it moves the median in full."""
     plan, radius = plan_of(24, 3), 1.5
-    order = np.random.Generator(random_streams(0).sampling).permutation(24)
+    order = random_streams(0).sampling.generator().permutation(24)
     rows = np.zeros((24, 3))
     rows[order[:8]], rows[order[8:16]] = 9.0, -9.0
     one, other = rows.copy(), rows.copy()
@@ -95,7 +95,7 @@ def test_the_charge_is_reached_where_the_other_groups_are_balanced() -> None:
 def test_another_groups_mean_does_not_change_by_a_bit() -> None:
     """A record that is not in the median's group, and does not change which it is, changes nothing."""
     plan = plan_of(24, 3, radius=50.0)
-    order = np.random.Generator(random_streams(0).sampling).permutation(24)
+    order = random_streams(0).sampling.generator().permutation(24)
     rows = np.random.default_rng(3).normal(size=(24, 3)) * 1e-3
     rows[order[:8]] += 9.0
     rows[order[8:16]] -= 9.0

@@ -99,7 +99,7 @@ def test_the_worked_trajectory_of_algorithm_3() -> None:
 def test_each_block_reads_its_own_slots_and_no_others() -> None:
     """Watched by gradients that name their record: in every step of a block the same, in the secret order."""
     phase, seed = phase_of(), 3
-    order = np.random.Generator(random_streams(seed).sampling).permutation(8)
+    order = random_streams(seed).sampling.generator().permutation(8)
     expected = [order[:4], order[4:6]]
     trainer = trainer_of(plan_of(phase), np.eye(8), np.ones(8), random_streams(seed))
     seen: list[list[int]] = []
@@ -114,7 +114,7 @@ def test_each_block_reads_its_own_slots_and_no_others() -> None:
     assert seen == [sorted(expected[0])] * 3 + [sorted(expected[1])] * 2
     counts = np.zeros(8)
     for seed in range(400):
-        counts[np.random.Generator(random_streams(seed).sampling).permutation(8)[:4]] += 1.0
+        counts[random_streams(seed).sampling.generator().permutation(8)[:4]] += 1.0
     assert np.abs(counts - 200.0).max() < 5.0 * 10.0
 
 
@@ -145,7 +145,7 @@ def test_one_record_moves_its_blocks_sums_by_at_most_the_bound_and_the_others_no
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(8, 2)), rng.choice([-1.0, 1.0], 8)
     ends = list(accumulate(phase.inner_iterations))
-    order = np.random.Generator(random_streams(1).sampling).permutation(8).tolist()
+    order = random_streams(1).sampling.generator().permutation(8).tolist()
     for slot in range(8):
         block = next((index for index, end in enumerate((4, 6)) if order.index(slot) < end), None)
         for size in ADVERSARIES:

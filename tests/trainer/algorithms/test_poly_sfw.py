@@ -91,7 +91,7 @@ def trainer_of(
 
 def order_of(plan: Plan, seed: int = 5) -> npt.NDArray[np.intp]:
     """The slots in the order in which steps take them."""
-    return np.random.Generator(random_streams(seed).sampling).permutation(plan.dataset_size)
+    return random_streams(seed).sampling.generator().permutation(plan.dataset_size)
 
 
 @pytest.mark.parametrize("xp", [np, array_api_strict], ids=["numpy", "strict"])

@@ -38,7 +38,7 @@ def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("seed", range(8))
 def test_the_released_point_is_the_start_of_the_step_that_was_drawn(seed: int) -> None:
     """From the release stream alone: the rows and the noise have no part in which."""
-    chosen = int(np.random.Generator(random_streams(seed).release).integers(STEPS))
+    chosen = int(random_streams(seed).release.generator().integers(STEPS))
     trainer = trainer_of(PLAN, MODEL, *data(seed), random_streams(seed))
     starts = []
     for _ in range(STEPS):
@@ -50,7 +50,7 @@ def test_the_released_point_is_the_start_of_the_step_that_was_drawn(seed: int) -
 
 def test_every_start_is_released_alike_often() -> None:
     counts = np.bincount(
-        [int(np.random.Generator(random_streams(seed).release).integers(STEPS)) for seed in range(2000)],
+        [int(random_streams(seed).release.generator().integers(STEPS)) for seed in range(2000)],
         minlength=STEPS,
     )
     assert np.sum((counts - 2000 / STEPS) ** 2) / (2000 / STEPS) < 20.0

@@ -78,7 +78,7 @@ def test_one_record_moves_its_rounds_sums_by_at_most_the_bound_and_the_others_no
 
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(8, 2)), rng.choice([-1.0, 1.0], 8)
-    order = np.random.Generator(random_streams(1).sampling).permutation(8).tolist()
+    order = random_streams(1).sampling.generator().permutation(8).tolist()
     for slot in range(8):
         own = order.index(slot) // RECORDS  # the last two slots are in no round
         for size in (0.3, 1.0, 1e9, -1e60, 1.7e308, np.nan, np.inf):

@@ -94,7 +94,7 @@ def given_streams(draws: Floats, seed: int = 5) -> GivenStreams:
 
 def order_of(plan: Plan, seed: int = 5) -> npt.NDArray[np.intp]:
     """The slots in the order in which nodes take them."""
-    return np.random.Generator(random_streams(seed).sampling).permutation(plan.dataset_size)
+    return random_streams(seed).sampling.generator().permutation(plan.dataset_size)
 
 
 def plan_of(
