@@ -18,8 +18,9 @@ from enum import StrEnum
 from typing import Any
 
 from accounting.canonical import Json
-from accounting.errors import AccountingError, InvalidValue
+from accounting.errors import AccountingError, InvalidValue, NoCostInFilter, one_of
 from accounting.events import DisjointBatches, FullBatch, TruncatedPoisson
+from accounting.targets import BudgetTarget, PureDpTarget
 from calibrators.algorithm import StepRule
 from calibrators.choices import Choice
 from calibrators.plan import MAX_SCHEDULE, BoundedSteps, Clip, GradientBound, Normalize
@@ -39,6 +40,8 @@ class Preset(StrEnum):
 
 
 (USUAL,) = (name for name, each in ALGORITHMS.items() if each.is_usual)
+#: Algorithms without Gaussian noise: they select, with pure DP.
+SELECTING = ("dp_fw", "generalized_linear_l1", "poly_sfw", "private_sfw_nonconvex_l1", "tree_sfw_l1")
 MOST_STEPS = 400
 #: Epochs of variance-reduced steps.
 USUAL_EPOCHS = 5
@@ -111,6 +114,7 @@ class Draft:
     Raises:
         InvalidValue: there is no such algorithm; the preset `theorem` is asked for without an algorithm; a number is
             outside its range.
+        NoCostInFilter: no algorithm is named, and those that are chosen have no pure DP, which is the target.
     """
 
     def __init__(self, name: str | None, spec: Spec, preset: Preset | None, objective: Objective) -> None:
@@ -142,6 +146,16 @@ class Draft:
 
     def _choose_algorithm(self) -> str:
         trained_by = self._objective.trained_by
+        target = self._spec.target
+        if isinstance(target, PureDpTarget) or (isinstance(target, BudgetTarget) and target.filter.kind == "pure_dp"):
+            able = [name for name in SELECTING if trained_by is None or name in trained_by]
+            instead = f"name {one_of(able)} as algorithm, with its domain, or " if able else ""
+            raise NoCostInFilter(
+                "the algorithms that are chosen where none is named add Gaussian noise, which has no pure DP: "
+                f"{instead}ask for approximate_dp, zcdp or gaussian_dp",
+                code="no_cost_in_filter",
+                pointer=("target", "kind"),
+            )
         name, source = USUAL, "Li et al. 2022 (arXiv 2110.05679), section 3"
         reason = (
             "Adam divides each coordinate of the noisy mean by its own size, noise included, so that its step size "

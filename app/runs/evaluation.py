@@ -67,13 +67,18 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
             "3.2",
             "Utility",
             ", ".join(dict.fromkeys(item.name for item in facts.utility))
-            or "No bound follows from the assumptions that were given; scores are of public rows alone.",
+            or f"No bound follows from the assumptions that were given; {_scores(facts)}.",
         ),
         (Layer.ALGORITHM, "3.3.3", "Statistical bias", "Values are clipped to declared bounds, contributions to C."),
         (Layer.ALGORITHM, "3.3.1", "Systemic bias", said.systemic_bias),
         (Layer.ALGORITHM, "3.3.2", "Human bias", said.human_bias),
         (Layer.ALGORITHM, "3.5", "Machine learning", f"{facts.model.kind}, trained by {facts.algorithm}"),
-        (Layer.DEPLOYMENT, "4.1", "Query model", "One release of one model; its plan was fixed before a row was read."),
+        (
+            Layer.DEPLOYMENT,
+            "4.1",
+            "Query model",
+            f"One release of {_released(facts)}; the plan was fixed before a row was read.",
+        ),
         (Layer.DEPLOYMENT, "4.2", "Trust model", _TRUST),
         (Layer.DEPLOYMENT, "4.2", "Who operates the service, and why they are trusted", said.operator),
         (Layer.DEPLOYMENT, "4.3", "Randomness and floating point", _FLOATS),
@@ -99,6 +104,25 @@ def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
         EvaluationPoint(layer=layer, section=section, point=point, finding=finding)
         for layer, section, point, finding in findings
     ]
+
+
+def _scores(facts: CardFacts) -> str:
+    if facts.plan.evaluation is None:
+        return "scores are of public rows alone"
+    return "scores are of held-out rows, by way of one noisy vector that is charged with the run"
+
+
+def _released(facts: CardFacts) -> str:
+    if facts.plan.evaluation is None:
+        return "one model"
+    return "one model and of one noisy vector of its scores on held-out rows"
+
+
+def _chosen(facts: CardFacts) -> str:
+    """Return who chose the hyperparameters, and from what."""
+    names = ", ".join(dict.fromkeys(choice.name for choice in facts.choices))
+    own = f"The service chose from public numbers alone: {names}. " if names else ""
+    return f"{own}How hyperparameters of the request were chosen is not known to the service."
 
 
 def registry(facts: CardFacts) -> list[RegistryField]:
@@ -136,7 +160,7 @@ def registry(facts: CardFacts) -> list[RegistryField]:
         "deployment_model.access_type": "Non-interactive",
         "deployment_model.access_type_details": said.access,
         "implementation.preprocessing_and_hyperparameter_tuning": "Features are scaled by declared bounds; nothing is "
-        "fitted to the rows. How hyperparameters were chosen is not known to the service.",
+        f"fitted to the rows. {_chosen(facts)}",
         "implementation.mechanisms": _mechanisms(facts),
         "implementation.composition": f"The events of the plan are composed by: {facts.achieved.method}.",
         "implementation.post_processing": "None by the service.",

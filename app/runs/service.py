@@ -213,7 +213,7 @@ def calibrate(context: Context, request: RunRequest, principal: Principal = SERV
         data, version = _describe(session, request)
         _check_test_data(session, request, data)
         relation = _relation_of_budget(session, request)
-    _check_privacy(request, public=version is None)
+        _check_privacy(session, request, public=version is None)
     model = build_model(request.model, data)
     if request.algorithm is not None:
         check_model(find_algorithm(request.algorithm).name, request.model.kind)
@@ -500,7 +500,7 @@ def _check_evaluation(request: RunRequest, data: DataDescription) -> None:
         raise unprocessable("unsupported", "a mean predicts no label: leave evaluation out", "evaluation")
 
 
-def _check_privacy(request: RunRequest, *, public: bool) -> None:
+def _check_privacy(session: Session, request: RunRequest, *, public: bool) -> None:
     if not public and request.seed is not None:
         raise unprocessable(
             "seed_on_private_data",
@@ -508,7 +508,12 @@ def _check_privacy(request: RunRequest, *, public: bool) -> None:
             "seed",
         )
     if not public and request.budget_id is None:
-        raise unprocessable("missing", "private data need a budget: the one that pays for the run", "budget_id")
+        assert request.dataset_id is not None, "rows in a request are public"
+        own = datasets.get(session, request.dataset_id).budget_id
+        detail = (
+            f"private data need a budget that pays for the run: {own}, which this data set is bound to, or a part of it"
+        )
+        raise unprocessable("missing", detail, "budget_id")
 
 
 def _achieved(calibration: Calibration, request: RunRequest) -> dict[str, Any]:

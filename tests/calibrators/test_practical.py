@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from accounting.errors import InvalidValue
+from accounting.errors import AccountingError, InvalidValue, NoCostInFilter
 from accounting.relations import NeighboringRelation
-from accounting.targets import ApproximateDpTarget
+from accounting.targets import ApproximateDpTarget, PureDpTarget
 from calibrators.plan import MAX_SCHEDULE, Clip, Normalize, Plan
-from calibrators.practical import MOST_STEPS, UNKNOWN_OBJECTIVE, Draft, Objective, Preset
+from calibrators.practical import MOST_STEPS, SELECTING, UNKNOWN_OBJECTIVE, Draft, Objective, Preset
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.release import LAST_ITERATE, WeightedAverage, average_of_last
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
@@ -220,3 +220,21 @@ def test_models_of_numbers_take_a_quarter_of_adams_step_and_nothing_else_differs
     assert smaller == plain
     normalised = [choices(chosen("dp_nsgd", facts=facts, preset=Preset.PRACTICAL)) for facts in (FACTS, numbers)]
     assert normalised[0] == normalised[1]
+
+
+def test_a_pure_target_without_an_algorithm_is_told_which_can() -> None:
+    with pytest.raises(NoCostInFilter, match="dp_fw, generalized_linear_l1"):
+        chosen(None, target=PureDpTarget(1.0))
+    mean = Objective(declared, is_convex=True, trained_by=("clipped_mean", "coordinatewise_mean"))
+    with pytest.raises(NoCostInFilter, match="pure DP: ask for approximate_dp"):
+        chosen(None, facts=mean, target=PureDpTarget(1.0))
+
+
+def test_the_selecting_algorithms_are_those_that_have_pure_dp() -> None:
+    """Whatever else they miss, they are not refused for the target; all others are."""
+    able = []
+    for name in ALGORITHMS:
+        with pytest.raises(AccountingError) as refused:
+            chosen(name, target=PureDpTarget(1.0))
+        able += [name] if refused.value.code != "no_cost_in_filter" else []
+    assert tuple(able) == SELECTING

@@ -72,6 +72,12 @@ def test_the_evaluation_is_in_the_plan_and_charged_from_the_beginning(quick: Ser
     card = quick.report(run)
     assert len(card["events"]) == 2
     assert (card["data"]["declared_size"], card["data"]["held_out_size"]) == (600, 200)
+    findings = {point["point"]: point["finding"] for point in card["evaluation"]}
+    assert "noisy vector of its scores on held-out rows" in findings["Query model"]
+    assert "public rows alone" not in findings["Utility"]
+    [tuning] = [field["value"] for field in card["registry"] if field["field"].endswith("hyperparameter_tuning")]
+    assert "The service chose from public numbers alone: " in tuning
+    assert "evaluation.noise_multiplier" in tuning
     assert card["held_out"] is None
     assert card["achieved"]["epsilon"]["upper"] <= 1.0
 
@@ -129,6 +135,8 @@ def test_a_run_without_an_evaluation_tells_nothing_of_held_out_rows(quick: Servi
     run = quick.trained(**ids)
     assert "evaluation" not in run["plan"]
     assert run["result"]["held_out"] is None
+    findings = {point["point"]: point["finding"] for point in quick.report(run)["evaluation"]}
+    assert findings["Query model"].startswith("One release of one model;")
     assert len(charged_events(quick, run)) == 1
 
 

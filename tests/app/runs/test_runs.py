@@ -274,6 +274,8 @@ def test_what_a_run_may_not_be_is_refused_and_charges_nothing(service, changes, 
     dataset = service.dataset(budget_id=budget["id"])
     refused = service.run(**{"dataset_id": dataset["id"], "budget_id": budget["id"]} | changes)
     assert_problem(refused, 422, code, pointer)
+    if pointer == "/budget_id":
+        assert budget["id"] in refused.text, "which one would be right"
     kinds = [entry["kind"] for entry in service.get(f"/v1/budgets/{budget['id']}/entries")["items"]]
     assert "reserve" not in kinds
 
