@@ -275,6 +275,7 @@ def test_noise_is_solved(law: RandomTrials) -> None:
         solve_noise_factor([Event(PureDp(0.1))], ADD_REMOVE, target)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("noise", [0.05, 1e3])
 @pytest.mark.parametrize("delta", [0.0, 1e-30, 0.5])
 @pytest.mark.parametrize("law", [TruncatedNegativeBinomial(-0.5, 0.01), PoissonTrials(1e5)], ids=str)

@@ -219,7 +219,7 @@ def test_progress_is_what_the_schedule_says_and_never_ahead_of_it(service, monke
     schedule = schedule_of(service, run)
     assert len(watch.shown) > 5
     for moment, steps in watch.shown:
-        # A tick is told when it has come, and what is told then is the schedule's. The watch begins after the timetable.
+        # A tick is told when it has come, and what is told then is the schedule's. The watch begins a moment later.
         assert steps <= schedule.steps_at(moment + 0.02)
     told = [steps for _, steps in watch.shown]
     assert told == sorted(told)
