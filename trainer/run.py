@@ -34,7 +34,7 @@ from trainer.records import Records, prepare
 from trainer.streams import RandomStreams, random_streams
 
 #: From this many parameters on, noise is worth a core of its own, in steps of at most that many records.
-_LONG_NOISE, _SHORT_PRODUCTS = 1 << 15, 1024
+_LONG_NOISE, _SHORT_PRODUCTS = 1 << 15, 64
 
 
 @dataclass(frozen=True)

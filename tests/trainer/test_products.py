@@ -54,9 +54,9 @@ def test_a_run_that_fails_takes_it_back() -> None:
 @pytest.mark.parametrize(
     ("model", "rows", "left"),
     [
-        (MultilayerPerceptron(20, 10, hidden=(2000,)), 256.0, True),
-        (MultilayerPerceptron(20, 10, hidden=(2000,)), 5000.0, False),
-        (logistic_regression(20), 256.0, False),
+        (MultilayerPerceptron(20, 10, hidden=(2000,)), 32.0, True),
+        (MultilayerPerceptron(20, 10, hidden=(2000,)), 256.0, False),
+        (logistic_regression(20), 32.0, False),
     ],
 )
 def test_long_noise_beside_short_products_gets_a_core(model: Model, rows: float, left: bool) -> None:
