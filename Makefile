@@ -192,7 +192,7 @@ $(BIN)/epsilond: app/cli/launcher.py | $(VENV)/bin/python
 # The packages that the inner loops are compiled with come first, and the rest while that is done.
 $(VENV)/.numbers: requirements/runtime.lock | $(BIN)/epsilond
 	@echo "== installing the locked dependencies (once; later calls skip this)"
-	@for each in llvmlite numba numpy randomgen scipy; do sed -n "/^$$each==/,/[^\\]$$/p" $<; done > $(VENV)/numbers.lock
+	@for each in cffi cryptography llvmlite numba numpy pycparser randomgen scipy; do sed -n "/^$$each==/,/[^\\]$$/p" $<; done > $(VENV)/numbers.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: \
 		-r $(VENV)/numbers.lock
 	@touch $@

@@ -100,7 +100,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 def _methods_of(request: Request) -> str:
-    """The methods that a request's path takes. The framework knows those of the first route alone."""
+    """Return the methods that a request's path takes. The framework names those of the first route only."""
     routes, scope = request.app.router.routes, request.scope
     taken = (
         method

@@ -36,3 +36,13 @@ def test_tests_of_numerics_load_no_framework(floor: str) -> None:
 
 def test_a_framework_that_is_loaded_is_found() -> None:
     assert {"fastapi", "sqlalchemy"} <= loaded_by_collecting("tests/app/test_guard.py")
+
+
+def test_what_the_loops_are_compiled_with_is_installed_before_the_rest() -> None:
+    """Compiling begins before all packages are there, so the Makefile names every one that it imports."""
+    code = "import sys, trainer.warm_up; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    [named] = re.findall(r"for each in ([a-z ]+); do sed", (ROOT / "Makefile").read_text())
+    packages = packages_distributions()
+    needed = {each for name in loaded.split() for each in packages.get(name, ())}
+    assert {each.lower() for each in needed} <= set(named.split()) | {"epsilond"}

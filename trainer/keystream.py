@@ -41,12 +41,12 @@ class Keystream:
     def _follow(self, counter: AESCounter) -> None:
         """Read on from where a counter is."""
         state = counter.state["s"]
-        key = state["seed"][:2].astype("<u8").tobytes()  # the first round has the key itself
+        key = state["seed"][:2].astype("<u8").tobytes()  # the first round key is the key
         low, high = (int(half) for half in state["counter"][:2])  # the next block that it encrypts
         waiting = (state["state"].size - state["offset"]) // _WORD_BYTES  # words of earlier blocks
         self._counter, self._followed = counter, 0
         self._place: int | None = 2 * (high * _HALF + low) - waiting
-        # Of counters, so it is counter mode.
+        # Each block is a counter, and no counter comes twice: this is counter mode.
         self._encrypt = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update_into  # noqa: S305
         self._counters = np.zeros((_AT_ONCE, 2), dtype="<u8")
 

@@ -234,7 +234,7 @@ def _log_f(x: float, s: float, q: float) -> float:
 
 def _log1p_expm1_over(epsilons: Array, q: float) -> Array:
     """log(1 + (e^eps - 1)/q) for eps >= 0, without overflow."""
-    with np.errstate(over="ignore", divide="ignore"):  # in the one that is not chosen
+    with np.errstate(over="ignore", divide="ignore"):  # in the branch that is not chosen
         small = np.log1p(np.expm1(epsilons) / q)
         large = epsilons - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-epsilons))
     return np.where(epsilons > 30.0, large, small)

@@ -1,4 +1,4 @@
-"""`epsilond data-key`: the keys that files are encrypted with at rest, by whoever may use the machine."""
+"""`epsilond data-key`: manage the keys that encrypt files at rest. It needs the rights of the machine's user only."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ commands = typer.Typer(
 
 @commands.command("list", epilog=example("epsilond data-key list"))
 def list_keys(as_json: AsJson = False) -> None:
-    """List the data keys, and what each of them still holds. No key is shown.
+    """List the data keys, and how many files each of them encrypts. No key is shown.
 
-    The newest encrypts; older ones decrypt. A key that is missing holds files that nobody can read.
+    The newest encrypts; older ones decrypt. Nobody can read the files of a key that is missing.
     """
     rows = _rows(read_settings())
     if as_json:
@@ -111,7 +111,7 @@ def drop(
 
 
 def _rows(settings: Settings) -> list[dict[str, str | int | None]]:
-    """The keys that are set, the newest first; then those that are missing; then files in the clear."""
+    """Return a row for each key that is set, the newest first; then for missing keys; then for files in the clear."""
     held = files_at_rest.held_by_keys(settings)
     own = settings.encryption.keys.ids()
     uses: dict[bytes | None, str] = dict.fromkeys(own, "decrypts")

@@ -32,21 +32,21 @@ _SHOWN_DIGITS = 12
 
 
 class NotRotated(Exception):
-    """The keys stay as they are; the message says why, and what would be right."""
+    """The keys were not changed; the message says why, and what would be right."""
 
 
 def key_id(key: bytes) -> bytes:
-    """Tells keys apart and nothing about them."""
+    """Return the id of a key: it tells keys apart, and tells nothing about them."""
     return hmac.digest(key, b"epsilond key id", "sha256")[:KEY_ID_BYTES]
 
 
 def shown(identity: bytes) -> str:
-    """The beginning of a key's id, in hexadecimal, by which operators know the key."""
+    """Return the beginning of a key's id, in hexadecimal; operators name a key by it."""
     return identity.hex()[:_SHOWN_DIGITS]
 
 
 def parse_keys(text: str) -> Keys:
-    """The keys that ``text`` holds, separated by blanks, lines or commas; each hexadecimal or base64.
+    """Read keys that are separated by blanks, lines or commas; each is hexadecimal or base64.
 
     Raises:
         ValueError: There is none, one is something else, or one is there twice. The message does not repeat it.
@@ -75,16 +75,16 @@ class DataKeys:
         self._keys = keys
 
     def current(self) -> Keys:
-        """The keys as they are now."""
+        """Return the keys as they are now."""
         return self._keys
 
     def ids(self) -> tuple[bytes, ...]:
-        """Their ids, in the same order."""
+        """Return the ids of the keys, in the same order."""
         return tuple(key_id(key) for key in self.current())
 
 
 class KeyFile(DataKeys):
-    """Data keys in a file, which is looked at whenever they are asked for.
+    """Data keys in a file, which is checked for changes whenever they are asked for.
 
     While the file cannot be read, or holds something else, the keys are those that it had before.
     """
@@ -157,7 +157,7 @@ class KeyFile(DataKeys):
             )
 
     def _kept(self) -> Keys:
-        """What the file holds: unlike `current`, nothing from before is taken for it."""
+        """Read the file now: unlike `current`, this never answers with keys from before."""
         try:
             return _read(self.path)
         except ValueError as error:
@@ -183,6 +183,6 @@ def _read(path: Path) -> Keys:
 
 
 def _state(path: Path) -> tuple[int, int, int]:
-    """What differs once the file was replaced or written to."""
+    """Return numbers that change if the file is replaced or written to."""
     found = path.stat()
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -186,7 +186,10 @@ class FileEncryption:
 
 
 def holdings(paths: Iterable[Path]) -> dict[bytes | None, Holding]:
-    """What each key holds of these files, by its id; None for files in the clear. Only headers are read."""
+    """Return how many of these files each key encrypts, by its id; None is for those in the clear.
+
+    Only headers are read.
+    """
     found: dict[bytes | None, Holding] = {}
     for path in paths:
         # Another process may remove a file meanwhile.
@@ -198,7 +201,7 @@ def holdings(paths: Iterable[Path]) -> dict[bytes | None, Holding]:
 
 
 def _key_of(file: IO[bytes]) -> bytes | None:
-    """The id of the key that an open file's header names; None for one in the clear."""
+    """Return the id of the key that an open file's header names; None if the file is in the clear."""
     header = file.read(len(_MAGIC) + KEY_ID_BYTES)
     return header[len(_MAGIC) :] if header.startswith(_MAGIC) else None
 

@@ -68,7 +68,7 @@ def begin_part(name: str) -> Callable[[object], None]:
 
 
 def current_as_text() -> str | None:
-    """The span that is recorded here as a ``traceparent`` (W3C): ids and a flag, all of them drawn at random."""
+    """Return the current span as a W3C ``traceparent``, two random ids and a flag; None if it is not recorded."""
     span = current()
     if span is None:
         return None
@@ -77,7 +77,7 @@ def current_as_text() -> str | None:
 
 
 def links_to(text: str | None) -> list[Link]:
-    """A link to the span that `current_as_text` gave; none where there was none."""
+    """Return a link to the span that `current_as_text` gave; no link if there was no span."""
     if text is None:
         return []
     from opentelemetry.trace import Link, SpanContext, TraceFlags  # noqa: PLC0415

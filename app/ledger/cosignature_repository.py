@@ -27,7 +27,7 @@ def of_size(session: Session, size: int, keys: Sequence[WitnessKey]) -> list[Sig
 
 
 def last(session: Session, keys: Sequence[WitnessKey]) -> dict[str, tuple[int, datetime]]:
-    """The largest size that each witness has cosigned, and when, by its key as text; without those that have none.
+    """Return the largest size that each witness has cosigned, and when, by its key as text; others are left out.
 
     One statement asks for all of them, and each part of it reads one row.
     """

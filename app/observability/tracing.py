@@ -66,7 +66,7 @@ def recording(settings: Settings, process: Process, processor: SpanProcessor) ->
 
 
 def _sampler(ratio: float) -> Sampler:
-    """Record what its parent records, what belongs to a recorded request by a link, and of all else a share."""
+    """Record a span if its parent or a linked request is recorded, and a share of all other spans."""
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler, TraceIdRatioBased  # noqa: PLC0415
 
     share = TraceIdRatioBased(ratio)

@@ -35,7 +35,7 @@ _DATASETS, _CHECKPOINTS = "datasets", "checkpoints"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of encrypting anew.
+    """The result of a re-encryption.
 
     Attributes:
         done: Files that are under the newest key now.
@@ -49,7 +49,7 @@ class Outcome:
 
 
 def held_by_keys(settings: Settings) -> dict[bytes | None, Holding]:
-    """What each data key holds, by its id; None for files in the clear."""
+    """Return the files that need each data key, by the key's id; those in the clear are under None."""
     return holdings(_files(settings))
 
 
@@ -65,7 +65,7 @@ def count_foreign(settings: Settings) -> int:
 
 
 def encrypt_anew(context: Context, reached: Reached) -> Outcome:
-    """Encrypt with the newest data key whatever is under an older one, or in the clear.
+    """Encrypt with the newest data key all files that are under an older key, or in the clear.
 
     What is stopped has lost nothing, and may be called again; runs and uploads go on meanwhile. It takes room for one
     more copy of the largest file.
@@ -74,7 +74,7 @@ def encrypt_anew(context: Context, reached: Reached) -> Outcome:
         OSError: A file cannot be written.
     """
     encryption = context.settings.encryption
-    # What is marked deleted is not encrypted anew.
+    # Files that are marked deleted are removed, not encrypted anew.
     datasets.sweep_files(context)
     sweep_checkpoints(context)
     waiting = [path for path in _files(context.settings) if not encryption.is_current(path)]
@@ -92,19 +92,19 @@ def encrypt_anew(context: Context, reached: Reached) -> Outcome:
 
 @contextmanager
 def _may_replace(context: Context, path: Path) -> Iterator[bool]:
-    """A block in which nobody else writes or removes the file, and whether it may be replaced there."""
+    """Make a block in which nobody else writes or removes the file; it yields whether the file may be replaced."""
     with context.database.write() as session:
         if path.parent.name == _DATASETS:
             is_free = rows.lock_rows(session, path.stem)
         else:
             run = repository.find_for_update(session, path.name.partition(".")[0])
             is_free = None if run is None else run.state == RunState.QUEUED
-        # A file that this database does not know is an upload on its way in, or nobody's or another database's.
+        # A file that this database does not know may be an upload in progress: it may be replaced once it is old.
         yield changed_before(path, time.time() - DRAFT_IS_LEFT_OVER_AFTER_S) if is_free is None else is_free
 
 
 def _files(settings: Settings) -> list[Path]:
-    """All that is there under its name, the files of data sets first."""
+    """Return all finished files, those of data sets first."""
     folders = (settings.data_dir / name for name in (_DATASETS, _CHECKPOINTS))
     return [
         path

@@ -1,4 +1,4 @@
-"""What an exact release costs: `python -m benchmarks.trainer.release` writes benchmarks/results/release.json.
+"""Measures what an exact release costs: `python -m benchmarks.trainer.release` writes benchmarks/results/release.json.
 
 Noise of the trainer beside NumPy's normal variates from a stream of the same kind, and a private step beside a step of
 the same products that keeps nothing secret. All are in one process and on one thread, in turns; the clock is that of

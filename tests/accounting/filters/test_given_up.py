@@ -179,7 +179,7 @@ def test_steps_that_share_randomness_or_are_only_stated_are_worth_nothing(event:
 
 
 def test_the_net_charge_after_half_a_plan() -> None:
-    """At most 1.06 times that of the half fixed in advance; more than that of the half."""
+    """It is more than the charge of the half fixed in advance, and at most 1.06 times that."""
     paid = BUDGET.cost(WHOLE, ADD_REMOVE).amounts
     back = BUDGET.given_back(paid, WHOLE, HALF, ADD_REMOVE)
     assert back is not None

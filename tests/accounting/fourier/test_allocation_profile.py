@@ -28,7 +28,7 @@ def profile_of(noise: float, bins: int, count: int, *, remove: bool) -> Allocati
 
 
 def exact_delta(noise: float, epsilon: float, *, remove: bool) -> float:
-    """Of one allocation to two bins: a price in closed form, integrated over the other bin."""
+    """Compute delta of one allocation to two bins: a closed form for one bin is integrated over the other."""
     with mp.workdps(30):
         mu, g = 1 / mp.mpf(noise), mp.e ** mp.mpf(epsilon)
         strike = 2 * g if remove else 2 / g

@@ -137,7 +137,7 @@ def test_an_error_of_a_shares_continuation_is_inside(
 @pytest.mark.parametrize("tilt", [0.5, 8.0, 300.0])
 @pytest.mark.parametrize(("s", "q", "high", "width"), CUTS)
 def test_norms_with_a_cut_are_bounded(s: float, q: float, high: float, width: float, tilt: float) -> None:
-    """On the farthest line, at wide scales and narrow ones; the cut's own growth shows at the wide ones."""
+    """The bound is tried on the farthest line, at wide and narrow scales; the wide ones show the cut's own growth."""
     part = step_of(s, q).below(high, width).parts[0]
     assert part.cut is not None
     chosen, _, reach = part.best_scale(2.0, tilt, 40.0)

@@ -54,7 +54,7 @@ def assert_line_is_true(line: StepLine, truth: RealLine, largest: float) -> None
 @EVERY_SPEC
 @pytest.mark.one_in(24)
 def test_moments_on_a_line_are_within_their_errors(kind: Pair, s: float, q: float, tilt: float, largest: float) -> None:
-    """For t from 0 to where a rule on the real line would need ten thousand nodes."""
+    """Values of t go from 0 to where a rule on the real line would need ten thousand nodes."""
     step = step_of(kind, s, q)
     assert_line_is_true(step.line(tilt, 3.0 / s), RealLine(kind.value, s, q, tilt, largest), largest)
 
@@ -121,7 +121,7 @@ def test_coarse_nodes_grow_the_error_with_the_truth_inside(kind: Pair, digits: f
 @pytest.mark.parametrize("kind", list(Pair))
 @pytest.mark.one_in(3)
 def test_the_error_that_is_told_is_needed(kind: Pair) -> None:
-    """With few digits the rule on the line errs by a visible part of `relative_error`, log M(c) being exact."""
+    """With few digits, and log M(c) exact, the rule on the line errs by a visible part of `relative_error`."""
     seen = []
     for s, q, tilt in ((0.8, 0.2, 4.0), (0.6, 0.5, 1.0), (2.0, 0.3, 8.0)):
         truth = RealLine(kind.value, s, q, tilt, 20.0)

@@ -1,4 +1,4 @@
-"""What the loops declare about their own rounding, against long precision, on inputs where nothing else covers it."""
+"""Compares the rounding errors that the loops declare with long precision, where no other error covers them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def random_ratios(rng: np.random.Generator, points: int) -> np.ndarray:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.3, 40.0, 1e4, 3e7])
 def test_the_sum_is_within_its_rounding(epsilon: float) -> None:
-    """From none that comes from the epsilon to almost nothing else: angles of ten million turns."""
+    """The epsilon's part of the rounding goes from none to almost all of it, at angles of ten million turns."""
     rng = np.random.default_rng(1)
     with mp.workdps(60):
         for _ in range(150):

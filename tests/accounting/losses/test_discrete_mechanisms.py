@@ -183,7 +183,7 @@ def test_dp_accounting_agrees(event: Event, relation: NeighboringRelation) -> No
 
 @pytest.mark.soak
 def test_steps_of_fine_noise_are_one_step() -> None:
-    """From three grid steps on, the sum of two discrete Gaussians against the enumerated sum."""
+    """The sum of two discrete Gaussians is compared with the enumerated sum, for noise of three grid steps and more."""
     first, second = discrete_laws.composed(*discrete_laws.discrete_gaussian(3.0, 2), 2)
     for epsilon in (0.1, 1.5, 4.0):
         truth = discrete_laws.hockey_stick(first, second, epsilon)

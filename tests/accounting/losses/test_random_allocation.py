@@ -334,7 +334,7 @@ def test_remove_is_exact_at_integer_orders(noise: float, bins: int) -> None:
 @pytest.mark.parametrize("noise", [0.5, 1.0, 3.0])
 @pytest.mark.one_in(3)
 def test_moment_is_an_upper_bound(noise: float) -> None:
-    """Of two bins, by quadrature, in both directions and at fractions."""
+    """Moments of two bins are integrated by quadrature, in both directions and at fractional orders."""
     mu = mp.mpf(1) / noise
     tilts = np.array([1 / 64, 0.3, 1.0, 1.6, 3.0])
 

@@ -1,4 +1,4 @@
-"""What random sets of steps show at least, against every outcome of few steps and against their own ratio."""
+"""Compares the lower bounds of random sets of steps with all outcomes of few steps, and with the likelihood ratio."""
 
 from __future__ import annotations
 
