@@ -120,6 +120,7 @@ class Algorithm:
             with the first.
         one_step: Whether it releases once: a request then names no number of steps.
         in_stages: Whether its steps may change during the run, in batch size, noise and step size.
+        has_pure_dp: Whether its noise has pure DP, so that it can meet a target of that kind. Gaussian noise has none.
         step_rule: How it uses a step size of the caller, if its steps can be carried out without a theorem; the preset
             `practical` then chooses a step size, and the points of the last steps may be averaged.
         is_usual: Whether the preset `practical` takes it if no algorithm is named. There is exactly one such algorithm.
@@ -150,6 +151,7 @@ class Algorithm:
     requests: Mapping[str, ExampleRequest]
     one_step: bool = False
     in_stages: bool = False
+    has_pure_dp: bool = False
     correlates: bool = False
     step_rule: StepRule | None = None
     is_usual: bool = False

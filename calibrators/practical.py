@@ -40,8 +40,6 @@ class Preset(StrEnum):
 
 
 (USUAL,) = (name for name, each in ALGORITHMS.items() if each.is_usual)
-#: Algorithms without Gaussian noise: they select, with pure DP.
-SELECTING = ("dp_fw", "generalized_linear_l1", "poly_sfw", "private_sfw_nonconvex_l1", "tree_sfw_l1")
 MOST_STEPS = 400
 #: Epochs of variance-reduced steps.
 USUAL_EPOCHS = 5
@@ -148,7 +146,8 @@ class Draft:
         trained_by = self._objective.trained_by
         target = self._spec.target
         if isinstance(target, PureDpTarget) or (isinstance(target, BudgetTarget) and target.filter.kind == "pure_dp"):
-            able = [name for name in SELECTING if trained_by is None or name in trained_by]
+            pure = [name for name, each in ALGORITHMS.items() if each.has_pure_dp]
+            able = [name for name in pure if trained_by is None or name in trained_by]
             instead = f"name {one_of(able)} as algorithm, with its domain, or " if able else ""
             raise NoCostInFilter(
                 "the algorithms that are chosen where none is named add Gaussian noise, which has no pure DP: "

@@ -272,6 +272,7 @@ ALGORITHM = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="rho-zCDP, or epsilon-DP, of each selection, which add up; hence of the released point.",
     gradient_complexity="n T",
+    has_pure_dp=True,
     norm_order=1.0,
     verdict="The talk's report-noisy-max takes the scores' sensitivity for the range of their change and loses up to "
     "twice its epsilon: unsound.",

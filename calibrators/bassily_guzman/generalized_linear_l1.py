@@ -323,6 +323,7 @@ ALGORITHM = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="rho-zCDP, or epsilon-DP, of each selection, which add up; hence of the released point.",
     gradient_complexity="n T",
+    has_pure_dp=True,
     norm_order=1.0,
     verdict="For generalised linear losses only rates are printed. What the talk prints of their selections, "
     "report-noisy-max, takes the scores' sensitivity for the range of their change and loses up to twice its epsilon: "

@@ -240,6 +240,7 @@ ALGORITHM = Algorithm(
     assumptions=RECURSIVE_ASSUMPTIONS,
     guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
     gradient_complexity="n_0 + 2 (T-1) m",
+    has_pure_dp=True,
     norm_order=1.0,
     verdict="The printed noise is computed at the request: for the usual targets it is many times what is needed, "
     "since a record's part in later selections shrinks: loose.",

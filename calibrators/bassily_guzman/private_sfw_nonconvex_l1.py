@@ -234,6 +234,7 @@ ALGORITHM = Algorithm(
     assumptions=RECURSIVE_ASSUMPTIONS,
     guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
     gradient_complexity="n_0 + 2 (T-1) m",
+    has_pure_dp=True,
     norm_order=1.0,
     verdict="The published constants are unspecified: there is nothing to certify, which is unsound.",
     errata=ERRATA,

@@ -202,6 +202,7 @@ ALGORITHM = Algorithm(
     assumptions=ASSUMPTIONS,
     guarantee="rho-zCDP, or epsilon-DP, of all selections together, hence of the released point.",
     gradient_complexity=r"b \sum_{\tau=1}^{T} (1 + \tau)",
+    has_pure_dp=True,
     norm_order=1.0,
     verdict="Known up to constants for delta > 0, with a proof by shuffling that is not accounted here: unsound. For "
     "delta = 0 the printed scale takes the radius for the diameter and loses up to twice the target: unsound.",
