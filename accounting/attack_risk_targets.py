@@ -60,7 +60,8 @@ class TruePositiveRateTarget(Described):
         Described.__post_init__(self)
         if self.tpr <= self.fpr:
             raise InvalidValue(
-                f"tpr must be above fpr {self.fpr:g}: a coin that never looks reaches as much", pointer=("tpr",)
+                f"tpr must be above fpr {self.fpr:g}: an attacker who never looks at the output reaches as much",
+                pointer=("tpr",),
             )
 
     @property
@@ -95,8 +96,8 @@ class BayesRiskTarget(Described):
         Described.__post_init__(self)
         if self.limit <= 0.0:
             raise InvalidValue(
-                f"bayes_risk must be below {min(self.prior, 1.0 - self.prior):g}: an attacker who never looks errs no "
-                "more often than that",
+                f"bayes_risk must be below {min(self.prior, 1.0 - self.prior):g}: an attacker who never looks at the "
+                "output errs no more often than that",
                 pointer=("bayes_risk",),
             )
 

@@ -54,9 +54,9 @@ KNOWN = (
 #: Why there is no second opinion, for the kinds whose name does not tell.
 _WHY_NONE = {
     "tree_aggregation": " (its Renyi accountant alone takes trees, and counts a root over leaves that never come)",
-    "zcdp": " (a bound on moments is no distribution)",
-    "renyi_dp": " (a bound on moments is no distribution)",
-    "generalized_gaussian": " (a bound on moments is no distribution)",
+    "zcdp": " (a bound on moments is not a distribution)",
+    "renyi_dp": " (a bound on moments is not a distribution)",
+    "generalized_gaussian": " (a bound on moments is not a distribution)",
     "without_replacement": " (its Renyi accountant alone takes batches of a fixed size)",
     "with_replacement": " (its Renyi accountant alone takes batches of a fixed size)",
     "truncated_poisson": " where any records may be dropped, or slots are drawn (its own drops records at random)",

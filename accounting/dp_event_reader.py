@@ -45,8 +45,8 @@ MAX_NODES = 200_000
 REFUSED = {
     "NonPrivateDpEvent": "it stands for an operation without any privacy guarantee",
     "UnsupportedDpEvent": "it stands for an operation that nobody has described",
-    "RepeatAndSelectDpEvent": "selection among a random number of repetitions is no list of steps; ask for its tuning "
-    "cost and state that as renyi_dp or approximate_dp",
+    "RepeatAndSelectDpEvent": "selection among a random number of repetitions is not a list of steps; ask for its "
+    "tuning cost and state that as renyi_dp or approximate_dp",
     "MixtureOfGaussiansDpEvent": "noise of one scale over a random sensitivity is not covered (gaussian_mixture here "
     "draws the scale); state its guarantee",
 }
@@ -224,7 +224,7 @@ class Reader:
         if read is not None:
             return read(event)
         if not kind:
-            raise InvalidValue(f"{type(event).__name__} is no DpEvent of dp-accounting; give {one_of(_KNOWN)}")
+            raise InvalidValue(f"{type(event).__name__} is not a DpEvent of dp-accounting; give {one_of(_KNOWN)}")
         reason = REFUSED.get(kind, "this engine does not know it")
         raise Unsupported(f"{kind}: {reason}. Understood are {one_of(sorted(FIELDS))}")
 

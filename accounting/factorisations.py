@@ -135,7 +135,7 @@ def buffered(scales: tuple[float, ...], decays: tuple[float, ...], steps: int) -
 def _check_number(steps: int) -> None:
     if steps > MOST_COEFFICIENTS:
         raise InvalidValue(
-            f"coefficients that do not end are computed for {MOST_COEFFICIENTS} steps at most, got {steps}",
+            f"infinitely many coefficients are computed for at most {MOST_COEFFICIENTS} steps, got {steps}",
             pointer=("count",),
         )
 

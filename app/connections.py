@@ -1,4 +1,4 @@
-"""A client's connection: an end to every wait for the client, and an answer to what is no request.
+"""A client's connection: every wait for the client ends, and what is not a request gets an answer.
 
 The server underneath waits as long as a client likes for the first byte of a request, for the rest of it, and for
 somebody to read an answer. A client that has vanished without a word looks the same as one that is slow.
@@ -116,7 +116,7 @@ class Connection(H11Protocol):
             self._refuse(Problem(400, "malformed_request", detail))
 
     def end_if_overdue(self, now: float) -> None:
-        """Hang up on a client that has had its time; on one that owes a request with an answer."""
+        """Hang up on a client whose time is over; if it owes a request, answer first."""
         owes, since = self._looked_at(now)
         received = self._received - self._received_before
         patience = {

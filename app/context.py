@@ -22,7 +22,8 @@ from app.settings import Settings
 
 
 def utc_now() -> datetime:
-    """Now, in UTC, without fractions of a second: no stored time is finer (it could tell something about the data)."""
+    """Return the time in UTC, without fractions of a second. No stored time is finer, because it could reveal something
+    about the data."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
@@ -32,17 +33,17 @@ def default_gate() -> FairGate:
 
 
 def verification_gate() -> FairGate:
-    """One at a time, with a place of its own: an auditor who asks for many keeps nobody else's numbers waiting."""
+    """One verification at a time, with a place of its own, so that an auditor who asks for many delays nobody else."""
     return FairGate(1, most_waiting=4, seconds=30.0)
 
 
 def default_pool() -> ProcessPool:
-    """Two cores at most, and memory that a small machine has."""
+    """A pool of at most two processes, with memory that a small machine has."""
     return ProcessPool(size=min(2, os.cpu_count() or 1), seconds=20.0, memory_bytes=2 * 2**30)
 
 
 def audit_pool() -> ProcessPool:
-    """One attack at a time, which may take as long as somebody waits for an answer."""
+    """A pool for one attack at a time, which may take as long as somebody waits for an answer."""
     return ProcessPool(size=1, seconds=120.0, memory_bytes=4 * 2**30)
 
 

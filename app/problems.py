@@ -18,7 +18,9 @@ MEDIA_TYPE = "application/problem+json"
 class ProblemItem(BaseModel):
     """One thing that is wrong, and where."""
 
-    pointer: str = Field(description="JSON pointer (RFC 6901) into the request body; `/query/...`, `/header/...` else.")
+    pointer: str = Field(
+        description="JSON pointer (RFC 6901) into the request body; outside the body, `/query/...` or `/header/...`."
+    )
     code: str
     detail: str
 

@@ -43,9 +43,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     public_url: str = Field(
         "",
-        description="Address that browsers and clients know the service by where a proxy is in front of it, such as "
-        "https://privacy.example or https://example.org/epsilond (`docs/operating/proxies.md`). The proxy takes its "
-        "path away. Empty: there is no path, and whether cookies are kept to https is told by the browser.",
+        description="Address by which browsers and clients know the service if a proxy is in front of it, such as "
+        "https://privacy.example or https://example.org/epsilond (`docs/operating/proxies.md`). The proxy removes its "
+        "path. Empty: there is no path, and the browser's request decides whether cookies are limited to https.",
     )
     trusted_proxies: str = Field(
         "",
@@ -55,7 +55,7 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
     data_dir: Path = Field(
         Path("var"),
-        description="Folder of the service's own files: data sets, models, secret. A relative one begins where the "
+        description="Folder of the service's own files: data sets, models, secret. A relative path starts where the "
         "process is started.",
     )
     database_url: str = Field(
@@ -65,43 +65,43 @@ class Settings(BaseSettings):
     )
     fence: SecretStr | None = Field(
         None,
-        description="The place outside of the database where the service keeps what it has acknowledged "
+        description="The place outside the database where the service records what it has acknowledged "
         "(`docs/operating/fence.md`): the path of a file, or the SQLAlchemy URL of another database. All servers of a "
-        "database have the same. Empty: the file fence in the data folder.",
+        "database must have the same. Empty: the file fence in the data folder.",
     )
     secret_key: SecretStr | None = Field(
         None,
         min_length=MIN_SECRET_LENGTH,
-        description="Secret of data contents and request bodies, and version 1 of that of API keys and sessions, 32 "
-        "characters at least (`docs/operating/secrets.md`). All servers of a database have the same. Empty: made once "
-        "and kept in the data folder.",
+        description="Secret of data contents and request bodies, and version 1 of the secret of API keys and "
+        "sessions, at least 32 characters (`docs/operating/secrets.md`). All servers of a database must have the "
+        "same. Empty: one is made and kept in the data folder.",
     )
     oidc_file: Path | None = Field(
         None,
         description="File that names an OpenID Connect provider, and what its people and machines may do here "
-        "(`docs/operating/sign_in.md`). It needs EPSILOND_PUBLIC_URL. Empty: everybody shows a key.",
+        "(`docs/operating/sign_in.md`). It needs EPSILOND_PUBLIC_URL. Empty: everybody needs a key.",
     )
     data_key: SecretStr | None = Field(
         None,
         description="Key that files of data sets and checkpoints of runs are encrypted with: 32 bytes, as 64 "
-        "hexadecimal digits or in base64. Older keys, which decrypt, follow behind blanks or commas. Empty: files are "
-        "written as they are. Keep it apart from the backups; without it, what it encrypted is lost.",
+        "hexadecimal digits or in base64. Older keys, which only decrypt, follow after blanks or commas. Empty: files "
+        "are not encrypted. Keep it apart from the backups; without it, everything that it encrypted is lost.",
     )
     data_key_file: Path | None = Field(
         None,
-        description="File that holds the data keys, one a line, the newest first, in place of EPSILOND_DATA_KEY. It is "
-        "read again when it was changed, so that they can be rotated (`docs/operating/secrets.md`).",
+        description="File that holds the data keys, one per line, the newest first, in place of EPSILOND_DATA_KEY. It "
+        "is read again after a change, so that keys can be rotated (`docs/operating/secrets.md`).",
     )
     checkpoint_key_file: Path | None = Field(
         None,
         description="File that holds the Ed25519 key that checkpoints of the ledger are signed with, in PEM without a "
-        "password (`openssl genpkey -algorithm ed25519`), version 1; later versions lie beside it. All servers of a "
-        "database have the same. Empty: made once and kept in the data folder.",
+        "password (`openssl genpkey -algorithm ed25519`), version 1; later versions are files beside it. All servers "
+        "of a database must have the same. Empty: one is made and kept in the data folder.",
     )
     witnesses: str = Field(
         "",
-        description="Programs of others that cosign the ledger's checkpoints (`docs/operating/witnesses.md`): the "
-        "public key of each and the address that it is asked at, in turn, separated by blanks. Empty: nobody cosigns.",
+        description="Programs of others that cosign the ledger's checkpoints (`docs/operating/witnesses.md`): for "
+        "each its public key and then its address, all separated by blanks. Empty: nobody cosigns.",
     )
     witness_quorum: int | None = Field(
         None,
@@ -127,18 +127,18 @@ class Settings(BaseSettings):
         1,
         ge=1,
         le=1024,
-        description="Threads of the matrix products in each worker process. More help where steps take many rows of "
-        "large models and cores are idle; threads that share a core wait for each other.",
+        description="Threads of the matrix products in each worker process. More threads help if steps take many rows "
+        "of large models and cores are idle; threads that share a core wait for each other.",
     )
     device: Literal["cpu", "cuda"] = Field(
         "cpu",
-        description="What workers take the steps of runs on: their processor, or the first CUDA device that they see, "
-        "with CuPy (`docs/operating/gpu.md`). All workers of a database have the same.",
+        description="The device on which workers take the steps of runs: their processor, or the first CUDA device "
+        "that they see, with CuPy (`docs/operating/gpu.md`). All workers of a database must have the same.",
     )
     dask_without_tls: bool = Field(
         False,
-        description="Whether a Dask scheduler on another machine may be spoken to in the clear: rows and checkpoints "
-        "then cross the network as they are.",
+        description="Whether the connection to a Dask scheduler on another machine may be unencrypted. Rows and "
+        "checkpoints then cross the network in the clear.",
     )
     dask_scheduler: str | None = Field(
         None,
@@ -150,7 +150,7 @@ class Settings(BaseSettings):
         2000,
         ge=1,
         le=100_000,
-        description="Runs of one API key that may wait for a worker; the next one is answered 429.",
+        description="The number of runs of one API key that may wait for a worker; the next one is answered 429.",
     )
     approvals: int = Field(
         1,
@@ -161,8 +161,9 @@ class Settings(BaseSettings):
     )
     certify_charges: bool = Field(
         False,
-        description="Keep a certificate of what its events cost alone with every reservation, as if each asked for one "
-        "(`docs/concepts/certificates.md`). It takes up to some seconds for events that were not reserved before.",
+        description="Keep with every reservation a certificate of what its events cost alone, as if each request "
+        "asked for one (`docs/concepts/certificates.md`). It takes up to a few seconds for events that were not "
+        "reserved before.",
     )
     webhook_addresses: str = Field(
         "",
@@ -172,36 +173,36 @@ class Settings(BaseSettings):
     )
     webhook_networks: str = Field(
         "",
-        description="Networks of private or otherwise special addresses that webhooks may lead to nevertheless, "
+        description="Networks of private or otherwise special addresses to which webhooks may lead nevertheless, "
         "separated by blanks, such as 10.20.0.0/16. A name that leads to any other such address is not asked.",
     )
     requests_per_second: float = Field(
         5000.0,
         ge=0,
         le=1e6,
-        description="Requests of one API key that each server process answers in a second on average, twice as many at "
-        "once; 0 for no limit. A key may have a limit of its own.",
+        description="The average number of requests per second that each server process answers for one API key, with "
+        "twice as many at once; 0 for no limit. A key may have a limit of its own.",
     )
     concurrent_requests: int = Field(
         200,
         ge=0,
         le=100_000,
-        description="Requests of one API key that each server process is at, at the same time; 0 for no limit. Streams "
-        "of progress have limits of their own. A key may have a limit of its own.",
+        description="The number of requests of one API key that each server process handles at the same time; 0 for "
+        "no limit. Streams of progress have limits of their own. A key may have a limit of its own.",
     )
     entries_per_day: int = Field(
         50_000,
         ge=0,
         le=10**9,
-        description="Entries of the ledger that one API key writes on one day (UTC) before it may begin nothing new; 0 "
-        "for no quota (`docs/operating/limits.md`).",
+        description="Entries of the ledger that one API key may write on one day (UTC) before its requests for "
+        "anything new are refused; 0 for no quota (`docs/operating/limits.md`).",
     )
     entry_bytes_per_day: int = Field(
         64 * 2**20,
         ge=0,
         le=10**15,
-        description="Bytes of entries that one API key writes to the ledger on one day (UTC) before it may begin "
-        "nothing new; 0 for no quota.",
+        description="Bytes of entries that one API key may write to the ledger on one day (UTC) before its requests "
+        "for anything new are refused; 0 for no quota.",
     )
     open_reservations_per_key: int = Field(
         5000,
@@ -218,39 +219,40 @@ class Settings(BaseSettings):
         ge=0,
         le=100_000,
         description="Requests without a valid key from one address (IPv6: one /64 network) that are answered 401; "
-        "further ones are answered 429. Valid keys are answered all the same. 0 for no limit.",
+        "further ones are answered 429. Requests with a valid key are answered nevertheless. 0 for no limit.",
     )
     checkpoint_interval_s: float = Field(
         30.0,
         gt=0,
         le=3600,
-        description="Seconds between two checkpoints of a run: at most so much work is lost with its worker. They lie "
-        "in the data folder until the run has ended.",
+        description="Seconds between two checkpoints of a run: at most this much work is lost with its worker. They "
+        "stay in the data folder until the run has ended.",
     )
     release_interval_s: float = Field(
         1.0,
         gt=0,
         le=60,
-        description="What is told of a run on private data (progress, cancellation, its end) is told at a multiple of "
-        "so many seconds after its start. A shorter one tells more where the machine is late.",
+        description="Everything that is shown of a run on private data (progress, cancellation, its end) is shown at "
+        "a multiple of this many seconds after its start. A shorter interval reveals more if the machine is late.",
     )
     max_upload_bytes: int = Field(512 * 2**20, ge=1024, le=2**34, description="Largest upload of a data set, in bytes.")
     cache_entries: int = Field(
         4096,
         ge=0,
         le=1_000_000,
-        description="Answers of calibrations, accounts and conversions that each server process remembers; 0: none.",
+        description="The number of answers of calibrations, accounts and conversions that each server process "
+        "remembers; 0 for none.",
     )
     cache_bytes: int = Field(
         64 * 2**20,
         ge=2**20,
         le=2**36,
-        description="The most memory, in bytes, that these answers take in each server process.",
+        description="The most memory, in bytes, that these answers may take in each server process.",
     )
     warm_up: bool = Field(
         True,
-        description="Whether a server loads the numerics when it starts, beside what it answers, so that the first "
-        "calibration does not wait for them. It takes two seconds of a core.",
+        description="Whether a server loads the numerical code when it starts, while it already answers requests, so "
+        "that the first calibration does not wait for it. It takes two seconds of a core.",
     )
     traces_url: str = Field(
         "",
@@ -258,7 +260,7 @@ class Settings(BaseSettings):
         "(`docs/operating/tracing.md`). It needs the packages of `make tracing`. Empty: nothing is traced.",
     )
     traces_ratio: float = Field(
-        1.0, ge=0, le=1, description="Share of traces that are recorded, of those that begin here."
+        1.0, ge=0, le=1, description="The share of the traces that begin here which is recorded."
     )
     traces_parents: str = Field(
         "",
@@ -270,10 +272,10 @@ class Settings(BaseSettings):
         ge=0,
         le=300,
         description="Seconds after SIGTERM in which requests are still answered while `/health/ready` is 503, so that "
-        "a load balancer notices first. Give the orchestrator as much more patience.",
+        "a load balancer notices first. Let the orchestrator wait longer by the same time.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severe log line printed."
+        "info", description="The lowest level of log lines that are printed."
     )
     log_format: Literal["auto", "json", "console"] = Field(
         "auto",
@@ -620,7 +622,7 @@ def read_signing_key(path: Path) -> Ed25519PrivateKey:
     except (TypeError, UnsupportedAlgorithm) as error:
         raise ValueError("the key has a password, or is of an unknown kind") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise ValueError("the key is no Ed25519 key")
+        raise ValueError("the key is not an Ed25519 key")
     return key
 
 

@@ -63,8 +63,8 @@ class EvaluatedRun:
         left = 1.0 - (alone / evaluation.noise_multiplier) ** 2
         if left <= 0.0:
             raise Unreachable(
-                f"the evaluation alone meets {target.say(target.limit)} with a noise multiplier of {alone:.6g} and "
-                f"more, and a training needs a part of it: give more than {alone:.6g}, or leave it out",
+                f"the evaluation alone meets {target.say(target.limit)} with a noise multiplier of {alone:.6g} or "
+                f"more, and the training needs a part of the target: give more than {alone:.6g}, or leave it out",
                 pointer=("evaluation", "noise_multiplier"),
             )
         guess = target.assess((Event(Gaussian(alone / math.sqrt(left))),), relation).value.upper

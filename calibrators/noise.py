@@ -273,7 +273,7 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
         spec = _one_pass(spec)
     if spec.sampling == Blocks.kind and spec.unknown is Unknown.ITERATIONS:
         raise Unsupported(
-            "more steps in as many blocks cost less, so that no largest number of them is solved for; give iterations, "
+            "more steps in as many blocks cost less, so there is no largest number to solve for; give iterations, "
             "or use random_allocation",
             pointer=("solve_for",),
         )
@@ -281,7 +281,7 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
         spec.need("max_batch_size", "the most records of a batch, of which a random subset is kept")
         if spec.unknown is Unknown.BATCH_SIZE:
             raise Unsupported(
-                "it is not proved that larger truncated batches cost more, so that no largest one is solved for; give "
+                "it is not proved that larger truncated batches cost more, so no largest one can be solved for; give "
                 "batch_size, or use poisson",
                 pointer=("solve_for",),
             )

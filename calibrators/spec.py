@@ -216,7 +216,7 @@ class Spec:
             read_integer("max_batch_size", self.max_batch_size, 1, MAX_DATASET_SIZE)
             if self.sampling != TruncatedPoisson.kind:
                 raise InvalidValue(
-                    f"max_batch_size is of {TruncatedPoisson.kind} batches alone; leave it out, or take that sampling",
+                    f"only {TruncatedPoisson.kind} batches have max_batch_size; leave it out, or take that sampling",
                     pointer=("max_batch_size",),
                 )
 

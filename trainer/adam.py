@@ -35,7 +35,7 @@ class Adam(Resumable):
     def __init__(self, domain: Domain | None, start: Array) -> None:
         if domain is not None and not isinstance(domain, Box):
             raise InvalidValue(
-                f"Adam's steps are kept in a box alone, not in {domain.kind}: coordinates have step sizes of their own",
+                f"Adam's steps can be kept only in a box, not in {domain.kind}: each coordinate has its own step size",
                 pointer=("domain", "kind"),
             )
         self.point = start

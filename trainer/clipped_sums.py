@@ -61,7 +61,7 @@ class ClippedSums:
         if not isinstance(model, LinearModel):
             raise Unsupported(
                 f"{algorithm} clips gradients and their changes in a dual norm, which factorises for linear models "
-                f"alone; {model.kind} is none",
+                f"alone; {model.kind} is not one",
                 code="unsupported_model",
                 pointer=("model", "kind"),
             )

@@ -351,7 +351,7 @@ class TurnsSampler(ABC):
         turn_of: Any = state.get("turn_of")
         if np.shape(turn_of) != self._turn_of.shape:
             raise InvalidValue(
-                "the checkpoint is without the groups of the records, which are fixed for a run",
+                "the checkpoint lacks the groups of the records, which are fixed for a run",
                 code="checkpoint_refused",
             )
         self._turn_of, self._drawn = np.asarray(turn_of, dtype=np.int32), int(state["drawn"])

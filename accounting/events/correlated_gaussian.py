@@ -84,14 +84,14 @@ class Correlated(Mechanism):
         noise = math.nextafter(self.noise_multiplier / self.sensitivity(sampling, count), 0.0)
         if noise < MIN_NOISE_MULTIPLIER:
             raise InvalidValue(
-                f"over what a record moves in all its steps the noise is {noise!r}, less than "
-                f"{MIN_NOISE_MULTIPLIER:g}: take more noise, or fewer steps",
+                f"the noise over the distance that a record moves in all its steps is {noise!r}, less "
+                f"than {MIN_NOISE_MULTIPLIER:g}: take more noise, or fewer steps",
                 pointer=("mechanism", "noise_multiplier"),
             )
         if noise > MAX_NOISE_MULTIPLIER:
             raise InvalidValue(
-                f"over what a record moves in all its steps the noise is {noise!r}, more than "
-                f"{MAX_NOISE_MULTIPLIER:g}: take less noise, or larger coefficients",
+                f"the noise over the distance that a record moves in all its steps is {noise!r}, more "
+                f"than {MAX_NOISE_MULTIPLIER:g}: take less noise, or larger coefficients",
                 pointer=("mechanism", "noise_multiplier"),
             )
         stands = Gaussian(noise)

@@ -93,7 +93,7 @@ class TruncatedNegativeBinomial(Described):
         least = math.log(MIN_GAMMA)
         if excess(least) < 0.0:
             raise Unreachable(
-                f"no gamma from {MIN_GAMMA:g} on gives {wanted:g} expected trials at eta {one.eta:g}; take a "
+                f"no gamma of at least {MIN_GAMMA:g} gives {wanted:g} expected trials at eta {one.eta:g}; take a "
                 "larger eta",
                 pointer=("expected_trials",),
             )

@@ -36,60 +36,65 @@ class ProblemAtHand(Schema):
     shape: Shape = Field(
         strict=False,
         description="The best that is known: `strongly_convex`, `convex`, `polyak_lojasiewicz`, `weakly_convex` or "
-        "`nonconvex`; `mean` where the mean of the records is wanted.",
+        "`nonconvex`; `mean` if the mean of the records is wanted.",
     )
     norm_order: float = Field(
-        2.0, ge=1, le=2, description="p of the l_p norm in which parameters are measured; gradients in its dual."
+        2.0,
+        ge=1,
+        le=2,
+        description="p of the l_p norm in which parameters are measured. Gradients are measured in its dual.",
     )
     smooth: bool = Field(True, description="Whether the gradient is Lipschitz.")
-    heavy_tailed: bool = Field(False, description="Whether gradients have moments and no bound.")
+    heavy_tailed: bool = Field(False, description="Whether gradients have moments but no bound.")
 
 
 class AdviseRequest(Schema):
-    """The request says what is known of the data, and what is wanted of the run."""
+    """The request: what is known about the data, and what the run is for."""
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
     dimension: Integer = Field(ge=1, le=MAX_DIMENSION, description="Number of parameters.")
     problem: ProblemAtHand
     target: RunTargetBody
     neighboring_relation: NeighboringRelation | None = Field(
-        None, strict=False, description="Left out, each algorithm's own."
+        None, strict=False, description="If left out, each algorithm's own."
     )
     gradient_bound: GradientBoundBody | None = Field(
         None,
-        description="Left out, algorithms that clip in l2 do so at the longest gradient that `lipschitz` allows, "
+        description="If left out, algorithms that clip in l2 do so at the longest gradient that `lipschitz` allows, "
         "a bound in the dual of the problem's norm.",
     )
     batch_size: OptionalInteger = Field(
         None,
         ge=1,
         le=MAX_DATASET_SIZE,
-        description="Used by algorithms whose theorems leave it open; left out, the practical default.",
+        description="Used by algorithms whose theorems leave it open. If left out, it is the practical default.",
     )
     iterations: OptionalInteger = Field(
         None,
         ge=1,
         le=MAX_COUNT,
         description="Used by algorithms whose theorems leave it open, or take more steps than a plan, or a simulated "
-        "run, may have; left out, the practical default where it is open.",
+        "run, may have. If left out, it is the practical default where a theorem leaves it open.",
     )
     loader: Loader | None = Field(
         None,
         strict=False,
-        description="How batches are made: `poisson` draws each record for itself; `shuffled` goes through all records "
-        "in another order in every epoch, `fixed_order` in the same. Algorithms whose batches it cannot make do not "
-        "apply, and `batches` tells what this costs. Left out: as each algorithm asks for.",
+        description="How batches are made: `poisson` draws each record independently; `shuffled` goes through all "
+        "records in another order in every epoch, `fixed_order` in the same order. Algorithms whose batches it cannot "
+        "make do not apply, and `batches` shows what this costs. If left out, batches are made as each algorithm "
+        "requires.",
     )
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
         default={}, max_length=64, description="Constants of the problem in its norm; each algorithm takes its own."
     )
     algorithms: list[Annotated[str, Field(max_length=64)]] | None = Field(
-        None, min_length=1, max_length=64, description="The algorithms that are looked at; left out, all."
+        None, min_length=1, max_length=64, description="The algorithms to consider; if left out, all."
     )
     simulation: SimulationRequest | None = Field(
         None,
-        description="Given, even as `{}`: every algorithm that applies is also run on synthetic rows of this shape, "
-        "with the calibrated noise. That takes seconds for each; no data set is looked at, and nothing is charged.",
+        description="If this is given, even as `{}`, every algorithm that applies is also run on synthetic rows of "
+        "this shape, with the calibrated noise. That takes seconds for each; no data set is looked at, and nothing is "
+        "charged.",
     )
 
 
@@ -98,18 +103,18 @@ class AdviceBody(Schema):
 
     algorithm: str
     why: str = Field(
-        description="The reason for its place in the list, in a sentence. Bounds of one measure are ranked by size."
+        description="A sentence that explains its place in the list. Bounds of one measure are ranked by size."
     )
     summary: str
     source: str
     bound: ProvenanceBody | None = Field(
         description="The bound with all constants; null where the theorem promises nothing here."
     )
-    rate: ProvenanceBody | None = Field(description="Up to a constant, for which 1 is put.")
+    rate: ProvenanceBody | None = Field(description="Known up to a constant, which is taken as 1.")
     gradient_evaluations: float | None
     iterations: int
     noise: NoiseBody
-    reasons: list[ReasonBody] = Field(description="Why there is no bound, where there is none.")
+    reasons: list[ReasonBody] = Field(description="The reasons why there is no bound.")
     request: dict[str, Any] = Field(description="What POST /v1/calibrate answers with this very plan.")
     plan_hash: str
 
@@ -117,7 +122,7 @@ class AdviceBody(Schema):
 class MeasureBody(Schema):
     """Algorithms whose theorems are about the same thing, best first."""
 
-    measure: Measure | None = Field(strict=False, description="Null where no theorem speaks of the algorithms.")
+    measure: Measure | None = Field(strict=False, description="Null if no theorem covers the algorithms.")
     ranked: list[AdviceBody]
 
 
@@ -128,13 +133,14 @@ class BatchesBody(Schema):
     sampling: str
     bands: int = Field(description="The bands of its noise; 1 is fresh noise in every step.")
     noise_multiplier: float = Field(
-        description="Standard deviation of the normal numbers that the noise is made of, over the contribution bound."
+        description="Standard deviation of the normal numbers from which the noise is made, divided by the "
+        "contribution bound."
     )
     error: float = Field(
         description="Root mean square of the error of the sums of gradients that training follows, in contribution "
         "bounds."
     )
-    ratio: float = Field(description="The error over that of fresh noise without sampling.")
+    ratio: float = Field(description="The error divided by that of fresh noise without sampling.")
     is_possible: bool = Field(description="Whether the loader can make them.")
 
 
@@ -143,7 +149,7 @@ class LoaderAdviceBody(Schema):
 
     loader: Loader = Field(strict=False)
     detail: str
-    ranked: list[BatchesBody] = Field(description="The least error first.")
+    ranked: list[BatchesBody] = Field(description="Sorted by error, least first.")
 
 
 class AdviseAnswer(Schema):
@@ -152,13 +158,13 @@ class AdviseAnswer(Schema):
     batches: LoaderAdviceBody | None = Field(
         default=None,
         exclude_if=lambda found: found is None,
-        description="The loader's batches beside others, where the request names it with a batch size and a number of "
-        "steps.",
+        description="The loader's batches compared with others, if the request names the loader, a batch size and a "
+        "number of steps.",
     )
     simulation: SimulationAnswer | None = Field(
         default=None,
         exclude_if=lambda found: found is None,
-        description="What the algorithms attained on synthetic rows, where the request asks for it.",
+        description="What the algorithms attained on synthetic rows, if the request asks for it.",
     )
     warnings: list[str]
 
@@ -276,7 +282,7 @@ def answer(context: Context, request: AdviseRequest, on_progress: Reached | None
 
 
 def is_complete(found: AdviseAnswer) -> bool:
-    """Return whether nothing was given up: another time, with less to do, more may be simulated."""
+    """Return whether no simulation was given up for lack of time; at a quieter time more may be simulated."""
     return found.simulation is None or found.simulation.is_complete
 
 

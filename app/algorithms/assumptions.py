@@ -46,10 +46,14 @@ class AssumptionsRequest(Schema):
     algorithm: str | None = Field(
         None,
         max_length=64,
-        description="Answers the constants that this algorithm takes, and those that are still missing.",
+        description="If given, the answer has the constants that this algorithm takes, and those that are still "
+        "missing.",
     )
     norm_order: float | None = Field(
-        None, ge=1, le=2, description="p of the l_p norm of parameters; left out, the algorithm's own, else 2."
+        None,
+        ge=1,
+        le=2,
+        description="p of the l_p norm of parameters. If left out, the algorithm's own, or 2 without an algorithm.",
     )
     domain: DomainBody | None = Field(None, description="The set to which parameters are confined; it bounds logits.")
     penalty: PenaltyBody | None = Field(None, description="Added to the mean loss.")
@@ -67,28 +71,30 @@ class ConstantBody(Schema):
     name: str = Field(description="Inside `assumptions` of a calibration or a run.")
     value: float
     unit: str = Field(description="The unit, in units of the loss and of the parameters.")
-    formula: str = Field(description="LaTeX. B bounds an input, r is the loss's derivative by the logits.")
+    formula: str = Field(
+        description="LaTeX. B bounds an input, and r is the derivative of the loss with respect to the logits."
+    )
     reason: str = Field(description="Why it holds.")
-    source: str = Field(description="Paper and place, where one has it.")
+    source: str = Field(description="Paper and place, if a paper has it.")
 
 
 class NotDerivableBody(Schema):
     """A constant that no declared bound implies."""
 
     name: str
-    reason: str = Field(description="Why not, and what would be right.")
+    reason: str = Field(description="Why it cannot be derived, and what to do instead.")
 
 
 class AssumptionsAnswer(Schema):
     dimension: int = Field(description="Number of parameters of the model.")
     norm_order: float
     feature_bound: float = Field(
-        description="B: of an input with its constant, in the norm in which gradients are measured."
+        description="B: the largest norm of an input with its constant, in the norm in which gradients are measured."
     )
     assumptions: dict[str, float] = Field(description="The constants by name, as a calibration or a run takes them.")
     constants: list[ConstantBody]
     missing: list[AssumptionBody] = Field(
-        description="What the algorithm's theorem needs beside them; empty where no algorithm was named."
+        description="What else the algorithm's theorem needs; empty if no algorithm was named."
     )
     not_derivable: list[NotDerivableBody]
 
@@ -199,7 +205,7 @@ def _algorithm(request: AssumptionsRequest) -> Algorithm | None:
 
 
 def _norm_order(request: AssumptionsRequest, domain: Domain | None, algorithm: Algorithm | None) -> float:
-    """p of the norm of parameters, whose dual measures gradients: as in a run of the algorithm."""
+    """Return p of the norm of parameters, as in a run of the algorithm; its dual measures gradients."""
     asked, given = request.norm_order, request.assumptions
     if algorithm is None:
         return 2.0 if asked is None else asked
@@ -211,7 +217,8 @@ def _norm_order(request: AssumptionsRequest, domain: Domain | None, algorithm: A
 
 
 def _check_names(given: dict[str, float], algorithm: Algorithm | None) -> None:
-    """Refuse a constant that neither the algorithm, nor any where none is named, takes, nor is turned into one."""
+    """Refuse a constant that the algorithm neither takes nor derives others from; without one, that no algorithm
+    does."""
     algorithms = ALGORITHMS.values() if algorithm is None else (algorithm,)
     known = {assumption.name for each in algorithms for assumption in each.assumptions} | _READ_HERE
     for name in given:
@@ -223,7 +230,7 @@ def _check_names(given: dict[str, float], algorithm: Algorithm | None) -> None:
 def _of_domain(
     domain: Domain | None, dimension: int, norm_order: float, algorithm: Algorithm | None
 ) -> dict[str, Constant]:
-    """The domain's diameter; and its radius, for algorithms that take none of the former."""
+    """Return the domain's diameter, and its radius for algorithms that take no diameter."""
     if domain is None:
         return {}
     found = [
@@ -243,7 +250,7 @@ def _of_domain(
 
 
 def _of_coordinates(given: dict[str, float], found: dict[str, Constant], dimension: int) -> dict[str, Constant]:
-    """Lemma 21, where moments of coordinates are given, at their own order; a smaller bound that is declared stays."""
+    """Apply Lemma 21 at the order of the given moments of coordinates; a smaller declared bound stays."""
     bound, order = given.get("coordinate_moment_bound"), given.get("moment_order")
     if bound is None or order is None or "moment_bound" in given:
         return {}

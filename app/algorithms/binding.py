@@ -94,14 +94,14 @@ class DataDescription(Schema):
         return as_scaled(self.label).scale(labels.astype(np.float64))[:, 0]
 
     def unscaled_labels(self, scaled: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Numbers in the label's own unit, of what a regression predicts; they may lie beyond its bounds."""
+        """Return a regression's predictions in the label's own unit; they may lie beyond its bounds."""
         assert isinstance(self.label, NumberColumn), "a category has no unit"
         with np.errstate(over="ignore"):
             return self.label.upper / 2.0 + self.label.lower / 2.0 + self.label_half_width * scaled
 
     @property
     def label_half_width(self) -> float:
-        """Return what a scaled label of 1 is in the label's own unit, counted from the middle of its bounds."""
+        """Return the distance, in the label's own unit, from the middle of its bounds to a scaled label of 1."""
         assert isinstance(self.label, NumberColumn), "a category has no unit"
         return self.label.upper / 2.0 - self.label.lower / 2.0
 

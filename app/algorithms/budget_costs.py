@@ -34,8 +34,8 @@ class CostInBudgetBody(Schema):
     cost: dict[str, Any]
     remaining: dict[str, Any] = Field(description="What remains before this cost.")
     price: PriceHereBody | None = Field(
-        description="The cost as epsilons; null where neither the budget nor its reports have a delta, or the plan has "
-        "no tight epsilon there."
+        description="The cost as epsilons; null if neither the budget nor its reports have a delta, or if the plan "
+        "has no tight epsilon there."
     )
     fits: bool = Field(description="Whether the filter would admit it now.")
     warnings: list[LedgerWarning]

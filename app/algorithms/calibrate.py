@@ -18,16 +18,17 @@ from app.wire.events import EventSchema, NoiseMultiplierField
 
 
 class CalibrateRequest(AlgorithmFields):
-    """Everything but the one thing that `solve_for` names."""
+    """All quantities but the one that `solve_for` names."""
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
     capacity: OptionalInteger = Field(
         None,
         ge=1,
         le=MAX_DATASET_SIZE,
-        description="Slots of the data set: the most records that there may be. Left out, it is that of a data set "
-        "that says nothing of it: an eighth more than `dataset_size`, and at least 8 more. `truncated_poisson` batches "
-        "under `add_or_remove_one` are drawn from all slots, and cost what that many records do; nothing else asks.",
+        description="Slots of the data set: the largest number of records that it may have. If left out, it is an "
+        "eighth more than `dataset_size`, and at least 8 more, as for a data set that does not state it. "
+        "`truncated_poisson` batches under `add_or_remove_one` are drawn from all slots, and cost what that many "
+        "records cost; nothing else uses it.",
     )
     dimension: OptionalInteger = Field(
         None, ge=1, le=MAX_DIMENSION, description="Number of parameters; utility needs it, and noise in l_p norms."
@@ -36,31 +37,32 @@ class CalibrateRequest(AlgorithmFields):
     target: TargetBody
     solve_for: Literal["noise_multiplier", "iterations", "batch_size", "epsilon", "delta"] = Field(
         "noise_multiplier",
-        description="The field that is left out: in the request, or for epsilon and delta in target.",
+        description="The field that is left out of the request, or of `target` for epsilon and delta.",
     )
     budget_id: Identifier | None = Field(
-        None, description="Show what the plan would cost in this budget, beside a target of another kind."
+        None, description="Also show what the plan would cost in this budget, if the target is of another kind."
     )
     judge_literal: bool = Field(
         False,
-        description="Judge whether the paper's own calibration meets the target, which takes longer than to calibrate.",
+        description="Judge whether the paper's own calibration meets the target. This takes longer than calibrating.",
     )
     certificate: bool = Field(
         False,
         description="Ask for certificates of both ends of the epsilon or delta that the plan achieves, which "
-        "`epsilond-verify` proves again. For approximate_dp targets of single records; takes up to some seconds.",
+        "`epsilond-verify` proves again. Only for approximate_dp targets about single records; takes up to a few "
+        "seconds.",
     )
 
 
 class NoiseMultiplierSolution(Schema):
-    noise_multiplier: float = Field(description="Standard deviation of the noise on the sum over the bound C.")
+    noise_multiplier: float = Field(description="Standard deviation of the noise on the sum, divided by the bound C.")
 
 
 class IterationsSolution(Schema):
     """The largest number of steps that meets the target."""
 
     iterations: int = Field(le=MAX_COUNT)
-    epochs: float = Field(description="Expected passes over the data that they are.")
+    epochs: float = Field(description="The expected number of passes over the data.")
 
 
 class BatchSizeSolution(Schema):
@@ -82,7 +84,8 @@ class NoiseScaleSolution(Schema):
     """The smallest scale of Gumbel or generalised Gaussian noise that meets the target."""
 
     noise_scale: list[float] = Field(
-        description="One for each change of scale: in loss units on scores, in gradient units on means."
+        description="One for each change of scale, in units of the loss for scores and in units of the gradient for "
+        "means."
     )
 
 
@@ -102,22 +105,23 @@ class AlternativeBandsBody(Schema):
     sampling: str
     bands: int = Field(description="1 is independent noise.")
     noise_multiplier: float = Field(
-        description="Standard deviation of the normal numbers that the noise is made of, over the contribution bound."
+        description="Standard deviation of the normal numbers from which the noise is made, divided by the "
+        "contribution bound."
     )
     error: float = Field(
         description="The error of the sums that training follows, by the request's `objective`, in contribution bounds."
     )
     ratio: float | None = Field(
-        description="The error over that of Poisson batches with fresh noise in every step; null where these do not "
-        "meet the target."
+        description="The error divided by that of Poisson batches with fresh noise in every step; null if these do "
+        "not meet the target."
     )
     memory: int | None = Field(
-        description="Bytes that a run keeps of earlier steps; null where the number of parameters is not given."
+        description="Bytes that a run keeps from earlier steps; null if the number of parameters is not given."
     )
     is_chosen: bool = Field(description="Whether it is the plan's number of bands.")
     is_allowed: bool = Field(
-        description="Whether it is at most `max_bands`. Where the most that are allowed are the best, some larger "
-        "numbers tell what more memory would give."
+        description="Whether it is at most `max_bands`. If the largest number allowed is the best, some larger "
+        "numbers show what more memory would gain."
     )
 
 
@@ -142,26 +146,28 @@ class CalibrateAnswer(Schema):
     choices: list[ChoiceBody] = Field(
         default=[],
         exclude_if=lambda choices: not choices,
-        description="What the request left out and was chosen for it; left out of answers to requests with everything.",
+        description="The values that the request left out and that were chosen for it; absent if it left out nothing.",
     )
     alternatives: list[AlternativeBandsBody] = Field(
         default=[],
         exclude_if=lambda rows: not rows,
-        description="The plan's number of bands beside others, and beside the other sampling where that is accounted. "
-        "Given where noise is correlated and solved for; left out of other answers.",
+        description="The plan's number of bands compared with others, and with the other sampling if that is "
+        "accounted. Given if noise is correlated and solved for; absent otherwise.",
     )
     plan: PlanBody
     events: list[EventSchema]
     dtype: DtypeName = Field(description="The numeric type in which a run carries the plan out; part of its hash.")
     dtype_reason: str | None = Field(
-        description="Why it is float64 although the request names none. null for float32, or what was asked for."
+        description="Why it is float64 although the request names no type; null for float32, or if the request named "
+        "it."
     )
     plan_hash: str = Field(description="SHA-256 of the plan's canonical bytes; a run of this very plan carries it.")
     cost_in_budget: CostInBudgetBody | None = Field(
         description="The plan's cost in the budget that the request names; else null."
     )
     literal: LiteralBody | None = Field(
-        description="The paper's own calibration, judged if the request asks; null where it has none for the target."
+        description="The paper's own calibration, judged if the request asks for it; null if the paper has none for "
+        "the target."
     )
     missing_assumptions: list[str] = Field(description="What the theorem's step size and bound would still need.")
     convention: ConventionBody

@@ -33,16 +33,19 @@ class SettingQuery(Schema):
     moment_order: float = Field(4.0, ge=2, le=1e6, description="k of heavy-tailed gradients")
     norm_order: float = Field(1.5, gt=1, le=2, description="p of l_p geometries")
     gaussian_width: float | None = Field(
-        None, gt=0, le=1e12, description="Gaussian width of a constraint set; left out, that of the l2 ball, sqrt(d)"
+        None,
+        gt=0,
+        le=1e12,
+        description="Gaussian width of the constraint set; if left out, that of the l2 ball, sqrt(d)",
     )
-    table: str | None = Field(None, max_length=64, description="One table's name; left out, all of them.")
+    table: str | None = Field(None, max_length=64, description="One table's name; if left out, all of them.")
 
 
 class ExpressionBody(Schema):
     """A formula and its value with 1 for every constant."""
 
     formula: str = Field(description="LaTeX.")
-    value: float | None = Field(description="Null where the table has no formula to evaluate, or none that is finite.")
+    value: float | None = Field(description="Null if the table has no formula to evaluate, or none that is finite.")
     kind: Literal["order"] = Field("order", description="Known up to a constant.")
 
 
@@ -50,10 +53,10 @@ class RowBody(Schema):
     """One method."""
 
     method: str
-    algorithm: str | None = Field(description="Its name in `GET /v1/algorithms`, where it is one of them.")
+    algorithm: str | None = Field(description="Its name in `GET /v1/algorithms`, if it is one of them.")
     conditions: str = Field(description="What the method demands of losses, domain and penalty.")
     utility: ExpressionBody
-    gradient_evaluations: ExpressionBody | None = Field(description="Null where the table does not say.")
+    gradient_evaluations: ExpressionBody | None = Field(description="Null if the table does not say.")
     remark: str | None
 
 
@@ -65,7 +68,9 @@ class TableBody(Schema):
     source: str
     measure: str = Field(description="What `utility` is.")
     rows: list[RowBody]
-    lower_bound: ExpressionBody | None = Field(description="What no private method beats; null where none is known.")
+    lower_bound: ExpressionBody | None = Field(
+        description="The value that no private method beats; null if none is known."
+    )
     remark: str | None
 
 

@@ -31,7 +31,7 @@ class Constant:
         units: How it scales with the units of losses and parameters.
         formula: LaTeX. B bounds an input's dual norm, r is the loss's derivative by the logits, s a penalty's strength.
         reason: Why it holds, in sentences.
-        source: Paper and place, where one has it.
+        source: Paper and place, if a paper has it.
     """
 
     name: str

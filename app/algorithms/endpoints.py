@@ -38,8 +38,8 @@ async def calibrate(
     answers: CurrentAnswers,
     request: Annotated[CalibrateRequest, Body(openapi_examples=CALIBRATE_EXAMPLES)],
 ) -> Response:
-    """The answer is what `solve_for` names, with the certified privacy that this very value achieves, and what theory
-    recommends beside it.
+    """The answer has the quantity that `solve_for` names, the certified privacy that exactly this value achieves, and
+    the other numbers that the theory recommends.
 
     The smallest noise multiplier, the largest number of iterations or the largest batch size that meets the target, or
     the certified epsilon or delta of given noise. A target may be (epsilon, delta), rho, mu, the risk of a membership
@@ -64,22 +64,22 @@ async def calibrate_events(
     answers: CurrentAnswers,
     request: Annotated[CalibrateEventsRequest, Body(openapi_examples=EVENTS_EXAMPLES)],
 ) -> Response:
-    """Any pipeline's events, with one field left out: the value of that field that meets the target, certified at that
-    very value. Nothing is asked of the algorithm. Without a relation it is add_or_remove_one, as in `/v1/account`,
-    which also solves for epsilon and delta."""
+    """Solves for one field of a list of events, from any pipeline: the answer is a value that meets the target,
+    certified at exactly that value. It does not depend on an algorithm. Without a relation it is add_or_remove_one, as
+    in `/v1/account`, which also solves for epsilon and delta."""
     return await answers.respond(request, lambda: open_events.answer(context, request))
 
 
 @router.get("/algorithms", operation_id="list_algorithms", summary="The algorithms that calibrate and run")
 def list_algorithms() -> AlgorithmList:
-    """Every algorithm with its theorem, its assumptions and what is known to be wrong in its paper."""
+    """Every algorithm with its theorem, its assumptions and the known errors of its paper."""
     return AlgorithmList(items=[service.describe(algorithm) for algorithm in ALGORITHMS.values()])
 
 
 @router.get("/algorithms/compare", operation_id="compare_algorithms", summary="The papers' tables at your sizes")
 def compare_algorithms(setting: Annotated[SettingQuery, Query()]) -> ComparisonAnswer:
-    """What each method of the papers' tables achieves and costs, up to constants: rates, numbers of gradients, lower
-    bounds, conditions, and what is known to be wrong with them."""
+    """The answer says what each method in the papers' tables achieves and costs, up to constants: rates, numbers of
+    gradients, lower bounds, conditions, and known errors."""
     return compare(setting)
 
 
@@ -95,7 +95,7 @@ def get_algorithm(name: str) -> AlgorithmDetails:
 @router.post(
     "/advise",
     operation_id="advise",
-    summary="Which algorithms apply to a problem, and why not the others",
+    summary="The algorithms that apply to a problem, and why others do not",
     response_model=AdviseAnswer,
 )
 async def advise(
@@ -103,8 +103,8 @@ async def advise(
     answers: CurrentAnswers,
     request: Annotated[AdviseRequest, Body(openapi_examples=ADVISE_EXAMPLES)],
 ) -> Response:
-    """Every algorithm that applies is calibrated with the facts at hand and ranked by what its theorem promises; for
-    the others it says what stands against them. A number that is known up to a constant never ranks above a bound.
+    """Every algorithm that applies is calibrated with the given facts and ranked by what its theorem promises. For the
+    others the answer says why they do not apply. A number that is known up to a constant never ranks above a bound.
 
     With `simulation`, those that apply are run on synthetic rows as well, and ranked by what they attain there."""
     return await answers.respond(request, lambda: advice.answer(context, request), is_final=advice.is_complete)
@@ -120,7 +120,7 @@ def derive_assumptions(
     principal: Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER)],
     request: Annotated[AssumptionsRequest, Body(openapi_examples=ASSUMPTIONS_EXAMPLES)],
 ) -> AssumptionsAnswer:
-    """What a run fills in for itself, with the formula and the reason of each constant; what the domain implies; and
-    which constants no declared bound implies. No row of the data set is read: an estimate from private records would
-    be a release, which has to be paid for."""
+    """The answer has the constants that a run fills in by itself, each with its formula and reason, those that the
+    domain implies, and the names of those that no declared bound implies. No row of the data set is read: an estimate
+    from private records would be a release, which has to be paid for."""
     return assumptions.answer(context, request, principal)

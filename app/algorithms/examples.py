@@ -32,7 +32,9 @@ def examples_of(records: Mapping[str, Record], first: str) -> dict[str, Example]
     for algorithm, record in records.items():
         for name, request in record.requests.items():
             if name in found:
-                raise ValueError(f"two algorithms have an example request {name!r}: name that of {algorithm} anew")
+                raise ValueError(
+                    f"two algorithms have an example request {name!r}: give that of {algorithm} another name"
+                )
             found[name] = {"summary": request.summary, "value": {"algorithm": algorithm, **request.body}}
     return {first: found[first], **found}
 

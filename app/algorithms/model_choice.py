@@ -17,9 +17,9 @@ class _OfClasses(Schema):
         None,
         max_length=1000,
         exclude_if=lambda priors: priors is None,
-        description="The public share of each category of the label, which sum to 1. Each record's loss is weighted by "
-        "the least share over that of its class, so that all classes together weigh the same. A fact that is declared, "
-        "and never counted in the rows.",
+        description="The public share of each category of the label; the shares add up to 1. Each record's loss is "
+        "weighted by the smallest share divided by that of its class, so that all classes have the same total weight. "
+        "The shares are declared, and never counted in the rows.",
     )
 
 

@@ -50,9 +50,8 @@ class CalibrateEventsRequest(Schema):
     events: list[dict[str, Any]] = Field(
         min_length=1,
         max_length=MAX_EVENTS,
-        description="The events are as in `/v1/account`, without the field that `solve_for` names where it is to be "
-        "found; events that lack it share its value, others stay as they are. A count that is left out and not solved "
-        "for is 1.",
+        description="The events are as in `/v1/account`. Leave the field that `solve_for` names out of the events "
+        "that are to share its value; the others stay as they are. A count that is left out and not solved for is 1.",
     )
     neighboring_relation: NeighboringRelation = Field(NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False)
     target: Annotated[
@@ -77,7 +76,7 @@ class CalibrateEventsAnswer(Schema):
     next: NextBody | None = Field(description="The next larger integer, for count and batch_size; else null.")
     is_extreme: bool = Field(
         description="Whether the cost is proved to be monotone in the field, so that no value beyond this one meets "
-        "the target. Else the value is certified, and another one may do, too."
+        "the target. If it is not, the value is still certified, but another one may also meet the target."
     )
     events: list[EventSchema]
     convention: ConventionBody
@@ -175,7 +174,7 @@ def _answer(request: CalibrateEventsRequest, target: Target, solved: Solved) -> 
 
 
 def _check(open_events: OpenEvents, body: Any) -> None:
-    """Refuse events that are none with any value of the field."""
+    """Refuse events that are invalid for every value of the field."""
     schemas = []
     for index, filled in enumerate(open_events.filled(_PROBES[open_events.field])):
         try:

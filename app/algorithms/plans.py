@@ -22,13 +22,17 @@ class NoiseBody(Schema):
         description="Standard deviation per coordinate, in the unit of one record's contribution."
     )
     stddev_on_mean: float | None = Field(
-        description="The same over the public batch size; for output perturbation, on the mean of points."
+        description="The same, divided by the public batch size; for output perturbation, the noise on the mean of "
+        "points."
     )
-    l2_sensitivity: float | None = Field(description="Largest distance of the sums of two neighbours, same unit.")
+    l2_sensitivity: float | None = Field(
+        description="Largest distance between the sums of two neighbours, in the same unit."
+    )
     noise_scale: list[float] | None = Field(
-        description="Sizes of the noise in the order in which they are first drawn, if it has several or is on no one "
-        "sum or mean; else null. A size is the scale parameter of Gumbel or generalised Gaussian noise, the standard "
-        "deviation of Gaussian noise on means over blocks or groups of records, or that of shuffled counts."
+        description="Sizes of the noise in the order in which they are first drawn, if it has several sizes or is not "
+        "on a single sum or mean; otherwise null. A size is the scale parameter of Gumbel or generalised Gaussian "
+        "noise, the standard deviation of Gaussian noise on means over blocks or groups of records, or that of "
+        "shuffled counts."
     )
 
 
@@ -62,7 +66,7 @@ class EvaluationBody(Schema):
     """One vector of sums over held-out rows is released, with Gaussian noise: every metric on them follows from it."""
 
     noise_multiplier: float = Field(
-        description="Standard deviation of the noise on each coordinate over the bound on what a row adds."
+        description="Standard deviation of the noise on each coordinate, divided by the bound on what a row adds."
     )
 
 
@@ -75,19 +79,19 @@ class PlanBody(Schema):
     phases: list[PhaseBody]
     # What has its default is left out, as in the canonical bytes that the hash is of.
     domain: DomainBody | None = Field(
-        None, exclude_if=is_none, description="The set to which parameters are confined; left out, all of R^d."
+        None, exclude_if=is_none, description="The set to which parameters are confined; if left out, all of R^d."
     )
-    penalty: PenaltyBody | None = Field(None, exclude_if=is_none, description="Left out where there is none.")
+    penalty: PenaltyBody | None = Field(None, exclude_if=is_none, description="Left out if there is none.")
     release: ReleaseBody | None = Field(
-        None, exclude_if=is_none, description="Which point is the model; left out, the last one."
+        None, exclude_if=is_none, description="The point that is the model; if left out, the last one."
     )
     dtype: DtypeName | None = Field(
-        None, exclude_if=is_none, description="The numeric type of the run's rows and sums; left out, float64."
+        None, exclude_if=is_none, description="The numeric type of the run's rows and sums; if left out, float64."
     )
     evaluation: EvaluationBody | None = Field(
         None,
         exclude_if=is_none,
-        description="Evaluates the model on held-out rows after the last step; left out, there is none.",
+        description="Evaluates the model on held-out rows after the last step; if left out, nothing is evaluated.",
     )
     engine: str
 
@@ -102,7 +106,7 @@ class LiteralBody(Schema):
     verdict: Verdict | None = Field(
         strict=False,
         description="`sound`: meets the target. `loose`: meets it with more noise than is needed. `unsound`: misses "
-        "it, or its conditions or its proof fail. null: that was not asked, and nothing at hand says it.",
+        "it, or its conditions or its proof fail. null: this was not asked for, and is not known.",
     )
     why: str
     formula: str = Field(description="LaTeX.")

@@ -27,8 +27,8 @@ class SamplingChoice(Schema):
         None,
         ge=1,
         le=MAX_DATASET_SIZE,
-        description="The most records of a batch of `truncated_poisson`, which needs it: a uniformly random subset is "
-        "kept of a larger one.",
+        description="The most records in a batch of `truncated_poisson`, which needs this number. Of a larger batch, "
+        "a uniformly random subset is kept.",
     )
 
 
@@ -49,28 +49,33 @@ DtypeName = Literal["float32", "float64"]
 
 
 class StepSizeScheduleChoice(Schema):
-    """Step sizes change so over a run, in which `step_size` is the largest; the bare kind as a string will do."""
+    """How step sizes change over a run, in which `step_size` is the largest; the bare kind as a string will do."""
 
     kind: Course = Field(
         strict=False,
-        description="`constant`; or falling towards the end of the run: `linear`, or as half a `cosine`.",
+        description="`constant`, or a fall towards the end of the run, `linear` or along half a `cosine`.",
     )
-    cooldown: float = Field(1.0, gt=0, le=1, description="The share of the steps, the last ones, in which they fall.")
+    cooldown: float = Field(
+        1.0, gt=0, le=1, description="The share of the steps, at the end of the run, in which the step sizes fall."
+    )
     final_share: float = Field(
-        0.0, ge=0, le=1, description="What they fall to, over `step_size`; it would be that of the step after the last."
+        0.0,
+        ge=0,
+        le=1,
+        description="What the step sizes fall to, divided by `step_size`; the step after the last one would have it.",
     )
 
 
 class HyperparametersChoice(Schema):
     """Values of the caller's own, in place of the theorem's."""
 
-    step_size: float | None = Field(None, gt=0, le=1e12, description="Factor of the update.")
+    step_size: float | None = Field(None, gt=0, le=1e12, description="The factor that multiplies the update.")
     step_size_schedule: Annotated[
         StepSizeScheduleChoice | None,
         BeforeValidator(_shorthand, json_schema_input_type=StepSizeScheduleChoice | str | None),
         Field(
-            description="How step sizes change over the run, of algorithms with correlated noise, which is made for "
-            "them. Left out: they do not.",
+            description="How step sizes change over the run; only for algorithms with correlated noise, whose "
+            "coefficients are fitted to them. If left out, they do not change.",
             examples=["linear"],
         ),
     ] = None
@@ -78,15 +83,15 @@ class HyperparametersChoice(Schema):
         None,
         gt=0,
         le=1,
-        description="Share of the last steps whose points are averaged, of algorithms whose theorem does not say which "
-        "point is released. Left out beside a step size: the last point is released.",
+        description="Share of the steps, at the end, whose points are averaged; only for algorithms whose theorem "
+        "does not say which point is released. If it is left out and a step size is given, the last point is released.",
     )
     momentum: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="How much of the last step goes into the next one, of algorithms with correlated noise. Left out: "
-        "0.",
+        description="How much of the last step goes into the next one; only for algorithms with correlated noise. If "
+        "left out, 0.",
     )
 
 
@@ -111,13 +116,14 @@ class CorrelationChoice(Schema):
         Objective.MEAN,
         strict=False,
         description="`mean`: the root mean square over the steps of the error of the sums that training follows. "
-        "`max`: the largest of them, which is the last one's.",
+        "`max`: the largest of these errors, which is that of the last step.",
     )
     max_bands: Integer = Field(
         USUAL_MAX_BANDS,
         ge=1,
         le=MOST_LISTED,
-        description="The most that are tried: a run keeps 4 bytes of each parameter for each band but the first.",
+        description="The largest number that is tried: a run keeps 4 bytes per parameter for each band after the "
+        "first.",
     )
 
 
@@ -126,8 +132,10 @@ class StageBody(Schema):
 
     iterations: Integer = Field(ge=1, le=MAX_COUNT, description="Number of steps.")
     batch_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="Nominal batch size, and the public divisor.")
-    noise_factor: float = Field(1.0, ge=1e-3, le=1e3, description="Noise of these steps over the noise multiplier.")
-    step_size: float | None = Field(None, gt=0, le=1e12, description="Else that of `hyperparameters`.")
+    noise_factor: float = Field(
+        1.0, ge=1e-3, le=1e3, description="Noise of these steps, divided by the noise multiplier."
+    )
+    step_size: float | None = Field(None, gt=0, le=1e12, description="If left out, that of `hyperparameters`.")
 
 
 class ScheduleChoice(Schema):
@@ -137,21 +145,22 @@ class ScheduleChoice(Schema):
 
 
 class AlgorithmFields(Schema):
-    """Calibrations and runs have these fields in common."""
+    """The fields that calibrations and runs share."""
 
     algorithm: str | None = Field(
         None,
         max_length=64,
-        description="A name from `GET /v1/algorithms`. Left out, the preset `practical` chooses one: `dp_adam`, or the "
-        "first that trains the model.",
+        description="A name from `GET /v1/algorithms`. If left out, the preset `practical` chooses one: `dp_adam`, or "
+        "the first that trains the model.",
     )
     preset: Preset | None = Field(
         None,
         strict=False,
-        description="How what the request leaves out is chosen, from public numbers alone. `practical`: by rules that "
-        "are known to train well. `theorem`: by the paper's theorem. Left out, a run takes `practical`, but `theorem` "
-        "where `assumptions` are given; a calibration that names its algorithm takes what it is given and chooses "
-        "nothing else. The answer's `choices` name each value, its reason, and the theorem's beside it.",
+        description="How the values that the request leaves out are chosen, from public numbers alone. `practical`: "
+        "by rules that are known to train well. `theorem`: by the paper's theorem. If left out, a run takes "
+        "`practical`, but `theorem` where `assumptions` are given; a calibration that names its algorithm takes what "
+        "it is given and chooses nothing else. The answer's `choices` name each value, its reason, and the theorem's "
+        "value.",
     )
     batch_size: OptionalInteger = Field(
         None,
@@ -160,30 +169,33 @@ class AlgorithmFields(Schema):
         description="Nominal batch size: sampling probability times data set size, and the public divisor of the noisy "
         "sum. May be left out for full_batch.",
     )
-    iterations: OptionalInteger = Field(None, ge=1, le=MAX_COUNT, description="Number of steps; or give `epochs`.")
+    iterations: OptionalInteger = Field(
+        None, ge=1, le=MAX_COUNT, description="Number of steps. You may give `epochs` instead."
+    )
     epochs: float | None = Field(
         None, gt=0, le=1e8, description="Expected passes over the data, in place of iterations."
     )
     schedule: ScheduleChoice | None = Field(
         None,
         description="Stages with batch sizes, noise and step sizes of their own, in place of `batch_size`, "
-        "`iterations` and `epochs`. One noise multiplier is solved for, of which each stage has its `noise_factor`. "
-        "For `dp_sgd`, `dp_nsgd`, `dp_adam` and `dp_nadam`.",
+        "`iterations` and `epochs`. One noise multiplier is solved for, and the noise of each stage is its "
+        "`noise_factor` times that. For `dp_sgd`, `dp_nsgd`, `dp_adam` and `dp_nadam`.",
     )
     sampling: Annotated[
         SamplingChoice | None,
         BeforeValidator(_shorthand, json_schema_input_type=SamplingChoice | str | None),
         Field(
-            description="One of the algorithm's `samplings`; the bare kind as a string will do. Left out: the first "
-            "that is accounted under the relation, poisson for DP-SGD and its like; a preset may take full batches."
+            description="One of the algorithm's `samplings`; the bare kind as a string will do. If left out, it is "
+            "the first that is accounted under the relation, which is poisson for DP-SGD and similar algorithms; a "
+            "preset may take full batches."
         ),
     ] = None
     neighboring_relation: NeighboringRelation | None = Field(
         None,
         strict=False,
-        description="What differs between neighbouring data sets. Left out, it is that of the budget that is named, "
-        "else the first of the algorithm's that the sampling is accounted under: add_or_remove_one for Poisson "
-        "batches. The answer's `convention` tells which.",
+        description="What differs between neighbouring data sets. If left out, it is that of the budget that is "
+        "named; without a budget, it is the first of the algorithm's relations under which the sampling is accounted, "
+        "which is add_or_remove_one for Poisson batches. The answer's `convention` says which.",
     )
     gradient_bound: GradientBoundBody | None = Field(
         None, description="How each record's gradient is bounded; some algorithms derive it from their assumptions."
@@ -200,17 +212,19 @@ class AlgorithmFields(Schema):
         None, description="How noise is correlated over steps. Algorithms that do not correlate it refuse this."
     )
     variant: str | None = Field(
-        None, max_length=64, description="One of the algorithm's `variants`, whose first is the default."
+        None, max_length=64, description="One of the algorithm's `variants`; the first is the default."
     )
     dtype: DtypeName | None = Field(
         None,
-        description="The numeric type in which a run stores the rows and computes logits and sums. Left out, it is "
-        "`float32`, which halves the memory of the rows; or `float64` for a plan to which float32 would do no good, "
-        "and `dtype_reason` tells why. It is part of the plan and its hash, and costs no privacy.",
+        description="The numeric type in which a run stores the rows and computes logits and sums. If left out, it is "
+        "`float32`, which halves the memory of the rows, or `float64` for a plan that float32 would not help; then "
+        "`dtype_reason` says why. It is part of the plan and its hash, and costs no privacy.",
         examples=["float32", "float64"],
     )
     assumptions: dict[Annotated[str, Field(max_length=64)], float] = Field(
-        default={}, max_length=32, description="Constants of the problem; each algorithm's page names its own."
+        default={},
+        max_length=32,
+        description="Constants of the problem; each algorithm's page lists those that it takes.",
     )
 
 
@@ -218,7 +232,9 @@ class CertifiedBody(Schema):
     """The evaluator behind a certified number, and the sources of its error."""
 
     method: str = Field(description="The evaluator that gave the upper bound.")
-    error_budget: dict[str, float] = Field(description="Width of the interval by its named sources of error.")
+    error_budget: dict[str, float] = Field(
+        description="The width of the interval, split into its named sources of error."
+    )
 
 
 class AchievedBody(CertifiedBody):
@@ -247,22 +263,24 @@ class AlgorithmBody(Schema):
     source: str
     update: str = Field(description="One step, LaTeX.")
     samplings: list[str] = Field(
-        description="The first is the default: poisson for DP-SGD and its like, else the paper's own."
+        description="The first is the default: poisson for DP-SGD and similar algorithms, otherwise the paper's own."
     )
     neighboring_relations: list[str] = Field(
-        description="The first that the sampling is accounted under is the default."
+        description="The default is the first under which the sampling is accounted."
     )
-    gradient_bounds: list[str] = Field(description="Empty where the bound follows from the assumptions.")
+    gradient_bounds: list[str] = Field(description="Empty if the bound follows from the assumptions.")
     gradient_bound_required: bool
-    variants: list[str] = Field(description="Forms of the algorithm, the default first; empty where it has but one.")
+    variants: list[str] = Field(description="Forms of the algorithm, the default first; empty if there is only one.")
     correlates: bool = Field(
         description="Whether the noise of its steps is correlated: then it takes `correlation`, momentum and "
         "a schedule of step sizes."
     )
     assumptions: list[AssumptionBody]
     guarantee: str
-    gradient_complexity: str = Field(description="Number of per-record gradients of a run, LaTeX.")
-    verdict: str = Field(description="Judgement of the paper's own calibration; `literal` judges it at each request.")
+    gradient_complexity: str = Field(description="Number of per-record gradients in a run, in LaTeX.")
+    verdict: str = Field(
+        description="Judgement of the paper's own calibration; `literal` in a request judges it for that request."
+    )
     errata: list[str]
     models: list[str] = Field(description="Model kinds that a run of it can train.")
 

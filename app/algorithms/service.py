@@ -394,7 +394,7 @@ def _spec(
 
 
 def _sampling(fields: AlgorithmFields, *, drafted: bool) -> str | None:
-    """Return the kind of sampling as far as it is no choice: the request's, or the algorithm's own."""
+    """Return the kind of sampling if it is not chosen here: the request's, or the algorithm's own."""
     if fields.sampling is not None:
         return fields.sampling.kind
     if fields.algorithm is None:

@@ -70,20 +70,20 @@ class SimulationRequest(Schema):
         | None
     ) = Field(
         None,
-        description="What is trained; left out, the mean for the shape mean, else a logistic "
-        "regression. `logistic_regression`: A label of two classes. `softmax_regression`: A label of as many classes "
-        "as `classes` says. `linear_regression`: Least squares. `huber_regression`: Squared error up to 1, absolute "
-        "error beyond. `quantile_regression`: The median of the label. `q_norm_regression`: The error's power of 1.5. "
+        description="What is trained; if left out, the mean for the shape mean, otherwise a logistic regression. "
+        "`logistic_regression`: A label of two classes. `softmax_regression`: A label of as many classes as `classes` "
+        "says. `linear_regression`: Least squares. `huber_regression`: Squared error up to 1, absolute error beyond. "
+        "`quantile_regression`: The median of the label. `q_norm_regression`: The error's power of 1.5. "
         "`q_norm_hinge`: The hinge's power of 1.5. `mlp`: A perceptron, for the shape nonconvex. `mean`: The mean of "
         "the features.",
     )
     classes: Integer = Field(
-        2, ge=2, le=100, description="How many classes a `softmax_regression` or an `mlp` has; others do not read it."
+        2, ge=2, le=100, description="How many classes a `softmax_regression` or an `mlp` has; other models ignore it."
     )
     fit_intercept: bool = Field(
         False,
-        description="Whether a linear model has a constant feature 1, whose parameters are among `dimension` and which "
-        "counts in the length of a row; other models do not read it.",
+        description="Whether a linear model has a constant feature 1, whose parameters are among `dimension` and "
+        "which counts in the length of a row; other models ignore it.",
     )
     hidden: list[Annotated[int, Field(ge=1, le=MAX_WIDTH), INTEGRAL]] = Field(
         [16], min_length=1, max_length=MAX_HIDDEN_LAYERS, description="Widths of an `mlp`'s hidden layers."
@@ -95,21 +95,21 @@ class SimulationRequest(Schema):
     penalty: PenaltyBody | None = Field(
         None,
         description="What runs add to the loss; algorithms that take none are not simulated. `smoothness` and "
-        "`strong_convexity` include it. Left out, nothing.",
+        "`strong_convexity` include it. If left out, nothing is added.",
     )
     repetitions: Integer = Field(
-        3, ge=1, le=MAX_REPETITIONS, description="Runs of each algorithm, each on rows and with noise of its own."
+        3, ge=1, le=MAX_REPETITIONS, description="Runs of each algorithm; each has its own rows and noise."
     )
-    seed: Integer = Field(0, ge=0, le=2**31 - 1, description="Public: it decides rows, batches and noise.")
+    seed: Integer = Field(0, ge=0, le=2**31 - 1, description="It is public, and decides rows, batches and noise.")
 
 
 class SimulatedBody(Schema):
     """The result of one algorithm in the simulation."""
 
     algorithm: str
-    excess: float | None = Field(description="Mean over the runs, in `unit`; null where a run diverged.")
+    excess: float | None = Field(description="Mean over the runs, in `unit`; null if a run diverged.")
     standard_error: float | None = Field(description="The standard error of that mean; null for a single run.")
-    why: str = Field(description="What the number says, in a sentence.")
+    why: str = Field(description="A sentence that says what the number means.")
     iterations: int
     choices: dict[str, Any] = Field(description="What was chosen for it, by member of a request.")
 
@@ -127,12 +127,12 @@ class SimulationAnswer(Schema):
     fit_intercept: bool = Field(description="Whether the linear model has an intercept.")
     penalty: dict[str, Any] | None = Field(description="What runs add to the loss.")
     before_training: float = Field(
-        description="The excess of the point that training starts from; of an `mlp`, that of equal probabilities."
+        description="The excess of the point that training starts from; for an `mlp`, that of equal probabilities."
     )
     ranked: list[SimulatedBody]
     others: list[RefusalBody] = Field(description="Algorithms that apply and were not simulated.")
     is_complete: bool = Field(
-        description="False where time ran out for some of `others`: ask for these alone, with `algorithms`."
+        description="False if time ran out for some of `others`; ask for these with `algorithms`."
     )
 
 
@@ -239,7 +239,7 @@ def _simulated(item: Attained, start: float) -> SimulatedBody:
 
 def _why(excess: float, start: float) -> str:
     if not math.isfinite(excess):
-        return "A run diverged: what it released is no usable point."
+        return "A run diverged: the point that it released cannot be used."
     if excess >= start:
         return f"It was {excess:.3g} worse than the best point, and the start of training is {start:.3g}: it does harm."
     share = 1.0 - excess / start

@@ -37,12 +37,13 @@ class _OfRecords(Schema):
         ge=1,
         le=MAX_GROUP_SIZE,
         exclude_if=lambda size: size == 1,
-        description="The guarantee is for so many records of one owner at a time. Their number is yours to bound.",
+        description="The guarantee is for this many records of one owner together. You must make sure that no owner "
+        "has more.",
     )
 
 
 class ApproximateDpGoal(_OfRecords):
-    """(epsilon, delta) of the whole run; the one that is solved for is left out."""
+    """(epsilon, delta) of the whole run; leave out the one that is solved for."""
 
     epsilon: float | None = Field(None, gt=0, le=1e6)
     delta: float | None = Field(None, ge=1e-30, le=0.5)
@@ -77,11 +78,15 @@ class GaussianDpGoal(Schema):
 
 
 class AttackRiskGoal(Schema):
-    """What a membership attack can reach at most: `advantage`, `tpr` at `fpr`, or at least: `bayes_risk` at `prior`."""
+    """The most that a membership attack may reach (`advantage`, or `tpr` at `fpr`), or the least that it must err
+    (`bayes_risk` at `prior`)."""
 
     kind: Literal["attack_risk"]
     advantage: float | None = Field(
-        None, gt=0, lt=1, description="Largest true positive rate less false positive rate: the total variation."
+        None,
+        gt=0,
+        lt=1,
+        description="The largest value of the true positive rate minus the false positive rate: the total variation.",
     )
     fpr: float | None = Field(None, ge=1e-30, lt=1, description="False positive rate.")
     tpr: float | None = Field(None, gt=0, lt=1, description="Largest true positive rate there.")
@@ -100,7 +105,7 @@ class BudgetGoal(Schema):
 
     kind: Literal["budget"]
     budget_id: Identifier
-    charge: ChargeGoal | None = Field(None, description="Needed for an approximate_dp budget alone.")
+    charge: ChargeGoal | None = Field(None, description="Needed only for an approximate_dp budget.")
 
 
 TargetBody = Annotated[
@@ -115,7 +120,7 @@ RunTargetBody = Annotated[
 
 
 class AlgorithmChoice(AlgorithmFields):
-    """A run chooses all of this; the noise alone is decided by its target."""
+    """A run chooses all of this; only the noise follows from its target."""
 
     target: RunTargetBody
     solve_for: Literal["noise_multiplier"] = "noise_multiplier"
@@ -164,7 +169,8 @@ class AchievedBayesRiskBody(CertifiedBody):
 
 class AchievedShareBody(CertifiedBody):
     share_of_remaining: float = Field(
-        description="The plan's cost over what remains, at the order that has most room for it. At most 1: it fits."
+        description="The plan's cost divided by what remains, at the order that has most room for it. It fits if this "
+        "is at most 1."
     )
 
 

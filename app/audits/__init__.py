@@ -1,1 +1,1 @@
-"""`/v1/audits`: what an attack finds out, stored beside what was claimed."""
+"""`/v1/audits`: attacks on the trainer, stored with the claims that they test."""

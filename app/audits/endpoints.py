@@ -30,7 +30,7 @@ Analyst = Annotated[Principal, requires(Scope.ANALYST, Scope.OWNER, Scope.AUDITO
 @router.post(
     "",
     operation_id="create_audit",
-    summary="Attack a plan with canaries, and compare with its claim",
+    summary="Attack a plan with canaries, and compare the result with its claim",
     status_code=201,
     response_model=AuditBody,
 )
@@ -40,8 +40,8 @@ def create_audit(
     key: IdempotencyKey,
     request: Annotated[AuditRequest, Body(openapi_examples=AUDIT_EXAMPLES)],
 ) -> JSONResponse:
-    """The real trainer carries the plan out on canaries: made-up records that an attacker tells from their absence as
-    well as anyone can. No row of any data set has a part in it, so an audit costs no budget.
+    """The real trainer carries out the plan on canaries: made-up records whose presence is as easy to detect as
+    possible. No row of any data set is used, so an audit costs no budget.
 
     It has about 100 seconds. A lower bound above the claim shows a trainer that does not do what was charged.
     """
@@ -64,7 +64,7 @@ def create_audit(
 def list_audits(
     context: CurrentContext,
     principal: Analyst,
-    run_id: Annotated[Identifier | None, Query(description="List the audits of this run alone.")] = None,
+    run_id: Annotated[Identifier | None, Query(description="List only the audits of this run.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[AuditBody]:

@@ -38,7 +38,7 @@ class AuditRequest(Schema):
     )
     trials: Integer = Field(2000, ge=10, le=MAX_TRIALS, description="Canaries that are counted.")
     confidence: float = Field(
-        0.95, gt=0, lt=1, description="An honest trainer is called violated with probability 1 minus this at most."
+        0.95, gt=0, lt=1, description="An honest trainer is called violated with a probability of at most 1 minus this."
     )
     seed: OptionalInteger = Field(
         None, ge=0, le=2**63 - 1, description="Makes the audit repeat; canaries are not private data."
@@ -50,8 +50,8 @@ class FindingBody(Schema):
 
     delta: float
     claim: IntervalBody = Field(description="The certified epsilon of the plan at delta.")
-    epsilon_lower: float = Field(description="No epsilon below it is true of what ran.")
-    confidence: float = Field(description="The confidence of this finding alone.")
+    epsilon_lower: float = Field(description="No smaller epsilon is true of what ran.")
+    confidence: float = Field(description="The confidence of this single finding.")
     score: str = Field(description="What the attacker looked at.")
     rule: dict[str, float | int | None] = Field(description="Chosen on a pilot, before the counted trials.")
     guesses: int
@@ -64,7 +64,7 @@ class FindingBody(Schema):
 
 
 class AuditBody(Schema):
-    """An attack on a plan, beside what is claimed of it."""
+    """An attack on a plan, and the claim about it."""
 
     id: Identifier
     run_id: str | None

@@ -72,7 +72,7 @@ def carry_out(context: Context, request: AuditRequest, principal: Principal) -> 
     except (AuditCancelled, JobFailed):
         raise unprocessable(
             "too_much_work",
-            f"the audit was not through after {seconds:.0f} s; take fewer trials, or a plan of fewer steps",
+            f"the audit did not finish within {seconds:.0f} s; take fewer trials, or a plan of fewer steps",
             "trials",
         ) from None
 

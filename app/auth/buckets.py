@@ -32,7 +32,7 @@ class TokenBucket:
         return True
 
     def left(self) -> int:
-        """Whole tokens, as of the last look."""
+        """Whole tokens at the last look."""
         return int(self._tokens)
 
     def seconds_until(self, tokens: float) -> int:
@@ -45,7 +45,7 @@ class TokenBucket:
         return math.ceil(max(0.0, tokens - self._tokens) / self.rate)
 
     def is_full(self, now: float) -> bool:
-        """Return whether nothing was taken that has not flowed in again."""
+        """Return whether everything that was taken has flowed in again."""
         self.refill(now)
         return self._tokens >= self.capacity
 

@@ -36,8 +36,8 @@ def create_key(
     key: IdempotencyKey,
     request: Annotated[KeyRequest, Body(openapi_examples=KEY_EXAMPLES)],
 ) -> JSONResponse:
-    """The answer has its token, this once. The first key of a server ends its local token, and all
-    answers to whoever shows nothing."""
+    """Only this answer has the token of the key. The first key of a server ends its local token, and from then on
+    requests without a key are refused."""
 
     def command(session: Session) -> Answer:
         row, token = service.add_key(session, context, request.terms(context.clock()), principal.id)
@@ -52,7 +52,7 @@ def create_key(
 
 @router.get("", operation_id="list_keys", summary="Keys, newest first")
 def list_keys(context: CurrentContext, _: Admin, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT) -> Page[KeyBody]:
-    """All keys, ended ones included, without what authenticates."""
+    """All keys, ended ones included, without their tokens."""
     before = decode_cursor(cursor, datetime, str)
     with context.database.read() as session:
         found = repository.page(session, before, limit + 1)
@@ -81,13 +81,13 @@ def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyB
 
 @router.get("/{key_id}", operation_id="get_key", summary="One key")
 def get_key(context: CurrentContext, _: Admin, key_id: str) -> KeyBody:
-    """What it may do, until when, and whether anybody uses it."""
+    """One key: what it may do, until when, and whether anybody uses it."""
     with context.database.read() as session:
         return KeyBody.of(service.get_key(session, key_id), context.clock())
 
 
 @router.post(
-    "/{key_id}/rotate", operation_id="rotate_key", summary="Give a key another token", response_model=KeyWithToken
+    "/{key_id}/rotate", operation_id="rotate_key", summary="Give a key a new token", response_model=KeyWithToken
 )
 def rotate_key(
     context: CurrentContext,
@@ -96,8 +96,8 @@ def rotate_key(
     key_id: str,
     request: Annotated[RotateRequest | None, Body(openapi_examples=ROTATE_EXAMPLES)] = None,
 ) -> JSONResponse:
-    """The key stays what it is, with the same id. The old token is good for `overlap_s` more, so that its holder can
-    change over; until then the key is not rotated again, unless with `overlap_s` 0.
+    """The key keeps its id and its rights. The old token stays valid for `overlap_s` seconds, so that its holder can
+    change over. Until then the key cannot be rotated again, except with `overlap_s` 0.
     """
     asked = request or RotateRequest()
 
@@ -115,8 +115,8 @@ def rotate_key(
 def revoke_key(
     context: CurrentContext, principal: Admin, key: IdempotencyKey, key_id: str, _request: EmptyRequest | None = None
 ) -> JSONResponse:
-    """Its tokens are refused from now on; by other server processes after a second at most. The last key with the scope
-    `admin` is refused (409 `last_admin_key`): that one ends by the command line alone.
+    """Its tokens are refused from now on, by other server processes after at most a second. The last key with the scope
+    `admin` cannot be revoked here (409 `last_admin_key`), only on the command line.
     """
 
     def command(session: Session) -> Answer:
@@ -130,6 +130,6 @@ def revoke_key(
 
 
 def _with_token(context: Context, row: ApiKey, token: str, status: int, headers: dict[str, str]) -> Answer:
-    """The answer, whose token is in no stored one."""
+    """Return the answer with the token, which no stored answer has."""
     body = {**KeyBody.of(row, context.clock()).model_dump(mode="json"), "token": None}
     return Answer(status, body, headers, shown_once={"token": token})

@@ -181,7 +181,7 @@ class Guard:
         return self.memory, _token(headers)
 
     def _to_sign_in(self, scope: Scope) -> Response:
-        """The way to sign in for whoever has no session; 429 where too many that never were came from there."""
+        """Return the way to sign in, for clients without a session; 429 if an address sent too many false sessions."""
         headers, settings = Headers(scope=scope), self.context.settings
         address, cookie = sessions.sign_in_address(settings, scope, headers), sessions.cookie_of(settings, headers)
         if cookie is not None and not sessions.is_over(self.context, cookie):
@@ -195,12 +195,12 @@ class Guard:
 
 
 def is_calculation(path: str) -> bool:
-    """Return whether it is an address that a server without keys answers to everybody on its machine."""
+    """Return whether a server without keys answers this address to everybody on its machine."""
     return path in CALCULATIONS or _is_within(path, (_DESCRIPTIONS,))
 
 
 def _shown_to(scope: Scope) -> Principal | None:
-    """Return the principal that a page of the dashboard is shown to and asks for; no client can set a scope's state."""
+    """Return the principal to whom a page of the dashboard is shown; no client can set a scope's state."""
     principal = scope["state"].get("principal")
     return principal if isinstance(principal, Principal) else None
 
@@ -213,7 +213,7 @@ def _token(headers: Headers) -> str | None:
 
 
 def check_loopback(scope: Scope, headers: Headers) -> None:
-    """Refuse whatever might come from elsewhere than this machine's user.
+    """Refuse every request that might not come from this machine's user.
 
     Raises:
         Problem: 403, saying which condition is not met.

@@ -33,11 +33,11 @@ _MOST_BYTES = 200
 
 
 class NotPrivate(Exception):
-    """The file cannot be the token; the message says what to do."""
+    """The file cannot be used as the token; the message says what to do."""
 
 
 def settle(context: Context) -> bool:
-    """Have the file there while the server never had a key, and gone once it has had one.
+    """Make the file as long as the server never had a key, and remove it once it has had one.
 
     Returns:
         Whether the token lets somebody in.
@@ -70,7 +70,7 @@ def remove(context: Context) -> None:
 
 
 def read(settings: Settings) -> str | None:
-    """The token; None where there is no such file, or others could have written or read it."""
+    """Return the token; None if there is no such file, or if others could have written or read it."""
     # Each request comes here, so that no file object is made for it. Nobody's link is followed, and no pipe waited for.
     try:
         descriptor = os.open(settings.local_token_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -96,7 +96,7 @@ def is_right(settings: Settings, shown: str) -> bool:
 
 
 def needed() -> Problem:
-    """The answer to whoever shows nothing, and asks for more than a calculation."""
+    """The answer to requests without a token that ask for more than a calculation."""
     return _refusal(
         "unauthenticated",
         "This server has no key yet. From this machine, calculations that name no budget and no data set need nothing; "
@@ -107,7 +107,7 @@ def needed() -> Problem:
 
 
 def wrong() -> Problem:
-    """The answer to whoever shows something else than the token."""
+    """The answer to requests with another token."""
     return _refusal(
         "invalid_key",
         "This server has no key yet, and what was sent is not its token. The token is in the file `local-token` in the "
@@ -117,7 +117,7 @@ def wrong() -> Problem:
 
 
 def ended() -> Problem:
-    """The answer to whoever shows the token of a server that has keys."""
+    """The answer to requests with the local token if the server has keys."""
     return _refusal(
         "invalid_key",
         "This is the token of a server without keys. It ended when the first key was made, and stays ended if all keys "

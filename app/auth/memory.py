@@ -57,7 +57,7 @@ class KeyMemory:
         return self._keys_exist
 
     def principal(self, token: str, *, ask: bool) -> Principal | None:
-        """The principal of a token; None if it has none, or if that is not known and ``ask`` is false."""
+        """Return the principal of a token; None if it has none, or if this is not known and ``ask`` is false."""
         digest = _digest(token)
         known = self._principals.get(digest)
         if known is not None and self._is_fresh(known[0]) and not self._is_over(known[1]):

@@ -65,7 +65,7 @@ class Principal:
         return self.id == principal_id or self.may(Scope.OWNER)
 
     def visible_part(self, path: str) -> list[str]:
-        """The ids in ``path`` of the budgets that the key reaches: what is above them is nobody's business here.
+        """The ids in ``path`` of the budgets that the key reaches; those above them stay hidden.
 
         >>> Principal("key_1", frozenset(), budgets=("bud_a/bud_b",)).visible_part("bud_a/bud_b/bud_c")
         ['bud_b', 'bud_c']

@@ -149,7 +149,7 @@ def check(session: Session, principal: Principal, name: str, identifier: str | N
 
 
 def check_path(context: Context, principal: Principal, parameters: Mapping[str, str]) -> None:
-    """The same for every parameter of a path; `app.auth.rights` asks it before each route that has a principal.
+    """Check every parameter of a path; `app.auth.rights` calls this before each route that has a principal.
 
     Raises:
         Problem: 404.
@@ -163,12 +163,12 @@ def check_path(context: Context, principal: Principal, parameters: Mapping[str, 
 
 
 def hide_budget_above(session: Session, principal: Principal, denial: Problem) -> None:
-    """Let a denial name the budget that stands in the way only where the principal reaches it; else null."""
+    """Let a denial name the budget that stands in the way only if the principal reaches it; otherwise null."""
     in_the_way = denial.members.get("budget_id")
     if isinstance(in_the_way, str) and not is_reached(session, principal, "budget_id", in_the_way):
         denial.members["budget_id"] = None
 
 
 def beyond(detail: str) -> Problem:
-    """403 for a call about more than the budgets of the key."""
+    """Return 403 for a call about more than the budgets of the key."""
     return Problem(403, "beyond_your_budgets", f"This key reaches some budgets only: {detail}.")

@@ -74,7 +74,7 @@ def add(session: Session, key: ApiKey) -> None:
 
 
 def revoke(session: Session, key_id: str, moment: datetime) -> bool:
-    """Mark the key revoked; whether there was one to revoke."""
+    """Mark the key revoked, and return whether there was one to revoke."""
     statement = update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None)).values(revoked_at=moment)
     return bool(session.execute(statement.returning(ApiKey.id)).scalar())
 
@@ -86,8 +86,8 @@ def note_use(connection: Connection, key_id: str, minute: datetime) -> None:
 
 
 def hash_anew(session: Session, key_id: str, before: str, after: str, version: int) -> bool:
-    """Replace a token's hash by that under another version of the secret, unless the token was replaced meanwhile, or
-    the key revoked; whether there was one to replace.
+    """Replace a token's hash by that under another version of the secret, and return whether there was one to replace.
+    A token that was replaced meanwhile, or whose key was revoked, stays as it is.
     """
     found = False
     for digest, number in (

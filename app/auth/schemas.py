@@ -41,7 +41,7 @@ class KeyRequest(Schema):
         description="The key reaches these budgets and all below them, and nothing else; absent: everything. Not with "
         "`admin`.",
     )
-    expires_in: OptionalInteger = Field(None, ge=1, le=MAX_EXPIRES_IN_S, description="Seconds from now.")
+    expires_in: OptionalInteger = Field(None, ge=1, le=MAX_EXPIRES_IN_S, description="The number of seconds from now.")
     expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
         None, description="The end, in place of `expires_in`; a key with neither ends when it is revoked."
     )
@@ -80,7 +80,7 @@ class RotateRequest(Schema):
         3600,
         ge=0,
         le=MAX_OVERLAP_S,
-        description="Seconds for which the old token remains valid; with 0 every older token ends now.",
+        description="Seconds for which the old token remains valid; with 0, every older token ends now.",
     )
 
 
@@ -101,14 +101,14 @@ class KeyBody(Schema):
     rotated_at: datetime | None
     previous_token_until: datetime | None = Field(description="The token before the last rotation is good until then.")
     last_used_at: datetime | None = Field(
-        description="A whole minute, written every ten minutes or so: it tells keys that nobody uses from others."
+        description="A whole minute, written about every ten minutes, so that you can see which keys nobody uses."
     )
     revoked_at: datetime | None
     issuer: str | None = Field(
-        description="The provider that vouches for it, where it is an account; null for a key. An account has no "
+        description="The provider that vouches for it, if it is an account; null for a key. An account has no "
         "token, and its rights are those that the server's configuration gives its groups."
     )
-    subject: str | None = Field(description="The provider's name for the account, which is nobody else's.")
+    subject: str | None = Field(description="The provider's name for the account, which no other account has.")
 
     @classmethod
     def of(cls, key: ApiKey, now: datetime) -> KeyBody:
@@ -140,8 +140,8 @@ class KeyWithToken(KeyBody):
     """A key with its fresh token."""
 
     token: str | None = Field(
-        description="`epsilond_...`, in the first answer alone: only a keyed hash of it is stored. Null in an answer "
-        "that is replayed under its Idempotency-Key; rotate the key for another token."
+        description="`epsilond_...`. Only the first answer has it, because only a keyed hash of it is stored. Null in "
+        "an answer that is replayed under its Idempotency-Key; rotate the key for another token."
     )
 
 
@@ -150,7 +150,9 @@ class QuotaBody(Schema):
 
     quota: Quota = Field(description="`entries` and `bytes` are those of today (UTC).")
     used: int
-    limit: int = Field(description="Beyond it nothing new begins: 429 `quota_exceeded`; 0 for no quota.")
+    limit: int = Field(
+        description="Beyond it, requests for anything new are answered 429 `quota_exceeded`; 0 for no quota."
+    )
 
 
 class OwnKeyBody(Schema):
@@ -161,6 +163,6 @@ class OwnKeyBody(Schema):
     scopes: list[str]
     budgets: list[str] | None = Field(description="It reaches these and all below them; null: everything.")
     valid_until: datetime | None = Field(description="The end of the very token that was sent; null for no end.")
-    requests_per_second: float = Field(description="What holds for it; 0 for no limit.")
-    concurrent_requests: int = Field(description="What holds for it; 0 for no limit.")
-    quotas: list[QuotaBody] = Field(description="Empty where nothing is counted: on a server without keys.")
+    requests_per_second: float = Field(description="The limit that applies to it; 0 for no limit.")
+    concurrent_requests: int = Field(description="The limit that applies to it; 0 for no limit.")
+    quotas: list[QuotaBody] = Field(description="Empty if nothing is counted, as on a server without keys.")

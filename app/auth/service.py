@@ -192,7 +192,7 @@ def authenticate(context: Context, token: str) -> Principal | None:
 
 
 def _hash_anew(context: Context, key_id: str, token: str, before: str) -> None:
-    """Bring a token that was just shown under the newest secret; where that cannot be done now, another use will do."""
+    """Hash a token that was just used under the newest secret; if that fails now, the next use does it."""
     try:
         with context.database.write() as session:
             version = versions.newest_kept(session, Purpose.KEYS)
@@ -203,7 +203,7 @@ def _hash_anew(context: Context, key_id: str, token: str, before: str) -> None:
 
 
 def principal_of(key: ApiKey, valid_until: datetime | None) -> Principal:
-    """Whoever holds a key, until ``valid_until``."""
+    """Return the principal that a key acts for, until ``valid_until``."""
     return Principal(
         key.id,
         frozenset(Scope(scope) for scope in key.scopes),
@@ -333,7 +333,7 @@ def budget_ids(paths: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def revoke_key(context: Context, key_id: str) -> bool:
-    """Revoke a key for ever; whether there was an unrevoked one of that id. For whoever may use the machine."""
+    """Revoke a key for ever, and return whether it was unrevoked. For users of the machine."""
     with context.database.write() as session:
         repository.lock_all(session)
         revoked = repository.revoke(session, key_id, context.clock())
@@ -344,7 +344,7 @@ def revoke_key(context: Context, key_id: str) -> bool:
 
 
 def note_use(context: Context, key_id: str) -> None:
-    """Remember the minute in which a key was used; where the database has no time for that, another use will do."""
+    """Remember the minute in which a key was used; if the database is busy, the next use does it."""
     minute = context.clock().replace(second=0, microsecond=0)
     try:
         with context.database.write_briefly() as connection:

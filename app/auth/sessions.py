@@ -1,4 +1,4 @@
-"""Sessions of browsers: what a page of the dashboard is shown by, in place of the key that somebody signed in with.
+"""Sessions of browsers, which open the pages of the dashboard in place of the key with which somebody signed in.
 
 A cookie names a key and an end, and proves both with a code that also covers the hash of the key's newest token:
 nothing is stored, and what ends the token ends the session. The token itself stays out of the browser. A session opens
@@ -140,7 +140,7 @@ def _groups(text: str) -> list[str]:
 
 
 def is_over(context: Context, cookie: str) -> bool:
-    """Return whether a cookie of the right form says of itself that its time is over: nobody tries anything with it."""
+    """Return whether a cookie of the right form has expired by its own words, which is no sign of an attack."""
     parts = _COOKIE.fullmatch(cookie)
     return parts is not None and int(parts["end"]) <= context.clock().timestamp()
 

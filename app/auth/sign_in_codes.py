@@ -33,7 +33,7 @@ def issue(context: Context) -> str:
 
 
 def redeem(context: Context, code: str) -> bool:
-    """Use a code up; whether it was good."""
+    """Use up a code, and return whether it was valid."""
     if _CODE.fullmatch(code) is None:
         return False
     path = _file(context, code)

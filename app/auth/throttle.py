@@ -142,8 +142,8 @@ def _too_many(limits: Limits, principal: Principal) -> Problem:
 
 
 def _with_fields(send: Send, use: Use, limits: Limits, end: Callable[[], None] | None = None) -> Send:
-    """A sender that says what is left, and calls ``end`` where a stream begins: whoever follows a run asks nothing
-    meanwhile, and how many may follow is limited there.
+    """Return a sender that adds what is left of the limits, and calls ``end`` when a stream begins. A client that
+    follows a run sends no requests meanwhile, and the number of streams has a limit of its own.
     """
 
     async def send_with_fields(message: Message) -> None:

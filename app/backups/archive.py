@@ -183,7 +183,7 @@ class ArchiveReader:
 
     def _small(self, name: str, most: int) -> bytes:
         if name not in self._infos:
-            raise ArchiveRefused(f"It has no member {name!r}: it is not a backup of this service, or not all of one.")
+            raise ArchiveRefused(f"It has no member {name!r}: it is not a backup of this service, or not a whole one.")
         try:
             with self._archive.open(self._infos[name]) as member:
                 text = member.read(most + 1)
@@ -206,7 +206,7 @@ def open_archive(path: Path) -> Iterator[ArchiveReader]:
         try:
             archive = zipfile.ZipFile(file)
         except _NOT_AN_ARCHIVE as error:
-            raise ArchiveRefused(f"It is no archive, or not all of one: {error}.") from None
+            raise ArchiveRefused(f"It is not an archive, or not a whole one: {error}.") from None
         with archive:
             yield ArchiveReader(archive)
 

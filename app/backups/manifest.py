@@ -126,7 +126,7 @@ class Manifest(_Record):
 
 
 def read_manifest(text: bytes) -> Manifest:
-    """Read what an archive says of itself.
+    """Read an archive's manifest.
 
     Raises:
         ArchiveRefused: it is no manifest, or one of another version.

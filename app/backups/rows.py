@@ -126,7 +126,7 @@ def _encode(table: str, name: str, kind: Kind, value: Any) -> Any:
     if value is None:
         return None
     if type(value) is not _PYTHON[kind]:
-        raise UnreadableRow(f"a value of the column {table}.{name} is no {kind}")
+        raise UnreadableRow(f"a value of the column {table}.{name} is not a {kind}")
     return _ENCODERS.get(kind, _as_it_is)(value)
 
 

@@ -1,4 +1,4 @@
-"""The meaning of a limit for the people protected, and doubts about it, told before a budget is opened for good.
+"""What a limit means for the people protected, and doubts about it, before a budget is opened for good.
 
 Nothing is refused: a limit that proves nothing may be right for rows that are made up.
 """
@@ -17,7 +17,7 @@ _LARGE_DELTA = 1e-3
 
 
 def best_guess(limit: Mapping[str, object], unit: str = "unit") -> str | None:
-    """Return in a sentence what a limit leaves to an attacker; None where its amounts are no numbers yet.
+    """Return a sentence on what a limit leaves to an attacker; None if its amounts are not numbers yet.
 
     Args:
         limit: The amounts of a filter, numbers or decimals as text.
@@ -88,7 +88,7 @@ def _share(limit: Mapping[str, object]) -> float | None:
 
 
 def _amount(limit: Mapping[str, object], name: str) -> float | None:
-    """The amount, where it is a finite number that is not negative."""
+    """Return the amount if it is a finite number that is not negative."""
     try:
         value = float(str(limit.get(name)))
     except ValueError:

@@ -42,7 +42,9 @@ Owner = Annotated[Principal, requires(Scope.OWNER)]
 LimitChanger = Annotated[Principal, requires(Scope.LIMITS)]
 Corrector = Annotated[Principal, requires(Scope.OWNER, Scope.CORRECTIONS)]
 Reader = Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)]
-Delta = Annotated[float | None, Query(gt=0, le=0.5, description="The delta of the report; left out, the budget's own.")]
+Delta = Annotated[
+    float | None, Query(gt=0, le=0.5, description="The delta of the report; if left out, the budget's own.")
+]
 
 
 @router.post("", operation_id="create_budget", summary="Open a budget", status_code=201, response_model=BudgetBody)
@@ -52,8 +54,8 @@ def create_budget(
     key: IdempotencyKey,
     request: Annotated[BudgetRequest, Body(openapi_examples=BUDGET_EXAMPLES)],
 ) -> JSONResponse:
-    """A limit on privacy loss under one neighbouring relation, in the currency of one filter, for ever. With a
-    `parent_id`, every charge is charged to the parent, too, and must fit both.
+    """Opens a limit on privacy loss under one neighbouring relation, in the currency of one filter. Relation and
+    currency never change. With a `parent_id`, every charge is charged to the parent, too, and must fit both.
     """
 
     def command(session: Session) -> Answer:
@@ -74,7 +76,7 @@ def list_budgets(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[BudgetBody]:
-    """All budgets with their limit and what became of it; without reports."""
+    """All budgets with their limits and what is used of them, without reports."""
     after = decode_cursor(cursor, datetime, str)
     with context.database.read() as session:
         if parent_id is not None and not reach.is_reached(session, principal, "budget_id", parent_id):
@@ -86,7 +88,8 @@ def list_budgets(
 
 @router.get("/{budget_id}", operation_id="get_budget", summary="One budget: limit, spent, reserved, left, report")
 def get_budget(context: CurrentContext, principal: Reader, budget_id: str, delta: Delta = None) -> BudgetBody:
-    """`spent` is committed, `reserved` is held by what is pending or started, `left` is the rest of the limit.
+    """`spent` is committed, `reserved` is held by pending and started reservations, and `left` is the rest of the
+    limit.
 
     The report is stated at `delta`, else at the budget's `report_delta`, else at the delta of its filter.
     """
@@ -114,8 +117,8 @@ def change_limit(
     budget_id: str,
     request: Annotated[LimitRequest, Body(openapi_examples=LIMIT_EXAMPLES)],
 ) -> JSONResponse:
-    """The new limit must not be below what is used (409 `limit_below_use`). A limit that was
-    raised after outputs were seen promises what the largest limit promises that could have been granted.
+    """The new limit must not be below what is used (409 `limit_below_use`). If a limit is raised after outputs were
+    seen, the guarantee is that of the largest limit that could have been granted.
     """
     with context.database.read() as session:
         budget = ledger.get_budget(session, budget_id)
@@ -146,8 +149,8 @@ def correct_charge(
     budget_id: str,
     request: Annotated[CorrectionRequest, Body(openapi_examples=CORRECTION_EXAMPLES)],
 ) -> JSONResponse:
-    """Raises a charge freely, also beyond the limit: the truth is never refused, and such a budget admits nothing until
-    there is room again. Lowering a charge needs the scope `corrections`.
+    """Raises a charge, even beyond the limit, because the truth is never refused; such a budget admits nothing until it
+    has room again. Lowering a charge needs the scope `corrections`.
     """
     # Nowhere else is an empty list one of events; here it says that nothing happened.
     events = to_events(request.events) if request.events else None if request.events is None else ()

@@ -55,18 +55,19 @@ class ApproximateGaussianDpLimit(_Limit):
         None,
         gt=0,
         le=0.9,
-        description="Part of delta that prices of sampled steps may fail with: 0.1, or 0.3 where plans have few "
-        "participations or noise below 0.7. Fixed for ever. Not for a budget under another, whose rate it has.",
+        description="The share of delta with which prices of sampled steps may fail: 0.1, or 0.3 if plans have few "
+        "participations or noise below 0.7. It is fixed for ever. A budget under another has the rate of that budget, "
+        "so leave it out there.",
     )
     reserve_share: float | None = Field(
         None,
         ge=0,
         le=0.9,
-        description="Part of delta that is kept for steps with a stated delta, and for steps that are given up; "
-        "absent: 0.05.",
+        description="The share of delta that is kept for steps with a stated delta, and for steps that are given up. "
+        "If absent, 0.05.",
     )
     delta_per_mu_squared: float | None = Field(
-        None, gt=0, le=1e9, description="The rate itself, in place of failure_share. Fixed for ever."
+        None, gt=0, le=1e9, description="The rate itself, in place of failure_share. It is fixed for ever."
     )
 
     @model_validator(mode="wrap")
@@ -87,7 +88,7 @@ class RenyiDpLimit(_Limit):
         None,
         min_length=1,
         max_length=MAX_ORDERS,
-        description="Increasing, fixed for ever; absent: 16 are chosen.",
+        description="Increasing numbers, fixed for ever. If absent, 16 are chosen.",
     )
 
     def description(self, *, of_another: bool = False) -> dict[str, Any]:
@@ -164,10 +165,10 @@ class BudgetRequest(Schema):
 
 
 class LimitRequest(Schema):
-    """The new limit. The kind of the filter stays, and its orders or its rate of failures."""
+    """The new limit. The filter keeps its kind, and its orders or its rate of failures."""
 
     filter: FilterSchema
-    reason: Name = Field(description="Why, for every later reader of the ledger.")
+    reason: Name = Field(description="The reason, for every later reader of the ledger.")
 
 
 class ReportBody(Schema):
@@ -175,24 +176,24 @@ class ReportBody(Schema):
 
     delta: float
     epsilon: IntervalBody | None = Field(
-        description="Tight, for charges that were fixed in advance; null where the warnings say why."
+        description="The tight epsilon, if all charges were fixed in advance; if it is null, the warnings say why."
     )
     method: str | None = Field(description="The evaluator of the interval's upper end.")
     filter_epsilon: float | None = Field(
-        description="What the filter promises, also where later charges depended on earlier outputs; null where its "
+        description="What the filter promises, even if later charges depended on earlier outputs; null if its "
         "currency implies no finite epsilon at this delta."
     )
     left: float | None = Field(
-        description="Epsilon of the limit at this delta less that of everything used, rounded down: the least over the "
-        "budget and all above it; null where one of them has none."
+        description="Epsilon of the limit at this delta minus that of everything used, rounded down. It is the "
+        "smallest value over the budget and all above it, and null if one of them has none."
     )
     caveat: str
-    different_steps: int = Field(description="Different steps among everything that was charged.")
+    different_steps: int = Field(description="The number of different steps among everything that was charged.")
     warnings: list[str]
 
 
 class UsedOfLimit(Schema):
-    """What became of a limit, in the number that it is stated in. Spent, reserved and left are the whole limit.
+    """The use of a limit, in the unit of the limit. Spent, reserved and left add up to the limit.
 
     Epsilon and mu do not add up: `reserved` is what the reservations add to what was spent.
     """
@@ -202,19 +203,19 @@ class UsedOfLimit(Schema):
     reserved: float = Field(description="Held by pending and started reservations.")
     started: float = Field(description="The part of `reserved` for which noise may have been drawn.")
     left: float = Field(
-        description="The limit less what is spent and reserved, rounded down: of this budget, or of one above it if "
-        "that has less."
+        description="The limit minus what is spent and reserved, rounded down. If a budget above has less left, it is "
+        "that."
     )
 
 
 class EpsilonBody(UsedOfLimit):
-    """What became of a limit that is stated as an epsilon."""
+    """The use of a limit that is an epsilon."""
 
     delta: float = Field(description="The delta of the limit; 0 for pure_dp.")
 
 
 class ShareBody(Schema):
-    """How full a budget is: parts of its own limit, in the number that this is stated in.
+    """How full a budget is: spent, reserved and left as shares of its limit.
 
     An approximate_dp budget tells the larger of the parts of epsilon and of delta. A part is above 1 where a correction
     went beyond the limit.
@@ -227,15 +228,15 @@ class ShareBody(Schema):
 
 
 class AmountsBody(Schema):
-    """Amounts in the filter's own currency, which admission counts; a Rényi amount also per order."""
+    """Amounts in the filter's own currency, in which admission counts; Rényi amounts have one number per order."""
 
     limit: FilterAmounts
     spent: FilterAmounts
     reserved: FilterAmounts
     started: FilterAmounts
     remaining: FilterAmounts = Field(
-        description="What the next charge may cost: the least over the budget and all above it. Its epsilon or mu is "
-        "what is left of the limit, as above."
+        description="What the next charge may cost: the smallest amount over the budget and all above it. Its epsilon "
+        "or mu is what is left of the limit, as above."
     )
 
 
@@ -247,19 +248,19 @@ class BudgetBody(Schema):
     neighboring_relation: NeighboringRelation
     privacy_unit: str
     filter: dict[str, Any]
-    parent_id: str | None = Field(description="Null also where the key does not reach the parent.")
+    parent_id: str | None = Field(description="Also null if the key does not reach the parent.")
     path: list[str] = Field(
         description="Ids from the root to this budget; for a key of some budgets, from the first that it reaches."
     )
     epsilon: EpsilonBody | None = Field(
-        description="What became of the limit; null where it is stated as a rho or a mu."
+        description="How much of the limit is used; null if the limit is a rho or a mu."
     )
     rho: UsedOfLimit | None = Field(description="The same of a zcdp budget.")
     mu: UsedOfLimit | None = Field(description="The same of a gaussian_dp budget.")
     share: ShareBody
     amounts: AmountsBody
     overdue: int = Field(description="Reservations of this budget that were started and not committed in their time.")
-    overdrawn: bool = Field(description="A correction told a truth beyond the limit; nothing is admitted.")
+    overdrawn: bool = Field(description="A correction showed that more was spent than the limit; nothing is admitted.")
     report_delta: float | None
     labels: dict[str, str]
     created_at: datetime

@@ -122,7 +122,7 @@ def _parent(session: Session, request: BudgetRequest, parent_id: str) -> Budget:
         )
     if parent.path.count("/") + 2 > MAX_DEPTH:
         raise unprocessable(
-            "tree_too_deep", f"at most {MAX_DEPTH} budgets are above one another, the root included", "parent_id"
+            "tree_too_deep", f"a tree has at most {MAX_DEPTH} levels of budgets, the root included", "parent_id"
         )
     return parent
 

@@ -36,7 +36,7 @@ class SpendingBody(Schema):
     charges: int
     first_at: datetime = Field(description="When the first of these charges was committed.")
     cumulative: dict[str, Any] | None = Field(
-        description="Everything from `after` on, this day or month included; null for other keys."
+        description="Everything since `after`, up to and including this day or month; null for other keys."
     )
 
 
@@ -46,13 +46,14 @@ def get_spending(
     _: Reader,
     budget_id: str,
     group_by: Annotated[GroupBy, Query(description="What the charges are added up by.")] = GroupBy.DAY,
-    after: Annotated[AwareDatetime | None, Query(description="Charged at this moment or later.")] = None,
-    before: Annotated[AwareDatetime | None, Query(description="Charged earlier than this moment.")] = None,
+    after: Annotated[AwareDatetime | None, Query(description="Only charges at this moment or later.")] = None,
+    before: Annotated[AwareDatetime | None, Query(description="Only charges before this moment.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[SpendingBody]:
     """What was committed in this budget and in those under it, corrections included, sorted by the key. A charge counts
-    at the moment of its commit, also if it was corrected later. What is started and not committed is not among it.
+    at the time of its commit, even if it was corrected later. Reservations that are started and not committed do not
+    count.
     """
     last = decode_cursor(cursor, str)
     with context.database.read() as session:

@@ -39,13 +39,15 @@ Archive = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The file of a 
 
 @commands.command("backup", epilog=example("epsilond backup monday.backup"))
 def write_backup(
-    archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="Write to this new file, for its owner alone.")],
+    archive: Annotated[
+        Path, typer.Argument(metavar="ARCHIVE", help="Write to this new file, which only its owner may read.")
+    ],
     verifies: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Verify the books, which takes a minute of a million entries.")
+        bool, typer.Option("--verify/--no-verify", help="Verify the books, which takes a minute for a million entries.")
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Write database and files of the service to one file. The service may run meanwhile.
+    """Write the database and the files of the service to one file. The service may run meanwhile.
 
     Secrets, checkpoints of runs and the fence are not in it: keep the secrets elsewhere. It is as private as the data
     sets in it.
@@ -60,7 +62,7 @@ def write_backup(
 
 @commands.command("check-backup", epilog=example("epsilond check-backup monday.backup"))
 def check_backup(archive: Archive, as_json: AsJson = False) -> None:
-    """Verify a backup, and show what it holds. No database is needed.
+    """Verify a backup, and show its contents. This needs no database.
 
     Every part is compared with its hash, and the whole with its seal, if the secret that it was sealed with is in the
     data folder or the settings.
@@ -83,11 +85,13 @@ def restore_backup(
     archive: Archive,
     reason: Annotated[
         str | None,
-        typer.Option("--acknowledge-loss", help="If entries are missing that were acknowledged, enter the loss: why."),
+        typer.Option(
+            "--acknowledge-loss", help="If acknowledged entries are missing, enter the loss with this reason."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring an empty database and data folder to what a backup has. Stop the service before.
+    """Restore a backup into an empty database and data folder. Stop the service first.
 
     The database may be of the other kind than the one that was saved. Then it is compared with the fence. If entries
     are missing that were acknowledged, nothing is served until the loss is acknowledged; the status is 1 then.

@@ -34,8 +34,12 @@ commands = typer.Typer(
 commands.add_typer(webhooks.commands)
 
 LimitRequest = Annotated[str, typer.Argument(metavar="REQUEST", help="The id; `budget requests` shows it.")]
-DecisionReason = Annotated[str, typer.Option("--reason", help="Why, for the person who asked and for the ledger.")]
-After = Annotated[str | None, typer.Option(help="This moment or later, such as 2026-01-31T00:00:00Z.")]
+DecisionReason = Annotated[
+    str, typer.Option("--reason", help="The reason, for the person who asked and for the ledger.")
+]
+After = Annotated[
+    str | None, typer.Option(help="Only what happened at this moment or later, such as 2026-01-31T00:00:00Z.")
+]
 Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
 
 
@@ -58,13 +62,13 @@ def create(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="A name for people.")] = None,
     relation: Relation = None,
     epsilon: Annotated[
-        str | None, typer.Option(help="epsilon of a Renyi filter, with --delta; alone, of pure DP.")
+        str | None, typer.Option(help="epsilon of a Renyi filter, with --delta; without it, of pure DP.")
     ] = None,
     delta: Annotated[str | None, typer.Option(help="delta of the Renyi filter.")] = None,
     rho: Annotated[str | None, typer.Option(help="rho of a filter in zCDP.")] = None,
     mu: Annotated[str | None, typer.Option(help="mu of a filter in Gaussian DP.")] = None,
     kind: Annotated[
-        str | None, typer.Option("--filter", help="Its kind, where the amounts leave it open: approximate-dp.")
+        str | None, typer.Option("--filter", help="Its kind, if the amounts leave it open: approximate-dp.")
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="What one record stands for, such as person: fixed for ever.")
@@ -78,7 +82,8 @@ def create(
 ) -> None:
     """Open a budget.
 
-    A limit on privacy loss under one neighbouring relation, in the currency of one filter, for ever.
+    Opens a limit on privacy loss under one neighbouring relation, in the currency of one filter. Relation and currency
+    never change.
     """
     server = Server(url)
     question = asked(
@@ -138,7 +143,7 @@ def show(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """One budget: limit, spent, reserved, left.
+    """Show one budget: limit, spent, reserved, left.
 
     With a tight report of everything that was charged to it and below it.
     """
@@ -163,7 +168,7 @@ def entries(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """A budget's history in the ledger, oldest first."""
+    """Show a budget's history in the ledger, oldest first."""
     query = {"kind": kind, "after": after, "before": before, "purpose": purpose, "made_by": made_by}
     if newest_first:
         query["newest_first"] = "true"
@@ -194,13 +199,13 @@ def spending(
 @commands.command(epilog=example('epsilond budget ask BUDGET --epsilon 2 --delta 1e-5 --reason "a third wave"'))
 def ask(
     budget: Budget,
-    reason: Annotated[str | None, typer.Option(help="Why, for the owner who decides.")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason, for the owner who decides.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="epsilon of the wanted limit.")] = None,
     delta: Annotated[str | None, typer.Option(help="delta of the wanted limit.")] = None,
     rho: Annotated[str | None, typer.Option(help="rho of the wanted limit.")] = None,
     mu: Annotated[str | None, typer.Option(help="mu of the wanted limit.")] = None,
     kind: Annotated[
-        str | None, typer.Option("--filter", help="The filter's kind, where the amounts leave it open: approximate-dp.")
+        str | None, typer.Option("--filter", help="The filter's kind, if the amounts leave it open: approximate-dp.")
     ] = None,
     request: RequestFile = None,
     idempotency_key: IdempotencyKey = None,
@@ -219,7 +224,9 @@ def ask(
 
 @commands.command(epilog=example("epsilond budget requests --state open"))
 def requests(
-    budget: Annotated[str | None, typer.Argument(metavar="[BUDGET]", help="Its requests alone: id or name.")] = None,
+    budget: Annotated[
+        str | None, typer.Argument(metavar="[BUDGET]", help="List only the requests of this budget: id or name.")
+    ] = None,
     state: Annotated[str | None, typer.Option(help="List only this state: open, approved, refused, withdrawn.")] = None,
     limit: Limit = None,
     cursor: Cursor = None,
@@ -268,7 +275,7 @@ def withdraw(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Take a request of your own for another limit back."""
+    """Withdraw your own request for another limit."""
     _decide(url, limit_request, "withdraw", None, idempotency_key, as_json)
 
 
@@ -302,7 +309,7 @@ def _decide(
 def _limit_fields(
     epsilon: str | None, delta: str | None, rho: str | None, mu: str | None, kind: str | None
 ) -> list[tuple[str, str, object]]:
-    """The fields of a limit; its kind is told by which amounts there are, or by the service, unless it is given."""
+    """Return the fields of a limit; unless its kind is given, the amounts or the service decide it."""
     given = {"pure_dp": epsilon if delta is None else None, "zcdp": rho, "gaussian_dp": mu}
     found = next((name for name, value in given.items() if value is not None), None)
     return [

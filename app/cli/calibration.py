@@ -69,7 +69,7 @@ def calibrate(
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """The noise, steps, batch size or privacy for a target.
+    """Find the noise, steps, batch size or privacy for a target.
 
     The privacy that this very value achieves is certified. Domains, penalties and other targets are for --request, and
     so is a plain list of events without an algorithm.
@@ -132,7 +132,7 @@ def calibrate(
 
 @commands.command(epilog=example("epsilond sweep --request sweep.json"))
 def sweep(request: NeededFile, as_json: AsJson = False) -> None:
-    """One calibration for each value of one field.
+    """Calibrate once for each value of one field.
 
     The request is one of `calibrate` in which exactly one field takes a list.
     """
@@ -158,7 +158,7 @@ def advise(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say which algorithms apply to a problem, and why not the others.
+    """Say which algorithms apply to a problem, and why the others do not.
 
     They are ranked by what their theorems promise, and with --simulate by what they attain on synthetic rows, too.
     """

@@ -35,7 +35,7 @@ Mu = Annotated[float | None, typer.Option(help="A target in Gaussian DP.")]
 Preset = Annotated[
     str | None,
     typer.Option(
-        help="How what is left out is chosen, from public numbers alone: practical or theorem.", show_default=False
+        help="How to choose what is left out, from public numbers alone: practical or theorem.", show_default=False
     ),
 ]
 StepSize = Annotated[float | None, typer.Option(help="A step size of your own, in place of the theorem's.")]
@@ -51,9 +51,9 @@ StepSizes = Annotated[
         show_default="constant",
     ),
 ]
-Cooldown = Annotated[float | None, typer.Option(help="Share of the steps in which they fall to 0, the last ones.")]
+Cooldown = Annotated[float | None, typer.Option(help="Share of the steps, at the end, in which step sizes fall to 0.")]
 Bands = Annotated[
-    str | None, typer.Option(help="Bands of correlated noise: a number, or auto. Else auto.", show_default=False)
+    str | None, typer.Option(help="Bands of correlated noise: a number, or auto, the default.", show_default=False)
 ]
 Dtype = Annotated[
     str | None,
@@ -72,7 +72,7 @@ ClassPrior = Annotated[
     typer.Option(
         "--class-prior",
         metavar="CLASS=SHARE",
-        help="The public share of a class; one for each class weights them alike.",
+        help="The public share of a class; give one for each class, so that all classes weigh the same.",
     ),
 ]
 

@@ -20,7 +20,7 @@ from app.settings import Settings
 
 commands = typer.Typer(
     name="data-key",
-    help="The keys that files are encrypted with: rotation, re-encryption.",
+    help="Rotate the keys that encrypt files, and encrypt files again.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -47,12 +47,12 @@ def upload(
         str | None,
         typer.Option(metavar="NAMES", help="Columns of a CSV file that are not uploaded, separated by commas."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="The name for people; by default that of the file.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name that people see; by default that of the file.")] = None,
     budget: Annotated[
         str | None, typer.Option(help="Id or name of the root budget that pays for every run on private rows.")
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Every row may be published.")] = False,
-    capacity: Annotated[int | None, typer.Option(help="The most rows that there is room for, a public number.")] = None,
+    capacity: Annotated[int | None, typer.Option(help="The largest number of rows that fits, a public number.")] = None,
     held_out_share: Annotated[
         float | None, typer.Option(help="Share of private rows that a secret coin holds out, to evaluate runs on.")
     ] = None,

@@ -12,7 +12,7 @@ import typer
 
 from app.cli.refusals import fail
 
-Output = Annotated[Path | None, typer.Option(help="Write to this new file, for its owner alone.")]
+Output = Annotated[Path | None, typer.Option(help="Write to this new file, which only its owner may read.")]
 
 
 def new_private_file(path: Path) -> int:

@@ -27,21 +27,23 @@ _MOST_CHARACTERS = 2**16
 def import_call(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Python with the call, which is read and never run; - is standard input."),
+        typer.Argument(
+            metavar="FILE", help="A file of Python with the call, which is read and never run; - is standard input."
+        ),
     ] = None,
     dataset_size: Annotated[int | None, typer.Option(help="A public number of records.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Records of a batch.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the data.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps, in place of epochs.")] = None,
     noise_multiplier: Annotated[
-        float | None, typer.Option(help="What the library found, where the call lets it look for the noise.")
+        float | None, typer.Option(help="The noise that the library found, if the call lets it search for the noise.")
     ] = None,
     batches: Annotated[
         str | None,
         typer.Option(help="What the loader really does: poisson or shuffled.", show_default="what the call says"),
     ] = None,
     relation: choices.Relation = None,
-    delta: Annotated[float | None, typer.Option(help="Give it where the call does not say it.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Needed if the call does not say it.")] = None,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +82,7 @@ def _text_of(file: Path) -> str:
     except OSError as error:
         fail(f"Cannot read {file}: {error.strerror}.")
     except UnicodeDecodeError:
-        fail(f"Cannot read {file}: it is no text in UTF-8.")
+        fail(f"Cannot read {file}: it is not a text in UTF-8.")
 
 
 def _print(found: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ def create_key(
     output: KeyOutput = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a key. It is shown or written this once: only a keyed hash of it is stored."""
+    """Create a key. It is shown or written only once, because only a keyed hash of it is stored."""
     if not 1 <= len(name) <= 200 or not name.isprintable():
         fail("--name takes 1 to 200 printable characters.")
     if budget and len(budget) > auth.MAX_BUDGETS:
@@ -96,12 +96,12 @@ def create_key(
 def rotate_key(
     key_id: KeyId,
     overlap: Annotated[
-        str, typer.Option(help="How long the old token stays good, too: 7d at most. 0 ends every older one now.")
+        str, typer.Option(help="How long the old token stays valid: at most 7d. 0 ends every older one now.")
     ] = "1h",
     output: KeyOutput = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a key another token, and show or write it this once."""
+    """Give a key a new token, and show or write it once."""
     both_are_good = _duration("--overlap", overlap)
     if both_are_good > timedelta(seconds=auth.MAX_OVERLAP_S):
         fail("--overlap takes 7d at most.")
@@ -123,7 +123,7 @@ def rotate_key(
 
 @commands.command("list", epilog=example("epsilond keys list"))
 def list_keys(as_json: AsJson = False) -> None:
-    """List the keys, without what authenticates. Last use is written every ten minutes or so."""
+    """List the keys, without their tokens. The last use is written about every ten minutes."""
     with open_context() as context:
         require_schema(context)
         now = context.clock()
@@ -158,7 +158,7 @@ def _shown(names: Sequence[str] | None, key: KeyBody, everything: str) -> str:
 
 @commands.command("revoke", epilog=example("epsilond keys revoke KEY"))
 def revoke_key(key_id: KeyId, as_json: AsJson = False) -> None:
-    """Revoke a key for ever. With the last one gone the server answers nobody until another is created."""
+    """Revoke a key for ever. After the last one the server answers nobody until another is created."""
     with open_context() as context:
         require_schema(context)
         if not auth.revoke_key(context, key_id):

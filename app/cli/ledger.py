@@ -43,30 +43,32 @@ T = TypeVar("T")
 _SEEN_AT_ONCE = 500
 
 commands = typer.Typer(
-    name="ledger", help="The books of all budgets: verify, export, mend.", no_args_is_help=True, rich_markup_mode=None
+    name="ledger", help="Verify, export and mend the books of all budgets.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
 @commands.command("verify", epilog=example("epsilond ledger verify"))
 def verify_ledger(
-    export: Annotated[Path | None, typer.Option(help="Verify this export; no database is needed.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Verify this export; this needs no database.")] = None,
     since: Annotated[
-        Path | None, typer.Option(help="An older export, kept elsewhere: nothing of it may have changed since.")
+        Path | None, typer.Option(help="An older export that was kept elsewhere; nothing in it may have changed since.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A checkpoint, kept elsewhere: the entries begin with those it was made of.")
+        Path | None,
+        typer.Option(help="A checkpoint that was kept elsewhere; the entries must begin with those it was made from."),
     ] = None,
     public_key: Annotated[
-        str | None, typer.Option(help="What verifies the checkpoint; an export with a checkpoint needs it.")
+        str | None,
+        typer.Option(help="The public key that verifies the checkpoint; an export with a checkpoint needs it."),
     ] = None,
     witness: Annotated[
-        list[str] | None, typer.Option(help="Public key of a witness that cosigns checkpoints; may come again.")
+        list[str] | None, typer.Option(help="Public key of a witness that cosigns checkpoints; may be repeated.")
     ] = None,
     quorum: Annotated[
-        int | None, typer.Option(help="How many of them must have cosigned the checkpoint; without it, all.", min=1)
+        int | None, typer.Option(help="How many of them must have cosigned the checkpoint; by default all.", min=1)
     ] = None,
     prices: Annotated[
-        bool, typer.Option("--prices", help="Compare each charge with what today's engine finds that its events cost.")
+        bool, typer.Option("--prices", help="Compare each charge with what its events cost by today's engine.")
     ] = False,
     proofs: Annotated[
         bool,
@@ -74,7 +76,7 @@ def verify_ledger(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Whether the books are what the ledger wrote.
+    """Verify that the books are what the ledger wrote.
 
     Status 1, and the first bad place, where they are not; with --prices also where a charge is below the certified
     lower end of today's price, and with --proofs where a certificate does not prove what its charge costs alone.
@@ -120,7 +122,7 @@ def verify_ledger(
 
 @commands.command("export", epilog=example("epsilond ledger export --output ledger.ndjson"))
 def export_ledger(
-    output: Annotated[Path, typer.Option(help="Write to this new file, for its owner alone.")],
+    output: Annotated[Path, typer.Option(help="Write to this new file, which only its owner may read.")],
     file_format: Annotated[
         ExportFormat, typer.Option("--format", help="ndjson can be verified by itself; csv is a table for people.")
     ] = ExportFormat.NDJSON,
@@ -173,7 +175,7 @@ commands.command("witnesses", epilog=example("epsilond ledger witnesses"))(list_
 
 @commands.command("public-key", epilog=example("epsilond ledger public-key"))
 def print_public_key(as_json: AsJson = False) -> None:
-    """Print what verifies the checkpoints of this ledger. Keep it with them."""
+    """Print the public key that verifies the checkpoints of this ledger. Keep it with them."""
     with open_context() as context:
         require_schema(context)
         require_secrets(context)
@@ -188,13 +190,13 @@ def print_public_key(as_json: AsJson = False) -> None:
 @commands.command("prove", epilog=example("epsilond ledger prove --proof proof.json --public-key PUBLIC_KEY"))
 def check_proof_file(
     proof: Annotated[Path, typer.Option(help="The JSON of a proof of inclusion or consistency.")],
-    public_key: Annotated[str, typer.Option(help="What verifies the checkpoints of the ledger.")],
+    public_key: Annotated[str, typer.Option(help="The public key that verifies the checkpoints of the ledger.")],
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A checkpoint of one of the proof's sizes, kept elsewhere.")
+        Path | None, typer.Option(help="A checkpoint of one of the proof's sizes that was kept elsewhere.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Whether a proof shows what it says; status 1 where it does not. No database is needed."""
+    """Check that a proof shows what it says; status 1 if it does not. This needs no database."""
     kept = None if checkpoint is None else _read_checkpoint(checkpoint, public_key)
     try:
         shown = str(check_proof(_read_text(proof), _public_key(public_key), kept))
@@ -208,7 +210,7 @@ def check_proof_file(
 
 @commands.command("rebuild", epilog=example("epsilond ledger rebuild"))
 def rebuild_ledger(as_json: AsJson = False) -> None:
-    """Write budgets and reservations anew from the entries, where they differ. Stop the service before."""
+    """Rebuild budgets and reservations from the entries where they differ. Stop the service first."""
     with open_context() as context:
         require_schema(context)
         try:
@@ -227,7 +229,7 @@ def rebuild_ledger(as_json: AsJson = False) -> None:
 
 @commands.command("reprice", epilog=example("epsilond ledger reprice"))
 def reprice_ledger(as_json: AsJson = False) -> None:
-    """Price again what older engines have priced, and raise what was charged too low. Nothing is lowered."""
+    """Price again what older engines have priced, and raise charges that were too low. No charge is lowered."""
     with open_context() as context:
         require_schema(context)
         charges = []
@@ -256,13 +258,13 @@ def reprice_ledger(as_json: AsJson = False) -> None:
 
 @commands.command("acknowledge-loss", epilog=example("epsilond ledger acknowledge-loss --reason 'disk failed'"))
 def acknowledge_loss(
-    reason: Annotated[str | None, typer.Option(help="Why, for every later reader; needed with --yes.")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason, for every later reader; needed with --yes.")] = None,
     is_confirmed: Annotated[
         bool, typer.Option("--yes", help="Go on with this database for good. Without it, the loss is only shown.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the database lost of what was acknowledged.
+    """Show which acknowledged entries the database has lost.
 
     With --yes, enter the loss and go on without it. What was released after this copy was made is not in the books any
     more. Ends the runs that had not ended.

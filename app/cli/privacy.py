@@ -57,14 +57,17 @@ def _steps(steps: int | None, epochs: int | None, rate: float | None) -> int:
 )
 def account(
     noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise on the sum over one record's contribution bound.")
+        float | None, typer.Option(help="Noise on the sum, divided by one record's contribution bound.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="How many of them.", show_default="1")] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes in place of --steps, each 1 / sample rate steps, rounded up.")
+        int | None,
+        typer.Option(help="Passes over the data in place of --steps; each has 1 / sample rate steps, rounded up."),
     ] = None,
-    delta: Annotated[list[float] | None, typer.Option(help="Answer epsilon at it; may be repeated.")] = None,
-    epsilon: Annotated[list[float] | None, typer.Option(help="Answer delta at it; may be repeated.")] = None,
+    delta: Annotated[list[float] | None, typer.Option(help="Give the epsilon at this delta; may be repeated.")] = None,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Give the delta at this epsilon; may be repeated.")
+    ] = None,
     mechanism: Annotated[str, typer.Option(help="gaussian or laplace; others are for --request.")] = "gaussian",
     sampling: Annotated[
         str | None,
@@ -76,23 +79,25 @@ def account(
     ] = None,
     sampling_probability: Annotated[
         str | None,
-        typer.Option(metavar="FLOAT", help="Probability of every record to be in a step, such as 0.01 or 256/32561."),
+        typer.Option(metavar="FLOAT", help="Probability that a record is in a step, such as 0.01 or 256/32561."),
     ] = None,
     sample_rate: Annotated[
-        str | None, typer.Option(metavar="FLOAT", help="Opacus' name of --sampling-probability.")
+        str | None, typer.Option(metavar="FLOAT", help="The name that Opacus uses for --sampling-probability.")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Size of batches that all have the same size.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Size of the batches, if all have the same size.")] = None,
     dataset_size: Annotated[int | None, typer.Option(help="Number of records; needed with --batch-size.")] = None,
     steps_per_epoch: Annotated[int | None, typer.Option(help="Steps of a shuffled epoch.")] = None,
     relation: choices.Relation = None,
     group_size: Annotated[int | None, typer.Option(help="Records of one owner that are protected together.")] = None,
-    effort: Annotated[int | None, typer.Option(help="Operations of a number; a billion by default.")] = None,
-    certify: Annotated[bool, typer.Option("--certify", help="Ask dp-accounting, too, which takes seconds.")] = False,
+    effort: Annotated[
+        int | None, typer.Option(help="How many operations each number may take; a billion by default.")
+    ] = None,
+    certify: Annotated[bool, typer.Option("--certify", help="Also ask dp-accounting, which takes seconds.")] = False,
     certificate: CertificateFile = None,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Certified epsilon at a delta, or delta at an epsilon.
+    """Compute the certified epsilon at a delta, or delta at an epsilon.
 
     Of steps that are fixed in advance. The truth lies between `lower` and `upper`; the upper end is what to state, and
     what a ledger would charge.
@@ -140,22 +145,28 @@ def account(
 def convert(
     stated: Annotated[
         str | None,
-        typer.Option("--from", help="What holds: pure-dp, approximate-dp, zcdp, gaussian-dp, attack-risk."),
+        typer.Option(
+            "--from", help="The kind of guarantee that holds: pure-dp, approximate-dp, zcdp, gaussian-dp, attack-risk."
+        ),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", help="What is asked for: pure-dp, approximate-dp, zcdp, gaussian-dp, attack-risk."),
+        typer.Option(
+            "--to", help="The kind of guarantee that you want: pure-dp, approximate-dp, zcdp, gaussian-dp, attack-risk."
+        ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="epsilon of what holds.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="epsilon of the guarantee that holds.")] = None,
     from_delta: Annotated[
         float | None, typer.Option(help="delta of the given guarantee, if that is approximate-dp.")
     ] = None,
-    rho: Annotated[float | None, typer.Option(help="rho of what holds.")] = None,
-    mu: Annotated[float | None, typer.Option(help="mu of what holds.")] = None,
-    advantage: Annotated[float | None, typer.Option(help="Advantage of what holds.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The delta at which epsilon is asked for.")] = None,
-    fpr: Annotated[float | None, typer.Option(help="False positive rate at which the true one is asked for.")] = None,
-    prior: Annotated[float | None, typer.Option(help="Prior at which the Bayes risk is asked for.")] = None,
+    rho: Annotated[float | None, typer.Option(help="rho of the guarantee that holds.")] = None,
+    mu: Annotated[float | None, typer.Option(help="mu of the guarantee that holds.")] = None,
+    advantage: Annotated[float | None, typer.Option(help="Advantage of the guarantee that holds.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta at which you want the epsilon.")] = None,
+    fpr: Annotated[
+        float | None, typer.Option(help="False positive rate at which you want the true positive rate.")
+    ] = None,
+    prior: Annotated[float | None, typer.Option(help="Prior at which you want the Bayes risk.")] = None,
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:

@@ -29,7 +29,7 @@ from app.cli.refusals import Status
 from app.cli.requests import RequestFile, asked, words
 from app.cli.server import DEFAULT_URL, Cursor, IdempotencyKey, Limit, Server, Url, segment
 
-commands = typer.Typer(name="run", help="Private training, by a server.", no_args_is_help=True, rich_markup_mode=None)
+commands = typer.Typer(name="run", help="Private training on a server.", no_args_is_help=True, rich_markup_mode=None)
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id, as `run list` shows it.")]
 
@@ -96,8 +96,10 @@ def create(
     evaluation_noise: Annotated[
         float | None, typer.Option(help="Noise multiplier of the evaluation on held-out rows, instead of a share.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes the run repeat; for public data alone.")] = None,
-    plan_hash: Annotated[str | None, typer.Option(help="Run this plan, as `calibrate` tells it, and no other.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes the run repeatable; only for public data.")] = None,
+    plan_hash: Annotated[
+        str | None, typer.Option(help="Run only the plan with this hash, which `calibrate` shows.")
+    ] = None,
     certificate: Annotated[
         bool, typer.Option("--certificate", help="Keep a proof of the charge with it, for epsilond-verify.")
     ] = False,
@@ -167,7 +169,7 @@ def list_runs(limit: Limit = None, cursor: Cursor = None, url: Url = DEFAULT_URL
 
 @commands.command(epilog=example("epsilond run show RUN"))
 def show(run_id: RunId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """One run: its state, progress, charge and result."""
+    """Show one run: its state, progress, charge and result."""
     server = Server(url)
     server.tell(server.get(f"/v1/runs/{segment(run_id)}"), as_json, _print_run)
 
@@ -182,7 +184,7 @@ def follow(run_id: RunId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> No
 def cancel(
     run_id: RunId, idempotency_key: IdempotencyKey = None, url: Url = DEFAULT_URL, as_json: AsJson = False
 ) -> None:
-    """Cancel a run. One that was started is charged in full: noise was drawn."""
+    """Cancel a run. Once it has started, it is charged for the noise that it may have drawn."""
     server = Server(url)
     text = server.post(f"/v1/runs/{segment(run_id)}/cancel", None, idempotency_key)
     server.tell(text, as_json, _print_run)
@@ -191,7 +193,7 @@ def cancel(
 @commands.command(epilog=example("epsilond run model RUN --format npz --output model.npz"))
 def model(
     run_id: RunId,
-    file_format: Annotated[ModelFormat, typer.Option("--format", help="npz is NumPy's.")] = ModelFormat.JSON,
+    file_format: Annotated[ModelFormat, typer.Option("--format", help="npz is NumPy's format.")] = ModelFormat.JSON,
     output: Output = None,
     url: Url = DEFAULT_URL,
 ) -> None:

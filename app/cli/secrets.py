@@ -24,12 +24,14 @@ from app.secrets.material import Purpose
 
 commands = typer.Typer(
     name="secrets",
-    help="The secrets of the database: versions, rotation.",
+    help="Show and rotate the secrets of the database.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-Which = Annotated[Purpose, typer.Argument(metavar="SECRET", help="keys or signatures; content is never rotated.")]
+Which = Annotated[
+    Purpose, typer.Argument(metavar="SECRET", help="keys or signatures; the content secret is never rotated.")
+]
 
 
 @commands.command("list", epilog=example("epsilond secrets list"))
@@ -56,7 +58,9 @@ def list_secrets(as_json: AsJson = False) -> None:
 
 @commands.command("save", epilog=example("epsilond secrets save secrets.tar"))
 def save_secrets(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Write to this new file, for its owner alone.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Write to this new file, which only its owner may read.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Write all versions of the secrets to one new file, a tar archive. Keep it elsewhere than the backups.

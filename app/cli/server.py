@@ -26,15 +26,19 @@ from app.cli.requests import Asked
 from app.kit import collector
 
 Url = Annotated[
-    str, typer.Option("--url", envvar="EPSILOND_URL", help="Address of the server; EPSILOND_API_KEY is the key.")
+    str,
+    typer.Option("--url", envvar="EPSILOND_URL", help="Address of the server; the key is taken from EPSILOND_API_KEY."),
 ]
 IdempotencyKey = Annotated[
-    str | None, typer.Option(help="Key of a command whose answer got lost: it is answered again, and not done twice.")
+    str | None,
+    typer.Option(
+        help="Idempotency key of a command whose answer got lost: you get its answer again, and it is not done twice."
+    ),
 ]
 Budget = Annotated[str, typer.Argument(metavar="BUDGET", help="The id or the name; `budget list` shows both.")]
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The id or the name; `dataset list` shows both.")]
-Limit = Annotated[int | None, typer.Option(help="Most lines, 200 at most.")]
-Cursor = Annotated[str | None, typer.Option(help="Cursor of the next page, as the last page told it.")]
+Limit = Annotated[int | None, typer.Option(help="How many lines to show, at most 200.")]
+Cursor = Annotated[str | None, typer.Option(help="Cursor of the next page, from the end of the last page.")]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 #: Calibrations of runs take some seconds.
@@ -80,7 +84,7 @@ class Server:
         if not self.key and _is_loopback(self._parts.hostname or ""):
             self.key = _local_token()
         if not self.key.isascii() or not self.key.isprintable():
-            fail("EPSILOND_API_KEY is no key: it holds characters that no key has.")
+            fail("EPSILOND_API_KEY is not a key: it holds characters that no key has.")
         if self.key and self._parts.scheme == "http" and not _is_loopback(self._parts.hostname or ""):
             print_error(f"warning: the key goes to {self._parts.hostname} in the clear; https:// would protect it")
 

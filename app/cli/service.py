@@ -71,7 +71,7 @@ def serve(
 
 @commands.command("sign-in", epilog=example("epsilond sign-in"))
 def sign_in(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """An address that signs a browser in, while there is no key.
+    """Print an address that signs a browser in, while there is no key.
 
     It is good once, for five minutes, at a server on this machine with the same data folder. With keys, one signs in
     with a key.
@@ -93,7 +93,7 @@ def sign_in(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
 def worker(
     count: Annotated[int, typer.Option(min=1, max=64, help="How many trainings run at once.")] = 1,
 ) -> None:
-    """Execute queued trainings, until stopped.
+    """Execute queued trainings until stopped.
 
     In processes of their own, beside those of the server, on this machine or another one.
     """

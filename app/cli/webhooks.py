@@ -22,7 +22,7 @@ def tell(
     address: Annotated[str | None, typer.Option(help="The URL, below one that the operator allows.")] = None,
     event: Annotated[
         list[str] | None,
-        typer.Option(help="What it is told of, such as spending-threshold or denied; may be repeated."),
+        typer.Option(help="The events that it is told about, such as spending-threshold or denied; may be repeated."),
     ] = None,
     at: Annotated[
         list[float] | None, typer.Option(help="A share of the limit, for spending-threshold; may be repeated.")
@@ -32,7 +32,7 @@ def tell(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Have an address told what happens to a budget.
+    """Tell an address what happens to a budget.
 
     The answer has the secret that messages are verified with, this once.
     """
@@ -71,7 +71,7 @@ def deliveries(
 def disable(
     webhook: Webhook, idempotency_key: IdempotencyKey = None, url: Url = DEFAULT_URL, as_json: AsJson = False
 ) -> None:
-    """Tell a webhook nothing more."""
+    """Stop a webhook."""
     _switch(url, webhook, "disable", idempotency_key, as_json)
 
 
@@ -79,7 +79,7 @@ def disable(
 def enable(
     webhook: Webhook, idempotency_key: IdempotencyKey = None, url: Url = DEFAULT_URL, as_json: AsJson = False
 ) -> None:
-    """Tell a webhook again."""
+    """Start a stopped webhook again."""
     _switch(url, webhook, "enable", idempotency_key, as_json)
 
 

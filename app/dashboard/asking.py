@@ -1,6 +1,6 @@
 """Requests of pages to the service: a page shows the answers of the same paths that other clients use.
 
-So a page knows no rights, limits or rules of its own: whoever it is shown to sees what their key sees.
+So a page has no rights, limits or rules of its own: its reader sees what their key sees.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ async def chart(request: Request, name: str) -> Response:
     algorithms = await need(request, "/v1/algorithms")
     form = calibration_form.read(request.query_params, algorithms["items"])
     answer = await ask(request, "POST", "/v1/calibrate", body=form.body())
-    drawn = Drawn(None, "No chart, for there is no answer.")
+    drawn = Drawn(None, "No chart, because there is no answer.")
     if answer.is_good and name in calibration_charts.CHARTS:
         drawn = await calibration_charts.CHARTS[name].draw(request, form.body(), answer.body)
     is_part = "hx-request" in request.headers

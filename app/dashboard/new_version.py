@@ -1,4 +1,4 @@
-"""The pages on which another version of a data set is declared and uploaded."""
+"""The pages on which a new version of a data set is declared and uploaded."""
 
 from __future__ import annotations
 

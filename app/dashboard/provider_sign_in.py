@@ -1,4 +1,4 @@
-"""Signing in by the provider of accounts: there, and back."""
+"""Signing in with the provider of accounts: the way there and back."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ _others = APIRouter(include_in_schema=False)
 
 @_others.get("/dashboard/{_:path}")
 async def nothing(request: Request) -> Response:
-    """Show what the service says of a path that it has not, as a page."""
+    """Show the service's answer for an unknown path as a page."""
     return problem_page(request, await ask(request, "GET", f"/v1{request.url.path}"))
 
 

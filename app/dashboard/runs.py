@@ -1,4 +1,4 @@
-"""Runs: what waits, what is under way and how far it is, and what came of it; the privacy card of each."""
+"""Pages of runs: what waits, what is under way, what came of it, and the privacy card of each."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def model_file(request: Request, run_id: str) -> Response:
 
 @router.post("/{run_id}/try")
 async def try_model(request: Request, run_id: str) -> Response:
-    """Predict one row, and show the form again with what came of it."""
+    """Predict one row, and show the form again with the result."""
     given = await read_form(request)
     run = await need(request, f"/v1/runs/{run_id}")
     model = await need(request, f"/v1/runs/{run_id}/model")

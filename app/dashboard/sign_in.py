@@ -138,7 +138,7 @@ async def sign_out(context: CurrentContext) -> Response:
 
 
 def is_https(request: Request) -> bool:
-    """Return whether the browser speaks https, to us or to a proxy before us.
+    """Return whether the browser uses https, to this service or to a proxy in front of it.
 
     The guard has held the Origin of a command against the Host.
     """

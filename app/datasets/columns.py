@@ -20,8 +20,12 @@ class NumberColumn(Schema):
 
     name: Name
     type: Literal["number"]
-    lower: float = Field(ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, description="Smallest value; smaller ones become it.")
-    upper: float = Field(ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, description="Largest value; larger ones become it.")
+    lower: float = Field(
+        ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, description="Smallest value; smaller ones are raised to it."
+    )
+    upper: float = Field(
+        ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, description="Largest value; larger ones are lowered to it."
+    )
 
     @field_validator("upper")
     @classmethod
@@ -32,14 +36,15 @@ class NumberColumn(Schema):
 
 
 class CategoryColumn(Schema):
-    """A text out of a list that is known without looking at the data."""
+    """One of a list of texts that is known without looking at the data."""
 
     name: Name
     type: Literal["category"]
     categories: list[Name] = Field(
         min_length=1,
         max_length=MAX_CATEGORIES,
-        description="The values that may occur, as they stand in the file. Their order is their code: 0, 1, 2, ...",
+        description="The values that may occur, as written in the file. Their places in this list are their codes: 0, "
+        "1, 2, ...",
     )
 
     @field_validator("categories")
@@ -62,7 +67,7 @@ def _with_distinct_names(columns: list[Column]) -> list[Column]:
 
 
 def _of_a_column(label: str, info: ValidationInfo) -> str:
-    """Refuse a label that is no column; where the columns are themselves at fault or absent say nothing more."""
+    """Refuse a label that is not a column, unless the columns themselves are at fault or absent."""
     columns = info.data.get("columns")
     if columns is not None and label not in {column.name for column in columns}:
         raise ValueError("The label must be the name of a declared column.")

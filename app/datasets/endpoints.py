@@ -47,7 +47,8 @@ def upload_dataset(
     context: CurrentContext,
     received: Received,
 ) -> JSONResponse:
-    """A CSV, Parquet or NPZ file, and what its owner declares about it. Private unless declared public, by an admin.
+    """Takes a CSV, Parquet or NPZ file and what its owner declares about it. The data are private unless an admin
+    declares them public.
 
     Everything in `metadata` is public: choose bounds, categories, `declared_size` and `capacity` without looking at any
     single record. Numbers outside their bounds are clipped; anything else that is not as declared is refused, by row
@@ -69,7 +70,7 @@ def upload_dataset(
 def list_datasets(
     principal: Reader, context: CurrentContext, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[DatasetBody]:
-    """Declarations, oldest first. Three public data sets come with the service."""
+    """The declarations of data sets, oldest first. Three public data sets come with the service."""
     return service.list_page(context, cursor, limit, principal)
 
 
@@ -91,7 +92,7 @@ def list_shared_contents(
 
 @router.get("/{dataset_id}", summary="A data set's declaration")
 def get_dataset(principal: Reader, context: CurrentContext, dataset_id: str) -> DatasetBody:
-    """What was declared. Nothing that was counted or computed from rows is shown, and no rows.
+    """One data set as it was declared. Neither rows nor anything counted or computed from them is shown.
 
     An owner finds in `warnings` whether a data set from before there were capacities is fuller than its own.
     """
@@ -112,7 +113,8 @@ def upload_version(
     dataset_id: str,
     received: ReceivedVersion,
 ) -> JSONResponse:
-    """The whole content as it is now, where rows came, went or have other values; for who reaches the root budget.
+    """Adds the whole content as it is now, after rows were added, removed or changed. Needs a key that reaches the root
+    budget.
 
     Columns, label, privacy unit and root budget stay, and every run on any version is charged to the same root. Runs
     that name no version train on the newest one from now on. Where a person was deleted, `erase_earlier` removes the

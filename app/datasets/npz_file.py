@@ -100,7 +100,7 @@ def _check_members(archive: zipfile.ZipFile) -> list[str]:
         raise FileRefused("no_arrays", f"the archive is empty; it must hold {_FORMS}")
     if not all(member.filename.endswith(_SUFFIX) for member in members):
         raise FileRefused(
-            "not_an_array", f"the ZIP archive holds files that are no arrays (.npy); it must hold {_FORMS}"
+            "not_an_array", f"the ZIP archive holds files that are not arrays (.npy); it must hold {_FORMS}"
         )
     names = [member.filename.removesuffix(_SUFFIX) for member in members]
     if len(set(names)) < len(names):

@@ -156,7 +156,7 @@ def _with_versions(context: Context, principal: Principal, dataset_id: str) -> D
         raise not_found("data set", dataset_id)
     versions.refuse_public(dataset)
     if not principal.reaches(str(dataset.budget_id)):
-        raise reach.beyond("a version is added by who reaches the root budget that the data are bound to")
+        raise reach.beyond("only a key that reaches the root budget of the data may add a version")
     return dataset
 
 
@@ -407,7 +407,7 @@ def _check_reach(session: Session, principal: Principal, metadata: DatasetMetada
     if principal.budgets is None:
         return
     if metadata.budget_id is None:
-        raise reach.beyond("public data have none, so another key registers them")
+        raise reach.beyond("public data have no budget, so only a key that reaches all budgets may register them")
     try:
         budget = get_budget(session, metadata.budget_id)
     except Problem:
@@ -415,7 +415,7 @@ def _check_reach(session: Session, principal: Principal, metadata: DatasetMetada
     if not principal.reaches(budget.path):
         raise _unknown_budget()
     if not principal.reaches(budget.root_id):
-        raise reach.beyond("data are bound to the root of a tree of budgets, and the root of this one is none of them")
+        raise reach.beyond("data are bound to the root of a tree of budgets, and this key does not reach that root")
 
 
 def _unknown_budget() -> Problem:

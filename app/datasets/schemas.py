@@ -39,12 +39,12 @@ class DatasetMetadata(Schema):
     """What the owner declares. All of it is public: choose it without looking at any single record."""
 
     name: Name
-    public: bool = Field(False, description="True only where every row may be published. Private otherwise.")
+    public: bool = Field(False, description="True only if every row may be published; otherwise the data are private.")
     declared_size: Integer = Field(
         ge=1,
         le=MAX_DECLARED_SIZE,
-        description="A public number of records, near the true one. Sampling probabilities, divisors and plans use it "
-        "and nothing else.",
+        description="A public number of records, near the true one. Sampling probabilities, divisors and plans use "
+        "only this number.",
     )
     capacity: OptionalInteger = Field(
         None,
@@ -63,17 +63,17 @@ class DatasetMetadata(Schema):
     person_column: Name | None = Field(
         None,
         description="Name of a further column of the file, in which each row has the id of its person: a text or an "
-        "integer. Ids are never trained on and never shown; their keyed hashes are kept with the rows, so that "
-        "`rows_per_person` is checked and the service can delete a person. Later versions have the column, too. "
-        "For private data alone.",
+        "integer. Models never see the ids, and nobody is shown them; their keyed hashes are kept with the rows, so "
+        "that `rows_per_person` is checked and the service can delete a person. Later versions must have the column, "
+        "too. Only for private data.",
     )
     rows_per_person: OptionalInteger = Field(
         None,
         ge=1,
         le=MAX_ROWS_PER_PERSON,
         validate_default=True,
-        description="The most rows that one person may have, a public number; 1 where `person_column` is given alone. "
-        "A file with more rows of a person is refused.",
+        description="The largest number of rows that one person may have, a public number; 1 if only `person_column` "
+        "is given. A file with more rows of a person is refused.",
     )
     # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
     held_out_share: float | None = Field(
@@ -82,8 +82,8 @@ class DatasetMetadata(Schema):
         le=LARGEST_SHARE,
         exclude_if=lambda share: share is None,
         description="The probability with which a row is held out: a secret coin is tossed for each row when it is "
-        "stored, or for each person where the file has ids. No run trains on rows that are held out; a run with "
-        "`evaluation` tells of them what it pays for. For private data alone.",
+        "stored, or for each person if the file has ids. No run trains on rows that are held out; a run with "
+        "`evaluation` releases about them only what it pays for. Only for private data.",
     )
     budget_id: Identifier | None = Field(
         None, description="The root budget that every run on private data is charged to, for ever."
@@ -139,11 +139,11 @@ class VersionMetadata(Schema):
     """A new version, as its owner declares it. All of it is public: choose it without looking at any single record."""
 
     change: Change = Field(
-        description="What the version does to the one before: `appended`, `deleted`, `corrected`, or `replaced`, which "
-        "does not say. It is shown to everybody who sees the data set, and nobody checks it.",
+        description="How the version differs from the one before: `appended`, `deleted`, `corrected`, or `replaced`, "
+        "which leaves it open. Everybody who sees the data set sees it, and nobody checks it.",
         strict=False,
     )
-    reason: Name = Field(description="Why, for every later reader. It names no person.")
+    reason: Name = Field(description="The reason, for every later reader. It must not name a person.")
     declared_size: OptionalInteger = Field(
         None,
         ge=1,
@@ -155,11 +155,11 @@ class VersionMetadata(Schema):
         ge=1,
         le=MAX_CAPACITY,
         description="Slots of every run on this version, at least `declared_size`. By default those of the version "
-        "before; where `declared_size` is given, an eighth more than that, and at least 8 more.",
+        "before; if `declared_size` is given, an eighth more than that, and at least 8 more.",
     )
     erase_earlier: bool = Field(
         False,
-        description="True removes the rows of all versions before for good, as it must be where a person was deleted. "
+        description="True removes the rows of all earlier versions for good. This is needed if a person was deleted. "
         "Runs that wait for one of them fail without a charge.",
     )
 
@@ -177,28 +177,31 @@ class PersonsDeletion(Schema):
 
     persons: list[PersonId] = Field(
         max_length=MAX_NAMED_PERSONS,
-        description="Ids as they stand in the file. All rows of these persons are left out. They are not kept, and the "
+        description="Ids as written in the file. All rows of these persons are left out. They are not kept, and the "
         "answer is the same whether or not they are there; the list may be empty.",
     )
     change: Literal["deleted", "replaced"] = Field(
         "deleted",
-        description="What everybody who sees the data set is told. `deleted`: Rows went. `replaced`: It does not say.",
+        description="What everybody who sees the data set is told. `deleted`: rows were removed. `replaced`: the "
+        "change is left open.",
     )
-    reason: Name = Field(description="Why, for every later reader. It names no person.")
+    reason: Name = Field(description="The reason, for every later reader. It must not name a person.")
     erase_earlier: bool = Field(
         True,
-        description="Whether the rows of all versions before are removed for good. Unless they are, the persons are "
-        "still in those.",
+        description="Whether the rows of all earlier versions are removed for good. If not, the persons are still in "
+        "those versions.",
     )
 
 
 class VersionBody(Schema):
-    """A version of a data set as everyone may see it who reaches the data set."""
+    """A version of a data set as everyone who reaches the data set may see it."""
 
-    id: Identifier = Field(description="Names the register's entry about it; the first version has its data set's.")
+    id: Identifier = Field(
+        description="The id of the register's entry about it; the first version has that of its data set."
+    )
     dataset_id: Identifier
     version: int
-    change: Change | None = Field(description="What the owner says of it; null for the first version.")
+    change: Change | None = Field(description="What the owner says about it; null for the first version.")
     reason: str | None
     declared_size: int
     capacity: int
@@ -207,26 +210,28 @@ class VersionBody(Schema):
 
 
 class DatasetWarning(Schema):
-    """What the owner of a data set has to know about it."""
+    """A warning for the owner of a data set."""
 
     code: str
     detail: str
 
 
 class DatasetBody(Schema):
-    """A data set as everyone may see it: what was declared, and nothing that was counted or computed."""
+    """A data set as everyone may see it: only what was declared, nothing counted or computed."""
 
     id: Identifier
     name: str
     public: bool
     bundled: bool = Field(description="Comes with the service; always public, never deleted.")
     version: int = Field(description="The newest version: a run that names none trains on it. 1 for public data.")
-    declared_size: int = Field(description="That of the newest version, as is `capacity`.")
+    declared_size: int = Field(
+        description="The declared size of the newest version; `capacity` is also that of the newest version."
+    )
     capacity: int = Field(description="Slots that every run on the data set keeps, and the most rows that it may have.")
     run_memory_bytes: int = Field(
-        description="Memory that the rows of a run on the newest version take in a worker at most: as they are stored, "
-        "scaled, and in their slots in float64. It follows from what is declared. The program itself, the batches of a "
-        "step and the model come on top."
+        description="The most memory that the rows of a run on the newest version take in a worker: as stored, "
+        "scaled, and in their slots in float64. It follows from what is declared. The program itself, the batches of "
+        "a step and the model come on top."
     )
     privacy_unit: str
     columns: list[Column]
@@ -235,15 +240,15 @@ class DatasetBody(Schema):
         description="The column of its files that holds ids of persons, if they have one."
     )
     rows_per_person: int | None = Field(
-        description="No person has more rows in any version, by the ids that the owner gave. What a run on several "
-        "rows of a person is worth, `/v1/account` says with this `group_size`."
+        description="By the ids that the owner gave, no person has more rows in any version. `/v1/account` with this "
+        "`group_size` says what a run guarantees to a person with that many rows."
     )
     held_out_share: float | None = Field(
-        description="The probability with which a row of any version was held out; null where none was. Runs train on "
-        "the others, and no more than this is known of which they are."
+        description="The probability with which a row of any version was held out; null if none was. Runs train on "
+        "the other rows, and nothing else is known about which these are."
     )
     budget_id: str | None = Field(
-        description="The root budget of a private data set; null also for a key that reaches a part of its tree alone."
+        description="The root budget of a private data set; also null for a key that reaches only a part of its tree."
     )
     created_at: datetime
     warnings: list[DatasetWarning] = Field(
@@ -252,14 +257,14 @@ class DatasetBody(Schema):
 
 
 class SharedContent(Schema):
-    """Rows that are private under more than one root budget: what the budgets pay for them adds up."""
+    """Rows that are private under more than one root budget; the losses that these budgets allow add up."""
 
     root_budget_ids: list[Identifier]
     dataset_ids: list[Identifier] = Field(description="Ids of all data sets with these rows, deleted ones included.")
 
 
 class OwnerReport(Schema):
-    """What was found in the file. For the owner's eyes: it is answered once, to the upload, and kept nowhere."""
+    """What was found in the file. Only the owner sees it: it is in the answer to the upload, and is stored nowhere."""
 
     rows: int = Field(description="True number of rows.")
     values_clipped: int = Field(
@@ -287,7 +292,9 @@ InlineCell = Annotated[str, Field(max_length=MAX_CELL_LENGTH)] | float
 class InlineDataset(Schema):
     """Public data inside the request itself."""
 
-    public: Literal[True] = Field(description="Must be true: rows in a request are kept with the run, unprotected.")
+    public: Literal[True] = Field(
+        description="Must be true, because rows in a request are kept with the run, unprotected."
+    )
     columns: Columns
     label: Label = Field(description=LABEL)
     rows: list[list[InlineCell]] = Field(

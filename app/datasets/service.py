@@ -197,7 +197,7 @@ def list_shared_contents(session: Session, cursor: str | None, limit: int, princ
         Problem: 403 for a key of some budgets: whose rows are the same is for nobody who reaches a part of them.
     """
     if principal.budgets is not None:
-        raise reach.beyond("which rows are the same is told to keys that reach all budgets")
+        raise reach.beyond("only keys that reach all budgets are told which rows are the same")
     after = cast(tuple[str] | None, decode_cursor(cursor, str))
     found = repository.shared_contents(session, None if after is None else after[0], limit + 1)
     rows, next_cursor = cut_page(found, limit, lambda content: (content[1][0],))
@@ -219,7 +219,7 @@ def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) ->
         if dataset is None:
             raise not_found("data set", dataset_id)
         if principal.budgets is not None and (dataset.budget_id is None or not principal.reaches(dataset.budget_id)):
-            raise reach.beyond("a data set is deleted by who reaches the root budget that it is bound to")
+            raise reach.beyond("only a key that reaches the root budget of a data set may delete it")
         if dataset.is_bundled:
             raise Problem(409, "dataset_is_bundled", "This data set comes with the service and cannot be deleted.")
         now = context.clock()

@@ -61,7 +61,7 @@ async def receive(request: Request, context: CurrentContext) -> AsyncIterator[Up
 
 
 async def receive_version(request: Request, context: CurrentContext) -> AsyncIterator[Upload | PersonsDeletion]:
-    """The body of another version: a file and its metadata, or the persons that go."""
+    """The body of a new version: a file and its metadata, or the persons to remove."""
     async with asynccontextmanager(_receive)(request, context, PersonsDeletion) as received:
         yield received
 
@@ -75,7 +75,7 @@ async def _receive(request: Request, context: Context, kind: type[Document]) -> 
 
 
 async def receive_upload(request: Request, context: Context) -> AsyncIterator[Upload]:
-    """Read the body part by part. How long it may be, the gate before every route sees to (`app.web.body_gate`)."""
+    """Read the body part by part. The gate before every route limits its length (`app.web.body_gate`)."""
     boundary = _boundary(request.headers.get("Content-Type", ""))
     with ExitStack() as stack:
         files = DatasetFiles(context.settings.data_dir, context.settings.encryption)

@@ -1,6 +1,6 @@
 """Versions of a data set: its content as it was at a time. The first stands in the row of the data set itself.
 
-Of private data alone there are more. All of them have the columns, the label, the privacy unit and the root budget of
+Only private data have more. All of them have the columns, the label, the privacy unit and the root budget of
 the data set, and each has a size, a capacity and a file of its own.
 """
 
@@ -43,7 +43,7 @@ class Version:
 
 
 def newest(session: Session, dataset: Dataset) -> Version:
-    """The version that a run trains on which names none."""
+    """The version on which a run trains if it names none."""
     return newest_of_each(session, [dataset])[dataset.id]
 
 
@@ -56,7 +56,7 @@ def newest_of_each(session: Session, datasets: Collection[Dataset]) -> Mapping[s
 
 
 def find(session: Session, dataset: Dataset, number: int | None) -> Version | None:
-    """A version by its number, erased or not; None names the newest."""
+    """Return a version by its number, erased or not; None names the newest."""
     if number is None:
         return newest(session, dataset)
     first_kept = repository.first_kept_version(session, dataset.id)

@@ -41,7 +41,8 @@ _WAIT_AS_LONG_AS_ALLOWED = text("SELECT set_config('lock_timeout', :timeout, tru
 
 
 class Witness(Protocol):
-    """Is told of every transaction that writes, and may keep it from being acknowledged (`app.fence`)."""
+    """Something that is told of every transaction that writes, and may keep it from being acknowledged
+    (`app.fence`)."""
 
     def begin(self) -> None:
         """Prepare for a transaction before it begins."""

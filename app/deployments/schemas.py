@@ -17,9 +17,9 @@ Answer = Annotated[str, Field(min_length=1, max_length=1000, pattern=PRINTABLE)]
 class DeploymentAnswers(Schema):
     """Answers that only the operator of the service can give. A field may stay open; the privacy cards say so."""
 
-    description: Answer = Field(None, description="What the data are about, and what is made of them.")
+    description: Answer = Field(None, description="What the data are about, and what they are used for.")
     intended_use: Answer = Field(None, description="What the released models are for.")
-    curator: Answer = Field(None, description="Who holds the data, and answers for them.")
+    curator: Answer = Field(None, description="Who holds the data and is responsible for them.")
     actors: Answer = Field(None, description="Who else has a part: analysts, processors, those who use the models.")
     region: Answer = Field(None, description="The region where the people in the data live.")
     sector: Answer = Field(None, description="The sector, such as health or education.")
@@ -32,7 +32,7 @@ class DeploymentAnswers(Schema):
         None, description="How the rows were collected, and who saw them before they came here."
     )
     retention: Answer = Field(None, description="How long the raw data are kept, and how they are deleted.")
-    other_releases: Answer = Field(None, description="What else was released of the same data, elsewhere.")
+    other_releases: Answer = Field(None, description="What else was released from the same data elsewhere.")
     systemic_bias: Answer = Field(None, description="Groups of people whom the data leave out or misrepresent.")
     human_bias: Answer = Field(None, description="Human decisions about the data that may bias a model.")
     justification: Answer = Field(None, description="Why this epsilon, and this method, were chosen.")

@@ -182,7 +182,7 @@ def _convert(plain: dict[str, Any]) -> None:
     """Read the members that few entries have."""
     for name in plain.keys() & {"refers_to", "certificate"}:
         if not _HASH.fullmatch(plain[name]):
-            raise ValueError(f"{name} is no hash")
+            raise ValueError(f"{name} is not a hash")
     if not isinstance(plain.get("subject_id", ""), str):
         raise TypeError("an id is a text")
     for name in plain.keys() & {"work", "failure"}:

@@ -101,7 +101,7 @@ def decide_once(
 
 
 def answer_once(context: Context, keyed: Keyed, decide: Callable[[], Decision], *, looks_first: bool = False) -> Answer:
-    """The answer of a command, which is decided at most once at a time in this process.
+    """Return the answer of a command, which this process decides at most once at a time.
 
     Args:
         context: The process's context.
@@ -225,7 +225,7 @@ def _decide(context: Context, keyed: Keyed, command: Callable[[Session], Decisio
 
 
 def once_more(decide: Callable[[], Result]) -> Result:
-    """Decide again where a key was taken between being looked for and being written: its answer is found then."""
+    """Decide again if a key was taken between looking for it and writing it; its answer is then found."""
     try:
         return decide()
     except IntegrityError:

@@ -95,7 +95,7 @@ def find_one(database: Database, key: Key) -> Stored | None:
 
 
 def catch_up(database: Database) -> None:
-    """Have what a record acknowledges fenced: another process may have committed it, and not yet told its fence."""
+    """Fence what a record acknowledges: another process may have committed it without having told its fence yet."""
     if database.witness is not None:
         database.witness.catch_up()
 

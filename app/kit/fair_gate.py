@@ -84,7 +84,7 @@ class FairGate:
                 if not came_in_time:
                     self._forget(caller, waiter)
         if not came_in_time:
-            raise _busy(f"No place for it was free for {seconds:g} s.")
+            raise _busy(f"No place was free within {seconds:g} s.")
         if not waiter.is_admitted:
             raise _too_many(self.most_waiting)
 
@@ -115,7 +115,7 @@ class FairGate:
         own = len(self._queues.get(caller, ()))
         longest = max(self._queues, key=lambda each: len(self._queues[each]), default=caller)
         if len(self._queues.get(longest, ())) < own + 2:
-            raise _too_many(self.most_waiting) if own else _busy(f"{self.most_waiting} requests wait already.")
+            raise _too_many(self.most_waiting) if own else _busy(f"{self.most_waiting} requests are already waiting.")
         self._queues[longest].pop().told.set()
 
     def _forget(self, caller: str, waiter: _Waiter) -> None:

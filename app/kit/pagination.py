@@ -27,7 +27,7 @@ Cursor = Annotated[
     str | None, Query(max_length=500, description="`next_cursor` of the page before; absent for the first page.")
 ]
 #: Declare as ``limit: Limit = DEFAULT_LIMIT``.
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Most items on a page.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="The largest number of items on a page.")]
 
 
 class Page(Schema, Generic[T]):

@@ -180,10 +180,12 @@ def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
     lines_of_text = text.split("\n")
     decoded = _decoded(lines_of_text[-1])
     if len(lines_of_text) != 3 or decoded is None or len(decoded) != WIDTH:
-        raise InvalidNote("it is no checkpoint: three lines, with an origin, a size and a root of 32 bytes in base64")
+        raise InvalidNote(
+            "it is not a checkpoint, which has three lines: an origin, a size and a root of 32 bytes in base64"
+        )
     origin, size, _ = lines_of_text
     if not _is_name(origin) or not _is_size(size):
-        raise InvalidNote("it is no checkpoint: its first line is an origin, its second one a size")
+        raise InvalidNote("it is not a checkpoint, whose first line is an origin and whose second one is a size")
     return Checkpoint(origin, int(size), decoded), signatures
 
 

@@ -200,7 +200,7 @@ def _size_in(reply: Reply) -> int:
     """
     text = reply.body.decode("ascii").removesuffix("\n")
     if not text.isdigit() or len(text) > 18:
-        raise ValueError("the answer is no size")
+        raise ValueError("the answer is not a size")
     return int(text)
 
 

@@ -43,19 +43,26 @@ def list_entries(
     _: Reader,
     budget_id: str,
     kind: Annotated[EntryKind | None, Query(description="List only entries of this kind.")] = None,
-    after: Annotated[AwareDatetime | None, Query(description="Recorded at this moment or later.")] = None,
-    before: Annotated[AwareDatetime | None, Query(description="Recorded earlier than this moment.")] = None,
+    after: Annotated[AwareDatetime | None, Query(description="Only entries recorded at this moment or later.")] = None,
+    before: Annotated[AwareDatetime | None, Query(description="Only entries recorded before this moment.")] = None,
     purpose: Annotated[
-        str | None, Query(max_length=200, pattern=PRINTABLE, description="Exactly this purpose of a reservation.")
+        str | None,
+        Query(max_length=200, pattern=PRINTABLE, description="Only entries of reservations with exactly this purpose."),
     ] = None,
     mechanism: Annotated[
         str | None,
-        Query(max_length=40, pattern="^[a-z_]+$", description="List only entries with an event of this mechanism."),
+        Query(
+            max_length=40, pattern="^[a-z_]+$", description="List only entries that have an event of this mechanism."
+        ),
     ] = None,
-    principal_id: Annotated[str | None, Query(max_length=64, description="Made by the principal with this id.")] = None,
+    principal_id: Annotated[
+        str | None, Query(max_length=64, description="Only entries made by the principal with this id.")
+    ] = None,
     made_by: Annotated[
         str | None,
-        Query(max_length=200, pattern=PRINTABLE, description="Made by a principal with this name, or with this id."),
+        Query(
+            max_length=200, pattern=PRINTABLE, description="Only entries made by a principal with this name or this id."
+        ),
     ] = None,
     newest_first: Annotated[bool, Query(description="List the newest entry first.")] = False,
     cursor: Cursor = None,
@@ -125,7 +132,7 @@ def list_register(
 @router.post(
     "/ledger/verify",
     operation_id="verify_ledger",
-    summary="Whether the books are what the ledger wrote",
+    summary="Verify that the books are what the ledger wrote",
 )
 def verify_ledger(
     context: CurrentContext, principal: Auditor, request: Annotated[VerifyRequest | None, Body()] = None
@@ -171,7 +178,7 @@ def export_ledger(
         Query(alias="format", description="ndjson can be verified by itself; csv is a table for people."),
     ] = ExportFormat.NDJSON,
     budget_id: Annotated[
-        str | None, Query(max_length=64, description="The tree that this budget belongs to; absent: everything.")
+        str | None, Query(max_length=64, description="The tree that this budget belongs to; if absent, everything.")
     ] = None,
 ) -> StreamingResponse:
     """The entries in the order in which they were written. An NDJSON file ends with a line that says how much it holds,
@@ -212,5 +219,5 @@ def _root_of(session: Session, principal: Principal, budget_id: str | None) -> s
     if root_id is None:
         raise not_found("budget", budget_id)
     if not principal.reaches(root_id):
-        raise reach.beyond("the books of a tree are for who reaches its root")
+        raise reach.beyond("only a key that reaches the root of a tree may read its books")
     return root_id

@@ -189,20 +189,20 @@ def _first_line(value: dict[str, Any]) -> tuple[int, str | None]:
 
 def _read_entry(number: int, value: dict[str, Any], version: int) -> ExportedEntry:
     if ("tree_index" in value) != (version > 1):
-        raise _bad_line(number, "it is no entry")
+        raise _bad_line(number, "it is not an entry")
     try:
         canonical = bytes.fromhex(value.pop("canonical_hex")) if "canonical_hex" in value else None
         if canonical is None:
             canonical = value.pop("canonical").encode()
         entry = ExportedEntry(canonical=canonical, **value)
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise _bad_line(number, "it is no entry") from None
+        raise _bad_line(number, "it is not an entry") from None
     kinds: tuple[tuple[object, type], ...]
     kinds = (entry.leaf_index, int), (entry.sequence, int), (entry.budget_id, str), (entry.hash, str)
     place_kind = type(None) if entry.tree_index is None else int
     kinds = (*kinds, (entry.previous_hash, str), (entry.tree_index, place_kind))
     if not all(type(member) is kind for member, kind in kinds):
-        raise _bad_line(number, "it is no entry")
+        raise _bad_line(number, "it is not an entry")
     return entry
 
 

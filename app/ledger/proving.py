@@ -136,7 +136,7 @@ def _check_leaf(read: Read, entry: Row[Any]) -> None:
     try:
         leaf = leaf_hash(bytes.fromhex(entry.hash))
     except ValueError:
-        raise not_consistent("the entry has a hash that is none") from None
+        raise not_consistent("the entry's hash is not one") from None
     if entry.tree_index < 0 or list(read(0, entry.tree_index, 1)) != [leaf]:
         raise not_consistent("the entry is another one than was put into the tree")
 

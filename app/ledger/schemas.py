@@ -41,29 +41,30 @@ class EntryBody(Schema):
         "(commit, correct) or released (void, expire), in the filter's own fields."
     )
     given_back: dict[str, Any] | None = Field(
-        description="What a commit has given back for steps that will never be taken, and `failure_delta`, what was "
-        "spent for it; `amount` is the net charge, and `events` are the steps whose noise may have been drawn. "
-        "`principal_id` is the key that stated it."
+        description="What a commit has given back for steps that will never be taken; `failure_delta` is what that "
+        "cost. `amount` is the net charge, and `events` are the steps whose noise may have been drawn. `principal_id` "
+        "is the key that stated it."
     )
     events: list[EventSchema]
     reservation_id: str | None
     refers_to: str | None = Field(
         description="The hash of the entry that made the reservation. An entry that starts, extends or releases it "
-        "repeats no events: that one has them."
+        "does not repeat the events; they are in the entry that made it."
     )
-    dataset: ChargedDataBody | None = Field(description="The data that a reservation is for, where that is known.")
+    dataset: ChargedDataBody | None = Field(description="The data that a reservation is for, if known.")
     certificate: str | None = Field(
-        description="The SHA-256 of a certificate of what the events of a reservation cost alone, where it has one: "
+        description="The SHA-256 of a certificate of what the events of a reservation cost alone, if there is one: "
         "`GET /v1/reservations/{id}/certificate`."
     )
     principal_id: str
     principal_name: str | None = Field(description=PRINCIPAL_NAME)
     purpose: str | None
     reason: str | None = Field(
-        description="Why a charge was corrected, a limit asked for, approved, refused or set, or a loss acknowledged."
+        description="The reason why a charge was corrected, a limit was asked for, approved, refused or set, or a "
+        "loss was acknowledged."
     )
     limit_request_id: str | None = Field(description="The request for another limit that it is about.")
-    engine_version: str = Field(description="Version of the accounting engine that made the amount.")
+    engine_version: str = Field(description="Version of the accounting engine that computed the amount.")
     recorded_at: datetime
     previous_hash: str = Field(description="Hash of the entry before, 64 zeros for the first.")
     hash: str = Field(description="SHA-256 over the entry's canonical bytes and `previous_hash`.")
@@ -79,10 +80,10 @@ class RegisterEntryBody(Schema):
     subject: Subject = Field(description="What it is about.")
     subject_id: str
     says: dict[str, Any] = Field(
-        description="The columns of its row that were written, numbers as text. Long ones stand as their SHA-256, and "
-        "the content of a data set as a keyed hash that no other data set has."
+        description="The columns of its row that were written, with numbers as text. Long ones are replaced by their "
+        "SHA-256, and the content of a data set by a keyed hash that no other data set has."
     )
-    principal_id: str = Field(description="Who has done it; `service` for what nobody has asked for.")
+    principal_id: str = Field(description="Who did it; `service` if nobody asked for it.")
     principal_name: str | None = Field(description=PRINCIPAL_NAME)
     recorded_at: datetime
     previous_hash: str = Field(description="Hash of the entry before, 64 zeros for the first.")
@@ -93,17 +94,17 @@ class VerifyRequest(Schema):
     """The request says what to verify."""
 
     budget_id: Identifier | None = Field(
-        None, description="The tree of budgets that this one belongs to; absent: everything."
+        None, description="The tree of budgets that this one belongs to; if absent, everything."
     )
     checkpoint: str | None = Field(
         None,
         max_length=MAX_NOTE_LENGTH,
-        description="The note of a checkpoint that was kept elsewhere: the entries have to begin with those that it "
-        "was made of. Not together with `budget_id`.",
+        description="The note of a checkpoint that was kept elsewhere. The entries must begin with those that it was "
+        "made from. Not together with `budget_id`.",
     )
     prices: bool = Field(
         False,
-        description="Whether each charge is compared with what today's engine finds that its events cost. At most "
+        description="Whether each charge is compared with what its events cost by today's engine. At most "
         f"{MOST_OVER_HTTP} different prices are found, in at most {SECONDS_OVER_HTTP:g} s; what is left is undecided. "
         "`epsilond ledger verify --prices` has no such limit.",
     )
@@ -114,9 +115,9 @@ class BadPlaceBody(Schema):
 
     budget_id: str | None
     sequence: int | None = Field(
-        description="The entry's; null where the entries are whole and a table beside them says something else."
+        description="The sequence number of the entry; null if the entries are intact and another table is wrong."
     )
-    leaf_index: int | None = Field(description="The stored entry's; null where it is missing.")
+    leaf_index: int | None = Field(description="The leaf index of the stored entry; null if it is missing.")
     reason: str
 
 
@@ -130,8 +131,8 @@ class JudgementBody(Schema):
     leaf_index: int
     charged: dict[str, Any] = Field(description="What it charges, in the filter's own fields.")
     least: dict[str, Any] | None = Field(description="The certified lower end of today's price; null without a price.")
-    price: dict[str, Any] | None = Field(description="Today's price; null where there is none.")
-    reason: str | None = Field(description="Why there is no price today; null where there is one.")
+    price: dict[str, Any] | None = Field(description="Today's price; null if there is none.")
+    reason: str | None = Field(description="Why there is no price today; null if there is one.")
 
 
 class PricesBody(Schema):
@@ -142,8 +143,8 @@ class PricesBody(Schema):
         description="Charges below the certified lower end of today's price, or for events that the budget has no "
         "cost for: `valid` is false."
     )
-    undecided: int = Field(description="Charges between that and today's price, or without a price today.")
-    right: int = Field(description="Charges that are today's price.")
+    undecided: int = Field(description="Charges between that lower end and today's price, or without a price today.")
+    right: int = Field(description="Charges equal to today's price.")
     high: int = Field(description="Charges above today's price.")
     listed: list[JudgementBody] = Field(
         description=f"The first {LISTED} of each kind except the correct ones; prices that are too low come first."
@@ -154,19 +155,20 @@ class VerdictBody(Schema):
     """The verification has found this."""
 
     valid: bool
-    entries: int = Field(description="How many entries were looked at; all of them, where they are valid.")
+    entries: int = Field(description="How many entries were checked; all of them, if they are valid.")
     budgets: int
     head: str | None = Field(
         description="One hash of the ends of all chains, the same for the same entries: SHA-256 over a line "
-        "`<budget id> <sequence> <hash>` for each budget, in the order of their ids. Null where `valid` is false."
+        "`<budget id> <sequence> <hash>` for each budget, in the order of their ids. Null if `valid` is false."
     )
     first_bad: BadPlaceBody | None = None
     tree: TreeBody | None = Field(
         None,
-        description="The Merkle tree over all entries. Null for a tree of budgets alone, and where `valid` is false.",
+        description="The Merkle tree over all entries. Null if only one tree of budgets was verified, and if `valid` "
+        "is false.",
     )
     prices: PricesBody | None = Field(
-        None, description="Null where it was not asked for, and where the books are not valid for another reason."
+        None, description="Null if it was not asked for, or if the books are not valid for another reason."
     )
 
     @classmethod

@@ -322,4 +322,4 @@ def _key(text: str) -> VerifierKey:
     try:
         return VerifierKey.parse(text)
     except InvalidNote:
-        raise not_consistent("a checkpoint names a key that is none") from None
+        raise not_consistent("a checkpoint names a key that is not one") from None

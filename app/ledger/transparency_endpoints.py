@@ -41,7 +41,11 @@ def get_checkpoint(
     context: CurrentContext,
     _: Reader,
     witnessed: Annotated[
-        bool, Query(description="The newest checkpoint that enough witnesses have cosigned; absent: of all entries.")
+        bool,
+        Query(
+            description="The newest checkpoint that enough witnesses have cosigned; if absent, a checkpoint of all "
+            "entries."
+        ),
     ] = False,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
@@ -70,7 +74,7 @@ def get_checkpoint(
 @router.get(
     "/entries/{entry_id}/proof",
     operation_id="get_inclusion_proof",
-    summary="That an entry is in the tree",
+    summary="Prove that an entry is in the tree",
     responses=_REFUSED,
 )
 def get_inclusion_proof(
@@ -78,7 +82,7 @@ def get_inclusion_proof(
     _: Reader,
     entry_id: str,
     tree_size: Annotated[
-        int | None, Query(ge=1, le=_LARGEST, description="Size of the tree; absent: that of a new checkpoint.")
+        int | None, Query(ge=1, le=_LARGEST, description="Size of the tree; if absent, that of a new checkpoint.")
     ] = None,
 ) -> InclusionBody:
     """The hashes that lead from the entry to the root of the tree (RFC 9162, section 2.1.3)."""
@@ -88,7 +92,7 @@ def get_inclusion_proof(
 @router.get(
     "/consistency",
     operation_id="get_consistency_proof",
-    summary="That the tree begins with a smaller one",
+    summary="Prove that the tree begins with a smaller one",
     responses=_REFUSED,
 )
 def get_consistency_proof(
@@ -96,7 +100,8 @@ def get_consistency_proof(
     _: Reader,
     from_size: Annotated[int, Query(ge=0, le=_LARGEST, description="Size of the smaller tree.")],
     to_size: Annotated[
-        int | None, Query(ge=0, le=_LARGEST, description="Size of the larger tree; absent: that of a new checkpoint.")
+        int | None,
+        Query(ge=0, le=_LARGEST, description="Size of the larger tree; if absent, that of a new checkpoint."),
     ] = None,
 ) -> ConsistencyBody:
     """The hashes that make both roots (RFC 9162, section 2.1.4): nothing that the smaller tree had was changed."""

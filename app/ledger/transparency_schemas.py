@@ -24,7 +24,9 @@ class CheckpointBody(Schema):
     tree_size: int = Field(description="How many entries the tree has.")
     root_hash: str = Field(description="The root of the Merkle tree of RFC 9162 over them.")
     note: str = Field(description=_NOTE)
-    public_key: str = Field(description="What verifies the note: `<origin>+<key id>+<Ed25519 key in base64>`.")
+    public_key: str = Field(
+        description="The public key that verifies the note: `<origin>+<key id>+<Ed25519 key in base64>`."
+    )
     issued_at: datetime
     cosigned_by: list[str] = Field(
         description="Names of the witnesses whose cosignatures are below the note. The note proves it, not this list."
@@ -43,7 +45,7 @@ class InclusionBody(Schema):
     tree_size: int
     root_hash: str
     path: list[str] = Field(description=_PATH.format(section="2.1.3.1"))
-    checkpoint: str | None = Field(description=f"{_NOTE} Of this size; null where none was signed.")
+    checkpoint: str | None = Field(description=f"{_NOTE} Of this size; null if none was signed.")
 
     @classmethod
     def of(cls, proof: InclusionProof) -> InclusionBody:
@@ -69,8 +71,8 @@ class ConsistencyBody(Schema):
     to_size: int
     to_root: str
     path: list[str] = Field(description=_PATH.format(section="2.1.4.1"))
-    from_checkpoint: str | None = Field(description=f"{_NOTE} Of the smaller size; null where none was signed.")
-    to_checkpoint: str | None = Field(description=f"{_NOTE} Of the larger size; null where none was signed.")
+    from_checkpoint: str | None = Field(description=f"{_NOTE} Of the smaller size; null if none was signed.")
+    to_checkpoint: str | None = Field(description=f"{_NOTE} Of the larger size; null if none was signed.")
 
 
 class TreeBody(Schema):

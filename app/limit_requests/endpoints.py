@@ -164,7 +164,7 @@ def refuse_limit_request(
 @router.post(
     "/limit-requests/{limit_request_id}/withdraw",
     operation_id="withdraw_limit_request",
-    summary="Take a request for another limit back",
+    summary="Withdraw a request for another limit",
     response_model=LimitRequestBody,
 )
 def withdraw_limit_request(

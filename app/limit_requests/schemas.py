@@ -16,13 +16,15 @@ class AskRequest(Schema):
     """The limit that is wanted. The kind of the filter stays, and its orders or its rate of failures."""
 
     filter: FilterSchema
-    reason: Reason = Field(description="Why, for the owner who decides and for every later reader of the ledger.")
+    reason: Reason = Field(
+        description="The reason, for the owner who decides and for every later reader of the ledger."
+    )
 
 
 class DecisionRequest(Schema):
     """The reason why the request is approved or refused."""
 
-    reason: Reason = Field(description="Why, for the key that asked and for every later reader of the ledger.")
+    reason: Reason = Field(description="The reason, for the key that asked and for every later reader of the ledger.")
 
 
 class ApprovalBody(Schema):
@@ -45,11 +47,11 @@ class LimitRequestBody(Schema):
     principal_id: str = Field(description="Who asked.")
     approvals_needed: int = Field(
         description="How many principals must approve, none of them the one who asked: as the setting `approvals` was "
-        "when this was asked. Where it has grown since, that counts."
+        "when this was asked. If the setting has grown since, the larger number counts."
     )
     approvals: list[ApprovalBody]
     decided_by: str | None = Field(description="Who approved last, refused or withdrew; null while it is open.")
     decision_reason: str | None
     created_at: datetime
     decided_at: datetime | None
-    names: dict[str, str] = Field(description="What people call the keys whose ids are in this answer, by their ids.")
+    names: dict[str, str] = Field(description="The names of the keys whose ids are in this answer, by id.")

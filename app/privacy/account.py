@@ -44,7 +44,10 @@ class GaussianSummaryRequest(Schema):
     """One mu for the whole trade-off curve."""
 
     regret: float = Field(
-        DEFAULT_REGRET, ge=1e-4, le=0.5, description="What the conservative mu may promise too much, at any prior."
+        DEFAULT_REGRET,
+        ge=1e-4,
+        le=0.5,
+        description="By how much the conservative mu may promise too much, at any prior.",
     )
 
 
@@ -63,28 +66,29 @@ class AccountRequest(Schema):
         1,
         ge=1,
         le=MAX_GROUP_SIZE,
-        description="The guarantee for so many records of one owner at a time, who all come or go, become null or are "
-        "replaced: of a unit larger than a record. The bound on a unit's records is yours to enforce.",
+        description="Asks for the guarantee for this many records of one owner together, which all come or go, become "
+        "null or are replaced. It is the guarantee for a unit larger than a record. You must make sure that no unit "
+        "has more records.",
     )
     curve: CurveRequest | None = Field(
-        None, description="Asks for the curve around what was asked, too, and for the trade-off curve."
+        None, description="Also asks for the curve around the value, and for the trade-off curve."
     )
-    attack_risk: AttackRiskRequest | None = Field(None, description="Asks for what the best attacks reach, too.")
+    attack_risk: AttackRiskRequest | None = Field(None, description="Also asks what the best attacks reach.")
     gaussian_dp: GaussianSummaryRequest | None = Field(
-        None, description="Asks for the curve as one mu, too, with its regret."
+        None, description="Also asks for the curve as one mu, with its regret."
     )
     effort: Integer = Field(
         DEFAULT_EFFORT,
         ge=LEAST_EFFORT,
         le=MOST_EFFORT,
-        description="How many operations each number may take, in either direction of the privacy loss: the default is "
-        "two to three seconds. What reaches it has a wider interval, and a warning.",
+        description="How many operations each number may take, in either direction of the privacy loss: the default "
+        "is two to three seconds. An answer that reaches the limit has a wider interval, and a warning.",
     )
-    certify: bool = Field(False, description="Asks dp-accounting's PLD, too, which takes seconds.")
+    certify: bool = Field(False, description="Also asks dp-accounting's PLD accountant, which takes seconds.")
     certificate: bool = Field(
         False,
-        description="Asks for certificates of both ends, which `epsilond-verify` proves again. One value at "
-        "a time; takes up to some seconds.",
+        description="Asks for certificates of both ends, which `epsilond-verify` proves again. Only for one value at "
+        "a time; takes up to a few seconds.",
     )
 
 
@@ -92,21 +96,24 @@ class CertificationBody(Schema):
     """A second opinion: dp-accounting's pessimistic number, computed independently, beside the interval."""
 
     engine: str = Field(description="Library, version and accountant.")
-    epsilon: float | None = Field(None, description="Its epsilon, where epsilon is asked; null where it has none.")
-    delta: float | None = Field(None, description="Its delta, where delta is asked; null where it has none.")
-    value_discretization_interval: float | None = Field(description="Step of its lattice of privacy losses.")
+    epsilon: float | None = Field(None, description="Its epsilon, if epsilon was asked for; null if it has none.")
+    delta: float | None = Field(None, description="Its delta, if delta was asked for; null if it has none.")
+    value_discretization_interval: float | None = Field(description="The spacing of its lattice of privacy losses.")
     rounding_allowance: float | None = Field(
-        description="How far its floating point may put the number from the truth, either way; null: it hides it."
+        description="How far floating-point errors may move its number in either direction; null if they hide the "
+        "number."
     )
     discretization_allowance: float | None = Field(
-        description="How far its lattice may put the number above the truth."
+        description="How far its lattice may raise the number above the truth."
     )
     position: Literal["below", "within", "above"] | None = Field(
-        description="Its number, seen from the interval. `below`: Less than any bound admits. `within`: Between lower "
-        "and upper. `above`: More than is proved to be needed. null: it has none."
+        description="Where its number lies. `below`: Below our interval. `within`: Between lower and upper. `above`: "
+        "Above our interval. null: it has no number."
     )
-    agrees: bool | None = Field(description="Whether it lies in the interval within the allowances; null: no saying.")
-    note: str = Field(description="The same in words, or why there is no number.")
+    agrees: bool | None = Field(
+        description="Whether it lies in the interval, up to the allowances; null if that cannot be decided."
+    )
+    note: str = Field(description="The result in words, or the reason why there is no number.")
 
 
 class CertificateBody(Schema):
@@ -119,7 +126,8 @@ class CertificateBody(Schema):
     epsilon: float
     delta: float
     verdict: Literal["verified"] = Field(
-        description="`verified`: the verifier proved it before it was returned. An unproved one is never returned."
+        description="`verified`: the verifier proved it before it was returned. A certificate that is not proved is "
+        "never returned."
     )
     assumed: list[str] = Field(description="The theorems by which the pairs dominate the mechanisms.")
     checked_with: str = Field(description="The versions of the verifier and of its arithmetic.")
@@ -131,9 +139,11 @@ class CertificateBody(Schema):
 class CertificatesBody(Schema):
     """Certificates of the two ends of an interval."""
 
-    upper: CertificateBody | None = Field(description="null: there is none, and a note says why.")
-    lower: CertificateBody | None = Field(description="null: there is none, and a note says why.")
-    notes: list[str] = Field(description="Why an end has no certificate, or is stated a little wider.")
+    upper: CertificateBody | None = Field(description="The certificate of this end; if it is null, a note says why.")
+    lower: CertificateBody | None = Field(description="The certificate of this end; if it is null, a note says why.")
+    notes: list[str] = Field(
+        description="The reason why an end has no certificate, or why it is stated a little wider."
+    )
 
 
 class PointBody(Schema):
@@ -142,7 +152,9 @@ class PointBody(Schema):
     epsilon: IntervalBody | float
     delta: IntervalBody | float
     method: str
-    error_budget: dict[str, float] = Field(description="Width of the interval by its named sources of error.")
+    error_budget: dict[str, float] = Field(
+        description="The width of the interval, split into its named sources of error."
+    )
     certification: CertificationBody | None = Field(None, description="Given if the request says `certify`.")
 
 
@@ -174,7 +186,7 @@ class CurveBody(Schema):
     )
     trade_off: list[TradeOffPoint] = Field(
         description="The trade-off function: every test of one data set against its neighbour, in either direction, "
-        "has at least so many false negatives. False positive rates are evenly spaced in normal quantiles."
+        "has at least this rate of false negatives. False positive rates are evenly spaced in normal quantiles."
     )
 
 
@@ -193,15 +205,18 @@ class BayesRiskBody(Schema):
 
     prior: float
     bayes_risk: IntervalBody = Field(description="Lower: no attacker errs less often.")
-    success_probability: IntervalBody = Field(description="1 less the Bayes risk.")
+    success_probability: IntervalBody = Field(description="1 minus the Bayes risk.")
 
 
 class AttackRiskBody(Schema):
     """The results of the best attackers, in each direction."""
 
-    advantage: IntervalBody = Field(description="Largest true positive rate less false positive rate.")
+    advantage: IntervalBody = Field(
+        description="The largest value of the true positive rate minus the false positive rate."
+    )
     bayes_security: IntervalBody = Field(
-        description="Smallest share of a blind guess's errors that the best attacker still makes, over all priors."
+        description="The errors of the best attacker as a share of those of a blind guess: the smallest value over "
+        "all priors."
     )
     true_positive_rates: list[TruePositiveRateBody]
     bayes_risks: list[BayesRiskBody]
@@ -212,10 +227,10 @@ class RegretBody(Schema):
 
     mu: float
     promised_too_much: float = Field(
-        description="An attacker's success probability, with any prior, is larger than mu-Gaussian DP allows by this "
-        "at most."
+        description="With any prior, an attacker's success probability exceeds what mu-Gaussian DP allows by at most "
+        "this."
     )
-    promised_too_little: float = Field(description="It is smaller, for the best attacker, by at most this.")
+    promised_too_little: float = Field(description="For the best attacker, it falls short of that by at most this.")
     regret: float = Field(description="The larger of the two.")
 
 
@@ -238,10 +253,10 @@ class ShufflingBody(Schema):
 
     attained_epsilon: float = Field(description="Some neighbours cost at least this.")
     switch_to: SwitchBody | None = Field(
-        None, description="What a loop would cost whose records draw their steps themselves; null under replace_one."
+        None, description="The cost of a loop in which each record draws its own steps; null under replace_one."
     )
     poisson_claim: IntervalBody | None = Field(
-        None, description="What Poisson batches of the same size would cost, which is no bound here."
+        None, description="The cost of Poisson batches of the same size, which is not a bound here."
     )
     poisson_is_refuted: bool = Field(description="Whether that number is below `attained_epsilon`.")
 
@@ -249,11 +264,11 @@ class ShufflingBody(Schema):
 class AccountAnswer(Schema):
     """One value in: `epsilon`, `delta`, `method` and `error_budget`. A list in: `points` instead, in its order."""
 
-    epsilon: IntervalBody | float | None = Field(None, description="The interval where delta was given.")
-    delta: IntervalBody | float | None = Field(None, description="The interval where epsilon was given.")
+    epsilon: IntervalBody | float | None = Field(None, description="The interval, if delta was given.")
+    delta: IntervalBody | float | None = Field(None, description="The interval, if epsilon was given.")
     method: str | None = Field(None, description="The evaluator that gave the upper bound.")
     error_budget: dict[str, float] | None = Field(
-        None, description="Width of the interval by its named sources of error."
+        None, description="The width of the interval, split into its named sources of error."
     )
     certification: CertificationBody | None = Field(None, description="Given if the request says `certify`.")
     certificates: CertificatesBody | None = Field(None, description="Given if the request asks for a `certificate`.")
@@ -264,7 +279,8 @@ class AccountAnswer(Schema):
     group_size: int | None = Field(None, description="Given if the request asks for more than one record.")
     shuffling: ShufflingBody | None = Field(
         None,
-        description="Given if one delta is asked about single records, and epochs of Gaussian noise are shuffled.",
+        description="Given if the request has one delta, is about single records, and has shuffled epochs of Gaussian "
+        "noise.",
     )
     convention: ConventionBody
     warnings: list[str]

@@ -27,7 +27,7 @@ class CallSource(Schema):
     code: str = Field(
         min_length=1,
         max_length=MAX_LENGTH,
-        description="The call, with the assignments of its numbers if they stand elsewhere.",
+        description="The call, with the assignments of its numbers if these are elsewhere in the code.",
     )
     dataset_size: OptionalInteger = Field(None, ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
     batch_size: OptionalInteger = Field(None, ge=1, le=MAX_DATASET_SIZE)
@@ -37,7 +37,7 @@ class CallSource(Schema):
         None, ge=1e-3, le=1e6, description="What the library found, where the call lets it look for the noise."
     )
     batches: Batches | None = Field(
-        None, strict=False, description="What the loader really does; what the call says where it is null."
+        None, strict=False, description="What the loader really does; if null, what the call says."
     )
 
     def read(self, delta: float | None, relation: NeighboringRelation | None) -> PastedCall:
@@ -66,7 +66,7 @@ class AssumedBody(Schema):
 
     name: str
     value: str
-    reason: str = Field(description="Why it is supposed, and what would say otherwise.")
+    reason: str = Field(description="The reason for the assumption, and what would contradict it.")
 
 
 class CallBody(Schema):
@@ -76,7 +76,7 @@ class CallBody(Schema):
     function: str
     said: dict[str, str] = Field(description="Its arguments that are numbers or words.")
     assumed: list[AssumedBody]
-    target_epsilon: float | None = Field(description="What it asks for, where it looks for the noise by itself.")
+    target_epsilon: float | None = Field(description="The target of the call, if it searches for the noise itself.")
 
     @classmethod
     def of(cls, call: PastedCall) -> CallBody:

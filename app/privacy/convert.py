@@ -117,7 +117,9 @@ class GuaranteeBody(Schema):
     mu: float | None = None
     orders: list[float] | None = None
     epsilons: list[float] | None = None
-    advantage: float | None = Field(None, description="Largest true positive rate less false positive rate.")
+    advantage: float | None = Field(
+        None, description="The largest value of the true positive rate minus the false positive rate."
+    )
     fpr: float | None = None
     tpr: float | None = Field(None, description="Largest true positive rate at `fpr`.")
     prior: float | None = None
@@ -138,9 +140,13 @@ class AlternativeBody(Schema):
 class ConvertAnswer(Schema):
     """The guarantee that follows, for the neighbouring relation of the stated one."""
 
-    guarantee: GuaranteeBody = Field(description="Holds whenever the stated one does; rounded outward.")
+    guarantee: GuaranteeBody = Field(
+        description="A guarantee that holds whenever the stated one does, rounded outward."
+    )
     method: str
-    tight: bool = Field(description="Whether some mechanism with the stated guarantee has no better one of this kind.")
+    tight: bool = Field(
+        description="Whether some mechanism with the stated guarantee has no better guarantee of this kind."
+    )
     source: str = Field(description="Paper and theorem.")
     alternatives: list[AlternativeBody]
 

@@ -45,7 +45,7 @@ async def account(
 @router.post(
     "/convert",
     operation_id="convert",
-    summary="What one privacy guarantee implies about another",
+    summary="Convert one privacy guarantee into another",
     response_model=ConvertAnswer,
 )
 async def convert(
@@ -63,7 +63,7 @@ async def convert(
 @router.post(
     "/tuning-cost",
     operation_id="tuning_cost",
-    summary="What releasing the best of several runs costs",
+    summary="The cost of releasing the best of several runs",
     response_model=TuningCostAnswer,
 )
 async def tuning_cost(
@@ -82,7 +82,7 @@ async def tuning_cost(
 @router.post(
     "/import",
     operation_id="import_history",
-    summary="What another library recorded, re-accounted",
+    summary="Account again what another library recorded",
     response_model=ImportAnswer,
 )
 async def import_history(

@@ -44,13 +44,13 @@ class OpacusSource(Schema):
     kind: Literal["opacus"]
     mechanism: Literal["rdp", "prv", "gdp"] = Field(
         description="The accountant. `rdp`: Renyi differential privacy. `prv`: Privacy random variables, composed "
-        "numerically. `gdp`: Gaussian differential privacy by a central limit, which is no bound."
+        "numerically. `gdp`: Gaussian differential privacy by a central limit theorem, which is not a bound."
     )
     history: list[HistoryEntry] = Field(
         min_length=1, max_length=MAX_EVENTS, description="[noise multiplier, sample rate, steps] each."
     )
     batches: Batches = Field(
-        Batches.POISSON, strict=False, description="What the loader did; the history is the same for both."
+        Batches.POISSON, strict=False, description="What the loader did; the history does not show it."
     )
 
 
@@ -69,10 +69,10 @@ class DpEventSource(Schema):
     noise_over: NoiseOver = Field(
         NoiseOver.CONTRIBUTION_BOUND,
         strict=False,
-        description="The quantity that its noise multipliers are multiples of.",
+        description="The quantity of which its noise multipliers are multiples.",
     )
     batches: Batches = Field(
-        Batches.POISSON, strict=False, description="What the loader did where the event says Poisson samples."
+        Batches.POISSON, strict=False, description="What the loader did, if the event says Poisson samples."
     )
 
 
@@ -84,9 +84,12 @@ class ImportRequest(Schema):
 
     source: Source
     neighboring_relation: NeighboringRelation | None = Field(
-        None, strict=False, description="null: the one that the library means; `add_or_remove_one` for a history."
+        None,
+        strict=False,
+        description="The relation; if null, the one that the library means, which is `add_or_remove_one` for a "
+        "history.",
     )
-    delta: float | None = Field(None, ge=1e-30, le=0.5, description="A pasted call may say it; else it is needed.")
+    delta: float | None = Field(None, ge=1e-30, le=0.5, description="Needed unless a pasted call says it.")
 
 
 class ReportedBody(Schema):
@@ -94,11 +97,12 @@ class ReportedBody(Schema):
 
     library: str
     accountant: str
-    neighboring_relation: str = Field(description="The one that its number means.")
+    neighboring_relation: str = Field(description="The relation that its number is about.")
     epsilon: float | None = Field(description="Null where it has none.")
     position: Literal["below", "within", "above"] | None = Field(
-        description="Its number, seen from our interval. `below`: It reports less privacy loss than there is. "
-        "`within`: Between lower and upper. `above`: It reports more than is proved to be needed. null: it has none."
+        description="Where its number lies. `below`: Below our interval; it reports too little privacy loss. "
+        "`within`: Between lower and upper. `above`: Above our interval; it reports more than is proved to be needed. "
+        "null: it has no number."
     )
     note: str
 
@@ -114,7 +118,9 @@ class DifferenceBody(Schema):
 class ImportAnswer(Schema):
     """The history as events of this service, accounted, beside the library's number."""
 
-    events: list[EventSchema] = Field(description="Equal steps together; to be charged, or accounted further.")
+    events: list[EventSchema] = Field(
+        description="The events, with equal steps merged, ready to be charged or accounted further."
+    )
     epsilon: IntervalBody
     delta: float
     method: str

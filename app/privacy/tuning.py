@@ -29,7 +29,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ExpectedTrials = Annotated[float, Field(gt=0, le=MAX_EXPECTED_TRIALS, description="The mean number of runs.")]
-Gamma = Annotated[float, Field(ge=MIN_GAMMA, le=1, description="The law's parameter, instead of its mean.")]
+Gamma = Annotated[
+    float, Field(ge=MIN_GAMMA, le=1, description="The parameter of the distribution, in place of its mean.")
+]
 
 
 class NegativeBinomialTrials(Schema):
@@ -88,13 +90,15 @@ class TuningCostRequest(Schema):
     distribution: TrialsIn
     delta: float | None = Field(None, ge=0, le=0.5)
     target: SelectionGoal | None = Field(
-        None, description="Instead of `delta`: the noise of every event is multiplied by the smallest factor that fits."
+        None,
+        description="A target in place of `delta`: the noise of every event is multiplied by the smallest factor that "
+        "meets it.",
     )
     orders: list[Annotated[float, Field(gt=1, le=MAX_ORDER)]] | None = Field(
         None,
         min_length=1,
         max_length=MAX_ORDERS,
-        description="Orders of the Renyi divergences; those of a budget, say.",
+        description="Orders of the Renyi divergences, such as those of a budget.",
     )
 
 
@@ -130,32 +134,33 @@ class RenyiBody(Schema):
 class ChargeBody(Schema):
     """The whole selection as one event: what a reservation in a budget of that kind takes, once, whatever was drawn."""
 
-    renyi_dp: EventSchema | None = Field(description="Null where a run has no Renyi divergence, or too large ones.")
-    approximate_dp: EventSchema | None = Field(description="Null where epsilon is beyond 1e6.")
+    renyi_dp: EventSchema | None = Field(description="Null if a run has no Renyi divergence, or too large ones.")
+    approximate_dp: EventSchema | None = Field(description="Null if epsilon is above 1e6.")
 
 
 class TuningCostAnswer(Schema):
     """The cost of releasing the best of the runs, and nothing else about them."""
 
     epsilon: IntervalBody = Field(
-        description="Epsilon of the selection. Upper: proved for every score. Lower: what some score makes it cost."
+        description="Epsilon of the selection. `upper` is proved for every score; `lower` is what it costs with some "
+        "score."
     )
     delta: float
     method: str
     bounds: list[BoundBody]
     run: IntervalBody = Field(description="Epsilon of one run, at the same delta.")
     composition: IntervalBody | None = Field(
-        description="Epsilon at the same delta if as many runs as are expected (rounded up) were all released; null: "
-        "more steps than are accounted."
+        description="Epsilon at the same delta if the expected number of runs (rounded up) were all released; null if "
+        "these are more steps than can be accounted."
     )
     distribution: DistributionBody
-    moments: RenyiBody | None = Field(description="Null where a run has no Renyi divergence.")
+    moments: RenyiBody | None = Field(description="Null if a run has no Renyi divergence.")
     charge: ChargeBody
     noise_factor: float | None = Field(None, description="Given if the request has a target.")
     events: list[EventSchema] | None = Field(
-        None, description="Events of one run with that noise, if the request has a target."
+        None, description="The events of one run with that noise, if the request has a target."
     )
-    requires: list[str] = Field(description="What the tuning must keep to for these numbers to hold.")
+    requires: list[str] = Field(description="The conditions that the tuning must meet for these numbers to hold.")
     convention: ConventionBody
     warnings: list[str]
 

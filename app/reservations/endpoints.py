@@ -104,7 +104,9 @@ def list_reservations(
     budget_id: str,
     state: Annotated[ReservationStatus | None, Query(description="List only those in this state.")] = None,
     overdue: Annotated[bool, Query(description="List only those that were started and not committed in time.")] = False,
-    purpose: Annotated[str | None, Query(max_length=200, pattern=PRINTABLE, description="Exactly this one.")] = None,
+    purpose: Annotated[
+        str | None, Query(max_length=200, pattern=PRINTABLE, description="Only reservations with exactly this purpose.")
+    ] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
@@ -143,7 +145,7 @@ def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> 
 @router.get(
     "/reservations/{reservation_id}/certificate",
     operation_id="get_certificate",
-    summary="The certificate that a reservation was made with",
+    summary="The certificate with which a reservation was made",
     response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )

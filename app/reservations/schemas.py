@@ -19,7 +19,9 @@ MAX_EXPIRES_IN = 30 * 24 * 3600
 class ChargeRequest(Schema):
     """An approximate_dp budget prices a reservation so; other budgets take none."""
 
-    delta: float = Field(ge=1e-18, le=0.5, description="The delta at which it is priced, and which is charged with it.")
+    delta: float = Field(
+        ge=1e-18, le=0.5, description="The delta at which it is priced; this delta is charged as well."
+    )
 
 
 class ReservationRequest(Schema):
@@ -31,7 +33,7 @@ class ReservationRequest(Schema):
         3600,
         ge=1,
         le=MAX_EXPIRES_IN,
-        description="Seconds until the hold may be released, unless it is started. A started one never expires.",
+        description="Seconds until the hold may be released if it is not started. A started reservation never expires.",
     )
     charge: ChargeRequest | None = None
     # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
@@ -39,7 +41,7 @@ class ReservationRequest(Schema):
         False,
         exclude_if=lambda given: not given,
         description="Keep a certificate of what the events cost alone with the charge, which `epsilond-verify` proves "
-        "anew. A warning says it where there is none. Takes up to some seconds.",
+        "again. If there is none, a warning says so. Takes up to a few seconds.",
     )
 
 
@@ -52,7 +54,7 @@ class CommitRequest(Schema):
         False,
         exclude_if=lambda given: not given,
         description="State that no noise was drawn for the rest of the reserved events, and that none will be: an "
-        "`approximate_gaussian_dp` budget then gives back what the rest is worth, once and for ever. Needs `events`, "
+        "`approximate_gaussian_dp` budget then gives back what the rest is worth. This is final. Needs `events`, "
         "and a key with the scope `refunds`.",
     )
 
@@ -73,7 +75,7 @@ class CorrectionRequest(Schema):
 
     reservation_id: str | None = Field(None, max_length=64)
     events: list[EventSchema] | None = Field(
-        None, max_length=1000, description="What happened; an empty list: nothing did."
+        None, max_length=1000, description="What happened; an empty list means that nothing did."
     )
     charge: ChargeRequest | None = None
     reason: Name = Field(description="Why, for every later reader of the ledger.")
@@ -89,43 +91,43 @@ class PartsBody(Schema):
 
     parts: int
     epsilon: float | None = Field(
-        description="The price of all parts; null where the counts of its events cannot be cut so."
+        description="The price of all parts; null if the counts of its events cannot be divided like that."
     )
 
 
 class PlanPriceBody(Schema):
     """A plan alone costs this, as an epsilon at one delta."""
 
-    delta: float = Field(description="The budget's own, else the one of its reports.")
-    tight: IntervalBody = Field(description="If everything was fixed before any output was seen.")
+    delta: float = Field(description="The budget's own delta, or that of its reports.")
+    tight: IntervalBody = Field(description="The price if everything was fixed before any output was seen.")
     charged: float | None = Field(
-        description="The price in this budget; null where no finite epsilon follows at this delta."
+        description="The price in this budget; null if no finite epsilon follows at this delta."
     )
-    why: str = Field(description="Why these differ.")
+    why: str = Field(description="The reason why these two differ.")
 
 
 class PriceHereBody(PlanPriceBody):
     """The same, and what the plan adds to what is charged already."""
 
     adds: float | None = Field(
-        description="The epsilon that it adds to everything spent and reserved now. Epsilons do not add up: this is "
-        "mostly less than `charged`. Of the budget and those above it, where that leaves the least. Null where no "
-        "finite epsilon follows."
+        description="The epsilon that it adds to everything spent and reserved now. Epsilons do not add up, so this "
+        "is usually less than `charged`. It is for the budget, among this one and those above it, that then has the "
+        "least left. Null if no finite epsilon follows."
     )
-    left: float | None = Field(description="What is left there without it.")
+    left: float | None = Field(description="What is left in that budget without it.")
 
 
 class PriceBody(PriceHereBody):
     """The same, with the prices in budgets of other kinds and in parts."""
 
     kinds: dict[str, float | None] = Field(
-        description="The price in a budget of each kind that is about as large as the plan; null where it has no price "
-        "there. An approximate_dp budget is charged half of delta with it."
+        description="The price in a budget of each kind that is about as large as the plan; null if it has no price "
+        "there. In an approximate_dp budget, half of delta is charged with it."
     )
     in_parts: list[PartsBody]
     after_a_quarter: float | None = Field(
-        description="The net charge where the plan is stopped after a quarter of its steps and the rest is given up "
-        "(`give_up_tail`); null where nothing is given back for it."
+        description="The net charge if the plan is stopped after a quarter of its steps and the rest is given up "
+        "(`give_up_tail`); null if nothing would be given back."
     )
 
 
@@ -135,23 +137,25 @@ class ReservationBody(Schema):
     id: str | None = Field(description="Null in the answer to a dry run.")
     budget_id: str
     state: ReservationStatus
-    overdue: bool = Field(description="Started, and not committed in its time; it still takes its one commit.")
+    overdue: bool = Field(
+        description="Whether it was started and not committed in time; it can still be committed, once."
+    )
     cost: FilterAmounts
     charged: FilterAmounts | None = Field(description="What a committed reservation has spent.")
     given_back: FilterAmounts | None = Field(
-        description="What its commit gave back for steps that will never be taken, and `failure_delta`, what was spent "
-        "for it; `charged` is net of it."
+        description="What its commit gave back for steps that will never be taken; `failure_delta` is what that cost; "
+        "`charged` is net of it."
     )
     remaining: FilterAmounts
     events: list[EventSchema]
     charged_events: list[EventSchema] | None
     charge_delta: float | None
-    corrected: bool = Field(description="A correction has replaced what was charged.")
+    corrected: bool = Field(description="Whether a correction has replaced what was charged.")
     purpose: str
     run_id: str | None
     plan_hash: str | None = Field(description="The plan whose events were priced, for the reservation of a run.")
     certificate: str | None = Field(
-        description="The SHA-256 of the certificate that it was made with: `GET /v1/reservations/{id}/certificate`."
+        description="The SHA-256 of the certificate with which it was made: `GET /v1/reservations/{id}/certificate`."
     )
     created_at: datetime
     expires_at: datetime
@@ -159,6 +163,6 @@ class ReservationBody(Schema):
     warnings: list[LedgerWarning]
     price: PriceBody | None = Field(
         None,
-        description="The answer to a dry run has it, denied or not, where the budget or its reports have a delta. A "
-        "reservation that is denied has it without the prices in other kinds and in parts.",
+        description="The answer to a dry run has it, denied or not, if the budget or its reports have a delta. If a "
+        "reservation is denied, it lacks the prices in other kinds and in parts.",
     )

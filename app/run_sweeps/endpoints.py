@@ -168,8 +168,8 @@ def get_run_sweep_heat_map(
     format: Annotated[
         Literal["svg", "html"] | None,
         Query(
-            description="Without it the header Accept decides. `svg`: A picture. `html`: A page with the table beside "
-            "it."
+            description="If left out, the header Accept decides. `svg`: A picture. `html`: A page with the table "
+            "beside it."
         ),
     ] = None,
 ) -> Response:

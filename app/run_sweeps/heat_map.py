@@ -162,7 +162,7 @@ def _draw(sweep: RunSweepBody, scores: list[float | None], least: float, greates
     return HeatMap(
         title=f"{score} over {' and '.join(sweep.fields)}",
         description=f"A grid of {len(scores)} runs. The least score is {number(least)}, the greatest "
-        f"{number(greatest)}; darker cells have greater ones.",
+        f"{number(greatest)}; darker cells have higher ones.",
         width=max(_LEFT + width * cell_width + 24, 480),
         height=bottom + 76,
         cell_width=cell_width,

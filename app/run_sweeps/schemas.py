@@ -46,7 +46,7 @@ class NoisyScore(Schema):
 
     kind: Literal["noisy"]
     noise_multiplier: float = Field(
-        gt=0, le=1e6, description="Noise on the sum over what one row adds at most, which is 1."
+        gt=0, le=1e6, description="Noise on the sum, divided by the most that one row adds, which is 1."
     )
 
 
@@ -61,7 +61,7 @@ class SweepTerms(Schema):
 
     select: Literal["all", "best"]
     trials: TrialsLaw | None = Field(
-        None, description="The law that the number of trials is drawn from, in secret; needed with `best`."
+        None, description="The distribution from which the number of trials is drawn in secret; needed with `best`."
     )
     score: ScoreChoice | None = Field(None, description="The score by which `best` chooses a trial.")
     release_after_s: OptionalInteger = Field(
@@ -69,11 +69,11 @@ class SweepTerms(Schema):
         ge=0,
         le=MAX_RELEASE_AFTER_S,
         description="Seconds that must pass before anything is told of a sweep with `best`, so that the time it took "
-        "does not tell the number of trials. Needed on private data, where `release_at` moves to when all "
-        "trials that are made will have ended, if that is later.",
+        "does not tell the number of trials. Needed on private data. There `release_at` moves to the time at which "
+        "all trials will have ended, if that is later.",
     )
     expected_sweep_hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
-        None, description="The hash that a dry run answered; any other sweep is refused."
+        None, description="The hash in the answer of a dry run; any other sweep is refused."
     )
 
 
@@ -112,7 +112,7 @@ class RunSweepRequest(RootModel[dict[str, Any]]):
 class CellBody(Schema):
     """A cell of the grid. Of a sweep for the best nothing is told of single cells."""
 
-    values: list[float | int | str] = Field(description="Values of the swept fields, in their order.")
+    values: list[float | int | str] = Field(description="The values of the swept fields, in the order of the fields.")
     plan_hash: str
     achieved: AnyAchievedBody = Field(description="What one run of this cell would guarantee if it were alone.")
     run_id: str | None
@@ -127,7 +127,9 @@ class BestBody(Schema):
     run_id: Identifier
     values: list[float | int | str]
     metrics: list[MetricBody]
-    noisy_score: float | None = Field(description="Share of training rows predicted rightly, with the noise charged.")
+    noisy_score: float | None = Field(
+        description="The share of training rows that are predicted correctly, with the noise that was charged."
+    )
 
 
 class TrialsQuantile(Schema):
@@ -146,13 +148,16 @@ class RunSweepSummary(Schema):
     fields: list[str] = Field(description="The swept fields, as paths with dots.")
     shape: list[int] = Field(description="How many values each of them has: the sides of the grid.")
     dataset_id: str
-    dataset_version: int | None = Field(description="The version of private data that all runs train on; else null.")
+    dataset_version: int | None = Field(
+        description="The version of private data that all runs train on; null for public data."
+    )
     test_dataset_id: str | None
     budget_id: str | None
     reservation_id: str | None
     charge: dict[str, Any] | None = Field(description="What the budget holds or has paid, in its filter's own fields.")
     guarantee: AchievedBody | AchievedPureBody | None = Field(
-        description="What holds of all that is released; null if a target has no delta, or it took too long to find."
+        description="The guarantee for everything that is released; null if a target has no delta, or if it took too "
+        "long to compute."
     )
     sweep_hash: str
     trials: DistributionBody | None
@@ -160,7 +165,7 @@ class RunSweepSummary(Schema):
     score: ScoreChoice | None
     release_at: datetime | None
     best: BestBody | None
-    note: str | None = Field(description="How it ended, where that needs a word.")
+    note: str | None = Field(description="An explanation of how it ended, if it needs one.")
     warnings: list[str]
     created_at: datetime
     started_at: datetime | None
@@ -179,7 +184,9 @@ class PricedCell(Schema):
     values: list[float | int | str]
     plan_hash: str
     dtype: DtypeName = Field(description="The numeric type in which a run of this cell carries its plan out.")
-    dtype_reason: str | None = Field(description="Why it is float64 although the request names none; else null.")
+    dtype_reason: str | None = Field(
+        description="Why it is float64 although the request names no type; otherwise null."
+    )
     achieved: AnyAchievedBody
 
 
@@ -192,7 +199,7 @@ class RunSweepQuote(Schema):
     cost: dict[str, Any] | None = Field(description="The charge in the budget's own fields; null without a budget.")
     remaining: dict[str, Any] | None = Field(description="What remains in the budget once this is held.")
     price: PriceBody | None = Field(
-        description="The cost as epsilons, here and in budgets of other kinds, where the budget or its reports have a "
+        description="The cost as epsilons, here and in budgets of other kinds, if the budget or its reports have a "
         "delta."
     )
     sweep_hash: str

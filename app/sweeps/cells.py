@@ -58,9 +58,9 @@ def read_values(path: Path, values: list[Any], most: int = MAX_CELLS) -> Swept:
         Problem: 422 where the list is empty, longer than ``most``, or not of plain values.
     """
     if not values:
-        raise invalid("too_short", "a sweep has one value at least", *path)
+        raise invalid("too_short", "a sweep needs at least one value", *path)
     if len(values) > most:
-        raise invalid("too_long", f"a sweep has {most} values at most", *path)
+        raise invalid("too_long", f"a sweep has at most {most} values", *path)
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, float | int | str):
             raise invalid("wrong_type", "a swept value is a number or a word", *path, index)

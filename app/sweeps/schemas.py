@@ -72,10 +72,10 @@ class RowBody(Schema):
     noise: NoiseBody | None = None
     hyperparameters: dict[str, float | list[float] | None] = Field({}, description="Recommended numbers by name.")
     utility: dict[str, float | list[float] | None] = Field(
-        {}, description="Bounds by name; null where a theorem's conditions fail."
+        {}, description="Bounds by name; null if a theorem's conditions fail."
     )
     dtype: DtypeName | None = Field(None, description="The numeric type in which a run carries the plan out.")
-    dtype_reason: str | None = Field(None, description="Why it is float64 although the request names none.")
+    dtype_reason: str | None = Field(None, description="Why it is float64 although the request names no type.")
     plan_hash: str | None = None
     fits_budget: bool | None = Field(None, description="Given if the request names a budget.")
     warnings: list[str] = Field([], description="Sentences to read beside the numbers.")

@@ -35,7 +35,7 @@ Owner = Annotated[Principal, requires(Scope.OWNER)]
 @router.post(
     "/budgets/{budget_id}/webhooks",
     operation_id="create_webhook",
-    summary="Have an address told what happens to a budget",
+    summary="Tell an address what happens to a budget",
     status_code=201,
     response_model=WebhookWithSecret,
 )
@@ -93,7 +93,7 @@ def list_deliveries(
 @router.post(
     "/webhooks/{webhook_id}/disable",
     operation_id="disable_webhook",
-    summary="Tell a webhook nothing more",
+    summary="Stop a webhook",
     response_model=WebhookBody,
 )
 def disable_webhook(
@@ -110,7 +110,7 @@ def disable_webhook(
 @router.post(
     "/webhooks/{webhook_id}/enable",
     operation_id="enable_webhook",
-    summary="Tell a webhook again",
+    summary="Start a stopped webhook again",
     response_model=WebhookBody,
 )
 def enable_webhook(
@@ -127,7 +127,7 @@ def enable_webhook(
 @router.post(
     "/webhooks/{webhook_id}/rotate",
     operation_id="rotate_webhook_secret",
-    summary="Give a webhook another secret",
+    summary="Give a webhook a new secret",
     response_model=WebhookWithSecret,
 )
 def rotate_webhook_secret(

@@ -26,7 +26,7 @@ class WebhookRequest(Schema):
         None,
         min_length=1,
         max_length=MAX_FRACTIONS,
-        description="Shares of the limit, for `spending_threshold`; absent: 0.8 and 0.95.",
+        description="Shares of the limit, for `spending_threshold`; if absent, 0.8 and 0.95.",
     )
 
 
@@ -53,7 +53,7 @@ class WebhookBody(Schema):
 class WebhookWithSecret(WebhookBody):
     """A webhook, with what its messages are verified with: shown in this answer alone."""
 
-    secret: str | None = Field(description="Null where the request was answered before.")
+    secret: str | None = Field(description="Null if the request was answered before.")
 
     @classmethod
     def without_secret(cls, row: Webhook, waiting: int) -> Self:

@@ -17,9 +17,9 @@ from calibrators.provenance import Provenance, ProvenanceKind
 class IntervalBody(Schema):
     """`lower <= truth <= upper`. A bound that is not finite is null, and a warning says why."""
 
-    lower: float | None = Field(description="What an attained pair of distributions already costs.")
+    lower: float | None = Field(description="The cost of an attained pair of distributions.")
     estimate: float | None = Field(description="The best single number.")
-    upper: float | None = Field(description="A proved bound: what a ledger charges.")
+    upper: float | None = Field(description="A proved upper bound, which a ledger charges.")
 
     @classmethod
     def of(cls, interval: Interval) -> Self:
@@ -31,11 +31,13 @@ class ConventionBody(Schema):
 
     neighboring_relation: str
     contribution_bound: str
-    sensitivity: float = Field(description="Largest distance of two neighbours' sums, in units of the bound C.")
+    sensitivity: float = Field(
+        description="The largest distance between the sums of two neighbours, in units of the bound C."
+    )
     norm: str
     noise_multiplier_is: str
     normalization: str
-    sampling_probability: float | None = Field(None, description="Given if every event has the same one.")
+    sampling_probability: float | None = Field(None, description="Given if it is the same for every event.")
 
 
 class ProvenanceBody(Schema):
@@ -43,15 +45,17 @@ class ProvenanceBody(Schema):
 
     name: str
     value: float | list[float] | None = Field(
-        description="One per step or phase where it is a list; null where the formula's conditions fail."
+        description="A list has one value per step or phase; null if the formula's conditions fail."
     )
-    unit: str = Field("", description="Units of the loss and of the parameters; empty if an older run kept none.")
+    unit: str = Field(
+        "", description="Its unit, in units of the loss and of the parameters; empty if an older run did not record it."
+    )
     formula: str = Field(description="LaTeX.")
     source: str = Field(description="Paper, theorem, equation.")
     kind: ProvenanceKind = Field(strict=False, description="`exact`, `derived` or `order` (known up to a constant).")
     assumptions: list[str]
     vacuous: bool | None = Field(
-        description="Whether a bound is worse than the trivial one; null where that has no meaning."
+        description="Whether a bound is worse than the trivial one; null if that has no meaning."
     )
 
     @classmethod
@@ -72,10 +76,12 @@ class ChoiceBody(Schema):
     """A value that the request left out, and that was chosen from public numbers alone."""
 
     name: str = Field(description="The member of a request that holds it, such as `hyperparameters.step_size`.")
-    value: Any = Field(description="It is written as a request would give it.")
+    value: Any = Field(description="The value, as a request would give it.")
     reason: str
-    source: str = Field(description="Paper, or where it was tuned.")
-    theorem: Any = Field(description="What the paper's theorem would have chosen; null where no theorem chooses it.")
+    source: str = Field(description="The paper, or where the value was tuned.")
+    theorem: Any = Field(
+        description="The value that the paper's theorem would have chosen; null if no theorem chooses it."
+    )
 
     @classmethod
     def of(cls, choice: Choice) -> Self:

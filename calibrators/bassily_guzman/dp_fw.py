@@ -164,7 +164,7 @@ def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, flo
     """
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         raise InvalidValue(
-            "iterations is needed where the dimension is not given, or the noise is: the bound decides otherwise",
+            "iterations is needed if the dimension is left out or the noise is given: otherwise the bound decides it",
             code="missing",
             pointer=("iterations",),
         )

@@ -51,7 +51,7 @@ class Releases:
         rho = rounded_up((exact(self.relation.sensitivity) / exact(noise_multiplier)) ** 2 / 2)
         if rho > _MOST_RHO:
             raise InvalidValue(
-                f"no rho above {_MOST_RHO:g} is stated; use more noise than {noise_multiplier:g}, or aim lower",
+                f"no rho above {_MOST_RHO:g} can be stated; use more noise than {noise_multiplier:g}, or aim lower",
                 pointer=("noise_multiplier",),
             )
         return Event(ZcDp(rho), count=iterations if self.each else 1)

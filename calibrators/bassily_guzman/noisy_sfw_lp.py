@@ -147,7 +147,7 @@ def layout(spec: Spec) -> Layout:
     step_size = min(1.0, math.log(n) / (2.0 * spread)) if spec.step_size is None else spec.step_size
     if step_size > 1.0:
         raise InvalidValue(
-            f"a step goes to a point between: step_size must be at most 1, got {step_size:g}", pointer=("step_size",)
+            f"a step ends between two points: step_size must be at most 1, got {step_size:g}", pointer=("step_size",)
         )
     return Layout(iterations, first, (n - first) // iterations, step_size)
 
@@ -190,7 +190,7 @@ def _trees(spec: Spec, setting: LpSetting, steps: Steps) -> GradientTreePhase:
     possible = possible_trees(spec.dataset_size, spec.batch_size)
     if not possible:
         raise InvalidValue(
-            "not even one tree fits: the records must be at least 3/2 of those at its root, which are at least 2",
+            "not even one tree fits: it needs 3/2 times as many records as its root, which has at least 2",
             pointer=("dataset_size" if spec.batch_size is None else "batch_size",),
         )
     if spec.iterations is not None:

@@ -119,7 +119,7 @@ def _step_size(spec: Spec, setting: Setting, batch: int) -> float:
         return checked_step_size(spec.step_size)
     if setting.num_vertices is None:
         raise InvalidValue(
-            "dimension is needed where step_size is not given: the paper's step size depends on the number of vertices",
+            "dimension is needed if step_size is left out: the paper's step size depends on the number of vertices",
             code="missing",
             pointer=("dimension",),
         )

@@ -126,7 +126,7 @@ def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
         return steps_of(spec.dataset_size, spec.iterations, spec.step_size)
     if setting.num_vertices is None:
         raise InvalidValue(
-            "iterations is needed where the dimension is not given: the bound decides otherwise",
+            "iterations is needed if the dimension is left out: otherwise the bound decides it",
             code="missing",
             pointer=("iterations",),
         )
@@ -136,7 +136,7 @@ def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
     possible = [steps_of(spec.dataset_size, count, spec.step_size) for count in tried]
     if not possible:
         raise InvalidValue(
-            "two steps need a record each beside those of the first estimate: at least 3 records",
+            "two steps need one record each beside those of the first estimate: dataset_size must be at least 3",
             pointer=("dataset_size",),
         )
     return min(possible, key=lambda recursion: _bound(setting, recursion, solved))

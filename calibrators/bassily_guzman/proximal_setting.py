@@ -158,7 +158,7 @@ def _bound(spec: Spec, given: Given) -> float:
     lipschitz = given.get("lipschitz")
     if lipschitz is None:
         raise InvalidValue(
-            "gradient_bound is needed where lipschitz is not given: the noise is scaled to it, and gradients are "
+            "gradient_bound is needed if lipschitz is left out: the noise is scaled to it, and gradients are "
             "clipped to it",
             code="missing",
             pointer=("gradient_bound",),

@@ -140,7 +140,9 @@ def _rounds(spec: Spec, steps: Steps) -> int:
     """The caller's R, or the balanced one."""
     n = spec.dataset_size
     if n < 2:
-        raise InvalidValue("two rounds need a record each: at least 2 records", pointer=("dataset_size",))
+        raise InvalidValue(
+            "two rounds need one record each: dataset_size must be at least 2", pointer=("dataset_size",)
+        )
     if spec.iterations is not None:
         if not 2 <= spec.iterations <= n:
             raise InvalidValue(
@@ -151,7 +153,7 @@ def _rounds(spec: Spec, steps: Steps) -> int:
         return spec.iterations
     if spec.dimension is None:
         raise InvalidValue(
-            "iterations, the number of rounds, is needed where the dimension is not given: the default depends on it",
+            "iterations, the number of rounds, is needed if the dimension is left out: the default depends on it",
             code="missing",
             pointer=("iterations",),
         )

@@ -134,8 +134,8 @@ def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) ->
     if not possible:
         what = "dataset_size" if spec.batch_size is None else "batch_size"
         raise InvalidValue(
-            f"not even one tree fits: {spec.dataset_size} records must be at least 3/2 of the {spec.batch_size or 2} "
-            "at its root, which are at least 2",
+            f"not even one tree fits: it needs 3/2 times as many records as its root, which has "
+            f"{spec.batch_size or 2}; dataset_size is {spec.dataset_size}",
             pointer=(what,),
         )
     if spec.iterations is not None:
@@ -149,7 +149,7 @@ def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) ->
         )
     if setting.num_vertices is None:
         raise InvalidValue(
-            "iterations (the number of trees) is needed where the dimension is not given: the bound decides otherwise",
+            "iterations (the number of trees) is needed if the dimension is left out: otherwise the bound decides it",
             code="missing",
             pointer=("iterations",),
         )

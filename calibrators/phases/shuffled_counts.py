@@ -64,7 +64,8 @@ class ShuffledBits(StructuredPhase):
         """
         if self.flip_probability != 0.5:
             raise InvalidValue(
-                f"noise bits are fair coins, got {self.flip_probability!r}", pointer=("flip_probability",)
+                f"noise bits are fair coins: flip_probability must be 0.5, got {self.flip_probability!r}",
+                pointer=("flip_probability",),
             )
         needed = self.counts.epsilon(self.coordinate_delta)
         if self.coordinate_epsilon < needed * (1.0 - _ROUNDING):

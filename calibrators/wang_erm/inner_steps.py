@@ -127,7 +127,8 @@ def step_divergence(
     stated = best <= _MOST
     if not stated[0]:
         raise InvalidValue(
-            f"no Renyi divergence above {_MOST:g} is stated; use more noise than {noise_multiplier:g}, or aim lower",
+            f"no Renyi divergence above {_MOST:g} can be stated; use more noise than {noise_multiplier:g}, or aim "
+            "lower",
             pointer=("noise_multiplier",),
         )
     return tuple(orders[stated].tolist()), tuple(best[stated].tolist())

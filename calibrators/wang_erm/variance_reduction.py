@@ -175,7 +175,7 @@ def inner_iterations_of(given: Given, theorems: int | None, needs: str) -> int:
     stated = given.get("inner_iterations")
     if stated is None and theorems is None:
         raise InvalidValue(
-            f"inner_iterations is needed (or what the theorem makes it of: {needs})",
+            f"inner_iterations is needed, or what the theorem computes it from: {needs}",
             code="missing",
             pointer=("assumptions", "inner_iterations"),
         )

@@ -125,7 +125,7 @@ class Mixture:
             )
         if self.delta(epsilon, MIN_NOISE_MULTIPLIER) <= delta:
             raise Unreachable(
-                f"every noise multiplier from {MIN_NOISE_MULTIPLIER:g} on meets epsilon {epsilon:g} and delta "
+                f"every noise multiplier of at least {MIN_NOISE_MULTIPLIER:g} meets epsilon {epsilon:g} and delta "
                 f"{delta:g}: the steps hardly ever draw a given record; take more steps, or aim lower",
                 pointer=("target",),
             )

@@ -524,7 +524,7 @@ def test_a_state_without_the_groups_is_refused(sampling: Sampling) -> None:
     drawing = sampler(sampling)
     state = drawing.state()
     for wrong in ({"drawn": 3}, state | {"turn_of": state["turn_of"][1:]}):
-        with pytest.raises(AccountingError, match="without the groups of the records") as caught:
+        with pytest.raises(AccountingError, match="lacks the groups of the records") as caught:
             drawing.restore(wrong)
         assert caught.value.code == "checkpoint_refused"
 

@@ -180,7 +180,7 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
     if plan.domain is None:
         if loss.holder_constant == 0.0:
             raise InvalidValue(
-                f"{model.kind} has a loss without a least value, with which points go anywhere: give a radius",
+                f"{model.kind} has a loss without a minimum, so nothing bounds the points: give a radius",
                 pointer=("assumptions", "radius"),
             )
         reached = iterate_radius(
@@ -201,7 +201,7 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
     rounding = 2.0 * phase.iterations * (3.0 * wide + 20.0) * _UNIT * (phase.radius + moved)
     if rounding > 0.5 * MARGIN * moved:
         raise InvalidValue(
-            f"{phase.iterations} steps of size {phase.step_size:g} are too many for float64: what they round could "
+            f"{phase.iterations} steps of size {phase.step_size:g} are too many for float64: their rounding could "
             "exceed the margin of what was charged; use fewer steps, or larger ones",
             pointer=("iterations",),
         )

@@ -151,7 +151,9 @@ def _checked(task: Task) -> VarianceReducedEpochs:
     check_kept("max_grad_norm", phase.max_grad_norm, plan.dtype, "features")
     # 6 u (2 + c/n) <= 2 (m/10) / n, with the smaller margin of the two dtypes.
     if 6.0 * 2.0**-53 * (2.0 * plan.dataset_size + task.records.capacity) > 2e-6:
-        raise InvalidValue("so many records leave no digits for the part of one of them", pointer=("dataset_size",))
+        raise InvalidValue(
+            "with so many records, floating point has no digits left for the part of one", pointer=("dataset_size",)
+        )
     return phase
 
 

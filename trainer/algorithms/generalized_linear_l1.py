@@ -28,8 +28,8 @@ def make(task: Task) -> FrankWolfe:
     phase, model = task.plan.phases[0], task.model
     if not isinstance(model, LinearModel):
         raise Unsupported(
-            f"{task.plan.algorithm} smooths the loss of a linear model as a function of its logit; {model.kind} is no "
-            "linear model",
+            f"{task.plan.algorithm} smooths the loss of a linear model as a function of its logit; {model.kind} is "
+            "not a linear model",
             code="unsupported_model",
             pointer=("model", "kind"),
         )

@@ -155,7 +155,7 @@ class CorrelatedNoise:
         kept: Any = state.get("kept")
         if np.shape(kept) != self._kept.shape:
             raise InvalidValue(
-                "the checkpoint is without the noise of the last steps, which that of the next ones depends on",
+                "the checkpoint lacks the noise of the last steps, on which the next noise depends",
                 code="checkpoint_refused",
             )
         self._noise.restore(state["noise"])

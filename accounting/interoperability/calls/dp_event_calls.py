@@ -113,7 +113,8 @@ def event_of(call: Call, facts: Facts) -> DpEventJson:
         raise Unsupported(f"{call.name}: {REFUSED[call.name]} ({call.place})")
     if call.name not in FIELDS:
         raise InvalidValue(
-            f"{call.path} is no event that is read ({call.place}); there are {one_of(['SelfComposedDpEvent', *FIELDS])}"
+            f"{call.path} is not an event that can be read ({call.place}); those that can are "
+            f"{one_of(['SelfComposedDpEvent', *FIELDS])}"
         )
     fields = FIELDS[call.name]
     given = Signature(" ".join(fields)).bind(call)

@@ -94,7 +94,7 @@ def _trained(
     facts.settle()
     group = records // cycle
     if not 0 < expected <= group:
-        raise InvalidValue(f"a batch of {expected} is none of the {group} records of a group ({call.place})")
+        raise InvalidValue(f"a batch of {expected} does not fit a group of {group} records ({call.place})")
     rounds = math.ceil(steps / cycle)
     if method == "fixed":
         return _fixed_size(call, facts, around, records, expected, rounds, noise, delta)

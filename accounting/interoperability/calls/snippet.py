@@ -112,9 +112,9 @@ def read_snippet(text: str) -> tuple[Call, ...]:
             tree = ast.parse(shown, mode="exec")
     except SyntaxError as error:
         column = indent + (error.offset or 1)
-        raise InvalidValue(f"this is no Python: {_clause(error.msg)}{_at(error.lineno, column)}") from None
+        raise InvalidValue(f"this is not Python: {_clause(error.msg)}{_at(error.lineno, column)}") from None
     except (RecursionError, MemoryError, ValueError):
-        raise InvalidValue("this is no call: it is nested too deeply to be read") from None
+        raise InvalidValue("this is not a call: it is nested too deeply to be read") from None
     reader = _Reader(shown, indent)
     for statement in tree.body:
         reader.take(statement)
@@ -132,22 +132,22 @@ def _check_characters(text: str) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         for column, each in enumerate(line, 1):
             if unicodedata.category(each) in ("Cc", "Cf", "Cs") and each not in _VISIBLE_CONTROLS:
-                raise InvalidValue(f"there is a character that nobody sees, U+{ord(each):04X}{_at(number, column)}")
+                raise InvalidValue(f"there is an invisible character, U+{ord(each):04X}{_at(number, column)}")
 
 
 def _check_size(text: str, indent: int) -> None:
     """Refuse what is too long or nested too deeply, before the parser sees it."""
     if len(text) > MAX_LENGTH:
-        raise InvalidValue(f"it has {len(text)} characters, and {MAX_LENGTH} are read: paste the call alone")
+        raise InvalidValue(f"it has {len(text)} characters, and at most {MAX_LENGTH} are read: paste only the call")
     depth = 0
     try:
         for count, token in enumerate(tokenize.generate_tokens(io.StringIO(text).readline)):
             depth += (token.string in "([{") - (token.string in ")]}") if token.type == tokenize.OP else 0
             if depth > MAX_BRACKETS:
                 where = _at(token.start[0], indent + token.start[1] + 1)
-                raise InvalidValue(f"more than {MAX_BRACKETS} brackets are inside one another{where}")
+                raise InvalidValue(f"brackets are nested more than {MAX_BRACKETS} deep{where}")
             if count > MAX_TOKENS:
-                raise InvalidValue(f"it has more than {MAX_TOKENS} words and signs: paste the call alone")
+                raise InvalidValue(f"it has more than {MAX_TOKENS} words and signs: paste only the call")
     except (tokenize.TokenError, SyntaxError):
         return  # The parser says what is wrong, and where.
 
@@ -203,7 +203,7 @@ class _Reader:
         self._depth += 1
         self._count(1, node)
         if self._depth > MAX_DEPTH:
-            raise InvalidValue(f"more than {MAX_DEPTH} expressions are inside one another{self._place(node)}")
+            raise InvalidValue(f"expressions are nested more than {MAX_DEPTH} deep{self._place(node)}")
         found = self._read(node)
         self._depth -= 1
         return found

@@ -142,7 +142,7 @@ class Provider:
         issuer = self.configuration.issuer
         document = ask_for_object(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if document.get("issuer") != issuer:
-            raise Unavailable(f"{issuer}: its discovery document is another issuer's")
+            raise Unavailable(f"{issuer}: its discovery document names another issuer")
         addresses = {name: document.get(name) for name in _ADDRESSES}
         for name, address in addresses.items():
             if not isinstance(address, str) or not is_trusted_address(address):

@@ -96,7 +96,7 @@ def bearer_claims(provider: Provider, token: str) -> Claims:
         raise Refused("this server takes tokens of the provider for signing in only")
     found = _verified(provider, token, audience)
     if isinstance(found["aud"], list) and provider.configuration.client_id in found["aud"]:
-        raise Refused("it is made out to what signs somebody in, too")
+        raise Refused("it was also issued to the client that signs people in")
     return _claims(provider, found)
 
 

@@ -122,7 +122,7 @@ def test_strategies_have_the_account_of_what_they_draw(client: Client, strategy:
     ],
 )
 def test_strategies_without_an_account_of_independent_noise_are_refused(strategy: Any) -> None:
-    with pytest.raises(ValueError, match="is not guarded: what is are CyclicPoissonSampling"):
+    with pytest.raises(ValueError, match="is not guarded, only CyclicPoissonSampling"):
         Batches(strategy, RECORDS)
 
 

@@ -216,7 +216,7 @@ def test_the_manifest_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"not an archive" * 100, b"SQLite format 3\0" + bytes(4000)])
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(ArchiveRefused, match="It is no archive, or not all of one"):
+    with pytest.raises(ArchiveRefused, match="It is not an archive, or not a whole one"):
         read_all(tmp_path / "a", content)
 
 

@@ -201,7 +201,7 @@ def test_an_address_holds_no_key(url: str) -> None:
 @pytest.mark.parametrize("key", ["a\nb", "ключ"])
 def test_a_key_that_is_none_is_not_shown(key: str) -> None:
     line = refused("run", "list", "--url", "http://127.0.0.1:1", env={"EPSILOND_API_KEY": key})
-    assert "EPSILOND_API_KEY is no key" in line
+    assert "EPSILOND_API_KEY is not a key" in line
     assert key not in line
 
 

@@ -101,7 +101,7 @@ def test_what_is_missing_is_marked_at_its_field(reader: TestClient) -> None:
     [
         (
             "make_private(\n    noise_multiplier=1.1",
-            r"Your call: this is no Python: '(' was never closed (line 1, column 13)",
+            r"Your call: this is not Python: '(' was never closed (line 1, column 13)",
         ),
         ("", "Your call:"),
         ("<script>alert(1)</script>", "Your call: this is no Python"),

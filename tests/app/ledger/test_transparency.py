@@ -292,7 +292,7 @@ def test_an_export_is_verified_elsewhere_with_a_checkpoint_and_a_public_key_alon
     kept.write_text(checkpoint(client)["note"])
     lines = export.read_bytes().splitlines(keepends=True)
     early.write_bytes(b"".join([lines[0].replace(b'"version":2', b'"version":1'), *lines[1:]]))
-    assert "it is no entry" in not_valid("--export", str(early), "--checkpoint", str(kept))
+    assert "it is not an entry" in not_valid("--export", str(early), "--checkpoint", str(kept))
     tree = client.get("/v1/ledger/export", params={"budget_id": root["id"]}).content
     early.write_bytes(tree)
     assert "has not all budgets" in not_valid("--export", str(early), "--checkpoint", str(kept))

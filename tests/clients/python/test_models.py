@@ -187,7 +187,7 @@ def test_files_of_other_versions_are_told_apart(tmp_path):
     with pytest.raises(ValueError, match="format_version 2, and this package reads 1"):
         Model.from_bytes(saved(document=np.array(newer)))
     (tmp_path / "other.npz").write_bytes(b"not an archive")
-    with pytest.raises(ValueError, match="no model file of epsilond"):
+    with pytest.raises(ValueError, match="not a model file of epsilond"):
         load(tmp_path / "other.npz")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "absent.npz")

@@ -144,15 +144,15 @@ def test_memory_is_stated_and_keys_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"coefficients": ()}, "a first coefficient"),
-        ({"coefficients": (0.0,)}, "a first coefficient"),
+        ({"coefficients": ()}, "the first coefficient"),
+        ({"coefficients": (0.0,)}, "the first coefficient"),
         ({"coefficients": (float("inf"), 1.0)}, "finite"),
-        ({"coefficients": (0.5, 0.75)}, "do not increase"),
-        ({"coefficients": (0.5, -0.25)}, "not negative"),
-        ({"stddev": 0.0}, "are positive"),
-        ({"stddev": float("nan")}, "are positive"),
-        ({"size": 0}, "are positive"),
-        ({"steps": 0}, "are positive"),
+        ({"coefficients": (0.5, 0.75)}, "must not increase"),
+        ({"coefficients": (0.5, -0.25)}, "must not be negative"),
+        ({"stddev": 0.0}, "must be positive"),
+        ({"stddev": float("nan")}, "must be positive"),
+        ({"size": 0}, "must be positive"),
+        ({"steps": 0}, "must be positive"),
         ({"key": b"short"}, "32 bytes"),
     ],
 )
@@ -192,5 +192,5 @@ def test_a_loop_with_a_calibrated_plan_is_charged_for_its_steps(client: Client) 
     [event] = client.reservations.get(guard.id).charged_events or []
     assert (event.count, event.mechanism["kind"]) == (40, "correlated_gaussian")
     for others in ([{"event": {}}], [phase, phase], []):
-        with pytest.raises(ValueError, match="no plan with correlated noise"):
+        with pytest.raises(ValueError, match="not a plan with correlated noise"):
             correlated_noise({"phases": others}, size=3)

@@ -33,7 +33,7 @@ def test_an_open_file_is_read_from_its_beginning(client: Client) -> None:
 def test_what_can_be_read_once_alone_is_refused(client: Client) -> None:
     reading, writing = os.pipe()
     os.close(writing)
-    with os.fdopen(reading, "rb") as pipe, pytest.raises(ValueError, match="no pipe"):
+    with os.fdopen(reading, "rb") as pipe, pytest.raises(ValueError, match="not a pipe"):
         client.datasets.upload(pipe, name="pipe", filename="rows.csv", **METADATA)
 
 

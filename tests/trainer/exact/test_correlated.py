@@ -171,7 +171,7 @@ def test_a_state_without_the_noise_of_the_last_steps_is_refused() -> None:
         state | {"kept": state["kept"][:-1]},
         random_streams(1).gaussian_noise().state(),
     ):
-        with pytest.raises(InvalidValue, match="without the noise of the last steps") as caught:
+        with pytest.raises(InvalidValue, match="lacks the noise of the last steps") as caught:
             noise.restore(wrong)
         assert caught.value.code == "checkpoint_refused"
 

@@ -73,7 +73,7 @@ class HeldReservation:
         idempotency_key: str | None,
     ) -> None:
         if not events:
-            raise ValueError("a reservation holds at least one event")
+            raise ValueError("a reservation must hold at least one event")
         self._reservations = reservations
         self._background = background
         self._budget = budget
@@ -160,7 +160,7 @@ class HeldReservation:
                 "steps are counted only for a reservation of one event; with several, use commit(events=...)"
             )
         if operator.index(steps) < 1:
-            raise ValueError("steps is 1 or more")
+            raise ValueError("steps must be 1 or more")
         self._check_process()
         with self._lock:
             if steps > self.steps_left:

@@ -68,7 +68,7 @@ class Model:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
         except (OSError, ValueError, EOFError) as error:
-            raise ValueError("this is no model file of epsilond, which is an NPZ archive") from error
+            raise ValueError("this is not a model file of epsilond, which would be an NPZ archive") from error
         if "document" not in arrays:
             run = str(arrays["run_id"]) if "run_id" in arrays else "the run"
             raise ValueError(

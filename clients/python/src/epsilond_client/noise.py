@@ -81,12 +81,12 @@ class CorrelatedNoise:
     ) -> None:
         self._coefficients = tuple(float(value) for value in coefficients)
         if not self._coefficients or not 0.0 < self._coefficients[0] < math.inf:
-            raise ValueError("there is a first coefficient, and it is positive and finite")
+            raise ValueError("the first coefficient must be positive and finite")
         pairs = zip(self._coefficients, self._coefficients[1:], strict=False)
         if any(not 0.0 <= after <= before for before, after in pairs):
-            raise ValueError("coefficients are not negative and do not increase: others are not what is charged")
+            raise ValueError("coefficients must not be negative and must not increase: others cannot be charged")
         if not 0.0 < stddev < math.inf or size < 1 or steps < 1:
-            raise ValueError(f"stddev, size and steps are positive, got {stddev!r}, {size!r} and {steps!r}")
+            raise ValueError(f"stddev, size and steps must be positive, got {stddev!r}, {size!r} and {steps!r}")
         if key is not None and len(key) != KEY_BYTES:
             raise ValueError(f"a key has {KEY_BYTES} bytes: leave it out, or go on by load_state_dict")
         self._stddev, self._size, self._steps = float(stddev), int(size), int(steps)
@@ -223,7 +223,8 @@ def correlated_noise(plan: Mapping[str, Any], size: int, *, draw: Draw | None = 
     phases = plan["phases"]
     if len(phases) != 1 or phases[0].get("kind") != _KIND:
         raise ValueError(
-            f"this is no plan with correlated noise, which has one phase of the kind {_KIND}: ask /v1/calibrate for one"
+            f"this is not a plan with correlated noise, which has one phase of the kind {_KIND}: ask /v1/calibrate "
+            "for one"
         )
     [phase] = phases
     mechanism, bound = phase["event"]["mechanism"], phase["gradient_bound"]

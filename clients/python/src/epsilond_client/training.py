@@ -235,7 +235,7 @@ class Runs(Resource):
         for number, row in enumerate(rows):
             if isinstance(row, (Mapping, str)) or not isinstance(row, Iterable):
                 raise TypeError(
-                    f"row {number} is a {type(row).__name__} and no list of cells, in the order of the model's "
+                    f"row {number} is a {type(row).__name__}, not a list of cells in the order of the model's "
                     "features or of columns; client.runs.load(run).predict(rows) takes dicts and tables"
                 )
         request = {"rows": [list(row) for row in rows], "columns": None if columns is None else list(columns)}
@@ -343,12 +343,14 @@ def _multipart(
             yield body
         return
     if filename is None:
-        raise ValueError("filename says the format (rows.csv, rows.parquet, rows.npz) where file is no path")
+        raise ValueError("filename says the format (rows.csv, rows.parquet, rows.npz) if file is not a path")
     if Path(filename).suffix not in _TYPES:
         raise ValueError(f"the format follows from the file's name, which ends in one of {', '.join(_TYPES)}")
     source = io.BytesIO(file) if isinstance(file, bytes) else file
     if not source.seekable():
-        raise ValueError("an upload may have to be sent twice, so the file is one that can be read twice: no pipe")
+        raise ValueError(
+            "an upload may have to be sent twice, so the file must be one that can be read twice, not a pipe"
+        )
     declared = json.dumps(plain(metadata), allow_nan=False)
     parts = {
         "file": (filename, source, _TYPES[Path(filename).suffix]),

@@ -215,7 +215,7 @@ def plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Real):
         return float(value)
-    raise TypeError(f"a request takes numbers, texts, lists and mappings, and no {type(value).__name__}")
+    raise TypeError(f"a request takes numbers, texts, lists and mappings, not {type(value).__name__}")
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def parse(data: bytes) -> Reader:
         )
         spelled = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise CannotCheck(f"the certificate is no JSON: {error}") from None
+        raise CannotCheck(f"the certificate is not JSON: {error}") from None
     refuse_unless(spelled == data, "the bytes are not the canonical ones: sorted keys, no white space, plain letters")
     return Reader(value, "certificate")
 

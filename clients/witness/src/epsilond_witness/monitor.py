@@ -174,7 +174,7 @@ class Monitor:
         try:
             path = tuple(bytes.fromhex(node) for node in json.loads(text)["path"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise Unreachable("the service answers with something that is no proof") from None
+            raise Unreachable("the service answers with something that is not a proof") from None
         return path if all(len(node) == WIDTH for node in path) else ()
 
     def _quorum_at(self, note: Note) -> int:

@@ -125,11 +125,11 @@ class Note:
         signatures = tuple(read_signatures(lines))
         origin, *rest = text.split("\n")
         if len(rest) < 2 or "" in rest:
-            raise Malformed("it is no checkpoint: lines with an origin, a size, and a root in base64")
+            raise Malformed("it is not a checkpoint, which has lines with an origin, a size, and a root in base64")
         _check_name(origin)
         root = _decoded(rest[1])
         if len(root) != WIDTH:
-            raise Malformed("it is no checkpoint: its root does not have 32 bytes")
+            raise Malformed("it is not a checkpoint: its root does not have 32 bytes")
         return cls(f"{text}\n", origin, read_size(rest[0]), root, signatures)
 
     def of(self, key: Key) -> tuple[Signature, ...]:

@@ -85,7 +85,7 @@ def test_a_token_that_is_not_right_is_refused_with_the_reason(stranger: TestClie
     now = int(time.time())
     for changed, reason in (
         ({"aud": CLIENT_ID}, "another audience"),
-        ({"aud": [AUDIENCE, CLIENT_ID]}, "what signs somebody in"),
+        ({"aud": [AUDIENCE, CLIENT_ID]}, "the client that signs people in"),
         ({"aud": None}, "a claim is missing"),
         ({"aud": ["https://other.example"]}, "another audience"),
         ({"iss": "https://evil.example"}, "another issuer"),

@@ -62,7 +62,7 @@ def to_json(event: Any) -> dict[str, Any]:
         TypeError: it is none.
     """
     if not hasattr(event, "to_named_tuple"):
-        raise TypeError(f"this reads a DpEvent of dp-accounting, and {type(event).__name__} is none")
+        raise TypeError(f"this reads a DpEvent of dp-accounting, and {type(event).__name__} is not one")
     converted: dict[str, Any] = plain(_fields(event.to_named_tuple()))
     return converted
 

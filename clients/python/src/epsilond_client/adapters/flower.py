@@ -90,7 +90,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
     ) -> None:
         if not isinstance(strategy, FedAvg):
             raise ValueError(
-                f"{type(strategy).__name__} is not gated: FedAvg is, and the strategies that are made of it. Give the "
+                f"{type(strategy).__name__} cannot be gated: FedAvg and strategies derived from it can. Give the "
                 "strategy itself, without one of Flower's DifferentialPrivacy wrappers: the gate clips and adds noise"
             )
         for name, value in (("clipping_norm", clipping_norm), ("expected_clients", expected_clients)):
@@ -130,8 +130,8 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
             grid.get_node_ids()
         ):
             raise ValueError(
-                "sample_rate takes each connected client by a coin of its own, and the strategy has chosen some of "
-                "them already: give it fraction_train=1, or leave sample_rate out"
+                "sample_rate draws each connected client independently, but the strategy has already chosen some of "
+                "them: give it fraction_train=1, or leave sample_rate out"
             )
         try:
             self._round = self._reserved(server_round)

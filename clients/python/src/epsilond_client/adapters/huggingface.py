@@ -177,7 +177,7 @@ def _check(trainer: Any) -> None:
     module: Any = import_module("transformers")
     args = trainer.args
     if not isinstance(trainer, module.Trainer):
-        raise ValueError(f"this guards a transformers.Trainer, and {type(trainer).__name__} is none")
+        raise ValueError(f"this guards a transformers.Trainer, and {type(trainer).__name__} is not one")
     for name in _REPLACED:
         if name in vars(trainer):
             raise ValueError(f"this trainer is guarded already, or something else stands in the place of its {name}")

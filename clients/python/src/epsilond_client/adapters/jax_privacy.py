@@ -124,7 +124,7 @@ def sampling_of(strategy: Any, num_examples: int) -> Mapping[str, Any]:
     if kind is module.BallsInBinsSampling and strategy.iterations <= strategy.cycle_length:
         return {"kind": "random_allocation", "num_bins": int(strategy.cycle_length), "participations": 1}
     raise ValueError(
-        f"{strategy} is not guarded: what is are CyclicPoissonSampling with cycle_length=1, FixedBatchSampling, and "
+        f"{strategy} is not guarded, only CyclicPoissonSampling with cycle_length=1, FixedBatchSampling, and "
         "BallsInBinsSampling of one cycle. Over several cycles a record keeps its bin, and no scheme that is accounted "
         "here does; epsilond_client.samplers.RandomAllocation draws it anew"
     )

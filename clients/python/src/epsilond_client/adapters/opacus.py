@@ -198,7 +198,7 @@ def _check_optimizer(optimizer: Any) -> None:
     module: Any = import_module("opacus.optimizers")
     if type(optimizer) not in {getattr(module, name) for name in _GUARDED}:
         raise ValueError(
-            f"{type(optimizer).__name__} is not guarded: what is are {' and '.join(_GUARDED)}, as make_private makes "
+            f"{type(optimizer).__name__} is not guarded, only {' and '.join(_GUARDED)}, as make_private makes "
             'them for clipping "flat" and "per_layer" in one process'
         )
     if "add_noise" in vars(optimizer):
