@@ -388,7 +388,7 @@ def _on_shared_lines(
 
 
 def estimate_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> float:
-    """Return a number near the certified epsilon, for a search that certifies its result. It is no bound."""
+    """Return a number near the certified epsilon, for a search that certifies its result. It is not a bound."""
     composition = like_poisson(_without_rare_branches(compose(events, NeighboringRelation(relation)), delta))
     if composition.gaussian_only is None and composition.count > 1:
         with np.errstate(all="ignore"), suppress(ArithmeticError, ValueError):

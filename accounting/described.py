@@ -1,4 +1,4 @@
-"""Records whose fields declare their ranges. The ranges are checked when a record is made, and shown to whoever asks.
+"""Records whose fields declare their ranges. The ranges are checked when a record is made, and shown to others.
 
 A field is annotated with its type and its range, such as ``Annotated[float, Real(0.0, 1.0, "Share of the records.")]``.
 The HTTP contract makes its schemas of the same annotations and of the docstring, so that nothing is said twice.

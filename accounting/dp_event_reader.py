@@ -201,7 +201,7 @@ class Reader:
             yield Event(Gaussian(self._noise(event)), cut, count)
 
     def _allocated(self, event: Any, count: int, depth: int) -> Iterator[Event]:
-        """``count`` allocations, each of so many steps."""
+        """``count`` allocations, each of this many steps."""
         chosen = read_integer("num_selected", event.num_selected, 0, MAX_COUNT)
         steps = read_integer("num_steps", event.num_steps, 1, MAX_COUNT)
         batch = tuple(self._inside(("event",), event.event, 1, depth))

@@ -1,6 +1,6 @@
 """One number mu for a whole trade-off curve, and its regret: how far Gaussian DP is from the truth.
 
-The regret of putting a curve g in the place of f is the smallest k with g moved by (k, k) towards the origin below f:
+The regret of putting a curve g in place of f is the smallest k with g moved by (k, k) towards the origin below f:
 g(a + k) - k <= f(a) for every false positive rate a. Moving a curve by (k, k) changes its Bayes risk by k at each prior
 (`bayes_risk`), and convex curves are ordered as their Bayes risks, so that the regret is
 

@@ -108,7 +108,7 @@ def estimate_group_epsilon(
 ) -> float | None:
     """A number near `group_epsilon_for_delta`, for a search that certifies where it ends; it bounds nothing.
 
-    None where there is none that is quicker.
+    None if there is none that is quicker.
     """
     single = compose(events, NeighboringRelation(relation))
     grouped, found = _step_by_step(events, single, group_size), []
@@ -182,7 +182,7 @@ def _is_apart(event: Event) -> bool:
 
 
 def group_composition(single: Composition, size: int) -> GroupComposition | None:
-    """Return None where some step's pair for a group is not known."""
+    """Return None if some step's pair for a group is not known."""
     if size == 1:
         return GroupComposition(single, is_exact=True)
     if single.failure.upper > 0.0 or single.discrepancy:
@@ -255,7 +255,7 @@ def _through_single_records(
 
 
 def _least_share(excess: Callable[[float], float], start: float, step: float) -> float:
-    """Return about the least number from which on the excess is at most 0; inf where it is too large.
+    """Return about the least number from which on the excess is at most 0; inf if it is too large.
 
     Args:
         excess: Decreasing.
@@ -301,7 +301,7 @@ def _least_share(excess: Callable[[float], float], start: float, step: float) ->
 
 
 def _estimated_share(single: Composition, delta: float, size: int) -> float | None:
-    """Return about the least e with delta(e) (1 + e^e + ...) <= delta; None where no estimate finds it."""
+    """Return about the least e with delta(e) (1 + e^e + ...) <= delta; None if no estimate finds it."""
 
     def more(share: float) -> float:
         found = _estimate(single, math.exp(math.log(delta) - _log_factor(share, size)))
@@ -321,7 +321,7 @@ def _estimated_share(single: Composition, delta: float, size: int) -> float | No
 
 
 def _estimate(composition: Composition, delta: float) -> float | None:
-    """Return a number near epsilon at delta in a fraction of the time; None where there is none."""
+    """Return a number near epsilon at delta in a fraction of the time; None if there is none."""
     if composition.gaussian_only is not None or composition.count == 1 or not 0.0 < delta < 1.0:
         return None
     if composition.failure.upper or composition.discrepancy:

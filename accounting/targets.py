@@ -3,7 +3,7 @@
 | target | the number | what it means for a list of events |
 |---|---|---|
 | approximate_dp | epsilon | the certified epsilon at delta |
-| approximate_dp of groups | epsilon | the certified epsilon at delta for so many records of one owner |
+| approximate_dp of groups | epsilon | the certified epsilon at delta for this many records of one owner |
 | pure_dp | epsilon | the sum of epsilons; Gaussian noise and stated rhos have none |
 | zcdp | rho | the zCDP cost; sampling does not lower it |
 | gaussian_dp | mu | the Gaussian-DP cost; sampling does not lower it |
@@ -73,7 +73,7 @@ class Target(Protocol):
     def limit(self) -> float: ...
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """Return the events' cost in the unit of ``limit``; ``quick`` returns an estimate, which is no bound."""
+        """Return the events' cost in the unit of ``limit``; ``quick`` returns an estimate, which is not a bound."""
 
     def level(self, figure: float) -> float:
         """An increasing function of the number whose logarithm is nearly linear in that of the noise multiplier."""

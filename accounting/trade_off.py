@@ -1,4 +1,4 @@
-"""Trade-off curves with bounds: the fewest false negatives of an attacker with so many false positives.
+"""Trade-off curves with bounds: the fewest false negatives of an attacker with this many false positives.
 
 delta(eps) of a list is the largest hockey-stick divergence over all pairs of neighbours, in both directions; g(x) =
 delta(log x). The trade-off function F of the list is the largest symmetric f for which it is f-DP: for every test of

@@ -21,7 +21,7 @@ from app.context import Context
 from app.kit.process_pool import too_much_work
 from app.problems import refused_at, unprocessable
 
-#: Full batches of Gaussian noise have a closed form; so many events times values take some milliseconds.
+#: Full batches of Gaussian noise have a closed form; this many events times values take some milliseconds.
 MOST_IN_THREAD = 1000
 
 P = ParamSpec("P")
@@ -109,7 +109,7 @@ class Evaluation:
         return self._in_bounds(pointer, evaluate, self.events, self.relation, values, **size)
 
     def _has_closed_form(self, values: int) -> bool:
-        """Return whether so many values take no more than milliseconds, whatever the events' parameters are."""
+        """Return whether this many values take no more than milliseconds, whatever the events' parameters are."""
         return (
             self.group_size == 1
             and len(self.events) * values <= MOST_IN_THREAD

@@ -111,6 +111,6 @@ def _methods_of(request: Request) -> str:
 
 
 def _type_of_body(request: Request) -> Any:
-    """Return the type that a request's body is read as; None where the call takes no body, or reads it by itself."""
+    """Return the type that a request's body is read as; None if the call takes no body, or reads it by itself."""
     field = getattr(request.scope.get("route"), "body_field", None)
     return None if field is None else field.field_info.annotation

@@ -32,7 +32,7 @@ log = structlog.get_logger("epsilond.server")
 GRACE_S = 3
 #: A stop takes no longer, whatever still runs.
 STOP_S = 9.0
-#: The server has ten ticks a second; slow clients are looked for once in so many.
+#: The server has ten ticks a second; slow clients are looked for once in this many.
 TICKS_PER_LOOK = 10
 
 

@@ -23,7 +23,7 @@ from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
 #: An evaluation takes so much of the target, in squares of mu, unless its noise is given. The training's noise rises by
 #: about a twentieth for it.
 SHARE = 0.1
-#: The target is used up to here; the certified cost is computed for so many plans at most.
+#: The target is used up to here; the certified cost is computed for this many plans at most.
 _USED, _TRIES = 0.99, 8
 
 

@@ -54,7 +54,7 @@ class WeightedAverage(Described):
 
 
 def average_of_last(count: int, steps: int) -> WeightedAverage:
-    """Return the mean of the points that the last ``count`` of so many steps lead to.
+    """Return the mean of the points that the last ``count`` of this many steps lead to.
 
     >>> average_of_last(2, 4).weights
     (0.0, 0.0, 0.5, 0.5)

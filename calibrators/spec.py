@@ -179,7 +179,7 @@ class Spec:
         return value
 
     def release_of(self, steps: int) -> Release:
-        """Return which point of so many steps is released, where the algorithm's theorem does not say.
+        """Return which point of this many steps is released, where the algorithm's theorem does not say.
 
         Raises:
             InvalidValue: a share of more steps is averaged than a plan has weights for.

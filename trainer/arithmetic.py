@@ -184,7 +184,7 @@ def _product(xp: Namespace, left: Host, right: Host) -> Host:
 
 
 def _odd(draw: np.random.Generator, shape: tuple[int, ...], digits: int) -> Host:
-    """Return odd whole numbers of so many binary digits: the 12 of half a float32 are one more than TF32 keeps."""
+    """Return odd whole numbers of this many binary digits: the 12 of half a float32 are one more than TF32 keeps."""
     return (2 * draw.integers(2 ** (digits - 2), 2 ** (digits - 1), shape) + 1).astype(np.float64)
 
 

@@ -69,7 +69,7 @@ class ClippedSums:
         self._dtype = "float64" if records.all.features.dtype == records.xp.float64 else "float32"
 
     def grid(self, noise_multiplier: float, spread: float = 1.0) -> Grid:
-        """Return the grid of sums with noise of so many times their bound, or of sums without noise: 0.
+        """Return the grid of sums with noise of this many times their bound, or of sums without noise: 0.
 
         Args:
             noise_multiplier: The noise's scale over the bound.

@@ -82,7 +82,7 @@ class EstimateFrankWolfe(StructuredSteps):
     Raises:
         InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating
             point cannot keep.
-        Unsupported: the model's gradients are no outer products of one layer.
+        Unsupported: the model's gradients are not outer products of one layer.
     """
 
     kept = (*StructuredSteps.kept, "_before", "_slots", "_estimator", "_release")

@@ -43,7 +43,7 @@ FloatArray = npt.NDArray[np.float64]
 GRAIN = 2.0**-20
 #: Bins by which rows are ranked: equal ones of arcsin(sqrt(probability)), which are finer near 0 and 1.
 RANKING_BINS = 12
-#: A log loss is capped at so many nats beyond that of equal probabilities.
+#: A log loss is capped at this many nats beyond that of equal probabilities.
 _BEYOND_CHANCE = 3.0
 
 #: Cells that rows add to, and what each of them adds there, in grains.

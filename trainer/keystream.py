@@ -80,7 +80,7 @@ class Keystream:
         return np.random.Generator(self._counter)
 
     def jumped(self, parts: int = 1) -> Keystream:
-        """Return the stream that begins so many times 2^64 words further, more than is ever read."""
+        """Return the stream that begins this many times 2^64 words further, more than is ever read."""
         self._catch_up()
         jumped = object.__new__(Keystream)
         jumped._follow(self._counter.jumped(parts))

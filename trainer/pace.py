@@ -97,7 +97,7 @@ def _measured(
 
 
 def dummy_rows(model: Model, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return so many rows of scaled features, and their labels: the same for every data set."""
+    """Return this many rows of scaled features, and their labels: the same for every data set."""
     ramp = np.linspace(-1.0, 1.0, count * model.num_features).reshape(count, model.num_features)
     labels = np.linspace(-1.0, 1.0, count)
     return ramp, np.arange(count, dtype=np.float64) % model.num_classes if model.num_classes else labels

@@ -186,7 +186,7 @@ class TruncatedPoissonSampler:
 
 
 class WithoutReplacementSampler:
-    """Takes a batch of so many of the declared places, all such batches equally likely; steps are independent.
+    """Takes a batch of this many of the declared places, all such batches equally likely; steps are independent.
 
     Args:
         positions: shape (N,): the slot of each place.
@@ -254,7 +254,7 @@ class EpochSampler(ABC):
 
     @abstractmethod
     def _begin(self, generator: np.random.Generator, length: int) -> None:
-        """Draw an epoch of so many steps."""
+        """Draw an epoch of this many steps."""
 
     @abstractmethod
     def _batch(self, step: int) -> Indices:

@@ -52,7 +52,7 @@ class NumberColumn:
 class CategoryColumn:
     """One of the declared categories, given by its position in the declaration; mapped to as many columns of 0 and 1.
 
-    A code that is no position (-1, say, for a category that was not declared) gives a row of zeros.
+    A code that is not a position (-1, say, for a category that was not declared) gives a row of zeros.
     """
 
     num_categories: int

@@ -14,7 +14,7 @@ from trainer.models import Model, Parameters
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Rows are predicted in blocks of so many numbers, or one by one; a hidden layer is taken to have this width.
+#: Rows are predicted in blocks of this many numbers, or one by one; a hidden layer is taken to have this width.
 _BLOCK_NUMBERS, _WIDE_LAYER = 2**21, 1024
 #: Most probabilities that are kept at once to be ranked: 160 MB.
 _RANKED_NUMBERS = 2 * 10**7

@@ -23,7 +23,7 @@ class CertifiedEnd:
 
     Attributes:
         epsilon, delta: The numbers of the statement.
-        certificate: None where there is none, and `reason` says why.
+        certificate: None if there is none, and `reason` says why.
     """
 
     epsilon: float
@@ -35,7 +35,8 @@ class CertifiedEnd:
 def certify_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, delta: float, value: Interval, group_size: int = 1
 ) -> tuple[CertifiedEnd, CertifiedEnd]:
-    """Return certificates of the upper and of the lower end of epsilon at ``delta``, for groups of so many records."""
+    """Return certificates of the upper and of the lower end of epsilon at ``delta``, for groups of this many
+    records."""
     upper = [(value.upper, delta), (value.upper * (1.0 + WIDENED), delta)]
     lower = [(value.lower, delta), (value.lower * (1.0 - WIDENED), delta)]
     above = _first(AT_MOST, events, relation, upper, group_size=group_size)

@@ -102,7 +102,7 @@ class Cut:
         return best
 
     def form(self) -> tuple[dict[str, Json], float] | None:
-        """Return the witness on the line with the fewest points, and its natural digits; None where it has too many."""
+        """Return the witness on the line with the fewest points, and its natural digits; None if it has too many."""
         best: tuple[float, float, float, float] | None = None
         angle = min(self.step.steepest(1.0, 18.0), 1.3 * self.width / self.step.height(1.0))
         known = self.direction.far_table[0]

@@ -30,7 +30,7 @@ class Bound:
 
     Attributes:
         step: The law that is integrated: the step's own, or for batches of a fixed size the remove law above a cut.
-        cut: Where it is cut, with its width; None where it is whole.
+        cut: Where it is cut, with its width; None if it is whole.
     """
 
     step: SampledStep

@@ -50,7 +50,7 @@ _ALMOST = 1.0 - 1e-12
 def is_wider(event: Event, relation: NeighboringRelation) -> str:
     """Return why a lower bound of the pair that certificates are about says nothing about a step.
 
-    The text is empty where it does say something.
+    The text is empty if it does say something.
     """
     cut = isinstance(event.sampling, TruncatedPoisson) and event.sampling.is_random
     if cut or isinstance(event.sampling, WithReplacement):
@@ -135,7 +135,7 @@ def shares_stated(loss: DrawsLoss, mass: float) -> tuple[VisibleMixtureLoss, tup
 def rare_left_out(loss: PrivacyLoss, mass: float) -> tuple[PrivacyLoss, int]:
     """Return the loss with as few branches, or records in a batch, as leave out at most ``mass``, and their number.
 
-    The number is 0 where nothing is left out.
+    The number is 0 if nothing is left out.
     """
     if isinstance(loss, VisibleMixtureLoss) and len(loss.weights) > 1:
         kept = _enough(np.array(loss.weights), mass)
@@ -157,7 +157,7 @@ def _enough(weights: np.ndarray, mass: float) -> int:
 
 
 def sampled_step(loss: PrivacyLoss, name: str) -> SampledStep | None:
-    """Return where the nodes of a step have to be chosen; None where the verifier knows its transform."""
+    """Return where the nodes of a step have to be chosen; None if the verifier knows its transform."""
     one_sided = "add" if name == "add" else "remove"
     if isinstance(loss, HitsLoss):
         return SampledStep("replace" if loss.replaced else one_sided, loss.noise_multiplier, loss.log_weights)

@@ -40,7 +40,7 @@ class Part:
     Attributes:
         weight: Its probability.
         step: Its transform, as the engine's contour integrals have it.
-        sampled: Where its nodes have to be chosen; None where a verifier knows the transform in closed form.
+        sampled: Where its nodes have to be chosen; None if a verifier knows the transform in closed form.
     """
 
     weight: float
@@ -240,7 +240,7 @@ class LineSearch:
         return [(tilt, period) for _, tilt, period in sorted(found)[:_LINES_TRIED]]
 
     def chosen(self, window: float = 0.0, most_points: float = MOST_POINTS) -> ChosenLine | None:
-        """Return the line with the least work; None where each has too many points."""
+        """Return the line with the least work; None if each has too many points."""
         best: ChosenLine | None = None
         for tilt, period in self.lines():
             line = self._at(rounded(tilt), rounded(period * 1.002), window, most_points)

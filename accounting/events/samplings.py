@@ -365,7 +365,7 @@ class Allocations(Sampling):
 @sampling
 @dataclass(frozen=True, slots=True)
 class RandomAllocation(Allocations):
-    """Each record takes part in some of every `num_bins` steps, all choices of so many steps equally likely.
+    """Each record takes part in some of every `num_bins` steps, all such choices equally likely.
 
     Draws are independent between records and between allocations. A last allocation that is cut short is charged as the
     steps that are seen of it where each record has one participation, and in full otherwise.

@@ -190,7 +190,7 @@ def _searched(
 
 
 def about(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction) -> float:
-    """Estimate the cover of a list in units of mu squared, from a few estimates of epsilon. This is no bound.
+    """Estimate the cover of a list in units of mu squared, from a few estimates of epsilon. This is not a bound.
 
     Args:
         events, relation, rate: As `cover`.

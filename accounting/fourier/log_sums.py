@@ -153,7 +153,7 @@ def _log_sum(mu: float, count: int, log_above: float, as_fine_as: int) -> LogSum
 
 
 def _node_step(mu: float, count: int) -> float:
-    """Return the largest power of two of which `_PER_SIGMA` fit into the sigma of so many variables."""
+    """Return the largest power of two of which `_PER_SIGMA` fit into the sigma of this many variables."""
     return 2.0 ** math.floor(math.log2(mu / math.sqrt(count) / _PER_SIGMA))
 
 

@@ -54,7 +54,7 @@ class RatioPart:
     """One integral.
 
     Attributes:
-        probability: q, in (0, 1]; 1 is no sampling.
+        probability: q, in (0, 1]; 1 means no sampling.
         log_scale: a.
         curvature: k; s^2 for Gaussian noise, 0 for Laplace noise.
         low, high: The ends; high is inf if k > 0, and then low is 0.

@@ -97,7 +97,7 @@ def spread_law(noise_multiplier: float, bins: int, points: int = SPREAD_POINTS) 
     Args:
         noise_multiplier: s, from 0.05.
         bins: t >= 1.
-        points: About so many.
+        points: About this many.
 
     Guarantees: above_in_convex_order.
     """
@@ -175,7 +175,7 @@ def _spread_mean(left: _Grid, right: _Grid, share: float, points: int) -> _Grid:
     step = min(left.step, right.step)
     left, right = _on_grid(left, step), _on_grid(right, step)
     a, b = left.masses, right.masses
-    # With y = x e^(apart step), the mean lies so many steps above x, whatever x is; never outside the two.
+    # With y = x e^(apart step), the mean lies this many steps above x, whatever x is; never outside the two.
     aparts = right.first - left.first + np.arange(1 - a.size, b.size)
     rises = np.logaddexp(math.log(share), math.log1p(-share) + step * aparts) / step
     rises = np.clip(rises, np.minimum(aparts, 0), np.maximum(aparts, 0))

@@ -45,7 +45,7 @@ _NEGLIGIBLE = 1e-60
 _SELDOM = 1e-20
 #: Relative error of a weight, at most.
 WEIGHT_ERROR = 1e-11
-#: Up to so many hits have a branch each; more are counted as up to 2 % more.
+#: Up to this many hits have a branch each; more are counted as up to 2 % more.
 _EACH, _RATIO = 50, 1.02
 #: The values of t that are tried, the largest first; and how much more the branches after the first may get in all than
 #: h w_h gives them. If no t stays within that, h w_h is taken.

@@ -133,7 +133,7 @@ class Lattice:
 
     Attributes:
         step: Its spacing.
-        kinds: (parts, number) of the steps: each has an interval of so many spacings.
+        kinds: (parts, number) of the steps: each has an interval of this many spacings.
     """
 
     step: float

@@ -20,7 +20,7 @@ class EnclosedLoss(PrivacyLoss):
     Attributes:
         above: Dominates the step.
         below: Attained, by the same neighbours in every step.
-        farther: Dominates the step, too, and is no mixture; None where nothing else is known.
+        farther: Dominates the step, too, and is not a mixture; None if nothing else is known.
     """
 
     above: PrivacyLoss

@@ -137,7 +137,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return self.epsilon
 
     def at_distance(self, times: int, probability: float) -> PoissonLaplaceLoss | LaplaceLoss:
-        """Return the loss of a record that moves the sum so many times as far, in the batch with a probability."""
+        """Return the loss of a record that moves the sum this many times as far, in the batch with a probability."""
         epsilon = times * self.epsilon
         return PoissonLaplaceLoss(epsilon, probability) if probability < 1.0 else LaplaceLoss(epsilon)
 

@@ -37,7 +37,7 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: Up to so many steps the cells are small against one term. With less noise nearly all terms would be 0.
+#: Up to this many steps the cells are small against one term. With less noise nearly all terms would be 0.
 MOST_BINS, LEAST_NOISE = 10_000, 0.2
 #: Cells in a standard deviation of the sum, at least and at most, and in one of a term; how many of the latter are cut
 #: into cells.
@@ -154,7 +154,7 @@ def _cells_of(edges: Array) -> _Law:
 
 
 def _power(law: _Law, count: int) -> _Law:
-    """The law of a sum of so many independent terms."""
+    """The law of a sum of this many independent terms."""
     total = _Law(0, np.ones(1), 0.0)
     while count:
         if count & 1:

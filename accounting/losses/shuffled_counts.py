@@ -27,7 +27,7 @@ LEFT_OUT = 1e-59
 _TAIL = 140.0
 #: Groups are this wide, relatively to their number of clones.
 _GROUP = 2e-4
-#: Losses: so many to a standard deviation, so far out; beyond, each is this much further than the last.
+#: Losses: this many to a standard deviation, so far out; beyond, each is this much further than the last.
 _FINENESS, _FINE_REACH, _GROWTH = 64.0, 20.0, 1.01
 #: From below, numbers of ones that are seen as one: standard deviations.
 _CELL = 1.0 / 64.0

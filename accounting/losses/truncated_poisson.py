@@ -78,7 +78,7 @@ _ALLOWANCE = 1e-15
 _ROUNDING = 1e-14
 #: The numbers of records that are tried one by one, at most.
 _FEW = 16
-#: The peak of g is searched to one part of so many, so far as g is level there.
+#: The peak of g is searched to one part of this many, so far as g is level there.
 _FINE = 2**24
 
 
@@ -184,7 +184,7 @@ def most_displaced(probability: float, size: int, most_records: int) -> float:
 def _of_public_size(
     noise: float, probability: float, size: int, records: int, relation: NeighboringRelation, most: float
 ) -> EnclosedLoss:
-    """The loss for so many records under a replace relation.
+    """The loss for this many records under a replace relation.
 
     Args:
         most: A number below ``probability`` that r is not above.

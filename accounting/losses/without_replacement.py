@@ -113,7 +113,7 @@ def symmetrized(pair: PoissonGaussianLoss | PoissonLaplaceLoss | GaussianLoss | 
 
 
 def seen_hits(pair: PoissonGaussianLoss | PoissonLaplaceLoss, hits: Hits) -> VisibleMixtureLoss:
-    """Return a loss that dominates records of which a batch holds so many, all replaced (`losses.batch_hits`).
+    """Return a loss that dominates records of which a batch holds this many, all replaced (`losses.batch_hits`).
 
     Args:
         pair: Poisson's pair of one record, at sensitivity 2 and any probability.

@@ -230,7 +230,7 @@ def epsilon_of_runs(
     delta: float,
     evaluators: Sequence[Evaluator] = EVALUATORS,
 ) -> Answer:
-    """Epsilon of so many runs, all released: that of the list repeated, each run with schedules of its own.
+    """Epsilon of this many runs, all released: that of the list repeated, each run with schedules of its own.
 
     Raises:
         InvalidValue: together they have more steps than are accounted; the pointer is ``trials``.

@@ -108,7 +108,7 @@ class AdviceBody(Schema):
     summary: str
     source: str
     bound: ProvenanceBody | None = Field(
-        description="The bound with all constants; null where the theorem promises nothing here."
+        description="The bound with all constants; null if the theorem promises nothing here."
     )
     rate: ProvenanceBody | None = Field(description="Known up to a constant, which is taken as 1.")
     gradient_evaluations: float | None

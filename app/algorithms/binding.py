@@ -84,7 +84,7 @@ class DataDescription(Schema):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The label's categories in the order of their codes; none where the label is a number."""
+        """The label's categories in the order of their codes; none if the label is a number."""
         return tuple(self.label.categories) if isinstance(self.label, CategoryColumn) else ()
 
     def scale_labels(self, labels: LabelArray) -> LabelArray:

@@ -87,7 +87,7 @@ def derive(
     of its norm, the same one: ``moment_bound`` at any ``moment_order``, and ``moment_bound_2k`` at twice it.
 
     An l2 penalty of strength s makes the objective, whose loss is convex, s-strongly convex, and adds s to its
-    smoothness. It is no part of what is clipped, hence of no bound on gradients or moments.
+    smoothness. It is not a part of what is clipped, hence of no bound on gradients or moments.
 
     Constants that mean something together come together: a Hoelder constant belongs to its exponent, a moment's bound
     to its order, a slope by the logit to the one by the parameters, whose ratio bounds features. Where the request
@@ -303,5 +303,5 @@ def _radius(model: LinearModel, given: Mapping[str, float], norm_order: float, d
     stated = [given[name] / width for name, width in (("radius", 1.0), ("diameter", 2.0)) if name in given]
     if domain is not None:
         stated.append(largest_norm(domain, model.num_parameters, norm_order))
-    # What is no length is refused by whoever reads it.
+    # What is not a length is refused by whoever reads it.
     return min((length for length in stated if length > 0.0), default=math.inf)

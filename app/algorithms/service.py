@@ -65,7 +65,7 @@ class Question:
         budget: The budget that the plan's cost is shown in, as it was when the request was read.
         charge_delta: At which that budget prices the plan, if it is an approximate_dp one.
         dtype: The numeric type that the plan is to be carried out in; None leaves it to `trainer.numeric_types`.
-        draft: What chooses what the request leaves out; None where it is to have everything.
+        draft: What chooses what the request leaves out; None if it is to have everything.
     """
 
     algorithm: str
@@ -103,7 +103,7 @@ def calibrate(
         capacity: Slots of the data set.
         dimension: Number of parameters.
         facts: What is publicly known of the objective.
-        evaluation: How its model is evaluated on held-out rows, for a part of its target; None where it is not.
+        evaluation: How its model is evaluated on held-out rows, for a part of its target; None if it is not.
 
     Raises:
         Problem: 422 that points at what is malformed, unsupported or unreachable.
@@ -282,7 +282,7 @@ def in_dtype(calibration: Calibration, dtype: str | None) -> Calibration:
 
 
 def fits(question: Question, calibration: Calibration) -> bool | None:
-    """Return whether the plan fits the budget that the request names; None where it names none.
+    """Return whether the plan fits the budget that the request names; None if it names none.
 
     Raises:
         Problem: 422 when the budget's filter has no price for it.

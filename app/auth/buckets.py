@@ -1,4 +1,4 @@
-"""Token buckets: so many events at once, and so many more each second."""
+"""Token buckets: this many events at once, and this many more each second."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class KeyMemory:
 
 
 class SessionMemory(KeyMemory):
-    """The memory of sessions, whose cookies stand in the place of tokens."""
+    """The memory of sessions, whose cookies stand in place of tokens."""
 
     def _look_up(self, token: str) -> Principal | None:
         return sessions.authenticate(self.context, token)

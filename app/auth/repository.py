@@ -63,7 +63,7 @@ def unended(session: Session, now: datetime) -> list[ApiKey]:
 
 
 def path_of_budget(session: Session, budget_id: str) -> str | None:
-    """The ids from the root to the budget, as they are in its row; None where there is no such budget."""
+    """The ids from the root to the budget, as they are in its row; None if there is no such budget."""
     return session.scalar(select(_BUDGETS.c.path).where(_BUDGETS.c.id == budget_id))
 
 

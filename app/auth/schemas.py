@@ -21,7 +21,7 @@ Rate = Annotated[float, Field(ge=0, le=1e6)]
 Number = Annotated[int, Field(ge=0, le=100_000), INTEGRAL]
 
 #: The description of a member that says who a `principal_id` is.
-PRINCIPAL_NAME = "What people call the key; null where it is not known here."
+PRINCIPAL_NAME = "What people call the key; null if it is not known here."
 
 _OWN_RATE = "The key's limit on each server process, on average; 0 for no limit, null for the server's own."
 _OWN_NUMBER = "The key's limit on each server process, at one time; 0 for no limit, null for the server's own."

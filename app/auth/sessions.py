@@ -62,7 +62,7 @@ class Session:
 
 
 def begin(context: Context, key_id: str, valid_until: datetime | None) -> Session | None:
-    """A session of whoever has just shown a key's token, good until ``valid_until``; None where the key has ended.
+    """A session of whoever has just shown a key's token, good until ``valid_until``; None if the key has ended.
 
     None for an account, too: its session knows the group that it came by (`begin_of_account`).
     """
@@ -76,12 +76,12 @@ def begin(context: Context, key_id: str, valid_until: datetime | None) -> Sessio
 
 
 def begin_of_account(context: Context, account_id: str, group: str | None, lifetime: timedelta) -> Session | None:
-    """A session of an account that the provider has just vouched for; None where it is barred.
+    """A session of an account that the provider has just vouched for; None if it is barred.
 
     Args:
         context: The process's context.
         account_id: Of its row.
-        group: The group that gives it its rights; None where they are its own.
+        group: The group that gives it its rights; None if they are its own.
         lifetime: At most `LONGEST`.
     """
     now = context.clock()
@@ -101,7 +101,7 @@ def _session(context: Context, holder: str, end: datetime, code: Callable[[str],
 
 
 def begin_with_local_token(context: Context) -> Session | None:
-    """A session of whoever has shown the local token, or a code in its place; None where the token has ended."""
+    """A session of whoever has shown the local token, or a code in its place; None if the token has ended."""
     token = local_token.read(context.settings)
     if token is None:
         return None
@@ -118,7 +118,7 @@ def is_of_local_token(context: Context, cookie: str) -> bool:
 
 
 def authenticate(context: Context, cookie: str) -> Principal | None:
-    """The principal of a key's or an account's session, or None where it has ended or was never one."""
+    """The principal of a key's or an account's session, or None if it has ended or was never one."""
     parts = _COOKIE.fullmatch(cookie)
     if parts is None or parts["id"] == LOOPBACK.id or is_over(context, cookie):
         return None
@@ -135,7 +135,7 @@ def authenticate(context: Context, cookie: str) -> Principal | None:
 
 
 def _groups(text: str) -> list[str]:
-    """The group in a cookie whose code is right, as a list; empty where the account's rights are its own."""
+    """The group in a cookie whose code is right, as a list; empty if the account's rights are its own."""
     return [urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()] if text else []
 
 
@@ -217,7 +217,7 @@ def check_same_origin(settings: Settings, headers: Headers) -> None:
 
 
 def _parts(address: str) -> SplitResult:
-    """Split an address from a header. It is the client's own text: all parts are empty where it is no address."""
+    """Split an address from a header. It is the client's own text: all parts are empty if it is not an address."""
     try:
         return urlsplit(address)
     except ValueError:

@@ -25,7 +25,7 @@ from typing import IO
 from app.backups.manifest import ArchiveRefused, Content, FileContent, Manifest, TableContent, read_manifest
 
 _MANIFEST, _SEAL = "manifest.json", "seal"
-#: A manifest has a line for each file; so many bytes are those of half a million.
+#: A manifest has a line for each file; this many bytes are those of half a million.
 _MOST_MANIFEST_BYTES = 128 * 2**20
 #: A row is read as a whole. The largest that the service writes is a run whose request came with its data.
 MOST_ROW_BYTES = 256 * 2**20
@@ -199,7 +199,7 @@ def open_archive(path: Path) -> Iterator[ArchiveReader]:
     """The archive in a file.
 
     Raises:
-        ArchiveRefused: it is no backup.
+        ArchiveRefused: it is not a backup.
         OSError: it cannot be read.
     """
     with path.open("rb") as file:

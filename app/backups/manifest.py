@@ -24,7 +24,7 @@ Kind = Literal["integer", "boolean", "real", "text", "json", "bytes", "moment"]
 
 
 class ArchiveRefused(Exception):
-    """The file is no backup, or not the one that was made; the message says what is wrong, and where."""
+    """The file is not a backup, or not the one that was made; the message says what is wrong, and where."""
 
 
 class _Record(BaseModel):
@@ -129,7 +129,7 @@ def read_manifest(text: bytes) -> Manifest:
     """Read an archive's manifest.
 
     Raises:
-        ArchiveRefused: it is no manifest, or one of another version.
+        ArchiveRefused: it is not a manifest, or one of another version.
     """
     try:
         head = _Head.model_validate_json(text)

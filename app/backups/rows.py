@@ -108,7 +108,7 @@ def decoded(table: str, columns: Mapping[str, Kind], line: bytes) -> dict[str, A
     """The row of a line.
 
     Raises:
-        ArchiveRefused: it is no row of the table.
+        ArchiveRefused: it is not a row of the table.
     """
     try:
         values = json.loads(line)
@@ -126,7 +126,7 @@ def _encode(table: str, name: str, kind: Kind, value: Any) -> Any:
     if value is None:
         return None
     if type(value) is not _PYTHON[kind]:
-        raise UnreadableRow(f"a value of the column {table}.{name} is not a {kind}")
+        raise UnreadableRow(f"a value of the column {table}.{name} is not of the kind {kind}")
     return _ENCODERS.get(kind, _as_it_is)(value)
 
 

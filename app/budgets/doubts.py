@@ -40,7 +40,7 @@ def doubts(limit: Mapping[str, object]) -> list[str]:
     """Return doubts about a limit as sentences; none if there are none.
 
     Args:
-        limit: The amounts of a filter, numbers or decimals as text; what is no number is left to the service.
+        limit: The amounts of a filter, numbers or decimals as text; what is not a number is left to the service.
 
     >>> [each.partition(":")[0] for each in doubts({"epsilon": 500, "delta": "0.01"})]
     ['With epsilon 500 the limit proves nothing', 'A delta of 0.01 is large']

@@ -217,7 +217,7 @@ class EpsilonBody(UsedOfLimit):
 class ShareBody(Schema):
     """How full a budget is: spent, reserved and left as shares of its limit.
 
-    An approximate_dp budget tells the larger of the parts of epsilon and of delta. A part is above 1 where a correction
+    An approximate_dp budget tells the larger of the parts of epsilon and of delta. A part is above 1 if a correction
     went beyond the limit.
     """
 

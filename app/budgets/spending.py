@@ -44,7 +44,7 @@ class GroupBy(StrEnum):
 
 @dataclass(frozen=True)
 class Period:
-    """Charges that were resolved from ``after`` on and earlier than ``before``; None is no bound."""
+    """Charges that were resolved from ``after`` on and earlier than ``before``; None means no bound."""
 
     after: datetime | None = None
     before: datetime | None = None

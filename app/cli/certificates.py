@@ -21,7 +21,7 @@ def write_certificate(file: Path | None, answer: str) -> None:
 
 
 def certificate_facts(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield what an answer says of its certificates; nothing where none was asked for."""
+    """Yield what an answer says of its certificates; nothing if none was asked for."""
     if "certificates" in found:
         upper = found["certificates"]["upper"]
         yield "certificate", f"sha256 {upper['sha256']}, {upper['checked_with']}" if upper else "none"

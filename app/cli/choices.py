@@ -105,7 +105,7 @@ def fields_of(
     """The fields that the options give.
 
     Raises:
-        typer.BadParameter: options that exclude each other are given, or an assumption is no number.
+        typer.BadParameter: options that exclude each other are given, or an assumption is not a number.
     """
     bounds = {"clip": max_grad_norm, "normalize": regularizer}
     targets = {"approximate_dp": epsilon if epsilon is not None else delta, "zcdp": rho, "gaussian_dp": mu}
@@ -149,7 +149,7 @@ def _only_one(kinds: dict[str, float | None], options: str) -> str | None:
 
 
 def priors_of(given: list[str] | None) -> dict[str, float] | None:
-    """The share of each class, as options give them; None where none is given.
+    """The share of each class, as options give them; None if none is given.
 
     Raises:
         typer.BadParameter: an option is no name and number.

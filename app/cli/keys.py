@@ -1,4 +1,4 @@
-"""`epsilond keys`: API keys, by whoever may use the machine."""
+"""`epsilond keys`: API keys, for users of the machine."""
 
 from __future__ import annotations
 

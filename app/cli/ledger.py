@@ -39,7 +39,7 @@ from app.settings import Settings
 
 T = TypeVar("T")
 
-#: A bar is moved after so many entries.
+#: A bar is moved after this many entries.
 _SEEN_AT_ONCE = 500
 
 commands = typer.Typer(

@@ -12,11 +12,11 @@ Reached = Callable[[int, int | None], None]
 
 @contextmanager
 def progress_bar(what: str, total: Callable[[], int] | None = None) -> Iterator[Reached]:
-    """A bar while the block runs; nothing where standard error is no terminal.
+    """A bar while the block runs; nothing if standard error is not a terminal.
 
     Args:
         what: Is done.
-        total: Counts the steps, which may take a while, for a bar alone; None where nobody knows yet.
+        total: Counts the steps, which may take a while, for a bar alone; None if nobody knows yet.
     """
     if not sys.stderr.isatty():
         yield _nobody_watches

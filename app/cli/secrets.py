@@ -1,4 +1,4 @@
-"""`epsilond secrets`: versions of the secrets of the database, by whoever may use the machine."""
+"""`epsilond secrets`: versions of the secrets of the database, for users of the machine."""
 
 from __future__ import annotations
 

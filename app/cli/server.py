@@ -305,7 +305,7 @@ def _is_running_still(response: http.client.HTTPResponse, body: bytes) -> bool:
 
 
 def _local_token() -> str:
-    """The token of a server without keys, of this user on this machine; empty where there is none to read.
+    """The token of a server without keys, of this user on this machine; empty if there is none to read.
 
     It is read here, and not by `app.auth.local_token`, whose imports would make every command wait.
     """

@@ -159,7 +159,7 @@ def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:
 
 
 def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart | None:
-    """The limit less what was committed; a day's charges stand at the first of them. None where nothing was committed.
+    """The limit less what was committed; a day's charges stand at the first of them. None if nothing was committed.
 
     So it never shows more than there was left.
     """

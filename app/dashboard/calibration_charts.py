@@ -45,7 +45,7 @@ class Kind:
 
 
 def error_over_bands(answer: Body) -> Chart | None:
-    """Draw how the error depends on the number of bands; None where noise is independent, or was not solved for."""
+    """Draw how the error depends on the number of bands; None if noise is independent, or was not solved for."""
     rows = answer.get("alternatives", [])
     if len(rows) < 2:
         return None

@@ -35,7 +35,7 @@ class Series:
 
     Attributes:
         name: Written at its end, and above its column.
-        points: x and y; None where there is no number, and the line has a gap.
+        points: x and y; None if there is no number, and the line has a gap.
         is_staircase: Whether it stays as it is until the next point.
     """
 

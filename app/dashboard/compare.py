@@ -101,7 +101,7 @@ async def simulate(request: Request) -> Response:
 
 
 def _beginning(form: Form, advice: Answer) -> dict[str, Any] | None:
-    """The simulation before its first algorithm; None where none is asked for."""
+    """The simulation before its first algorithm; None if none is asked for."""
     if not advice.is_good or not form.values["simulated"]:
         return None
     return _simulation(form, list(_addresses(advice)), 0, [])

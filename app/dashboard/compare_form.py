@@ -176,7 +176,7 @@ class Form(FilledForm):
         return body
 
     def simulation(self, algorithms: Sequence[str]) -> dict[str, Any] | None:
-        """The body of `POST /v1/advise` that simulates these algorithms alone; None where nothing is simulated."""
+        """The body of `POST /v1/advise` that simulates these algorithms alone; None if nothing is simulated."""
         if not self.values["simulated"]:
             return None
         given = {name: value for name, value in self.values.items() if value}

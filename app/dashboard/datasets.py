@@ -43,7 +43,7 @@ async def show(request: Request, dataset_id: str, cursor: str | None = None) -> 
 
 
 async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | None:
-    """The root budget that pays for its runs; None where there is none, or it may not be seen."""
+    """The root budget that pays for its runs; None if there is none, or it may not be seen."""
     if budget_id is None:
         return None
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}")

@@ -85,7 +85,7 @@ class Form(FilledForm):
 
 
 def query_for(events: Sequence[Mapping[str, Any]], relation: str, epsilon: str, delta: float) -> str | None:
-    """The address's parameters for the least noise of these steps at a target; None where the form cannot ask for it.
+    """The address's parameters for the least noise of these steps at a target; None if the form cannot ask for it.
 
     Args:
         events: One list of equal steps, as an answer has them.
@@ -196,6 +196,6 @@ def _typed(
     *,
     is_open: bool = False,
 ) -> Field:
-    """Return a field to type in. It begins with the common value, and empty where it is solved for."""
+    """Return a field to type in. It begins with the common value, and empty if it is solved for."""
     first = "" if is_open else _START.get(name, "")
     return Field(full_name or name, label, given.get(full_name or name, first), hint, (), pointers)

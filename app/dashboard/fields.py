@@ -16,10 +16,10 @@ class Field:
         name: As it is sent.
         label, hint: Beside it.
         value: What stands in it.
-        choices: Values and their words, in groups with a name; none where something is typed.
+        choices: Values and their words, in groups with a name; none if something is typed.
         pointers: Where its faults lie in a request.
         faults: What the service says is wrong with it.
-        is_text: Whether what is typed is no number.
+        is_text: Whether what is typed is not a number.
         lines: The number of lines of the text; a field of one line unless there are more.
     """
 

@@ -93,7 +93,7 @@ def formula(source: str) -> Markup:
 
 @cache
 def _parts(source: str) -> tuple[_Piece, ...]:
-    """The pieces of a formula between its wide spaces; none where it is not understood."""
+    """The pieces of a formula between its wide spaces; none if it is not understood."""
     try:
         return tuple(_Reader(source).parts())
     except _NotUnderstood:

@@ -64,7 +64,7 @@ async def start(request: Request) -> Response:
 
 
 def address_from(request: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:
-    """The page with a calibration in it; None where a run would solve for something else.
+    """The page with a calibration in it; None if a run would solve for something else.
 
     Args:
         request: That was calibrated.

@@ -101,7 +101,7 @@ async def try_model(request: Request, run_id: str) -> Response:
 
 
 async def _model(request: Request, run: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The model that may be tried; None where there is none, or it is too large."""
+    """The model that may be tried; None if there is none, or it is too large."""
     if not can_be_tried(run):
         return None
     answer = await ask(request, "GET", f"/v1/runs/{run['id']}/model")
@@ -109,7 +109,7 @@ async def _model(request: Request, run: Mapping[str, Any]) -> dict[str, Any] | N
 
 
 async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | None:
-    """The budget that pays for it; None where there is none, or it may not be seen."""
+    """The budget that pays for it; None if there is none, or it may not be seen."""
     if budget_id is None:
         return None
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}")

@@ -23,7 +23,7 @@ def can_be_tried(run: Mapping[str, Any]) -> bool:
 
 
 def form_of(model: Mapping[str, Any], given: Mapping[str, str]) -> FilledForm | None:
-    """The form with what was typed; at first with the middle of each range. None where there are too many features."""
+    """The form with what was typed; at first with the middle of each range. None if there are too many features."""
     features = model["features"]
     if len(features) > MOST_FEATURES:
         return None
@@ -42,7 +42,7 @@ def _field(place: int, column: Mapping[str, Any], given: Mapping[str, str]) -> F
 
 
 def body_of(model: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The request that the fields make. What is no number goes as it was typed: the service says what is wrong."""
+    """The request that the fields make. What is not a number goes as it was typed: the service says what is wrong."""
     cells = [
         typed if column["type"] == "category" else _number(typed)
         for column, typed in (

@@ -12,7 +12,7 @@ _RANGE = re.compile(r"(\S+)\s+to\s+(\S+)")
 def columns_in(lines: Iterable[str]) -> list[dict[str, Any]]:
     """The columns that lines declare, as a data set's metadata has them.
 
-    What a line lacks, or has in the place of a number, is left as it is: the schema of the metadata says what is wrong.
+    What a line lacks, or has in place of a number, is left as it is: the schema of the metadata says what is wrong.
 
     Args:
         lines: Such as ``age: 0 to 120`` for a number and its bounds, and ``smoker: no, yes`` for a text and its values.

@@ -67,8 +67,8 @@ def file_kind(head: bytes, name: str, media_type: str) -> FileKind:
 
     Args:
         head: Its first `HEAD_BYTES` bytes, or all of it.
-        name: What the client calls it; empty where it says nothing.
-        media_type: The content type of its part; empty where there is none.
+        name: What the client calls it; empty if it says nothing.
+        media_type: The content type of its part; empty if there is none.
 
     Raises:
         Problem: 422 ``unsupported_file``: a format that is not read, or its name or type says another one.

@@ -90,7 +90,7 @@ class DatasetFiles:
         Args:
             dataset_id: The id of the version's data set.
             table: The rows.
-            held_out: Which of them are held out; None where the data set holds none out.
+            held_out: Which of them are held out; None if the data set holds none out.
         """
 
         def write(file: IO[bytes]) -> None:

@@ -32,7 +32,7 @@ class PersonColumn:
 
     Attributes:
         name: Its public name.
-        most_rows: So many rows may be one person's.
+        most_rows: This many rows may be one person's.
         key: Of the hashes. Secret.
     """
 
@@ -64,7 +64,7 @@ class DeclaresPersons(Protocol):
 
 
 def person_column_of(context: Context, declared: DeclaresPersons, dataset_id: str) -> PersonColumn | None:
-    """The column that the files of all versions of a data set have; None where it has no ids.
+    """The column that the files of all versions of a data set have; None if it has no ids.
 
     Its key is of this data set alone, so that nobody sees who is in two of them. It is derived from the content secret,
     which never changes.

@@ -72,7 +72,8 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
     dataset_id = new_id("ds")
     table = _read(context, upload, metadata.columns, metadata.label, person_column_of(context, metadata, dataset_id))
     if metadata.public and table.rows == 0:
-        # Private data may have no rows, since their number is private; public data are scored on, and 0/0 is no score.
+        # Private data may have no rows, since their number is private; public data are scored on, and 0/0 is not a
+        # score.
         detail = "The file has no rows; public data need at least one."
         raise unprocessable("no_rows", detail, "file")
     _check_capacity(table.rows, metadata.declared_size, metadata.capacity_for(table.rows))

@@ -111,7 +111,7 @@ def lock_rows(session: Session, version_id: str) -> bool | None:
     """Keep the rows of a version from being deleted or erased until the transaction ends.
 
     Returns:
-        Whether they are kept in a file; None where nobody knows such a version.
+        Whether they are kept in a file; None if nobody knows such a version.
     """
     later = session.get(DatasetVersion, version_id)
     if find_for_update(session, version_id if later is None else later.dataset_id) is None:

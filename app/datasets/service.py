@@ -59,7 +59,7 @@ class LoadedDataset:
         features: Shape (rows, columns), in the columns' order and units, inside their bounds; a category is its code.
             Of rows that are trained on.
         labels: Shape (rows,): integer codes where the label is a category, else numbers.
-        held_out: Features and labels of the rows that are held out; None where the data set holds none out.
+        held_out: Features and labels of the rows that are held out; None if the data set holds none out.
     """
 
     id: str | None

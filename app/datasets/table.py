@@ -186,7 +186,7 @@ class TableBuilder:
     Args:
         columns: What is declared of the rows.
         label: Name of the label's column.
-        persons: The column with ids of persons, which stands behind the others; None where there is none.
+        persons: The column with ids of persons, which stands behind the others; None if there is none.
     """
 
     def __init__(self, columns: Sequence[Column], label: str, persons: PersonColumn | None = None) -> None:

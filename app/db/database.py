@@ -158,7 +158,7 @@ class Database:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite database; None where it is in memory, or not SQLite's."""
+    """The file of a SQLite database; None if it is in memory, or not SQLite's."""
     parts = make_url(url)
     if parts.get_backend_name() != "sqlite" or parts.database in (None, "", ":memory:"):
         return None

@@ -128,7 +128,7 @@ class Meter:
             row: Its columns. Whoever made it is locked, or not bounded.
 
         Returns:
-            The refusal (429), or None where it is counted.
+            The refusal (429), or None if it is counted.
         """
         kind = EntryKind(row["kind"])
         if kind is EntryKind.EXTEND:

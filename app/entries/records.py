@@ -31,7 +31,7 @@ class EntryRecord:
     Attributes:
         budget_id: Whose chain it belongs to: a budget's, or `app.tables.states.REGISTER`.
         amounts: Units per order: what was held, charged or released; the caps for a new budget.
-        events: What the amounts are for. Empty where ``refers_to`` names the entry that has them.
+        events: What the amounts are for. Empty if ``refers_to`` names the entry that has them.
         details: What else is needed to rebuild the state: the budget's terms, the reservation's times.
         refers_to: The hash of the entry that made the reservation.
         subject_id: The id of the subject of an entry of the register: the data set, key, run or audit that it is about.
@@ -201,7 +201,7 @@ def _positive(text: str) -> int:
 
 
 def _members_around_known_events(text: str) -> dict[str, Any] | None:
-    """The members of an entry whose events were read before; None where reading the whole has to tell what it says.
+    """The members of an entry whose events were read before; None if reading the whole has to tell what it says.
 
     Before and behind the events are then two whole objects, whose members are those of the entry in their order: what
     looks like the beginning or the end of the events inside of something else makes neither of them.

@@ -126,7 +126,7 @@ def subjects_in(columns: Mapping[str, Json]) -> frozenset[Subject]:
 
 
 def told_by(entries: Iterable[tuple[EntryRecord, str]]) -> Told | None:
-    """Return what all entries about one thing say of it in the end; None where there are none.
+    """Return what all entries about one thing say of it in the end; None if there are none.
 
     Args:
         entries: With their hashes, oldest first.

@@ -33,7 +33,7 @@ class Registered:
     Attributes:
         subject: What a row is.
         table: The table.
-        ends: The column that is not null once the row has ended; None where nothing ends.
+        ends: The column that is not null once the row has ended; None if nothing ends.
         untold: Columns that no entry says, and why.
         shortened: Columns of which an entry has the SHA-256.
         rows: The rows that are registered.

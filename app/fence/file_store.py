@@ -20,7 +20,7 @@ from app.fence.marks import Head, Kept, Move
 from app.kit.private_files import replace_private, write_private_once
 
 _VERSION = "epsilond-fence-1"
-#: A log is written anew once it has this size, and so many times as many bytes as its budgets need.
+#: A log is written anew once it has this size, and this many times as many bytes as its budgets need.
 COMPACTED_FROM_BYTES = 4 * 2**20
 _GROWTH = 8
 _BYTES_OF_BUDGET = 120

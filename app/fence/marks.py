@@ -107,7 +107,7 @@ class Loss:
 
     @property
     def entries(self) -> int | None:
-        """Return how many acknowledged entries are known to be gone; None where nobody knows."""
+        """Return how many acknowledged entries are known to be gone; None if nobody knows."""
         return None if self.acknowledged is None else sum(each.entries for each in self.missing)
 
     def in_words(self) -> str:

@@ -34,7 +34,7 @@ def has_own_schema(connection: Connection) -> bool:
 
 
 def newest_life(connection: Connection) -> tuple[int, str] | None:
-    """The number and the id of the present life; None where there never was a fence."""
+    """The number and the id of the present life; None if there never was a fence."""
     statement = select(LedgerLife.number, LedgerLife.life).order_by(LedgerLife.number.desc()).limit(1)
     row = connection.execute(statement).one_or_none()
     return None if row is None else (row.number, row.life)

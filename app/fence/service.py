@@ -1,7 +1,7 @@
 """The fence at work: it is compared with the database, and moved with every commit that extends a chain.
 
 What a commit has added is acknowledged when the fence has it. A crash between the two leaves a database that is ahead
-of its fence, which is no loss: the next comparison moves the fence. The other way round, the database has lost
+of its fence, which is not a loss: the next comparison moves the fence. The other way round, the database has lost
 something.
 """
 
@@ -66,7 +66,7 @@ def touch(connection: Connection, budget_id: str, base: Head | None) -> None:
     Args:
         connection: The transaction's.
         budget_id: Whose chain.
-        base: Its end, read under the lock before anything was added; None where nobody looked.
+        base: Its end, read under the lock before anything was added; None if nobody looked.
 
     Raises:
         RuntimeError: no fence watches the database, so that nothing may be acknowledged.
@@ -260,7 +260,7 @@ class Fence:
         """Compare some chains, or all, and move the fence where the database is ahead.
 
         Returns:
-            The ends that the fence has then; none where the database is refused.
+            The ends that the fence has then; none if the database is refused.
         """
         try:
             # First: whatever is committed meanwhile makes the database ahead, and never behind.

@@ -60,7 +60,7 @@ class _Abandoned(Exception):
 
 
 class AnswerCache:
-    """The answers of late, at most so many ``entries`` and ``size_bytes``; without entries it remembers nothing.
+    """The answers of late, at most this many ``entries`` and ``size_bytes``; without entries it remembers nothing.
 
     Any thread and any event loop may ask. What was asked least recently goes first.
 

@@ -17,7 +17,7 @@ RETRY_AFTER_S = 2
 
 
 class FairGate:
-    """A gate with so many ``places``. A block `with gate:` waits for a place and gives it back.
+    """A gate with this many ``places``. A block `with gate:` waits for a place and gives it back.
 
     Whoever waits holds a thread of the service, so only ``most_waiting`` may. If one more comes, the caller that has
     most of them waiting gives way: the newest of its requests, or the one that comes, is refused.
@@ -64,7 +64,7 @@ class FairGate:
         self.leave()
 
     def enter(self, seconds: float) -> None:
-        """Take a place, or wait for one for so many ``seconds`` at most; `leave` gives it back.
+        """Take a place, or wait for one for this many ``seconds`` at most; `leave` gives it back.
 
         Raises:
             Problem: 429 ``too_many_waiting``: of all who wait, this caller has the most. 503 ``numerics_busy``: as many

@@ -34,7 +34,7 @@ def _read(part: str) -> tuple[str, float]:
 
 
 def _quality(media_type: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """Return the quality of a type, by the most specific range that covers it; 0 where none does."""
+    """Return the quality of a type, by the most specific range that covers it; 0 if none does."""
     for covering in (media_type, media_type.split("/", maxsplit=1)[0] + "/*", "*/*"):
         for media_range, quality in ranges:
             if media_range == covering:

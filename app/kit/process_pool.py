@@ -43,7 +43,7 @@ class JobFailed(Exception):
 
 
 def blas_threads(count: int) -> dict[str, str]:
-    """Return what a new process's environment says for its matrix products to use so many threads.
+    """Return what a new process's environment says for its matrix products to use this many threads.
 
     >>> blas_threads(2)["OPENBLAS_NUM_THREADS"]
     '2'
@@ -97,7 +97,7 @@ class ProcessPool:
         return self.run_within(self.seconds, function, *args, **kwargs)
 
     def run_within(self, seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`run` with less time: so many ``seconds``, and no more than the pool allows."""
+        """`run` with less time: this many ``seconds``, and no more than the pool allows."""
         seconds = min(seconds, self.seconds)
         deadline = time.monotonic() + seconds
         self.gate.enter(seconds)

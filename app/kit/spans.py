@@ -34,7 +34,7 @@ def tracer() -> Tracer | None:
 
 
 def current() -> Span | None:
-    """The span that is recorded here, and None where there is none or it is not sampled."""
+    """The span that is recorded here, and None if there is none or it is not sampled."""
     if _tracer is None:
         return None
     from opentelemetry.trace import get_current_span  # noqa: PLC0415

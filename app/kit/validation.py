@@ -101,7 +101,7 @@ def from_validation(
     Args:
         faults: What `RequestValidationError.errors()` gives.
         body: The parsed request body, to tell its fields from the names of alternatives in a fault's location.
-        schema: The type that the body, or what is at ``place`` in it, was read as; None where there is no body.
+        schema: The type that the body, or what is at ``place`` in it, was read as; None if there is no body.
         place: Of what was read.
     """
     listed = faults[: limits.LISTED_FAULTS]

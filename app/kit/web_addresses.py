@@ -40,7 +40,7 @@ class Address:
         scheme: ``http`` or ``https``.
         host: A name, or an address of IPv4 or IPv6 without brackets.
         port: Given, or that of the scheme.
-        path: With its leading slash; empty where none is given.
+        path: With its leading slash; empty if none is given.
         query: Behind the path, without its question mark.
     """
 
@@ -162,7 +162,7 @@ def is_within(host: str, networks: tuple[Network, ...]) -> bool:
 
 
 def ip_of(text: str) -> Ip | None:
-    """Return the address that the text is; None where it is none."""
+    """Return the address that the text is; None if it is none."""
     try:
         address = ip_address(text)
     except ValueError:

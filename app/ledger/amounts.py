@@ -15,7 +15,7 @@ from app.tables.states import Amounts
 
 #: This is shown in place of a share that is infinite, because an amount is beyond what the filter counts.
 MOST_SHARE = 1e9
-#: Fields of a filter that are no numbers.
+#: Fields of a filter that are not numbers.
 _WORDS = ("kind", "conversion")
 #: The amounts that a filter counts, field by field.
 FilterAmounts = dict[str, Any]

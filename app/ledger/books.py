@@ -48,9 +48,9 @@ class BadPlace(Exception):
     """The first place where the books are not what the ledger wrote.
 
     Attributes:
-        budget_id: Whose entry, or whose row; None where a file ends too early, or has a line that is none of its kind.
-        sequence: Of the entry; None where the entries are whole and a table beside them says something else.
-        leaf_index: The place that the stored entry has among those of all budgets; None where it is missing.
+        budget_id: Whose entry, or whose row; None if a file ends too early, or has a line that is none of its kind.
+        sequence: Of the entry; None if the entries are whole and a table beside them says something else.
+        leaf_index: The place that the stored entry has among those of all budgets; None if it is missing.
         reason: In words.
     """
 
@@ -79,7 +79,7 @@ class Charges(Protocol):
             leaf_index: Its place among all entries.
             history: Of its budget, with the entry.
             record: What it says.
-            before, after: The reservation; before None where the entry made it.
+            before, after: The reservation; before None if the entry made it.
         """
 
 
@@ -149,7 +149,7 @@ class Books:
     """Takes the entries of whole trees of budgets, and of the register, in the order of their leaf indices.
 
     Args:
-        may_be_corrected: Committed reservations that a later entry may be about; None where nobody knows them.
+        may_be_corrected: Committed reservations that a later entry may be about; None if nobody knows them.
         charges: Is told of every entry about a reservation.
     """
 
@@ -179,7 +179,7 @@ class Books:
         return record
 
     def end_of(self, budget_id: str) -> Head | None:
-        """The end of a budget's chain, or of the register's; None where there is no entry of it."""
+        """The end of a budget's chain, or of the register's; None if there is no entry of it."""
         if budget_id == REGISTER:
             register = self.register
             return Head(REGISTER, register.sequence, register.head_hash) if register.sequence else None
@@ -189,7 +189,7 @@ class Books:
     def events_of(self, record: EntryRecord) -> tuple[Event, ...] | None:
         """Return the events of an entry that is read and not entered yet: its own, or those that it refers to.
 
-        None where nobody knows the reservation, for which the entry is refused.
+        None if nobody knows the reservation, for which the entry is refused.
         """
         account = self.accounts.get(record.budget_id)
         if record.events or record.refers_to is None or record.reservation_id is None or account is None:
@@ -368,7 +368,7 @@ def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
 
 
 def _used(reservation: ReservationState | None) -> Amounts | None:
-    """Return what the limit bounds of a reservation; None where that is nothing."""
+    """Return what the limit bounds of a reservation; None if that is nothing."""
     if reservation is None:
         return None
     status = reservation.status

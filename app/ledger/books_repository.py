@@ -110,7 +110,7 @@ def entries_after(session: Session, root_id: str, leaf_index: int, until: int | 
 
 
 def last_leaf_index(session: Session) -> int:
-    """The place of the newest entry; 0 where there is none."""
+    """The place of the newest entry; 0 if there is none."""
     return session.scalar(select(func.max(ENTRIES.c.leaf_index))) or 0
 
 

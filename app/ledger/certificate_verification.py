@@ -93,7 +93,7 @@ class _Proved:
 
 
 def states_more(stated: Mapping[str, Any], row: Any) -> bool:
-    """Return whether a statement claims more than a reservation charges, so that it is no proof of the charge.
+    """Return whether a statement claims more than a reservation charges, so that it is not a proof of the charge.
 
     Args:
         stated: What the certificate states.

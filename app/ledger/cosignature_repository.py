@@ -50,7 +50,7 @@ def newest_size(session: Session, keys: Sequence[WitnessKey], quorum: int) -> in
 
 
 def keep(session: Session, size: int, key: WitnessKey, cosigned_at: datetime, signature: bytes) -> None:
-    """Store a cosignature, in the place of an older one of the same tree."""
+    """Store a cosignature, in place of an older one of the same tree."""
     dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
     values = {"cosigned_at": cosigned_at, "signature": signature}
     made = dialect.insert(COSIGNATURES).values(tree_size=size, witness=str(key), **values)

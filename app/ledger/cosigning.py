@@ -75,7 +75,7 @@ class Standing:
 
     Attributes:
         witness: It.
-        size: Entries of the tree; None where it has cosigned nothing.
+        size: Entries of the tree; None if it has cosigned nothing.
         cosigned_at: When, by its clock.
         is_fresh: Whether that is recent enough to count.
     """

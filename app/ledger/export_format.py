@@ -19,8 +19,7 @@ entries, in the order in which they were written::
 
 ``canonical`` is the text whose UTF-8 bytes were hashed; bytes that are not UTF-8, which only damage makes, stand as
 ``canonical_hex``, and what is stored in their place but is no bytes as its text. ``tree_index`` is the entry's place in
-the Merkle tree over all entries; null where it had none yet.
-Last line::
+the Merkle tree over all entries; null if it had none yet. Last line::
 
     {
         "entries": 1,
@@ -30,7 +29,7 @@ Last line::
         "sha256": "...",
     }
 
-with the ends of all chains, the digest of them, the tree (null where the file has not all budgets), and the SHA-256 of
+with the ends of all chains, the digest of them, the tree (null if the file has not all budgets), and the SHA-256 of
 all lines before. Files of version 1, which have no tree, are read too.
 """
 
@@ -111,7 +110,7 @@ class ExportReader:
     Attributes:
         root_id: The id of the root of the tree that the file holds; None for all.
         ends: Where the chains end, once `entries` is exhausted.
-        tree: What the file says of the tree over all entries, then; None where it says nothing.
+        tree: What the file says of the tree over all entries, then; None if it says nothing.
     """
 
     def __init__(self, path: Path) -> None:

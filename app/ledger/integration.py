@@ -39,7 +39,7 @@ def integrate(database: Database, batches: int | None = None) -> None:
 
     Args:
         database: Of the ledger.
-        batches: Give up after so many, and leave the rest to the next call; None: after none.
+        batches: Give up after this many, and leave the rest to the next call; None: after none.
 
     Raises:
         CannotIntegrate: a hash that is none, a place that is taken, a tree that does not fit its size.

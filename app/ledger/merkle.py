@@ -15,11 +15,11 @@ from hashlib import sha256
 WIDTH = 32
 #: The root of the tree without leaves.
 EMPTY_ROOT = hashlib.sha256(b"").digest()
-#: Nodes are kept at every so many heights: those of subtrees of 1, 256, 65536... leaves, which are the levels.
+#: Nodes are kept at every this many heights: those of subtrees of 1, 256, 65536... leaves, which are the levels.
 _HEIGHTS = 8
 _TILE = 1 << _HEIGHTS
 
-#: Reads nodes: of a level, from an index on, so many, all of complete subtrees that are aligned.
+#: Reads nodes: of a level, from an index on, this many, all of complete subtrees that are aligned.
 Read = Callable[[int, int, int], Sequence[bytes]]
 
 
@@ -139,7 +139,7 @@ def inclusion_path(read: Read, index: int, size: int) -> list[bytes]:
 
 
 def consistency_path(read: Read, first: int, second: int) -> list[bytes]:
-    """PROOF(first, D_second) of section 2.1.4.1; empty where the first tree is empty, or the second one."""
+    """PROOF(first, D_second) of section 2.1.4.1; empty if the first tree is empty, or the second one."""
     if not 0 <= first <= second:
         raise ValueError(f"a tree of {second} leaves does not begin with one of {first}")
     path: list[bytes] = []
@@ -219,5 +219,5 @@ def _root(read: Read, start: int, end: int) -> bytes:
 
 
 def _left(count: int) -> int:
-    """The largest power of two below ``count``: so many leaves go to the left."""
+    """The largest power of two below ``count``: this many leaves go to the left."""
     return 1 << (count - 1).bit_length() - 1

@@ -18,7 +18,7 @@ from app.problems import Problem
 
 #: Limits for one price at a terminal. The service has the limits of its own numerics.
 _SECONDS, _MEMORY_BYTES = 120.0, 2 * 2**30
-#: Over HTTP: so many prices, and so many seconds for all of them; what is left is undecided.
+#: Over HTTP: this many prices, and this many seconds for all of them; what is left is undecided.
 MOST_OVER_HTTP, SECONDS_OVER_HTTP = 500, 60.0
 
 #: The code of the refusal to price events without a delta.
@@ -49,7 +49,7 @@ class PriceSearch:
     Args:
         pool: Its processes have limits of time and memory; what exceeds them has no price.
         at_once: How many are found at once; no more than the pool has places.
-        most, seconds: Of all prices together; None where there is no limit.
+        most, seconds: Of all prices together; None if there is no limit.
 
     Attributes:
         reached: Called with the number of prices found so far, and the number of all.

@@ -112,8 +112,8 @@ class Judgement:
         entries: How many they are.
         budget_id, sequence, leaf_index: Of the first one.
         charged: What it charges, in the filter's own fields.
-        least, price: Both ends of today's price, the same way; None where there is none.
-        reason: Why there is none; None where there is one.
+        least, price: Both ends of today's price, the same way; None if there is none.
+        reason: Why there is none; None if there is one.
     """
 
     verdict: PriceClass
@@ -294,7 +294,7 @@ def judge(amounts: Amounts, held: Amounts | None, price: Ends) -> PriceClass:
 
     Args:
         amounts: What is charged.
-        held: What was held, which bounds what a part is charged; None where nothing does.
+        held: What was held, which bounds what a part is charged; None if nothing does.
         price: Of the events.
 
     >>> judge((5, 7), None, Ends((5, 8), (5, 9))), judge((5, 7), (9, 7), Ends((5, 8), (5, 9)))

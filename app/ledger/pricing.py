@@ -126,7 +126,7 @@ def given_up_within_limits(
 def what_would_fit(
     context: Context, path: Path, events: tuple[Event, ...], charge_delta: float | None
 ) -> dict[str, int]:
-    """`largest_count_that_fits` under its name; nothing where that would take too long."""
+    """`largest_count_that_fits` under its name; nothing if that would take too long."""
     if is_quick(events):
         with context.numerics:
             return {"largest_count_that_fits": largest_count_that_fits(path, events, charge_delta)}

@@ -15,7 +15,7 @@ from app.ledger.merkle import EMPTY_ROOT, WIDTH, leaf_hash, verify_consistency, 
 
 
 class InvalidProof(Exception):
-    """The file is no proof, or does not show what it says; the message says why."""
+    """The file is not a proof, or does not show what it says; the message says why."""
 
 
 def check_proof(text: str, key: VerifierKey, kept: Checkpoint | None = None) -> str:

@@ -25,7 +25,7 @@ class InclusionProof:
         tree_index: Its place.
         size, root: Of the tree.
         path: Section 2.1.3.1 of RFC 9162.
-        note: The checkpoint of that size; None where none was signed.
+        note: The checkpoint of that size; None if none was signed.
     """
 
     entry_id: str
@@ -50,7 +50,7 @@ class ConsistencyProof:
     Attributes:
         sizes, roots: Of the smaller tree, and of the larger one.
         path: Section 2.1.4.1 of RFC 9162.
-        notes: The checkpoints of these sizes; None where none was signed.
+        notes: The checkpoints of these sizes; None if none was signed.
     """
 
     sizes: tuple[int, int]

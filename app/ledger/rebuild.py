@@ -173,7 +173,7 @@ def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
 
 
 def said_by(link: Chained) -> EntryRecord | None:
-    """Return what an entry says, wherever it belongs; None where its bytes are no entry, or do not have its hash."""
+    """Return what an entry says, wherever it belongs; None if its bytes are no entry, or do not have its hash."""
     try:
         is_genuine = link.hash == chain_hash(link.previous_hash, link.canonical)
         return record_from_canonical(link.canonical) if is_genuine else None

@@ -82,7 +82,7 @@ def wrong_kinds_named(where: str) -> Iterator[None]:
 def is_misread(column: Column[Any]) -> bool:
     """Return whether a value of another kind is read from a column without an error.
 
-    An integer in the place of bytes is as many zeros, in memory; and whatever is no zero is true.
+    An integer in place of bytes is as many zeros, in memory; and whatever is not zero is true.
     """
     return isinstance(column.type, LargeBinary | Boolean)
 

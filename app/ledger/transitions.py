@@ -57,7 +57,7 @@ class Transition:
         engine_version: The version of the engine that found the amounts.
         reservation: After it; None for an entry that is about the budget alone.
         reason: Given with a change by hand.
-        before: The reservation before it; None where there was none.
+        before: The reservation before it; None if there was none.
         details: What else its entry says.
         given_back: What was given back for steps that will never be taken.
         limit_request: After it, the request for another limit that it is about.

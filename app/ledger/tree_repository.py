@@ -33,7 +33,7 @@ _LEFT_OUT = (
 
 
 def find(session: Session) -> Row[Any] | None:
-    """The row of the tree; None where somebody has deleted it."""
+    """The row of the tree; None if somebody has deleted it."""
     found = checked_rows(session, select(TREES).limit(1), *TREES.c)
     return found[0] if found else None
 
@@ -54,7 +54,7 @@ def oldest_transaction(session: Session) -> int | None:
 
 
 def last_leaf_index(session: Session) -> int:
-    """The place of the newest entry; 0 where there is none."""
+    """The place of the newest entry; 0 if there is none."""
     return session.scalar(select(func.max(ENTRIES.c.leaf_index))) or 0
 
 
@@ -114,7 +114,7 @@ def nodes(session: Session) -> dict[tuple[int, int], bytes]:
 
 
 def leaf_of(session: Session, entry_id: str) -> Row[Any] | None:
-    """An entry with its budget, its hash and its place in the tree, which is None where it has none yet."""
+    """An entry with its budget, its hash and its place in the tree, which is None if it has none yet."""
     columns = (ENTRIES.c.id, ENTRIES.c.budget_id, ENTRIES.c.leaf_index, ENTRIES.c.hash)
     statement: Select[Any] = select(*columns, LEAVES.c.tree_index).where(ENTRIES.c.id == entry_id).limit(1)
     is_its_leaf = LEAVES.c.leaf_index == ENTRIES.c.leaf_index

@@ -37,7 +37,7 @@ class TreeHead:
 
         Args:
             kept: The checkpoint.
-            root: Of as many of the tree's entries as the checkpoint has; None where it has fewer.
+            root: Of as many of the tree's entries as the checkpoint has; None if it has fewer.
 
         Raises:
             NotAsKept: the tree does not begin with it.
@@ -77,12 +77,12 @@ class Verdict:
 
     Attributes:
         entries, budgets: How many were looked at; all, where the books are valid.
-        head: `app.ledger.books.digest_of` the ends of all chains; None where the books are not valid.
+        head: `app.ledger.books.digest_of` the ends of all chains; None if the books are not valid.
         first_bad: The first place that is not what the ledger wrote.
-        tree: The tree over all entries; None where it was not looked at, or something is not valid.
-        prices: What became of the charges; None where they were not compared with prices, or the books are not valid
+        tree: The tree over all entries; None if it was not looked at, or something is not valid.
+        prices: What became of the charges; None if they were not compared with prices, or the books are not valid
             for another reason.
-        certificates: What became of the certificates; None where they were not verified, or the books are not valid.
+        certificates: What became of the certificates; None if they were not verified, or the books are not valid.
     """
 
     entries: int

@@ -80,7 +80,7 @@ class Vouched:
         self._session, self._database, self._ends = session, database, ends
 
     def told(self, subject_id: str) -> Told | None:
-        """Return what the register says of something; None where it says nothing.
+        """Return what the register says of something; None if it says nothing.
 
         Raises:
             BrokenChain: the register is not the one that the fence vouches for, or the service would not have entered
@@ -93,7 +93,7 @@ class Vouched:
             raise BrokenChain(about[-1].record.sequence, str(error)) from None
 
     def reservation(self, budget_id: str, reservation_id: str) -> tuple[History, Known | None]:
-        """Return a reservation as the entries of its budget make it; None where no entry does.
+        """Return a reservation as the entries of its budget make it; None if no entry does.
 
         Returns:
             The budget as its first entry made it, and the reservation.

@@ -31,8 +31,8 @@ class Witnesses:
     """All of them.
 
     Attributes:
-        members: In the order of the settings; empty where nobody cosigns.
-        quorum: How many of them make a checkpoint a witnessed one; 0 where there are none.
+        members: In the order of the settings; empty if nobody cosigns.
+        quorum: How many of them make a checkpoint a witnessed one; 0 if there are none.
         fresh_s: Older cosignatures count as missing.
     """
 

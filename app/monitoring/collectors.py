@@ -25,7 +25,7 @@ from app.runs import liveness
 
 log = structlog.get_logger("epsilond.metrics")
 
-#: The database is asked again after so many seconds, however often somebody scrapes.
+#: The database is asked again after this many seconds, however often somebody scrapes.
 BELIEVED_S = 5.0
 #: Shares of a limit from which on a budget counts as near exhaustion.
 SHARES = (0.8, 0.95)

@@ -115,7 +115,7 @@ class Metrics:
         Args:
             method: As `method_of` has it.
             route: The route's template.
-            status: The status of the answer; 0 where there was none.
+            status: The status of the answer; 0 if there was none.
             seconds: From its beginning to its end.
         """
         self._ended()

@@ -133,6 +133,6 @@ def _route_of(scope: MutableMapping[str, Any]) -> str:
 
 
 def _principal_of(scope: MutableMapping[str, Any]) -> str | None:
-    """The id of the key, or None where there is none or the request was refused before it was looked at."""
+    """The id of the key, or None if there is none or the request was refused before it was looked at."""
     # Whoever it is: who may ask is decided in layers above this one.
     return getattr(scope["state"].get("principal"), "id", None)

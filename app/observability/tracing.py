@@ -108,7 +108,7 @@ def _provider(settings: Settings, process: Process) -> TracerProvider:
 
 @contextmanager
 def request_span(scope: Scope, believed: tuple[Network, ...]) -> Iterator[Span | None]:
-    """The span of a request; None where none is recorded. `describe` says what it was, once that is known.
+    """The span of a request; None if none is recorded. `describe` says what it was, once that is known.
 
     Args:
         scope: The request's, with the address of whoever is connected.
@@ -137,7 +137,7 @@ def describe(span: Span, method: str, route: str, status: int) -> None:
         span: Its span.
         method: As `app.observability.metrics.method_of` has it.
         route: The route's template.
-        status: The status of the answer; 0 where there was none.
+        status: The status of the answer; 0 if there was none.
     """
     method = _OTHER_METHOD if method == "other" else method
     about: dict[str, Any] = {"http.request.method": method}

@@ -21,7 +21,7 @@ from app.tables.webhooks import Webhook, WebhookMessage
 
 #: Messages of one webhook that may wait; further ones are counted, and not written.
 MOST_WAITING = 1000
-#: Denials that come within so many seconds make one message.
+#: Denials that come within this many seconds make one message.
 DENIALS_TOGETHER_S = 60
 
 WEBHOOKS = cast(Table, Webhook.__table__)

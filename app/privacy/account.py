@@ -169,7 +169,7 @@ class DeltaAtEpsilon(Schema):
 
 
 class TradeOffPoint(Schema):
-    """The fewest false negatives of any attacker with so many false positives."""
+    """The fewest false negatives of any attacker with this many false positives."""
 
     false_positive_rate: float
     false_negative_rate: IntervalBody

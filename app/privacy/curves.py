@@ -10,7 +10,7 @@ from app.evaluation import Evaluation
 from app.privacy.account import CurveBody, DeltaAtEpsilon, EpsilonAtDelta, TradeOffPoint
 from app.wire.answers import IntervalBody
 
-#: A curve reaches so many times below and above the delta that was asked for.
+#: A curve reaches this many times below and above the delta that was asked for.
 REACH = 1000.0
 SMALLEST_DELTA, LARGEST_DELTA = 1e-30, 0.5
 #: Where delta 0 was asked, which a logarithmic scale does not hold.

@@ -84,7 +84,7 @@ def account(context: Context, request: AccountRequest) -> AccountAnswer:
 
 
 def _about_shuffling(evaluation: Evaluation, delta: float) -> dict[str, object]:
-    """Return the part of the answer about shuffled epochs; none where there are none."""
+    """Return the part of the answer about shuffled epochs; none if there are none."""
     found = evaluation.shuffling(delta, "delta")
     if found is None:
         return {}

@@ -1,6 +1,6 @@
 """Certificates of what a reservation's events cost alone. They are found before any lock is taken, and remembered.
 
-In an approximate_dp or pure_dp budget the charge itself is certified: its epsilon at its delta, which is 0 where
+In an approximate_dp or pure_dp budget the charge itself is certified: its epsilon at its delta, which is 0 if
 epsilons add up. In an approximate_gaussian_dp or gaussian_dp budget it is the Gaussian that is charged. Where that has
 no certificate, and in other budgets, it is the tight epsilon at the delta of the budget, or of its reports. All of
 it together takes no longer than the processes allow one job.

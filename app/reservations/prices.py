@@ -46,7 +46,7 @@ def of_plan(
         amounts: What the budget charges for it.
 
     Returns:
-        None where nothing has a delta, or where that takes too long.
+        None if nothing has a delta, or where that takes too long.
     """
     delta = delta_of(budget.filter, report_delta)
     if delta is None or not events:
@@ -144,7 +144,7 @@ def room_for(path: Path, amounts: Amounts, delta: float) -> dict[str, Any]:
 
 
 def _room(budget: BudgetState, amounts: Amounts, delta: float) -> tuple[int, int] | None:
-    """Return what is added and what is left, in nano-units; None where no finite epsilon follows."""
+    """Return what is added and what is left, in nano-units; None if no finite epsilon follows."""
     totals = budget.used, budget.filter.add(budget.used, amounts)
     before, after = (budget.filter.epsilon_at(total, delta) for total in totals)
     limit = budget.filter.limit_epsilon_at(delta)

@@ -128,7 +128,7 @@ def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> Gi
     """Find what is given back for the steps of a reservation that were not taken, and never will be.
 
     Returns:
-        None where all of them were, or where the commit is refused anyway.
+        None if all of them were, or where the commit is refused anyway.
 
     Raises:
         Problem: 422 ``nothing_given_back``; 422 ``unsupported`` when finding it takes too long.

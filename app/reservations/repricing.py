@@ -36,8 +36,8 @@ class Repriced:
     Attributes:
         reservation_id, budget_id: Which.
         before: What was charged or held.
-        after: What is, if it was raised; None where it was enough.
-        failure: Why there is no price; None where there is one.
+        after: What is, if it was raised; None if it was enough.
+        failure: Why there is no price; None if there is one.
     """
 
     reservation_id: str

@@ -36,7 +36,7 @@ from trainer.models import TASKS, Task
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: The calibrations of a grid are given up after so many seconds.
+#: The calibrations of a grid are given up after this many seconds.
 MOST_SECONDS = 60.0
 #: The most bytes stored of a sweep's cells: a data set with very many columns allows only few cells.
 MOST_STORED = 64 * 2**20
@@ -111,7 +111,7 @@ def prepare(context: Context, request: RunSweepRequest, principal: Principal = S
 
 
 def _check_terms(grid: Grid) -> RandomTrials | None:
-    """The law of the number of trials; None where all runs are released."""
+    """The law of the number of trials; None if all runs are released."""
     terms = grid.terms
     if terms.select == "all":
         for name in ("trials", "score", "release_after_s"):

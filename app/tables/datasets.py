@@ -50,7 +50,7 @@ class Dataset(Base):
     #: The column that files of the data set have besides, with ids of persons; its cells are in no table.
     person_column: Mapped[str | None] = mapped_column(String(200))
     rows_per_person: Mapped[int | None] = mapped_column(Integer)
-    #: The probability with which a row of any version is held out; null where no row is.
+    #: The probability with which a row of any version is held out; null if no row is.
     held_out_share: Mapped[float | None] = mapped_column(Double)
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id"))
     content_hash: Mapped[str | None] = mapped_column(ForeignKey("dataset_contents.content_hash"), index=True)

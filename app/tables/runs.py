@@ -77,7 +77,7 @@ class Run(Base):
     schedule: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     #: When the end of a run on private data is told: not before.
     release_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    #: The span of a request in which it was entered, as `app.kit.spans` writes it; null where none was recorded, and in
+    #: The span of a request in which it was entered, as `app.kit.spans` writes it; null if none was recorded, and in
     #: trials that nobody sees, since a trace would tell how many they are.
     trace_parent: Mapped[str | None] = mapped_column(String(55))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -48,7 +48,7 @@ class WebhookMessage(Base):
     """A message to a webhook, written in the transaction that has what it tells of.
 
     Attributes:
-        subject: What it is about, once per webhook: a reservation with its time; None where there is no such thing.
+        subject: What it is about, once per webhook: a reservation with its time; None if there is no such thing.
         count: How many happenings it tells of.
         due_at: The time of the next attempt.
         leased_until: Somebody is at it, or has died; others leave it alone until then.

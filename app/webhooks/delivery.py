@@ -165,7 +165,7 @@ def body_of(message: WebhookMessage) -> bytes:
 
 
 def wait_s(attempts: int, jitter: float) -> float:
-    """Seconds until the next attempt, after so many failures before this one.
+    """Seconds until the next attempt, after this many failures before this one.
 
     >>> [wait_s(attempts, 0.0) for attempts in (0, 1, 2, 20)]
     [10.0, 20.0, 40.0, 7200.0]

@@ -26,8 +26,8 @@ class Outcome:
     """The result of an attempt.
 
     Attributes:
-        error: The class of the failure; None where the receiver has taken the message.
-        status: The status of the answer; None where there was none.
+        error: The class of the failure; None if the receiver has taken the message.
+        status: The status of the answer; None if there was none.
     """
 
     error: str | None
@@ -109,7 +109,7 @@ def _request(address: Address, headers: Mapping[str, str], body: bytes) -> bytes
 
 
 def _status(connection: socket.socket, until: float) -> int | None:
-    """The status of the answer; None where what came is no answer of HTTP."""
+    """The status of the answer; None if what came is no answer of HTTP."""
     read = b""
     while b"\n" not in read and len(read) < _MOST_BYTES:
         connection.settimeout(_left(until))

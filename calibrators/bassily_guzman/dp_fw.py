@@ -114,7 +114,7 @@ def noise_scale(problem: Problem, dataset_size: int, noise_multiplier: float, pu
 
 
 def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_vertices: int) -> float:
-    """The expected gap of the empirical risk after so many steps, in loss units.
+    """The expected gap of the empirical risk after this many steps, in loss units.
 
     Source: derived; see the module.
 

@@ -106,7 +106,7 @@ def checked_step_size(step_size: float) -> float:
 
 
 def shared_out(records: int, steps: int) -> int:
-    """Return the number of records of each of so many batches.
+    """Return the number of records of each of this many batches.
 
     Raises:
         InvalidValue: there is less than one record for each.

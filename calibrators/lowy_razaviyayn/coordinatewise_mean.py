@@ -122,7 +122,7 @@ def _printed(spec: Spec, phase: MedianPhase) -> AsPublished | None:
     cut = ""
     if phase.batch_size != spec.dataset_size:
         cut = (
-            f"n/m = {spec.dataset_size}/{phase.groups} is no number of records; judged on groups of "
+            f"n/m = {spec.dataset_size}/{phase.groups} is not a number of records; judged on groups of "
             f"{phase.group_size}. "
         )
     return AsPublished(

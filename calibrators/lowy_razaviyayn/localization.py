@@ -197,7 +197,7 @@ class LocalizedProblem:
 
 
 def block_sizes(records: int, blocks: int) -> tuple[int, ...]:
-    """n_i = n / 2^i of the most records that so many halvings leave whole.
+    """n_i = n / 2^i of the most records that this many halvings leave whole.
 
     >>> block_sizes(1000, 3), block_sizes(1000, 9)
     ((500, 250, 125), (256, 128, 64, 32, 16, 8, 4, 2, 1))

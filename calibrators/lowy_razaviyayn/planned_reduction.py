@@ -31,7 +31,7 @@ from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 
 
 def run_sizes(records: int) -> tuple[int, ...]:
-    """N_1 .. N_M, powers of two; the first may be 1, which is no run.
+    """N_1 .. N_M, powers of two; the first may be 1, which means no run.
 
     >>> run_sizes(1024), run_sizes(100_000)
     ((32, 64, 128, 256), (2048, 4096, 8192, 16384, 32768))

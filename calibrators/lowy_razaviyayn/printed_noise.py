@@ -79,7 +79,7 @@ def _shares(steps: int, rounds: int, size: int, records: int) -> str:
     if steps > rounds:
         return f"T + 1 = {steps} batches of n/T records are more records than there are; judged on batches of {size}. "
     if size * rounds != records:
-        return f"n/T = {records}/{rounds} is no number of records; judged on batches of {size}. "
+        return f"n/T = {records}/{rounds} is not a number of records; judged on batches of {size}. "
     return ""
 
 

@@ -4,7 +4,7 @@ r"""The clipped mean from shuffled single-bit messages: P_vec (Algorithms 10, 11
 $\mathbb{E}\|x\|^k \le r_k^k$, each with a user who trusts nobody but a shuffler.
 
 **Protocol.** A user clips the record to length C and shifts its coordinates to $[0, 2C]$. Each becomes an integer from
-0 to g by unbiased random rounding of $(\Pi_C(x)_j + C) \tfrac{g}{2C}$, and is sent as so many ones, zeros up to g
+0 to g by unbiased random rounding of $(\Pi_C(x)_j + C) \tfrac{g}{2C}$, and is sent as this many ones, zeros up to g
 bits, and b fair coins. With $Y_j$ the number of ones among all users' bits of coordinate j,
 
 $$\tilde\nu_j = \frac{2C}{g n} \Big(Y_j - \frac{b n}{2}\Big) - C.$$

@@ -97,7 +97,7 @@ class Strategy:
 
 @lru_cache(maxsize=512)
 def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEAN) -> Strategy:
-    """Return the matrix with so many bands whose error is least.
+    """Return the matrix with this many bands whose error is least.
 
     Args:
         workload: The sums that training follows.
@@ -313,7 +313,7 @@ class _SizedError(_Error):
 
 
 def _columns(steps: int) -> tuple[npt.NDArray[np.int64], Array]:
-    """Return some of so many columns, the first and the last among them, and the weight of each in the mean over all.
+    """Return some of this many columns, the first and the last among them, and the weight of each in the mean over all.
 
     The weights are those of the mean of what is linear between two of them: 1/T each where all are taken.
     """

@@ -122,7 +122,7 @@ class ShuffledBits(StructuredPhase):
 class ShuffledCounts(ShuffledBits):
     """Each of ``users`` clips a vector to l2 norm C, and sends each coordinate as shuffled bits.
 
-    A coordinate in [-C, C] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as so many
+    A coordinate in [-C, C] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as this many
     ones and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Only the number of ones among each
     coordinate's bits leaves the shuffler.
 

@@ -122,7 +122,7 @@ class Entropic:
 
 @lru_cache(maxsize=64)
 def _largest_of_normals(count: int, power: int) -> float:
-    """E max_j |N_j|^power of so many independent standard normals: the integral of power t^(power-1) P(max > t)."""
+    """E max_j |N_j|^power of this many independent standard normals: the integral of power t^(power-1) P(max > t)."""
 
     def integrand(t: float) -> float:
         return float(

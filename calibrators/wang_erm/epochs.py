@@ -56,7 +56,7 @@ class StronglyConvexEpochs:
         return self.variance_factor * self.step_size * self.smoothness
 
     def contraction(self, inner_iterations: int) -> float:
-        """A of an epoch of so many steps; a pure number."""
+        """A of an epoch of this many steps; a pure number."""
         left, m = 1.0 - self._share, inner_iterations
         return 1.0 / (self.step_size * left * self.strong_convexity * m) + self._share * (m + 1) / (m * left)
 

@@ -89,7 +89,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _gradient_bound(spec: Spec, problem: HolderProblem) -> Clip:
-    """The caller's own, else G; refused where neither is known, or G is known only with a radius."""
+    """The caller's own, else G; refused if neither is known, or G is known only with a radius."""
     if isinstance(spec.gradient_bound, Clip):
         return spec.gradient_bound
     if problem.radius is None and not problem.is_lipschitz:

@@ -99,7 +99,7 @@ class Mixture:
     cap: float
 
     def delta(self, epsilon: float, noise_multiplier: float) -> float:
-        """Upper bound of delta at epsilon, for noise of so many times G eta.
+        """Upper bound of delta at epsilon, for noise of this many times G eta.
 
         >>> mixture = Mixture(1000, 1000, drift=0.0, sensitivity=2.0, cap=25.0)
         >>> round(mixture.delta(1.0, 2.552039261 / 0.08) * 1e6, 6)

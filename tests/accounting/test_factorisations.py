@@ -148,6 +148,6 @@ def test_what_increases_is_lifted() -> None:
     "make", [square_root, lambda steps: inverse_of_root(2, steps), lambda steps: buffered((0.5,), (0.5,), steps)]
 )
 def test_too_many_coefficients_are_refused(make) -> None:
-    with pytest.raises(InvalidValue, match="100000 steps at most, got 100001") as refused:
+    with pytest.raises(InvalidValue, match="at most 100000 steps, got 100001") as refused:
         make(MOST_COEFFICIENTS + 1)
     assert refused.value.pointer == ("count",)

@@ -13,7 +13,7 @@ last digits.
 
 In the inequality of `trainer.grid`, a record's part in the mean is that of one sum, and the errors are those of three
 sums and of v's rounding. So contributions stay below G by four margins, one for each. v's grid is fine against 2/n.
-Float64 adds at most 6 u (2 + c/n) between neighbours, with c the capacity and u = 2^-53: plans are refused where that
+Float64 adds at most 6 u (2 + c/n) between neighbours, with c the capacity and u = 2^-53: plans are refused if that
 is more than a tenth of a margin on 2/n.
 
 Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 1, with the clip that makes its Lipschitz constant a fact.

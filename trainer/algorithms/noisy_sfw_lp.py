@@ -103,7 +103,7 @@ class TreeOfGradients(TreeWalk):
     Raises:
         InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating
             point cannot keep.
-        Unsupported: the model's gradients are no outer products of one layer.
+        Unsupported: the model's gradients are not outer products of one layer.
     """
 
     def __init__(self, task: Task) -> None:

@@ -33,7 +33,7 @@ class TreeFrankWolfe(TreeWalk):
     Raises:
         InvalidValue: the plan has not the one phase and the l1 ball of this algorithm, or a bound that floating point
             cannot keep.
-        Unsupported: the model's gradients are no outer products of one layer.
+        Unsupported: the model's gradients are not outer products of one layer.
     """
 
     def __init__(self, task: Task) -> None:

@@ -23,7 +23,7 @@ _RESOLUTION = 1e-9
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Bound the probability of so many right guesses under (epsilon, delta)-DP.
+    """Bound the probability of this many right guesses under (epsilon, delta)-DP.
 
         P(W >= v) + 2 m delta max_{i >= 1} P(v > W >= v - i) / i,    W binomial(r, e^epsilon / (1 + e^epsilon))
 

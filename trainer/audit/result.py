@@ -71,7 +71,7 @@ class AuditResult:
         trials: Canaries that were counted.
         canaries_per_run: Canaries of one run.
         runs: Runs of the trainer, those of the pilot included.
-        largest_provable_epsilon: The epsilon that so many trials would prove if every guess were right.
+        largest_provable_epsilon: The epsilon that this many trials would prove if every guess were right.
         notes: Notes about the power of this audit, for its reader.
     """
 

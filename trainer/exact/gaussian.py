@@ -144,7 +144,7 @@ class RoundedGaussian:
 
 
 def rounded_normals(sources: Sources, size: int, scale: float) -> Floats:
-    """Return so many numbers round(K Z): shape (size,), whole numbers."""
+    """Return this many numbers round(K Z): shape (size,), whole numbers."""
     return rounded(_tables(scale), sources, size, scale)
 
 

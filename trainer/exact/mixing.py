@@ -32,7 +32,7 @@ _BITS, _GRAIN = 200, 1 << 64
 
 @lru_cache(maxsize=64)
 def mixing(dimension: int, order: float) -> Mixing:
-    """Return the law of M for vectors of so many entries and the norm l_r, r above 2."""
+    """Return the law of M for vectors of this many entries and the norm l_r, r above 2."""
     return Mixing(dimension, Fraction(order))
 
 

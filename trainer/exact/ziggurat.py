@@ -38,9 +38,9 @@ What falls within the slack is decided by `trainer.exact.enclosures` and by more
 **Loops.** What is done for each word is a loop of `trainer.exact.loops`, which numba compiles: each operation is
 rounded by itself and none is fused with another, as the bounds above assume. exp, log and power stay NumPy's.
 
-**Constant work.** So many numbers are made of a fixed number of words, and a fixed number of places in them are worked
-on as undecided, so that the time does not tell the noise; exceeding either has a probability below 2^-100, and then the
-work takes longer and the law is kept. A rejected word's place is filled by a surplus one, by acceptance alone.
+**Constant work.** This many numbers are made of a fixed number of words, and a fixed number of places in them are
+worked on as undecided, so that the time does not tell the noise; exceeding either has a probability below 2^-100, and
+then the work takes longer and the law is kept. A rejected word's place is filled by a surplus one, by acceptance alone.
 
 Source: Marsaglia & Tsang 2000 for the ziggurat; Karney 2016 (ACM TOMS 42:3) and Canonne, Kamath & Steinke 2020 for
 exact sampling without floating point; Dekker 1971 for the product; the enclosures are derived here.
@@ -149,7 +149,7 @@ class Tables:
 
 
 def rounded(tables: Tables, sources: Sources, size: int, most: float) -> Floats:
-    """Return so many numbers round(c X): shape (size,), whole numbers.
+    """Return this many numbers round(c X): shape (size,), whole numbers.
 
     Args:
         tables: The tables of the law of X, and of c. The random bits of c do not depend on anything here.
@@ -301,7 +301,7 @@ class Trial:
 
 
 def _uniform(value: int, bits: int) -> Interval:
-    """Return bounds of a uniform variate of which so many bits are known."""
+    """Return bounds of a uniform variate of which this many bits are known."""
     return Fraction(value, 1 << bits), Fraction(value + 1, 1 << bits)
 
 

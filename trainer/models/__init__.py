@@ -72,7 +72,7 @@ def build(
     class_priors: Sequence[float] | None = None,
     **options: Any,
 ) -> LinearModel | MeanModel | MultilayerPerceptron:
-    """The model of a kind, for rows of so many features.
+    """The model of a kind, for rows of this many features.
 
     Args:
         kind: One of `MODELS`.

@@ -35,7 +35,7 @@ class Coins:
         self._stream = stream
 
     def heads(self, tosses: int, coordinates: int) -> Counts:
-        """Return how many of so many tosses are heads, anew for each coordinate: shape (coordinates,)."""
+        """Return how many of this many tosses are heads, anew for each coordinate: shape (coordinates,)."""
         return np.array([self._heads(tosses) for _ in range(coordinates)], dtype=np.int64)
 
     def _heads(self, tosses: int) -> int:

@@ -119,7 +119,7 @@ class RecordsAboutAMean:
 
     @property
     def model(self) -> MeanModel:
-        """Return the mean of so many features."""
+        """Return the mean of this many features."""
         return MeanModel(len(self.mean))
 
     def draw(self, records: int, random: np.random.Generator) -> tuple[FloatArray, npt.NDArray[np.generic]]:
@@ -150,7 +150,7 @@ def labelled_rows(
     strength: float = 0.0,
     is_heavy_tailed: bool = False,
 ) -> LabelledRows:
-    """Return the law of rows for a linear model that has so many parameters.
+    """Return the law of rows for a linear model that has this many parameters.
 
     Args:
         kind: The kind of the model.
@@ -169,8 +169,8 @@ def labelled_rows(
           their moments where tails are heavy.
 
     Raises:
-        InvalidValue: no number of features has so many parameters; the constants leave no room for features beside the
-            intercept and the penalty.
+        InvalidValue: no number of features has this many parameters; the constants leave no room for features beside
+            the intercept and the penalty.
         Unsupported: heavy tails with labels that have bounds.
     """
     outputs = classes if kind == Softmax.kind else 1

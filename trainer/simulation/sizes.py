@@ -32,7 +32,7 @@ def simulated_records(dataset_size: int, dimension: int) -> int:
 
 
 def target_for_fewer(target: Target, factor: float) -> Target:
-    """Return the target whose Gaussian mu is so many times as large; the target itself for a factor of 1.
+    """Return the target whose Gaussian mu is this many times as large; the target itself for a factor of 1.
 
     Raises:
         Unsupported: the target is of another kind than a run's.

@@ -67,17 +67,17 @@ def taught_rows(
     norm_order: float,
     random: np.random.Generator,
 ) -> TaughtRows:
-    """Return the law of rows for a perceptron that has so many parameters.
+    """Return the law of rows for a perceptron that has this many parameters.
 
     Args:
         dimension: Number of parameters.
         classes, hidden, activation: The perceptron's classes, width and activation.
-        radius: The teacher's parameters have no larger norm; None is no bound.
+        radius: The teacher's parameters have no larger norm; None means no bound.
         norm_order: p of that norm.
         random: Draws the teacher.
 
     Raises:
-        InvalidValue: no number of features has so many parameters; a width or an activation that there is not.
+        InvalidValue: no number of features has this many parameters; a width or an activation that there is not.
     """
     least = MultilayerPerceptron(1, classes, tuple(hidden), activation)
     features, rest = divmod(dimension - least.num_parameters + hidden[0], hidden[0])

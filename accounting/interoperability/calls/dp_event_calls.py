@@ -159,7 +159,7 @@ _WHOLE = ("num_bands", "num_examples", "largest_group_size", "truncated_batch_si
 
 
 def truncated(noise: float, probability: float, records: int, most: int) -> DpEventJson:
-    """One step on a Poisson sample of which at most so many records are kept."""
+    """One step on a Poisson sample of which at most this many records are kept."""
     return {
         "class_name": "TruncatedSubsampledGaussianDpEvent",
         "dataset_size": records,
@@ -170,7 +170,7 @@ def truncated(noise: float, probability: float, records: int, most: int) -> DpEv
 
 
 def repeated(event: DpEventJson, steps: int) -> DpEventJson:
-    """Return an event that is so many of one."""
+    """Return an event that is this many of one."""
     return {"class_name": "SelfComposedDpEvent", "event": event, "count": steps}
 
 

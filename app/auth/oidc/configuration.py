@@ -59,7 +59,7 @@ class Configuration(Schema):
         issuer: Identifies the provider; its discovery document is below this address.
         client_id: The service's name at the provider.
         client_secret_file: The file with the secret of a confidential client; None for a public one.
-        audience: What bearer tokens must be made out to; None where none are taken.
+        audience: What bearer tokens must be made out to; None if none are taken.
         name: What the sign-in page calls the provider.
         request_scopes: What is asked for beside ``openid``: some providers put groups into tokens only when asked.
         groups_claim: The claim that lists the groups; several names lead into nested claims.
@@ -112,7 +112,7 @@ class Configuration(Schema):
         return None if self.client_secret_file is None else _secret_in(self.client_secret_file)
 
     def right_of(self, subject: str, groups: Collection[str]) -> Right | None:
-        """Return the first right that fits; None where nothing is allowed."""
+        """Return the first right that fits; None if nothing is allowed."""
         return next((right for right in self.rights if right.subject == subject or right.group in groups), None)
 
 

@@ -27,7 +27,7 @@ def principal_of(
         valid_until: The end of the token or session.
 
     Returns:
-        None where the account is barred, is another provider's, or has no rights. A budget that does not exist is not
+        None if the account is barred, is another provider's, or has no rights. A budget that does not exist is not
         reached.
     """
     configuration = configuration_of(context.settings)

@@ -166,7 +166,7 @@ def test_several_records_of_an_owner_are_charged_through_single_ones() -> None:
         (lambda: Event(CorrelatedGaussian(1.0, (1.0, 0.5)), cyclic(0.1, 2)), REPLACE, "another group"),
         (lambda: Event(CorrelatedGaussian(1.0, (1.0, 0.5)), cyclic(0.1, 2, "by_position")), ADD_REMOVE, "other groups"),
         (lambda: Event(CorrelatedGaussian(1.0, (1.0, 0.5)), FixedOrderEpochs(2)), ADD_REMOVE, "other batches"),
-        (lambda: Event(SquareRootGaussian(1.0, 10**7), count=10**7), ADD_REMOVE, "100000 steps at most"),
+        (lambda: Event(SquareRootGaussian(1.0, 10**7), count=10**7), ADD_REMOVE, "at most 100000 steps"),
         (lambda: Event(SquareRootGaussian(1.0, 10**5), count=10**5), ADD_REMOVE, "take more noise, or fewer steps"),
         (
             lambda: Event(CorrelatedGaussian(1e6, (0.5,))),

@@ -49,7 +49,7 @@ def test_a_row_comes_back_as_it_was() -> None:
     ],
 )
 def test_a_stored_value_of_another_kind_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(UnreadableRow, match=f"a value of the column x.{name} is no {COLUMNS[name]}"):
+    with pytest.raises(UnreadableRow, match=f"a value of the column x.{name} is not of the kind {COLUMNS[name]}"):
         list(encoded("x", {name: COLUMNS[name]}, iter([(value,)])))
 
 

@@ -104,7 +104,7 @@ def test_what_is_missing_is_marked_at_its_field(reader: TestClient) -> None:
             r"Your call: this is not Python: '(' was never closed (line 1, column 13)",
         ),
         ("", "Your call:"),
-        ("<script>alert(1)</script>", "Your call: this is no Python"),
+        ("<script>alert(1)</script>", "Your call: this is not Python"),
         ("print('<b>')", "Your call: print says nothing that is read here"),
     ],
 )

@@ -70,7 +70,7 @@ def test_bytes_have_one_text() -> None:
     root = base64.b64encode(STATE.root).decode()
     other = root[:-2] + chr(ord(root[-2]) + 1) + "="
     assert base64.b64decode(other) == STATE.root
-    with pytest.raises(InvalidNote, match="it is no checkpoint"):
+    with pytest.raises(InvalidNote, match="it is not a checkpoint"):
         read_note(NOTE.replace(root, other))
 
 

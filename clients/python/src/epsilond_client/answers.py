@@ -255,7 +255,7 @@ class DatasetVersion(Document):
         declared_size: int
         capacity: int
         erased: bool
-        #: In the answer to whoever added the version alone; null where the service made it without some persons.
+        #: In the answer to whoever added the version alone; null if the service made it without some persons.
         owner_report: Mapping[str, Any] | None
 
 

@@ -306,13 +306,13 @@ class HeldReservation:
             if problem.code != "already_started" or not self._maybe_started:
                 raise
             if self._key is not None:
-                # Another process may have found the reservation under it: refused where that one's start was done.
+                # Another process may have found the reservation under it: refused if that one's start was done.
                 self._ask_for_start()
             # This process's own start was done and its answer lost. Nothing was drawn; one step is the least charge.
             self.commit(events=[{**self._events[0], "count": 1}])
 
     def _counted(self) -> list[Event] | None:
-        """The part that was counted; None where nobody counted, which means all."""
+        """The part that was counted; None if nobody counted, which means all."""
         if not self._counts:
             return None
         return [{**self._events[0], "count": self._taken}]

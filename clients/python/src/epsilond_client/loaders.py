@@ -130,7 +130,7 @@ def _cuts_an_order_in_grain(batches: Any) -> bool:
 
 
 def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:
-    """Return whether this is a loader of PyTorch that hands out the records in their order, in so many batches.
+    """Return whether this is a loader of PyTorch that hands out the records in their order, in this many batches.
 
     A loader that was given a batch_sampler has a sequential sampler beside it, which draws nothing.
     """

@@ -188,7 +188,7 @@ def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> di
 
 
 def names_of(rows: Rows) -> list[Any] | None:
-    """The names of a table's columns; None where the rows are no table of pandas, Polars or Arrow."""
+    """The names of a table's columns; None if the rows are no table of pandas, Polars or Arrow."""
     # Arrow's tables have names beside columns.
     named = getattr(rows, "column_names", getattr(rows, "columns", None))
     return None if named is None else list(named)
@@ -265,7 +265,7 @@ def numbers_in(name: str, cells: npt.NDArray[Any]) -> FloatArray:
     """The cells of a number column.
 
     Raises:
-        ValueError: a cell is no number, or not finite.
+        ValueError: a cell is not a number, or not finite.
     """
     if cells.dtype.kind not in "biufO":
         raise ValueError(f"the column {name!r} holds numbers, and these cells are of type {cells.dtype}")

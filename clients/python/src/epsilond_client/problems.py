@@ -51,7 +51,7 @@ class ProblemError(EpsilondError):
     """An answer that is an error (RFC 9457).
 
     Attributes:
-        status: HTTP status; 0 where no answer came.
+        status: HTTP status; 0 if no answer came.
         code: Stable name of the problem; branch on it, sentences may change.
         detail: What was wrong and what would be right.
         errors: The single faults.
@@ -157,7 +157,7 @@ class Unavailable(ProblemError):
     """502, 503, 504, 507, or no answer at all (status 0, code ``no_answer``): what was asked may have happened.
 
     Attributes:
-        idempotency_key: The same request with this key has no second effect; None where none was sent.
+        idempotency_key: The same request with this key has no second effect; None if none was sent.
     """
 
     idempotency_key: str | None = None

@@ -71,7 +71,7 @@ def line_of_budget(fields: Mapping[str, Any]) -> str:
 
 
 def usage(fields: Mapping[str, Any]) -> str | None:
-    """Return what is spent, reserved and left of a budget in one clause; None where the answer does not say."""
+    """Return what is spent, reserved and left of a budget in one clause; None if the answer does not say."""
     for quantity in _QUANTITIES:
         used = fields.get(quantity)
         if used:

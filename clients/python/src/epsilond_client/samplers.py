@@ -211,7 +211,7 @@ class Sampler(ABC):
         }
 
     def _digest(self, purpose: str, size: int, *place: int) -> bytes:
-        """Return so many pseudorandom bytes of a purpose and a place; other ones have nothing to do with them."""
+        """Return this many pseudorandom bytes of a purpose and a place; other ones have nothing to do with them."""
         context = purpose.encode().ljust(8, b"\0") + struct.pack(f"<{len(place)}Q", *place)
         return hashlib.shake_256(self._key + context).digest(size)
 
@@ -239,7 +239,7 @@ class Sampler(ABC):
         return first + np.flatnonzero(taken)
 
     def _drawn_bins(self, block: int, count: int) -> npt.NDArray[np.int64]:
-        """Return the bin of each record of the shard, which the block decides: all of so many are equally likely."""
+        """Return the bin of each record of the shard, which the block decides: all of this many are equally likely."""
         beyond = (1 << 64) // count * count  # words from here on would favour the first bins
         words = np.array(self._words("bins", "<u8", self._first, self._last, block))
         if beyond < 1 << 64:
@@ -281,8 +281,8 @@ class Poisson(Sampler):
 class TruncatedPoisson(Sampler):
     """Poisson batches; of one with more than `max_batch_size` records a uniformly random subset of that size is kept.
 
-    Where slots are drawn, there are so many of them whatever the number of records, and an empty one takes its place in
-    a batch like the others: then a record that comes or goes lets nobody else in or out.
+    Where slots are drawn, there are this many of them whatever the number of records, and an empty one takes its place
+    in a batch like the others: then a record that comes or goes lets nobody else in or out.
 
     Args:
         dataset_size: A public bound on the number of records; under the replace relations, their number. Where slots

@@ -47,7 +47,7 @@ class Datasets(Resource):
         Args:
             file: A path, or the bytes, or an open file, which is read from its beginning.
             name: Of the data set.
-            filename: Says the format, where `file` is no path.
+            filename: Says the format, if `file` is not a path.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`;
                 `person_column` and `rows_per_person`, where the file has ids of persons; `held_out_share`, where no run
@@ -76,7 +76,7 @@ class Datasets(Resource):
             change: What happened: ``"appended"``, ``"deleted"``, ``"corrected"``, or ``"replaced"``, which does not
                 say.
             reason: Why. Both are public.
-            filename: Says the format, where `file` is no path.
+            filename: Says the format, if `file` is not a path.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             metadata: `declared_size`, `capacity`; `erase_earlier` removes the rows of all versions before.
         """
@@ -230,7 +230,7 @@ class Runs(Resource):
         Raises:
             Conflict: the run has not succeeded.
             InvalidRequest: a cell is not what its column holds; `errors` says which.
-            TypeError: a row is no list of cells. The model of `load` takes dicts and tables.
+            TypeError: a row is not a list of cells. The model of `load` takes dicts and tables.
         """
         for number, row in enumerate(rows):
             if isinstance(row, (Mapping, str)) or not isinstance(row, Iterable):

@@ -276,7 +276,7 @@ def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> boo
     """Return whether the address is this machine's own.
 
     Raises:
-        ValueError: it is no address, or the key would travel in clear over a network.
+        ValueError: it is not an address, or the key would travel in clear over a network.
     """
     parts = _parts(base_url)
     if parts is None or parts.hostname is None:

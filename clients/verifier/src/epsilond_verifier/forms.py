@@ -143,7 +143,7 @@ class Sum:
 def read_form(reader: Reader, asked: Asked) -> Proof:
     """Read the witness of one direction, with all limits.
 
-    ``kept``: of each step at most so many records in a batch, or branches; 0 for all. What is left out of P and of Q
+    ``kept``: of each step at most this many records in a batch, or branches; 0 for all. What is left out of P and of Q
     weighs at most w in all steps, so that delta is at most w more, and at least e^e w less. ``draws``: the shares of
     each step of draws. Another choice may lose less: nothing follows from below.
     """

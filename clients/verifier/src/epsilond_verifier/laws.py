@@ -173,7 +173,8 @@ def largest_loss(law: Law, direction: str) -> arb:
 
 
 def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
-    """Return the law with at most so many records in a batch, or branches, 0 for all, and the mass that is left out."""
+    """Return the law with at most this many records in a batch, or branches, 0 for all, and the mass that is left
+    out."""
     if isinstance(law, Mixture):
         last = kept or len(law.branches)
         return Mixture(law.branches[:last]), sum((p for p, _ in law.branches[last:]), arb(0))
@@ -194,7 +195,7 @@ class Step:
 
 
 def read_step(event: Reader, relation: str, group: int) -> Step:
-    """Read one event, as the ledger writes it, for a group of so many records."""
+    """Read one event, as the ledger writes it, for a group of this many records."""
     mechanism, sampling = event.inside("mechanism"), event.inside("sampling")
     count = event.whole("count", 1, _COUNT)
     kind = mechanism.word("kind", *_MECHANISMS)

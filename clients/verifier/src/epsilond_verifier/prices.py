@@ -24,7 +24,7 @@ FILTER = "what is charged adds up adaptively, to each limit (docs/concepts/gauss
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """mu squared m > 0, the failure d, and what the pure epsilons add up to, None where it is not stated."""
+    """mu squared m > 0, the failure d, and what the pure epsilons add up to, None if it is not stated."""
 
     exact: fmpq
     d: arb

@@ -136,7 +136,7 @@ class Branches:
 
 
 Nodes = Line | Panels | AboveCut | Branches
-#: The nodes of a step's rule, and of one for its envelope, if there is one; none where the transform is known.
+#: The nodes of a step's rule, and of one for its envelope, if there is one; none if the transform is known.
 Place = tuple[Nodes, ...]
 
 

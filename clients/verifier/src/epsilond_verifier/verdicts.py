@@ -32,7 +32,7 @@ class Verdict:
 
     Attributes:
         verdict: "verified"; "refuted", where the opposite is proved; or "cannot check", with the reason.
-        statement: What the certificate states, in words; empty where it could not be read.
+        statement: What the certificate states, in words; empty if it could not be read.
         assumed: The theorems by which the pairs dominate the mechanisms. They are not checked here.
         reason: Why it cannot be checked.
         sha256: Of the certificate's bytes.

@@ -27,7 +27,7 @@ class Refused(Exception):
 
     Attributes:
         status: Of the answer.
-        code: What the service calls the problem; empty where the answer does not say.
+        code: What the service calls the problem; empty if the answer does not say.
     """
 
     def __init__(self, status: int, code: str) -> None:

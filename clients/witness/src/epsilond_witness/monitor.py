@@ -17,7 +17,7 @@ from epsilond_witness.state import now, sync
 from epsilond_witness.trees import begins_with
 
 _CHECKPOINT = "/v1/ledger/checkpoint"
-#: Clocks of two machines may differ by so many seconds.
+#: Clocks of two machines may differ by this many seconds.
 _CLOCKS_DIFFER_S = 120
 _MOST_CONTRADICTIONS = 100
 
@@ -51,9 +51,9 @@ class Look:
 
     Attributes:
         at: When, in seconds since 1970.
-        size: Entries of the newest checkpoint that was accepted; None where there is none.
-        cosigned_at: When enough witnesses had cosigned; None where none are asked for, or there were not enough.
-        alerts: What is wrong, and in words; empty where nothing is.
+        size: Entries of the newest checkpoint that was accepted; None if there is none.
+        cosigned_at: When enough witnesses had cosigned; None if none are asked for, or there were not enough.
+        alerts: What is wrong, and in words; empty if nothing is.
     """
 
     at: int

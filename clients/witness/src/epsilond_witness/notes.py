@@ -148,7 +148,7 @@ class Note:
         return bool(own)
 
     def cosigned_at(self, key: Key) -> int | None:
-        """Return when the key of a witness has cosigned it last, in seconds since 1970; None where it has not.
+        """Return when the key of a witness has cosigned it last, in seconds since 1970; None if it has not.
 
         Raises:
             Malformed: a signature that says to be of the key is not.

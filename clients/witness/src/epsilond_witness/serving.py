@@ -15,7 +15,7 @@ from typing import Any
 from epsilond_witness.cosigning import MOST_BYTES, Answer, Witness
 from epsilond_witness.timed import Timed
 
-#: A connection is closed if no complete request has arrived within so many seconds.
+#: A connection is closed if no complete request has arrived within this many seconds.
 DEADLINE_S = 10.0
 MOST_CONNECTIONS = 32
 _ADD = "/add-checkpoint"

@@ -115,7 +115,7 @@ class Records:
         return Known() if found is None else Known(*found)
 
     def keep(self, origin: str, known: Known) -> None:
-        """Take a checkpoint in the place of the one before."""
+        """Take a checkpoint in place of the one before."""
         self._connection.execute(
             "INSERT INTO logs (origin, size, root, note) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (origin) DO UPDATE SET size = excluded.size, root = excluded.root, note = excluded.note",

@@ -83,8 +83,8 @@ def test_nothing_is_run(tmp_path: object) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("f(1", r"no Python: '\(' was never closed \(line 1, column 2\)"),
-        ("x = 3\n    y = 4", r"no Python: unexpected indent \(line 2, column \d+\)"),
+        ("f(1", r"not Python: '\(' was never closed \(line 1, column 2\)"),
+        ("x = 3\n    y = 4", r"not Python: unexpected indent \(line 2, column \d+\)"),
         ("f(a=1, a=2)", r"a is given twice \(line 1, column 1\)"),
         ("    x = 3\n    for a in b: pass", r"`for` is not read \(line 2, column 5\)"),
         ("def f(): pass", r"`function` is not read \(line 1, column 1\)"),
@@ -96,10 +96,10 @@ def test_nothing_is_run(tmp_path: object) -> None:
         ("f(-9999999999999999)", r"beyond 1e\+15 \(line 1, column 4\)"),
         ("f(1e10 * 1e10)", r"beyond 1e\+15 \(line 1, column 3\)"),
         ("  f(\n    0x" + "f" * 900 + ")", r"beyond 1e\+15 \(line 2, column 5\)"),
-        ("f(\u202e3)", r"a character that nobody sees, U\+202E \(line 1, column 3\)"),
-        ("f(3)\x00", r"nobody sees, U\+0000 \(line 1, column 5\)"),
-        ("f('\ud800')", r"nobody sees, U\+D800"),
-        ("f(\u200b3)", r"nobody sees, U\+200B"),
+        ("f(\u202e3)", r"an invisible character,  U\+202E \(line 1, column 3\)"),
+        ("f(3)\x00", r"invisible character, U\+0000 \(line 1, column 5\)"),
+        ("f('\ud800')", r"invisible character, U\+D800"),
+        ("f(\u200b3)", r"invisible character, U\+200B"),
     ],
 )
 def test_what_is_not_read_is_told_with_its_place(text: str, said: str) -> None:
@@ -147,7 +147,7 @@ def test_what_is_deep_but_not_read_does_no_harm(text: str) -> None:
 
 def test_the_limits_are_what_they_say() -> None:
     assert len(read_snippet("f(" + " " * (MAX_LENGTH - 3) + ")")) == 1
-    with pytest.raises(InvalidValue, match=f"{MAX_LENGTH + 1} characters, and {MAX_LENGTH} are read"):
+    with pytest.raises(InvalidValue, match=f"{MAX_LENGTH + 1} characters, and at most {MAX_LENGTH} are read"):
         read_snippet("f(" + " " * (MAX_LENGTH - 2) + ")")
     assert len(read_snippet("f(" + "[" * (MAX_BRACKETS - 1) + "]" * (MAX_BRACKETS - 1) + ")")) == 1
     with pytest.raises(InvalidValue, match=f"more than {MAX_BRACKETS} brackets"):

@@ -66,7 +66,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         expires_in, charge_delta: Of each reservation, as `Client.reserve`.
 
     Attributes:
-        denial: Why the last round was refused; None where it was not.
+        denial: Why the last round was refused; None if it was not.
         released: The rounds that were released, with the ids of their reservations.
 
     Raises:
@@ -221,7 +221,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         return total
 
     def _clipped(self, reply: Message) -> Arrays:
-        """Return a client's update; nothing where there is none, or one that cannot be read."""
+        """Return a client's update; nothing if there is none, or one that cannot be read."""
         try:
             [record] = reply.content.array_records.values()
             update = {name: part - self._current[name] for name, part in _numbers(record).items()}

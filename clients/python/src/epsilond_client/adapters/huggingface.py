@@ -180,7 +180,7 @@ def _check(trainer: Any) -> None:
         raise ValueError(f"this guards a transformers.Trainer, and {type(trainer).__name__} is not one")
     for name in _REPLACED:
         if name in vars(trainer):
-            raise ValueError(f"this trainer is guarded already, or something else stands in the place of its {name}")
+            raise ValueError(f"this trainer is guarded already, or something else stands in place of its {name}")
         if getattr(type(trainer), name) is not getattr(module.Trainer, name):
             raise ValueError(
                 f"{type(trainer).__name__} has a {name} of its own, which the private step would replace: give a "

@@ -5,7 +5,7 @@
         adapter.log_charge(client, guard, delta=1e-5)       # of a loop of one's own
 
 Logged are the guarantee, ids, the hash of the plan, and the privacy card: what everybody may read who reads the budget.
-A tracker is no place for losses or norms of private records, which nobody charges.
+A tracker is not a place for losses or norms of private records, which nobody charges.
 """
 
 from __future__ import annotations

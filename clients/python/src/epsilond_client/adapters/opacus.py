@@ -202,7 +202,7 @@ def _check_optimizer(optimizer: Any) -> None:
             'them for clipping "flat" and "per_layer" in one process'
         )
     if "add_noise" in vars(optimizer):
-        raise ValueError("this optimizer is guarded already, or something else stands in the place of its add_noise")
+        raise ValueError("this optimizer is guarded already, or something else stands in place of its add_noise")
 
 
 def _check_step(optimizer: Any, noise: float) -> None:
