@@ -1,4 +1,4 @@
-"""The only door to dp-accounting's numbers: an independent referee, never on the path of an answer.
+"""The only way to dp-accounting's numbers, which are an independent check and never part of an answer.
 
 Its pessimistic privacy loss distribution bounds from above except for rounding in its transforms, which can put delta
 about 2e-13 below the truth (measured); use `REFEREE_ALLOWANCE`. It is imported when it is called, not with this

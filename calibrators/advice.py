@@ -44,7 +44,7 @@ _RISKS = (Measure.POPULATION_RISK, Measure.EMPIRICAL_RISK)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about the data, and what is wanted of the run.
+    """Facts about the data, and what the run is for.
 
     Attributes:
         dataset_size, dimension: Public sizes.
@@ -109,7 +109,7 @@ class Advice:
 
     @property
     def why(self) -> str:
-        """Return the reason for its place in the list, in a sentence."""
+        """Return a sentence that explains its place in the list."""
         if self.bound is not None:
             return self._why_of_bound(self.bound)
         if self.rate is not None:
@@ -161,7 +161,7 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
 
 
 def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
-    """Return what the loader's batches lose beside others; None if no loader is named or its steps are not given.
+    """Return what the loader's batches lose compared with others; None if no loader or no number of steps is given.
 
     Raises:
         AccountingError: the target cannot be met, or not under this relation.
@@ -183,7 +183,7 @@ def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
 
 
 def risk_before_training(given: Mapping[str, float]) -> float | None:
-    """Return how far the risk can be above the least before any step, in loss units; None if no constant says it.
+    """Return how far the risk can be above the minimum before any step, in loss units; None if no constant says it.
 
     It is `initial_gap`, or the Lipschitz constant times the distance of the start from the farthest point of the
     domain, whichever is smaller. Training starts at the centre, so that this distance is the radius.
@@ -262,7 +262,8 @@ def _advice(algorithm: Algorithm, problem: Problem, facts: Facts) -> Advice:
 
 
 def _calibrated(algorithm: Algorithm, spec: Spec, facts: Facts) -> tuple[Spec, Calibration]:
-    """Calibrate with the theorem's own batch size and number of steps, or else with those given, or else the usual."""
+    """Calibrate with the theorem's own batch size and number of steps; if it has none, with the given ones, or the
+    usual ones."""
     try:
         return spec, calibrate(algorithm.name, spec)
     except InvalidValue as error:

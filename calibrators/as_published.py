@@ -16,7 +16,7 @@ _SLACK = 1.01
 
 
 class Verdict(StrEnum):
-    """The verdict on the noise that a paper prints, at one spec."""
+    """The verdict on the noise that a paper prints, for one spec."""
 
     SOUND = "sound"
     """It meets the target, and less noise would hardly do."""

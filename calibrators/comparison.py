@@ -1,7 +1,7 @@
 """The papers' tables of methods as data: what each costs and achieves up to a constant, at the caller's sizes.
 
 All constants of the problem are 1 (Lipschitz constant, smoothness, radius, diameter, moments, initial gap), and so is
-every constant that a table leaves open. Numbers of one table may be compared for their growth and for nothing else.
+every constant that a table leaves open. The numbers of one table show only how methods grow relative to each other.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Expression:
     value: Callable[[Setting], float] | None = None
 
     def at(self, setting: Setting) -> float | None:
-        """Its value, or None if it has none or the value is not finite."""
+        """Return its value, or None if it has none or the value is not finite."""
         if self.value is None:
             return None
         try:

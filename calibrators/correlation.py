@@ -14,7 +14,7 @@ USUAL_MAX_BANDS = 64
 
 
 class Objective(StrEnum):
-    """The number that is made as small as possible: a root mean square of the steps' errors, or the largest of them."""
+    """The number that is minimised: the root mean square of the steps' errors, or the largest of them."""
 
     MEAN = "mean"
     """The root mean square over all steps."""

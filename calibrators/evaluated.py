@@ -1,8 +1,8 @@
 """The calibration of a run that is evaluated on held-out rows: training and evaluation share one target.
 
 The noise of the evaluation comes first, from a small share of the target. The training is then calibrated for what is
-left. How much that is, is guessed as if the training were one Gaussian mechanism, in which squares of mu add up, and
-then corrected until the certified cost of both together meets the target. Nothing rests on the guess.
+left. That remainder is first guessed as if the training were one Gaussian mechanism, for which squares of mu add up.
+Then it is corrected until the certified cost of both together meets the target. No guarantee rests on the guess.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The evaluation of a released model on held-out rows, as a part of the plan: what it costs, before anything is drawn.
 
-It is beside the phases, and no step of the training: whoever carries out the phases need not know of it. What is
-released is one vector with Gaussian noise (`trainer.held_out`).
+It stands beside the phases and is not a step of the training, so code that carries out phases need not know of it. It
+releases one vector with Gaussian noise (`trainer.held_out`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Loaders of records: the batches that they can make, and the cost of not sampling them.
 
-Batches that are not sampled are not amplified. Noise that is correlated over the steps of a fixed order gains most of
-that back: its error stands beside that of fresh noise, with the same batches and with Poisson ones, at one target.
+Batches that are not sampled are not amplified. Noise that is correlated over the steps of a fixed order regains most of
+that. Its error is compared with that of fresh noise, with the same batches and with Poisson ones, at one target.
 """
 
 from __future__ import annotations

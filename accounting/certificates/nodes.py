@@ -52,7 +52,7 @@ class SampledStep:
 
     @property
     def probability(self) -> float:
-        """Return that of any records in the batch."""
+        """Return the probability that the batch holds any of the records."""
         return -math.expm1(self.log_weights[0])
 
     def height(self, angle: float) -> float:

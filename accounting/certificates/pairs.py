@@ -48,7 +48,7 @@ _ALMOST = 1.0 - 1e-12
 
 
 def is_wider(event: Event, relation: NeighboringRelation) -> str:
-    """Return why a lower bound of the pair that certificates are about says nothing about a step.
+    """Return the reason why a lower bound of the certificate's pair says nothing about a step.
 
     The text is empty if it does say something.
     """
@@ -115,7 +115,8 @@ def _symmetrized(noise: float, probability: float) -> SymmetrizedLoss:
 
 
 def shares_stated(loss: DrawsLoss, mass: float) -> tuple[VisibleMixtureLoss, tuple[float, ...]]:
-    """Return the loss for as few draws of the record as leave out at most ``mass``, and the shares from two draws on.
+    """Return the loss for the fewest draws of the record that leave out at most ``mass``, and the shares for two draws
+    or more.
 
     One draw has the rest. Draws that are seldom have one branch in the engine, and are left out as well.
     """
@@ -133,7 +134,8 @@ def shares_stated(loss: DrawsLoss, mass: float) -> tuple[VisibleMixtureLoss, tup
 
 
 def rare_left_out(loss: PrivacyLoss, mass: float) -> tuple[PrivacyLoss, int]:
-    """Return the loss with as few branches, or records in a batch, as leave out at most ``mass``, and their number.
+    """Return the loss with the fewest branches, or records in a batch, that leave out at most ``mass``, and their
+    number.
 
     The number is 0 if nothing is left out.
     """

@@ -43,7 +43,7 @@ class FourierInversion:
     methods = ("split_fourier_inversion", "windowed_fourier_inversion", _CHERNOFF)
 
     def estimate_epsilon(self, composition: Composition, delta: float) -> float | None:
-        """Return a quick estimate of epsilon(delta), which is no bound; None if there is none."""
+        """Return a quick estimate of epsilon(delta), which is not a bound; None if there is none."""
         here = directed(composition, Direction.REMOVE, math.log(delta))
         return None if here is None else guess_epsilon(here, delta)[0]
 

@@ -99,7 +99,7 @@ def delta_of_gaussian(mu: float, epsilon: float, *, upward: bool) -> float:
 
 
 def mu_of_gaussian(epsilon: float, delta: float) -> float:
-    """The mu at which the Gaussian pair has this delta at ``epsilon``, about; it is never rounded outward.
+    """Return approximately the mu at which the Gaussian pair has this delta at ``epsilon``; it is not rounded outward.
 
     Args:
         epsilon: at least 0.
@@ -129,7 +129,7 @@ def mu_of_gaussian(epsilon: float, delta: float) -> float:
 
 
 def _root(mu: float, delta: float) -> tuple[float, float]:
-    """The a at which the profile is delta, about, and the size of the slope of its logarithm there.
+    """Return approximately the a at which the profile is delta, and the size of the slope of its logarithm there.
 
     Halley's iteration for the logarithm of the profile, inside a bracket that is halved where a step leaves it. The
     slope is mu m(a + mu) / (m(a) - m(a + mu)); with m' = x m - 1 it gives the second derivative.

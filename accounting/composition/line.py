@@ -95,7 +95,8 @@ class Line:
 
     @cached_property
     def _upper_sums(self) -> tuple[Array, Array]:
-        """Sums from the right of the untilted masses, and of the same times e^(centre - l); a 0 at the end."""
+        """Return sums from the right of the untilted masses, and of these masses times e^(centre - l), with a 0 at the
+        end."""
         with np.errstate(under="ignore"):
             masses = self.values * np.exp(-self.tilt * self._distances)
             weighted = masses * np.exp(-self._distances)

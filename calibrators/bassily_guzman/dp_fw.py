@@ -181,7 +181,7 @@ def epsilons_add_up(spec: Spec, pure: bool) -> bool:
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Refuse sizes, penalties and step sizes, since full-batch steps of size 2/(t+2) leave none of them open.
+    """Refuse sizes, penalties and step sizes, because full-batch steps of size 2/(t+2) leave none of them open.
 
     Raises:
         InvalidValue: a size that does not fit the data set.

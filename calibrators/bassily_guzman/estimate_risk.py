@@ -43,7 +43,7 @@ def squared_errors(setting: LpSetting, phase: EstimatePhase) -> Floats:
 
 
 def fresh_bound(setting: LpSetting, step_size: float) -> float:
-    r"""$(1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0$: what one record brings to a momentum estimate, at most."""
+    r"""$(1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0$: the most that one record adds to a momentum estimate."""
     problem = setting.problem
     change = min(2.0 * problem.lipschitz, problem.smoothness * step_size * problem.diameter)
     return (1.0 - step_size) * change + step_size * problem.lipschitz

@@ -46,7 +46,7 @@ def printed_mirror_descent(setting: LpSetting, dataset_size: int, epsilon: float
 
 
 def mirror_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
-    """The verdict on the printed noise of mirror descent; None for targets that the paper does not speak of."""
+    """The verdict on the printed noise of mirror descent; None for targets that the paper does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None
@@ -61,7 +61,7 @@ def mirror_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
 
 
 def naive_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
-    """The verdict on Algorithm 3's noise with its own sizes; None for targets that the paper does not speak of."""
+    """The verdict on Algorithm 3's noise with its own sizes; None for targets that the paper does not treat."""
     target, n = spec.target, spec.dataset_size
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None

@@ -54,7 +54,8 @@ def laplace_rho(range_over_scale: float) -> float:
 
 
 def printed_calibration(spec: Spec, iterations: int) -> AsPublished | None:
-    """The talk's noise for T selections at the spec's target, with a verdict; None if it speaks of no such target.
+    """The talk's noise for T selections at the spec's target, with a verdict; None if the talk does not treat such
+    targets.
 
     Never executable.
     """

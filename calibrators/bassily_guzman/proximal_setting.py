@@ -1,4 +1,5 @@
-"""The spec of the proximal algorithm, read and checked: weakly convex Lipschitz losses in an l2 ball, or anywhere."""
+"""The spec of the proximal algorithm, read and checked: weakly convex Lipschitz losses in an l2 ball or without a
+domain."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]
 
 
 def printed_noise(spec: Spec) -> AsPublished | None:
-    """Algorithm 3's noise at this spec with the engine's verdict; None for targets that the paper does not speak of."""
+    """Algorithm 3's noise at this spec with the engine's verdict; None for targets that the paper does not treat."""
     rho = rho_of(spec.target)
     if rho is None:
         return None

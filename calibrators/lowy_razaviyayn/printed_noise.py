@@ -30,7 +30,7 @@ FORMULA = (
 
 
 def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> AsPublished | None:
-    """An algorithm's noise at this spec with the engine's verdict; None for targets that the paper does not speak of.
+    """An algorithm's noise at this spec with the engine's verdict; None for targets that the paper does not treat.
 
     It reads batches of n/T records. If there are more rounds than T, or T does not divide n, that is more records
     than there are. The noise is therefore judged on batches of the plan's size s, where its standard deviation on the

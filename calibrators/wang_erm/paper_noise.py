@@ -42,7 +42,7 @@ def sufficient_order_constant(epsilon: float, delta: float) -> float:
 
 
 def paper_noise(spec: Spec, iterations: int, lipschitz: float, order_constant: float) -> AsPublished | None:
-    """The printed noise at this spec with the engine's verdict; None for targets that the paper does not speak of."""
+    """The printed noise at this spec with the engine's verdict; None for targets that the paper does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None

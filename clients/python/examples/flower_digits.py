@@ -68,7 +68,7 @@ def main() -> int:
 
 
 class Clients(Grid):
-    """Flower's interface to its clients, each of which trains on rows of its own."""
+    """Flower's interface to its clients; each of them trains on its own rows."""
 
     def __init__(self, features: Any, labels: Any) -> None:
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # as a server of Flower does

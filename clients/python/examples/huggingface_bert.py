@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def train(client: Client, budget: Budget, epochs: int) -> None:
-    """Train for this many epochs, with the noise that the budget asks for."""
+    """Train for this many epochs, with the noise that the budget allows."""
     plan = client.calibrate(
         algorithm="dp_sgd",
         dataset_size=RECORDS,

@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def train(client: Client, budget: Budget, epochs: int) -> None:
-    """Train for this many epochs, with the noise that the budget asks for."""
+    """Train for this many epochs, with the noise that the budget allows."""
     steps = epochs * (TRAIN_ROWS // BATCH)
     plan = client.calibrate(
         algorithm="dp_sgd",

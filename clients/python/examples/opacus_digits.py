@@ -54,7 +54,7 @@ def open_budget(client: Client, epsilon: float) -> Budget:
 
 
 def train(client: Client, budget_id: str, epochs: int) -> None:
-    """Train for this many epochs, with the noise that the budget asks for."""
+    """Train for this many epochs, with the noise that the budget allows."""
     steps = epochs * (TRAIN_ROWS // BATCH)
     plan = client.calibrate(
         algorithm="dp_sgd",

@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def train(client: Client, budget: Budget, epochs: int, device: torch.device) -> None:
-    """Train for this many epochs, with the noise that the budget asks for and the bands that suit it."""
+    """Train for this many epochs, with the noise that the budget allows and the bands that suit it."""
     answer = client.calibrate(
         algorithm="dp_bandmf",
         dataset_size=TRAIN_ROWS,

@@ -1,6 +1,6 @@
 """Answers: the service's JSON, read-only, with its fields as attributes.
 
-Every field of an answer is there, under its documented name, also one that is newer than this package. The classes
+Every field of an answer is there under its documented name, even one that is newer than this package. The classes
 below say the types of those that programs use most; the fields of any other `Answer` are ``Any``.
 """
 
@@ -287,7 +287,7 @@ class Dataset(Document):
 
 
 class Key(Document):
-    """A key of the API; `token` is there once, in the answer that made it, and never in a repr."""
+    """A key of the API; only the answer that made it has its `token`, and no repr shows it."""
 
     __slots__ = ()
     if TYPE_CHECKING:

@@ -107,8 +107,8 @@ class Budgets(OfBudgets):
         return self._http.pages(self._path("/v1/budgets/{}/entries", budget), Entry, page_size, **selection)
 
     def state_deployment(self, budget: BudgetId, *, idempotency_key: str | None = None, **answers: str) -> Answer:
-        """Say what only the operator knows, such as ``curator="the clinic"``, for the privacy cards of the budget's
-        runs. It takes the place of what was said before."""
+        """State what only the operator knows, such as ``curator="the clinic"``, for the privacy cards of the budget's
+        runs. It replaces earlier statements."""
         return self._http.write(path_to("/v1/budgets/{}/deployment", budget), answers, Answer, idempotency_key)
 
     def deployment(self, budget: BudgetId) -> Answer:
@@ -117,18 +117,18 @@ class Budgets(OfBudgets):
 
 
 class LimitRequests(OfBudgets):
-    """Another limit of a budget: whoever spends asks, owners decide."""
+    """Requests for another limit of a budget: spenders ask, owners decide."""
 
     def create(
         self, budget: BudgetId, *, filter: Mapping[str, Any], reason: str, idempotency_key: str | None = None
     ) -> Answer:
-        """Ask for another limit; nothing changes until as many owners have approved as the server wants."""
+        """Ask for another limit; nothing changes until enough owners have approved."""
         request = {"filter": filter, "reason": reason}
         path = self._path("/v1/budgets/{}/limit-requests", budget)
         return self._http.write(path, request, Answer, idempotency_key)
 
     def get(self, limit_request: str | Answer) -> Answer:
-        """Get what was asked for, and how it was decided."""
+        """Return what was asked for, and how it was decided."""
         return self._http.get(path_to("/v1/limit-requests/{}", limit_request), Answer)
 
     def list(
@@ -149,7 +149,7 @@ class LimitRequests(OfBudgets):
         return self._http.write(path, {"reason": reason}, Answer, idempotency_key)
 
     def withdraw(self, limit_request: str | Answer, *, idempotency_key: str | None = None) -> Answer:
-        """Take a request of one's own back."""
+        """Withdraw your own request."""
         path = path_to("/v1/limit-requests/{}/withdraw", limit_request)
         return self._http.write(path, None, Answer, idempotency_key)
 
@@ -166,7 +166,7 @@ class Webhooks(OfBudgets):
         fractions: Sequence[float] | None = None,
         idempotency_key: str | None = None,
     ) -> Answer:
-        """Have an address told; its `secret`, which messages are verified with, is in this answer and never again."""
+        """Tell an address about a budget; only this answer has the `secret` that verifies the messages."""
         request = {"url": url, "events": list(events), "fractions": fractions}
         return self._http.write(self._path("/v1/budgets/{}/webhooks", budget), request, Answer, idempotency_key)
 
@@ -180,19 +180,19 @@ class Webhooks(OfBudgets):
         return self._http.get(path_to("/v1/webhooks/{}", webhook), Answer)
 
     def deliveries(self, webhook: str | Answer, *, page_size: int = PAGE) -> Iterator[Answer]:
-        """Its messages, and what became of them."""
+        """Return its messages, and what became of them."""
         return self._http.pages(path_to("/v1/webhooks/{}/deliveries", webhook), Answer, page_size)
 
     def disable(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
-        """Tell it nothing more."""
+        """Stop it."""
         return self._http.write(path_to("/v1/webhooks/{}/disable", webhook), None, Answer, idempotency_key)
 
     def enable(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
-        """Tell it again."""
+        """Start it again."""
         return self._http.write(path_to("/v1/webhooks/{}/enable", webhook), None, Answer, idempotency_key)
 
     def rotate(self, webhook: str | Answer, *, idempotency_key: str | None = None) -> Answer:
-        """Give it another `secret`, which is in this answer and never again."""
+        """Give it a new `secret`, which only this answer has."""
         return self._http.write(path_to("/v1/webhooks/{}/rotate", webhook), None, Answer, idempotency_key)
 
     def delete(self, webhook: str | Answer) -> None:
@@ -259,7 +259,7 @@ class Reservations(OfBudgets):
         return self._http.pages(self._path("/v1/budgets/{}/reservations", budget), Reservation, page_size, **selection)
 
     def start(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
-        """Noise is about to be drawn: call it before. From then on the charge stands."""
+        """Say that noise is about to be drawn, before it is drawn. From then on the charge stands."""
         return self._http.write(path_to("/v1/reservations/{}/start", reservation), None, Reservation, idempotency_key)
 
     def extend(
@@ -277,7 +277,8 @@ class Reservations(OfBudgets):
         give_up_tail: bool = False,
         idempotency_key: str | None = None,
     ) -> Reservation:
-        """The events have happened: all of them, or the reserved list with counts reduced and later ones dropped.
+        """Say that the events have happened: all of them, or the reserved list with counts reduced and later ones
+        dropped.
 
         With `give_up_tail` the key states that no noise was drawn for the rest, and that none will be; an
         `approximate_gaussian_dp` budget then gives back what the rest is worth. It takes the scope `refunds`.
@@ -287,7 +288,7 @@ class Reservations(OfBudgets):
         return self._http.write(path, body, Reservation, idempotency_key)
 
     def void(self, reservation: ReservationId, *, idempotency_key: str | None = None) -> Reservation:
-        """Release the hold, since nothing has happened and nothing will; refused once it is started."""
+        """Release the hold, because nothing has happened and nothing will; this is refused once it is started."""
         return self._http.write(path_to("/v1/reservations/{}/void", reservation), None, Reservation, idempotency_key)
 
 
@@ -295,7 +296,7 @@ class Ledger(Resource):
     """Evidence that the history is unchanged: verification, checkpoints, proofs, exports."""
 
     def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None, prices: bool = False) -> Answer:
-        """Recompute chains, amounts and the tree; with a checkpoint that was kept, that the ledger begins with it.
+        """Verify chains, amounts and the tree; with a checkpoint that was kept, also that the ledger begins with it.
 
         With `prices`, each charge is compared with what today's engine finds that its events cost.
         """
@@ -312,7 +313,7 @@ class Ledger(Resource):
         return self._http.pages("/v1/ledger/register", Answer, page_size, **selection)
 
     def checkpoint(self, *, witnessed: bool = False) -> Answer:
-        """One signed hash of all entries. `note` is the text to keep elsewhere, `public_key` what verifies it.
+        """Return one signed hash of all entries. `note` is the text to keep elsewhere, and `public_key` verifies it.
 
         With `witnessed`, it is the newest one that enough witnesses have cosigned.
         """
@@ -333,7 +334,8 @@ class Ledger(Resource):
         format: Literal["ndjson", "csv"] = "ndjson",
         budget: BudgetId | None = None,
     ) -> Path:
-        """All entries in a file, which appears when it is complete; read as it comes, however large the ledger is."""
+        """Write all entries to a file, which appears when it is complete. It is written as it arrives, however large
+        the ledger is."""
         target = Path(path)
         only = None if budget is None else budget_id(self._http, budget)
         # Beside its place, so that it is moved there at once.

@@ -82,7 +82,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._http.close()
 
     def account(self, events: Sequence[Event], **fields: Any) -> Answer:
@@ -102,7 +102,7 @@ class Client:
     def calibrate(
         self, *, dataset_size: int, target: Mapping[str, Any], algorithm: str | None = None, **fields: Any
     ) -> Calibration:
-        """Noise, step sizes and clip threshold for a target, each with its theorem, and the plan of a run.
+        """Find noise, step sizes and clip threshold for a target, each with its theorem, and the plan of a run.
 
         Args:
             dataset_size: A public number of records.
@@ -117,12 +117,12 @@ class Client:
     def calibrate_events(
         self, events: Sequence[Event], *, target: Mapping[str, Any], solve_for: str = "noise_multiplier", **fields: Any
     ) -> Answer:
-        """The value of the one field that events leave out, of whatever pipeline: noise, count, rate or batch size."""
+        """Find the field that the events of any pipeline leave out: noise, count, rate or batch size."""
         request = {"events": events, "target": target, "solve_for": solve_for} | fields
         return self._http.ask("/v1/calibrate/events", with_ids(self._http, request), Answer)
 
     def sweep(self, *, algorithm: str, dataset_size: Any, target: Mapping[str, Any], **fields: Any) -> Answer:
-        """A calibration of which one field is a list; the answer is a table."""
+        """Calibrate for each value of one field, which is a list; the answer is a table."""
         request = {"algorithm": algorithm, "dataset_size": dataset_size, "target": target} | fields
         return self._http.ask("/v1/sweep", with_ids(self._http, request), Answer)
 
@@ -150,7 +150,7 @@ class Client:
     def import_history(
         self, source: Mapping[str, Any], *, delta: float, neighboring_relation: str | None = None
     ) -> Answer:
-        """Return what another library recorded, accounted anew, with each reason why its number differs.
+        """Account again what another library recorded, with each reason why its number differs.
 
         `epsilond_client.adapters` makes the source of an Opacus `PrivacyEngine` and of a `DpEvent`.
         """
@@ -236,7 +236,7 @@ class Client:
         certificate: bool = False,
         idempotency_key: str | None = None,
     ) -> HeldReservation:
-        """Let a training loop take as many steps as its budget was asked for, and charge those that it took.
+        """Let a training loop take the steps that were reserved, and charge those that it took.
 
         ``with client.guard("my project", noise_multiplier=1.1, sample_rate=0.01, epochs=5) as guard:``, and then
         ``for batch in guard.steps(loader):`` in place of ``for batch in loader:``. The step beyond is refused before it
@@ -297,7 +297,7 @@ class Keys(Resource):
     """Calls about keys and their rights (scope ``admin``; `self` for every key)."""
 
     def create(self, name: str, scopes: Sequence[str], *, idempotency_key: str | None = None, **fields: Any) -> Key:
-        """Make a key; its `token` is in this answer and never again.
+        """Make a key; only this answer has its `token`.
 
         Args:
             name: What it is for.
@@ -316,7 +316,7 @@ class Keys(Resource):
         return self._http.get("/v1/keys/self", Answer)
 
     def list(self, *, page_size: int = PAGE) -> Iterator[Key]:
-        """All keys, those that have ended among them."""
+        """List all keys, including those that have ended."""
         return self._http.pages("/v1/keys", Key, page_size)
 
     def rotate(self, key: str | Key, *, overlap_s: int | None = None, idempotency_key: str | None = None) -> Key:

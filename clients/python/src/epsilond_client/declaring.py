@@ -1,4 +1,4 @@
-"""A training loop declares its steps before the first one: the author's own words become the event that is reserved."""
+"""Turns the declarations of a training loop, made before its first step, into the event that is reserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events in the service's own words, for the most common steps; any other is the mapping that the API documents."""
+"""Makes events for the most common steps; any other event is the mapping that the API documents."""
 
 from __future__ import annotations
 

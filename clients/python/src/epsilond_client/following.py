@@ -1,4 +1,4 @@
-"""The progress of a run: told by the service as it goes, or asked for where no stream is to be had."""
+"""The progress of a run: streamed by the service, or polled if there is no stream."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def wait_for(
     *,
     check: bool,
 ) -> Run:
-    """The run once it has ended; `Runs.wait` says how."""
+    """Return the run once it has ended, as `Runs.wait` describes."""
     deadline = None if timeout is None else time.monotonic() + timeout
     for message in _told_or_asked(http, path, deadline):
         if on_progress is not None:

@@ -4,8 +4,8 @@ What it keeps, whatever happens in the block:
 
 * No noise before the service has answered that the reservation is started. It is started on entry, or (`Client.guard`)
   before the first step.
-* A step is counted when it begins, since its noise may have been drawn from then on; never when it is done.
-* At the end the steps that were counted are committed, or everything where nobody counted. A budget whose price of a
+* A step is counted when it begins, because its noise may have been drawn from then on, and not when it is done.
+* At the end the steps that were counted are committed, or everything if nobody counted. A budget whose price of a
   part does not hold for one that was chosen by looking at outputs (`approximate_dp`) charges everything; that is the
   service's rule, and the client asks for nothing else.
 * If the block fails before anything was started, the hold is given back.
@@ -100,7 +100,7 @@ class HeldReservation:
 
     @property
     def reservation(self) -> Reservation:
-        """The reservation as the service answered last."""
+        """The reservation as in the service's last answer."""
         if self._reservation is None:
             raise EpsilondError("nothing is held before the block begins: `with client.reserve(...) as reservation:`")
         return self._reservation
@@ -194,7 +194,7 @@ class HeldReservation:
             yield batch
 
     def commit(self, events: Sequence[Event] | None = None, *, give_up_tail: bool = False) -> Reservation:
-        """Charge what happened, now: all of it, or a part. No noise may be drawn for this reservation any more.
+        """Charge now what happened, all of it or a part. No more noise may be drawn for this reservation.
 
         Args:
             events: The reserved list with counts reduced and later ones dropped; None for all of it, or for the steps
@@ -211,7 +211,7 @@ class HeldReservation:
             return self._reservation
 
     def void(self) -> Reservation:
-        """Give the hold back: nothing has happened and nothing will.
+        """Give back the hold: nothing has happened, and nothing will.
 
         Raises:
             Conflict: it is started.
@@ -287,7 +287,7 @@ class HeldReservation:
         self._started = True
 
     def _give_up(self, error: BaseException) -> None:
-        """The block has failed: commit what may have happened, give back what has not. Its own error is raised."""
+        """Commit what may have happened in a failed block, and give back the rest. The block's own error is raised."""
         self._ended.set()
         try:
             if self._started:
@@ -312,7 +312,7 @@ class HeldReservation:
             self.commit(events=[{**self._events[0], "count": 1}])
 
     def _counted(self) -> list[Event] | None:
-        """The part that was counted; None if nobody counted, which means all."""
+        """Return the part that was counted; None if nobody counted, which means all."""
         if not self._counts:
             return None
         return [{**self._events[0], "count": self._taken}]

@@ -1,4 +1,4 @@
-"""Compares how a loop's batches are drawn with what is charged, and warns where nobody can tell."""
+"""Compares how a loop's batches are drawn with what is charged, and warns if this cannot be known."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
 
 
 def declared_by(sampler: Any) -> Mapping[str, Any] | None:
-    """Return how a known sampler draws its batches, as an event says it; None of any other object."""
+    """Return how a known sampler draws its batches, as an event says it; None for any other object."""
     if _is_a(sampler, "epsilond_client.samplers", "Sampler") or _is_a(
         sampler, "epsilond_client.adapters.jax_privacy", "Batches"
     ):
@@ -114,7 +114,7 @@ def _batches_of_grain(batches: Any) -> Any:
 
 
 def _chain_of_grain(batches: Any) -> list[Any]:
-    """Return a dataset of Grain and those that it is made from, as long as each is made from one."""
+    """Return a dataset of Grain and its chain of sources, as far as each has a single source."""
     chain: list[Any] = []
     if _is_a(batches, "grain", "MapDataset") or _is_a(batches, "grain", "IterDataset"):
         chain.append(batches)
@@ -142,13 +142,14 @@ def _keeps_its_order(batches: Any, steps_per_epoch: int) -> bool:
 
 
 def _is_a(thing: Any, module: str, name: str) -> bool:
-    """Return whether it is of a class whose library is loaded: nothing is of a class of one that is not."""
+    """Return whether an object is of this class, which it can only be if the class's library is loaded."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(thing, getattr(loaded, name))
 
 
 def _or_else(sampling: Mapping[str, Any], batches: Any) -> str:
-    """Return what else may be done: nothing for correlated noise, which is proved for no order that is drawn anew."""
+    """Return advice on what else may be done; there is none for correlated noise, which is not proved for orders drawn
+    anew."""
     if sampling["kind"] in ("cyclic_poisson", "fixed_order_epochs"):
         return ""
     return f', or reserve sampling={{"kind": "shuffled_epochs", "steps_per_epoch": {_length(batches)}}}'

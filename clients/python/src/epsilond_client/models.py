@@ -1,4 +1,4 @@
-"""Released models: what a run trained, with all that it takes to predict, offline (needs NumPy).
+"""Released models, with all that it takes to predict offline (needs NumPy).
 
     model = epsilond_client.load("run_...")     # or the file that `client.runs.download` wrote
     model.predict([{"age": 40, "smoker": "no"}])
@@ -81,7 +81,7 @@ class Model:
 
     @property
     def kind(self) -> str:
-        """Return which model it is: ``"softmax_regression"``, say."""
+        """Return the kind of model, such as ``"softmax_regression"``."""
         return str(self.document["kind"])
 
     @property
@@ -148,7 +148,7 @@ class Model:
         return values
 
     def scale(self, rows: Rows) -> FloatArray:
-        """Return what the model multiplies: each number in [-1, 1], a category as one 0 or 1 for each that is declared.
+        """Return the model's inputs: each number in [-1, 1], and a 0 or 1 for each declared category.
 
         Raises:
             ValueError, TypeError: as `predict`.

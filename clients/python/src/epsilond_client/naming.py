@@ -1,4 +1,4 @@
-"""Budgets and data sets by name: wherever a call takes an id of one, it takes a name that one within reach has."""
+"""Budgets and data sets by name: a call that takes the id of one also takes its name, if the key reaches it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class OfBudgets(Resource):
 
 
 def _place(found: Budget | Dataset) -> str:
-    """Return where a budget stands, which tells two of one name apart."""
+    """Return the place of a budget, which distinguishes two with the same name."""
     if not isinstance(found, Budget):
         return ""
     return " (a root)" if found.parent_id is None else f" (below {found.parent_id})"

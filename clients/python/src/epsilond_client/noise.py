@@ -1,4 +1,4 @@
-"""Correlated noise for training loops of one's own, step by step: PyTorch, JAX or NumPy (needs NumPy).
+"""Correlated noise, step by step, for your own training loops in PyTorch, JAX or NumPy (needs NumPy).
 
     plan = client.calibrate(algorithm="dp_bandmf", ...)["plan"]
     noise = correlated_noise(plan, size=number_of_parameters)
@@ -40,7 +40,7 @@ Draw = Callable[[int], Any]
 
 
 class CorrelatedNoise:
-    """The noise of one step after the other.
+    """The noise of the steps, one after the other.
 
     Args:
         coefficients: c_0, c_1, ... of C.
@@ -106,7 +106,7 @@ class CorrelatedNoise:
         return self._steps - self._done
 
     def draw(self) -> Any:
-        """Return the noise on the next step's sum, shape (size,), in an array of the caller's own.
+        """Return the noise on the next step's sum, shape (size,), in a new array.
 
         Call it once for each step, after an empty batch too: noise of later steps depends on that of earlier ones.
 
@@ -128,11 +128,12 @@ class CorrelatedNoise:
         return found * self._stddev
 
     def seed(self, step: int) -> int:
-        """Return the seed of a step's normal numbers, in 63 bits: it follows from the key and the step alone."""
+        """Return the seed of a step's normal numbers, of 63 bits, which depends only on the key and the step."""
         return int.from_bytes(self._digest(b"seed", step, 8), "little") >> 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that it takes to go on, the noise of earlier steps included: as secret as the records."""
+        """Return everything that is needed to go on, including the noise of earlier steps; it is as secret as the
+        records."""
         return self._declared() | {"key": self._key.hex(), "step": self._done, "earlier": list(self._earlier)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

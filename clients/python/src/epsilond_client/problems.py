@@ -1,4 +1,4 @@
-"""Errors of the client: every error answer of the service is a `ProblemError`, with subclasses to branch on."""
+"""Errors of the client: every error answer of the service is a `ProblemError`, with subclasses for the common cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class EpsilondError(Exception):
-    """Everything that this package raises of its own accord."""
+    """The base of all errors that this package raises itself."""
 
 
 class StepsExhausted(EpsilondError):
@@ -16,7 +16,7 @@ class StepsExhausted(EpsilondError):
 
 
 class RunFailed(EpsilondError):
-    """A run that was waited for has ended, and not well.
+    """A run that was waited for has ended without success.
 
     Attributes:
         run_id: Which one.
@@ -92,7 +92,7 @@ class ProblemError(EpsilondError):
 
 
 class InvalidRequest(ProblemError):
-    """400, 405, 413, 415, 422: the request is wrong; `errors` says where. Sent again, it is wrong again."""
+    """400, 405, 413, 415, 422: the request is wrong; `errors` says where. Sending it again does not help."""
 
 
 class Unauthenticated(ProblemError):
@@ -108,7 +108,7 @@ class NotFound(ProblemError):
 
 
 class Conflict(ProblemError):
-    """409: the state of what is asked about does not admit it; `code` says why."""
+    """409: the present state does not allow the request; `code` says why."""
 
 
 class BudgetExceeded(Conflict):
@@ -193,7 +193,7 @@ _OWN = frozenset({"type", "title", "status", "detail", "code", "request_id", "er
 
 
 def problem_of(status: int, body: object) -> ProblemError:
-    """The error that an answer is; also of one that is no problem document, such as a proxy's page."""
+    """Return the error of an answer, even if it is not a problem document, such as a proxy's page."""
     if not isinstance(body, Mapping) or not isinstance(body.get("code"), str):
         kind = _BY_STATUS.get(status, ProblemError)
         return kind(status, f"http_{status}", f"the answer has status {status} and is not one of epsilond's")
@@ -218,5 +218,5 @@ def _restored(kind: type[ProblemError], status: int, code: str, detail: str, sta
 
 
 def _amounts(amounts: Mapping[str, Any]) -> str:
-    """The single numbers; an amount for each order would fill the screen."""
+    """Return the single numbers; one amount for each order would fill the screen."""
     return ", ".join(f"{name} {value}" for name, value in amounts.items() if not isinstance(value, list | Mapping))

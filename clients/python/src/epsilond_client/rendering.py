@@ -51,14 +51,14 @@ def line_of_calibration(fields: Mapping[str, Any]) -> str:
 
 
 def _bound(name: str, value: Any) -> str:
-    """A certified number by the end that counts: of a Bayes risk the lower one."""
+    """Return the end of a certified number that counts: the lower one for a Bayes risk, otherwise the upper one."""
     if not isinstance(value, Mapping):
         return f"{name} <= {value!r}"
     return f"{name} >= {value['lower']!r}" if name == "bayes_risk" else f"{name} <= {value['upper']!r}"
 
 
 def line_of_budget(fields: Mapping[str, Any]) -> str:
-    """Return the name of a budget and what became of its limit.
+    """Return the name of a budget and the use of its limit.
 
     >>> used = {"limit": 3.0, "spent": 1.2, "reserved": 0.3, "left": 1.5, "delta": 1e-5}
     >>> line_of_budget({"id": "bud_1", "name": "digits", "epsilon": used})

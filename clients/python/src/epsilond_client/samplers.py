@@ -1,4 +1,4 @@
-"""Samplers for training loops of one's own: what they draw is what their event says (needs NumPy).
+"""Samplers for your own training loops: they draw what their event says (needs NumPy).
 
     sampler = samplers.for_event(plan.events[0], dataset_size=50_000)
     for indices in sampler:        # one loop is the training; an empty batch has noise like others
@@ -156,7 +156,7 @@ class Sampler(ABC):
             yield indices, mask
 
     def state_dict(self, *, steps_taken: int | None = None) -> dict[str, Any]:
-        """Return all that it takes to go on, the key included: as secret as the records.
+        """Return everything that is needed to go on, including the key; it is as secret as the records.
 
         Args:
             steps_taken: By the training. None takes the batches that were handed out; a loader with workers asks for
@@ -199,7 +199,7 @@ class Sampler(ABC):
         return f"<{type(self).__name__}: {self.sampling}, {self.steps} steps>"
 
     def _parameters(self) -> dict[str, Any]:
-        """Return the arguments of this kind alone."""
+        """Return the arguments that only this kind has."""
         return _arguments_of(self.sampling)
 
     def _declared(self) -> dict[str, Any]:
@@ -364,7 +364,7 @@ class TruncatedPoisson(Sampler):
 
 
 class Blocks(Sampler):
-    """Each record takes part in one step of every block, drawn for it alone and anew in every block.
+    """Each record takes part in one step of every block, drawn independently for each record and block.
 
     Args:
         dataset_size: n, the public number of records.
@@ -414,7 +414,7 @@ class Blocks(Sampler):
 
 
 class RandomAllocation(Blocks):
-    """Each record takes part in one of every `num_bins` steps, drawn for it alone and anew in every epoch.
+    """Each record takes part in one of every `num_bins` steps, drawn independently for each record and epoch.
 
     >>> sampler = RandomAllocation(1000, 10, num_bins=5)
     >>> sorted(index for step in range(5) for index in sampler.batch(step).tolist()) == list(range(1000))
@@ -555,7 +555,7 @@ SAMPLERS: dict[str, type[Sampler]] = {
 
 
 def _arguments_of(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an event's sampling says that is of its kind alone; its size may be that of the slots."""
+    """Return the arguments that only this kind of sampling has; its size may be the number of slots."""
     found = {name: value for name, value in sampling.items() if name not in ("kind", "dataset_size")}
     if sampling.get("truncation") == "random_slots":
         found["slots"] = sampling["dataset_size"]

@@ -190,7 +190,7 @@ class Runs(Resource):
         return self._http.write(path_to("/v1/runs/{}/cancel", run), None, Run, idempotency_key)
 
     def events(self, run: RunId) -> Iterator[ProgressMessage]:
-        """Progress as the service tells it, until the run ends; comes back by itself when the stream breaks off."""
+        """Iterate over the progress of a run until it ends; a stream that breaks off is resumed."""
         return follow(self._http, path_to("/v1/runs/{}", run))
 
     def wait(
@@ -201,7 +201,7 @@ class Runs(Resource):
         timeout: float | None = None,
         check: bool = True,
     ) -> Run:
-        """The run once it has ended. Where streams are refused, it is asked for now and then.
+        """Return the run once it has ended. If streams are refused, it is polled.
 
         Args:
             run: Which one.
@@ -317,7 +317,7 @@ class RunSweeps(Resource):
 
 
 class Audits(Resource):
-    """Attacks on the program that runs, beside what is claimed of it."""
+    """Attacks on the program that runs, and the claims that they test."""
 
     def create(self, *, idempotency_key: str | None = None, **fields: Any) -> Answer:
         """Attack a run's plan (`run_id`) or that of a calibration (`calibration`); takes up to two minutes."""
@@ -337,7 +337,7 @@ class Audits(Resource):
 def _multipart(
     file: str | os.PathLike[str] | bytes | BinaryIO, filename: str | None, metadata: Mapping[str, Any]
 ) -> Iterator[Content]:
-    """The body of an upload. The HTTP library reads a file from its beginning, for each attempt anew."""
+    """Return the body of an upload. The HTTP library reads a file from its beginning at each attempt."""
     if isinstance(file, str | os.PathLike):
         with Path(file).open("rb") as opened, _multipart(opened, filename or Path(file).name, metadata) as body:
             yield body

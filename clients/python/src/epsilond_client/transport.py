@@ -76,7 +76,7 @@ class Transport:
         return answer(_object(self._attempt("GET", path, params=params)))
 
     def get_bytes(self, path: str, accept: str | None = None, **params: Any) -> bytes:
-        """Ask for what is no JSON."""
+        """Ask for something other than JSON."""
         headers = {} if accept is None else {"Accept": accept}
         return self._attempt("GET", path, params=params, headers=headers).content
 
@@ -91,7 +91,7 @@ class Transport:
                 return
 
     def ask(self, path: str, request: Mapping[str, Any] | None, answer: type[D], **params: Any) -> D:
-        """A POST that writes nothing."""
+        """Send a POST that writes nothing."""
         return answer(_object(self._attempt("POST", path, params=params, content=json_body(request))))
 
     def write(
@@ -101,7 +101,7 @@ class Transport:
         answer: type[D],
         idempotency_key: str | None = None,
     ) -> D:
-        """A POST that writes, at most once however often it is sent: every attempt carries the same key.
+        """Send a POST that writes at most once, however often it is sent: every attempt carries the same key.
 
         Args:
             path: Under the server's address.
@@ -114,12 +114,12 @@ class Transport:
         return answer(_object(self._attempt("POST", path, content=content, headers={"Idempotency-Key": key}, key=key)))
 
     def delete(self, path: str) -> None:
-        """Send a DELETE once: a second one would be answered that there is nothing."""
+        """Send a DELETE only once, because a second one would find nothing."""
         self._attempt("DELETE", path, repeatable=False)
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str] | None = None, **params: Any) -> Iterator[httpx2.Response]:
-        """An answer that is read as it comes; nothing is sent again once it has begun."""
+        """Return an answer that is read as it arrives; nothing is sent again once it has begun."""
         try:
             with self._http.stream(
                 "GET", path, params=_given(params), headers=headers, timeout=self._timeout
@@ -172,7 +172,7 @@ class Transport:
 
 
 class Resource:
-    """The calls of one kind of thing, over the client's transport."""
+    """The calls about one kind of object, over the client's transport."""
 
     def __init__(self, transport: Transport) -> None:
         self._http = transport
@@ -223,7 +223,7 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moment(value: Any) -> Any:
-    """A time as the service reads it; it has to say its zone."""
+    """Return a time as the service reads it; it must have a time zone."""
     if not isinstance(value, datetime):
         return value
     if value.tzinfo is None:
@@ -291,7 +291,7 @@ def _check_address(base_url: str, *, has_key: bool, allow_insecure: bool) -> boo
 
 
 def _parts(base_url: str) -> SplitResult | None:
-    """Split text that is an address and nothing else; return None for any other text."""
+    """Split a text that is only an address; return None for any other text."""
     try:
         parts = urlsplit(base_url)
         is_one = parts.scheme in ("http", "https") and parts.port != 0 and (parts.hostname or "").encode("idna") != b""

@@ -1,4 +1,5 @@
-"""Checks certificates of differential privacy in ball arithmetic (FLINT), and trusts nothing that made them."""
+"""Checks certificates of differential privacy in ball arithmetic (FLINT), without trusting the program that made
+them."""
 
 from epsilond_verifier.verdicts import Verdict, check
 

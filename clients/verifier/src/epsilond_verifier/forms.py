@@ -1,6 +1,6 @@
 """The forms of a proof for one direction: each reads its witness and encloses delta(e), at any e, as far as it can.
 
-A witness is trusted in nothing: it says where to look, and every bound is evaluated for what it says. The theorems are
+A witness is not trusted: it says where to look, and every bound is evaluated for what it says. The theorems are
 proved in docs/concepts/fourier.md (1, 4 and 5) and docs/concepts/certificates.md (A, B and C).
 """
 
@@ -43,12 +43,12 @@ Proof = Callable[[arb], Enclosure]
 
 @dataclass(slots=True)
 class Work:
-    """The evaluation work that a certificate may still ask for, in nodes at points."""
+    """The evaluation work that a certificate may still ask for, in nodes times points."""
 
     left: int = _MOST_WORK
 
     def take(self, nodes: int, points: int) -> None:
-        """Refuse what is too much."""
+        """Refuse work beyond the limit."""
         self.left -= nodes * points
         refuse_unless(self.left >= 0, f"with {nodes} nodes at {points} points it is more than {_MOST_WORK} in all")
 

@@ -6,7 +6,7 @@
     )
     strategy.start(grid, initial_arrays, num_rounds=20)
 
-A round is reserved before a client is asked. When the replies are there, it is started, each client's update is
+A round is reserved before any client is asked. Once the replies have arrived, it is started, each client's update is
 clipped, noise is drawn once, and the charge is committed. A round that does not fit is skipped: no client is asked, and
 the model stays as it is. Jobs that share a budget share what is left of it, whichever machine they run on.
 
@@ -148,7 +148,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Clip what came, add the noise, commit the charge, and hand the noisy mean to the strategy."""
+        """Clip the updates, add the noise, commit the charge, and hand the noisy mean to the strategy."""
         answers = list(replies)
         if self._round is None:
             return None, None
@@ -181,7 +181,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         self._strategy.summary()
 
     def _reserved(self, server_round: int) -> tuple[ExitStack, HeldReservation]:
-        """Return the hold of a round: a new one, or that of a process before which has not drawn its noise."""
+        """Return the hold of a round: a new one, or that of an earlier process that has not drawn its noise."""
         for attempt in count():
             asked: dict[str, Any] = {
                 "purpose": f"{self._job}, round {server_round}",
@@ -202,7 +202,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         raise AssertionError("there is always another attempt")
 
     def _give_back(self) -> None:
-        """Release the hold of a round that did not come to its aggregation: no noise was drawn for it."""
+        """Release the hold of a round that was never aggregated: no noise was drawn for it."""
         if self._round is not None:
             (stack, held), self._round = self._round, None
             with stack:
@@ -238,7 +238,7 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
         return {name: part * min(1.0, self._clip / norm if norm else 1.0) for name, part in update.items()}
 
     def _handed_on(self, server_round: int, mean: Mapping[str, npt.NDArray[np.float64]]) -> ArrayRecord | None:
-        """Return what the strategy makes of the noisy mean, which it sees as the reply of a single client."""
+        """Return the strategy's result for the noisy mean, which it sees as the reply of a single client."""
         assert self._pattern is not None
         content = self._pattern.content
         [(key, before)] = content.array_records.items()

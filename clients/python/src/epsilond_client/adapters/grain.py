@@ -86,7 +86,7 @@ def batches(records: Any, sampler: Sampler, *, collate: Callable[[list[Any]], An
 
 
 def stacked(records: list[Any]) -> Any:
-    """Return records as one: each number or array of a record is a row of an array, in the same place of the structure.
+    """Stack records: each number or array of a record becomes a row of an array, at the same place of the structure.
 
     >>> stacked([{"x": np.ones(2), "y": 0}, {"x": np.zeros(2), "y": 1}])["y"].tolist()
     [0, 1]

@@ -1,4 +1,4 @@
-"""Hugging Face: a `Trainer` that trains privately under a budget, in place of the training that it would do.
+"""Hugging Face: a `Trainer` that trains privately under a budget instead of in its usual way.
 
     with huggingface.guard(client, "my project", trainer, noise_multiplier=1.1) as guard:
         trainer.train()
@@ -47,7 +47,7 @@ def guard(
     purpose: str = "training with the Trainer",
     **options: Any,
 ) -> Iterator[HeldReservation]:
-    """Reserve the steps of a training, and have `trainer.train()` take them privately.
+    """Reserve the steps of a training, and let `trainer.train()` take them privately.
 
     Args:
         client: A client of the server that keeps the budget.
@@ -169,7 +169,7 @@ def _sampler_of(args: Any, records: int, dataset_size: int | None) -> Sampler:
 
 
 def _check(trainer: Any) -> None:
-    """Find what would happen otherwise than it is charged.
+    """Refuse a training that would not do what it is charged for.
 
     Raises:
         ValueError: it says what, and what to do.

@@ -7,8 +7,8 @@
             ...  # grads(params, rows[indices]), add noise of `stddev` once, divide by a constant, update
 
 The noise multiplier is `stddev` over the bound on one record's gradient that `grads` itself declares. A strategy is
-charged as what it draws; those that draw otherwise than any scheme that is accounted are refused. The strategy's random
-numbers come from the operating system, since whoever knows a seed knows the batches.
+charged for the batches that it draws; strategies that draw in a way that is not accounted are refused. The strategy's
+random numbers come from the operating system, since whoever knows a seed knows the batches.
 
 An execution plan of JAX Privacy carries its `dp_event`: ``dp_event.import_event(client, plan.dp_event, delta=...)``
 answers with the `events` to reserve.

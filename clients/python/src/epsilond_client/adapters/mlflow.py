@@ -1,10 +1,10 @@
-"""MLflow: the privacy of a training beside its other facts, in the run of MLflow that is active.
+"""MLflow: logs the privacy of a training with its other facts, in the active run of MLflow.
 
     with mlflow.start_run():
         adapter.log_card(client, run)                       # of a run that the service trained
-        adapter.log_charge(client, guard, delta=1e-5)       # of a loop of one's own
+        adapter.log_charge(client, guard, delta=1e-5) # of your own loop
 
-Logged are the guarantee, ids, the hash of the plan, and the privacy card: what everybody may read who reads the budget.
+It logs the guarantee, ids, the hash of the plan, and the privacy card. Everybody who reads the budget may read these.
 A tracker is not a place for losses or norms of private records, which nobody charges.
 """
 
@@ -45,7 +45,7 @@ def log_card(client: Client, run: Run | str) -> Card:
 
 
 def log_charge(client: Client, reservation: HeldReservation | Reservation | str, *, delta: float) -> Answer:
-    """Log what a loop of one's own was charged, and what it costs alone; return the account.
+    """Log what your own loop was charged and what it costs alone, and return the account.
 
     Args:
         client: A client of the server that keeps the budget.
@@ -85,7 +85,7 @@ def _tags(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _log_guarantee(mlflow: Any, achieved: Mapping[str, Any]) -> None:
-    """Log the end of the interval that holds for certain, and delta."""
+    """Log the certain end of the interval, and delta."""
     epsilon, delta = achieved.get("epsilon"), achieved.get("delta")
     if isinstance(epsilon, Mapping):
         epsilon = epsilon["upper"]

@@ -1,11 +1,11 @@
-"""Opacus: read what a `PrivacyEngine` did, and let an Opacus loop take the steps that a budget was asked for, no more.
+"""Opacus: read what a `PrivacyEngine` did, and let an Opacus loop take only the steps that were reserved.
 
     with opacus.guard(client, budget, optimizer=optimizer, data_loader=loader, epochs=5):
         ...  # the loop as it is
 
 A loader with a sampler of `epsilond_client.samplers` is charged as that says, for the steps that the sampler has left.
 
-What is refused rather than guessed: any other loader that is no Poisson sampler (`poisson_sampling=False` cuts a
+Refused rather than guessed are: any other loader that is not a Poisson sampler (`poisson_sampling=False` cuts a
 shuffled data set, which no theorem amplifies, and leaves the same history), optimizers whose noise is not that of one
 Gaussian per step (adaptive clipping) or is drawn in several processes, and steps of several accumulated batches.
 """
@@ -87,7 +87,7 @@ def is_poisson(data_loader: Any) -> bool:
 
 
 def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epochs: int) -> float:
-    """Return the noise with which a training spends what a budget has left: for `make_private(noise_multiplier=...)`.
+    """Return the noise with which a training spends the rest of a budget, for `make_private(noise_multiplier=...)`.
 
     It is for the Poisson samples that `make_private` draws by default: each record is in a batch with probability
     ``1 / len(data_loader)``, and an epoch has ``len(data_loader)`` steps. Nothing is charged or held.

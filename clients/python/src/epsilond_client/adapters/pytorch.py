@@ -54,7 +54,7 @@ def data_loader(
 
 
 class _Collate:
-    """Makes batches, and one without records where none was drawn."""
+    """Makes batches, also one without records if none was drawn."""
 
     def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Any]) -> None:
         self._collate_fn = collate_fn

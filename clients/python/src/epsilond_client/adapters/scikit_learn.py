@@ -6,9 +6,9 @@
     classifier.fit(pixels, digits)      # uploads the rows, reserves, trains, and waits
     classifier.predict(others)          # here, without the service
 
-Bounds, classes and the number of rows are declared: whatever were taken from the rows instead would be a release of
-its own, which nobody charges. **Each `fit` is charged**, so a search or a cross-validation over these estimators pays
-for every fit; sweeps of the service (`client.run_sweeps`) pay once.
+Bounds, classes and the number of rows are declared. If they were taken from the rows, they would be a release that
+nobody charges. **Each `fit` is charged**, so a search or a cross-validation over these estimators pays for every fit;
+sweeps of the service (`client.run_sweeps`) pay once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Declaration = Sequence[float] | Sequence[str]
 
 
 class _EpsilondEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """The part that both estimators share: declarations in, a released model out."""
+    """The code that both estimators share: declarations in, a released model out."""
 
     def _fit(self, rows: Any, label: dict[str, Any], values: npt.NDArray[Any], default_model: str) -> Self:
         """Upload, train, and load what was released."""
@@ -243,7 +243,8 @@ class EpsilondRegressor(RegressorMixin, _EpsilondEstimator):  # type: ignore[mis
 
 
 def _declared(bounds: Any, rows: Any) -> list[dict[str, Any]]:
-    """The columns as they are uploaded: from declarations, and of the rows only how many columns they have."""
+    """Return the columns as they are uploaded. They follow from the declarations; only their number is taken from the
+    rows."""
     if isinstance(bounds, Mapping):
         return [_column_of(name, declared) for name, declared in bounds.items()]
     names = names_of(rows)
@@ -287,7 +288,7 @@ def _column(y: Any) -> npt.NDArray[Any]:
 
 
 def _unused(name: str, names: Iterable[str]) -> str:
-    """The name, with as many underscores as it takes to be another than those."""
+    """Return the name, with as many underscores as it takes to differ from the others."""
     taken = set(names)
     while name in taken:
         name += "_"
