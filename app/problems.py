@@ -26,7 +26,7 @@ class ProblemItem(BaseModel):
 
 
 class ProblemBody(BaseModel):
-    """An error answer. Request bodies are never echoed in it."""
+    """An error answer. It never repeats the request body."""
 
     model_config = ConfigDict(extra="allow")
 

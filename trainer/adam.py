@@ -15,7 +15,7 @@ from trainer.penalties import prox
 
 
 class Adam(Resumable):
-    """x, and the moving means of noisy means and of their squares.
+    """The point x, with the moving means of the noisy means and of their squares.
 
     Args:
         domain: A box or none.

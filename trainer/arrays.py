@@ -35,7 +35,8 @@ class _Standard(Protocol):
 
 
 def namespace_of(array: object) -> Namespace:
-    """The library that ``array`` belongs to; anything that is no array (a list, a memoryview) is NumPy's to read.
+    """Return the library that ``array`` belongs to; anything that is not an array (a list, a memoryview) is left to
+    NumPy.
 
     >>> namespace_of(np.zeros(2)).__name__
     'numpy'
@@ -62,7 +63,7 @@ def to_host(array: Array) -> npt.NDArray[Any]:
 
 
 def float_dtype(xp: Namespace, name: str) -> Any:
-    """The floating type of ``xp`` that ``name`` means.
+    """Return the floating type of ``xp`` with this name.
 
     Raises:
         InvalidValue: ``name`` is not in `DTYPES`.

@@ -36,7 +36,7 @@ def create_key(
     key: IdempotencyKey,
     request: Annotated[KeyRequest, Body(openapi_examples=KEY_EXAMPLES)],
 ) -> JSONResponse:
-    """Only this answer has the token of the key. The first key of a server ends its local token, and from then on
+    """The token of the key is in this answer only. The first key of a server ends its local token, and from then on
     requests without a key are refused."""
 
     def command(session: Session) -> Answer:

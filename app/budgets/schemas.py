@@ -248,7 +248,9 @@ class BudgetBody(Schema):
     neighboring_relation: NeighboringRelation
     privacy_unit: str
     filter: dict[str, Any]
-    parent_id: str | None = Field(description="Also null if the key does not reach the parent.")
+    parent_id: str | None = Field(
+        description="The id of the budget above; null for a root, and if the key does not reach the parent."
+    )
     path: list[str] = Field(
         description="Ids from the root to this budget; for a key of some budgets, from the first that it reaches."
     )

@@ -46,8 +46,8 @@ def get_spending(
     _: Reader,
     budget_id: str,
     group_by: Annotated[GroupBy, Query(description="What the charges are added up by.")] = GroupBy.DAY,
-    after: Annotated[AwareDatetime | None, Query(description="Only charges at this moment or later.")] = None,
-    before: Annotated[AwareDatetime | None, Query(description="Only charges before this moment.")] = None,
+    after: Annotated[AwareDatetime | None, Query(description="List only charges at this moment or later.")] = None,
+    before: Annotated[AwareDatetime | None, Query(description="List only charges before this moment.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[SpendingBody]:

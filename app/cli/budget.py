@@ -38,7 +38,7 @@ DecisionReason = Annotated[
     str, typer.Option("--reason", help="The reason, for the person who asked and for the ledger.")
 ]
 After = Annotated[
-    str | None, typer.Option(help="Only what happened at this moment or later, such as 2026-01-31T00:00:00Z.")
+    str | None, typer.Option(help="List only what happened at this moment or later, such as 2026-01-31T00:00:00Z.")
 ]
 Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
 

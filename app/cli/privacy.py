@@ -92,7 +92,7 @@ def account(
     effort: Annotated[
         int | None, typer.Option(help="How many operations each number may take; a billion by default.")
     ] = None,
-    certify: Annotated[bool, typer.Option("--certify", help="Also ask dp-accounting, which takes seconds.")] = False,
+    certify: Annotated[bool, typer.Option("--certify", help="Ask dp-accounting, too, which takes seconds.")] = False,
     certificate: CertificateFile = None,
     request: RequestFile = None,
     as_json: AsJson = False,

@@ -240,7 +240,7 @@ class DatasetBody(Schema):
         description="The column of its files that holds ids of persons, if they have one."
     )
     rows_per_person: int | None = Field(
-        description="By the ids that the owner gave, no person has more rows in any version. `/v1/account` with this "
+        description="No person has more rows in any version, by the ids that the owner gave. `/v1/account` with this "
         "`group_size` says what a run guarantees to a person with that many rows."
     )
     held_out_share: float | None = Field(

@@ -28,7 +28,7 @@ Rescue = Callable[[Item, BaseException], Result]
 
 @dataclass(frozen=True)
 class _Ticket(Generic[Item, Result]):
-    """Someone's item on its way."""
+    """One caller's item, on its way."""
 
     item: Item
     do: Work[Item, Result]
@@ -47,7 +47,7 @@ class GroupCommit(Generic[Item, Result]):
         self._rescuers = ThreadPoolExecutor(MOST_ALONE, "alone")
 
     def submit(self, item: Item, do: Work[Item, Result], rescue: Rescue[Item, Result]) -> Future[Result]:
-        """The result of ``item``'s work. Who gives up before it is begun, by ``cancel``, is not done.
+        """The result of ``item``'s work. An item that its caller cancels before it is begun is not done.
 
         Args:
             item: What to do.

@@ -77,7 +77,7 @@ def _may_be_known(scope: Scope) -> bool:
 
 
 async def _messages(receive: Receive) -> list[Message]:
-    """All that come of a body, or as many as are longer than it may be, or until the client is gone."""
+    """Return all messages of a body, until they are longer than it may be, or the client is gone."""
     messages, length = [await receive()], 0
     while messages[-1].get("more_body", False):
         length += len(messages[-1].get("body", b""))

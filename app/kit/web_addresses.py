@@ -162,7 +162,7 @@ def is_within(host: str, networks: tuple[Network, ...]) -> bool:
 
 
 def ip_of(text: str) -> Ip | None:
-    """Return the address that the text is; None if it is none."""
+    """Return the text as an IP address; None if it is not one."""
     try:
         address = ip_address(text)
     except ValueError:

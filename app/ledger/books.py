@@ -63,7 +63,7 @@ class BadPlace(Exception):
 
 
 class Charges(Protocol):
-    """Is told what each entry does, while the books are read."""
+    """Something that is told what each entry does while the books are read."""
 
     def add(
         self,

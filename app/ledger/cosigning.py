@@ -87,7 +87,7 @@ class Standing:
 
 
 def standings(session: Session, context: Context) -> list[Standing]:
-    """What each witness has cosigned last."""
+    """Return what each witness has cosigned last."""
     witnesses, now = witnesses_of(context.settings), context.clock()
     last = repository.last(session, witnesses.keys)
     found = []

@@ -43,11 +43,17 @@ def list_entries(
     _: Reader,
     budget_id: str,
     kind: Annotated[EntryKind | None, Query(description="List only entries of this kind.")] = None,
-    after: Annotated[AwareDatetime | None, Query(description="Only entries recorded at this moment or later.")] = None,
-    before: Annotated[AwareDatetime | None, Query(description="Only entries recorded before this moment.")] = None,
+    after: Annotated[
+        AwareDatetime | None, Query(description="List only entries recorded at this moment or later.")
+    ] = None,
+    before: Annotated[AwareDatetime | None, Query(description="List only entries recorded before this moment.")] = None,
     purpose: Annotated[
         str | None,
-        Query(max_length=200, pattern=PRINTABLE, description="Only entries of reservations with exactly this purpose."),
+        Query(
+            max_length=200,
+            pattern=PRINTABLE,
+            description="List only entries of reservations with exactly this purpose.",
+        ),
     ] = None,
     mechanism: Annotated[
         str | None,
@@ -56,20 +62,22 @@ def list_entries(
         ),
     ] = None,
     principal_id: Annotated[
-        str | None, Query(max_length=64, description="Only entries made by the principal with this id.")
+        str | None, Query(max_length=64, description="List only entries made by the principal with this id.")
     ] = None,
     made_by: Annotated[
         str | None,
         Query(
-            max_length=200, pattern=PRINTABLE, description="Only entries made by a principal with this name or this id."
+            max_length=200,
+            pattern=PRINTABLE,
+            description="List only entries made by a principal with this name or this id.",
         ),
     ] = None,
     newest_first: Annotated[bool, Query(description="List the newest entry first.")] = False,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """Everything that was ever decided about the budget, with the hashes that chain it; the oldest entry first, unless
-    the newest is asked for."""
+    """Everything that was ever decided about the budget, with the hashes that chain the entries; the oldest comes first
+    unless the request asks for the newest."""
     behind = decode_cursor(cursor, int)
     with wrong_kinds_are_a_conflict(), context.database.read() as session:
         budget_filter = repository.get_budget(session, budget_id).filter
@@ -108,7 +116,7 @@ def list_register(
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
     """The declaration and the end of every data set, the making, rights and end of every key, and every run and audit,
-    as entries of a chain of its own in the tree over all entries. For keys that reach all budgets.
+    as entries of their own chain in the tree over all entries. It needs a key that reaches all budgets.
 
     Verification compares the tables with it, column by column, and a worker the run that it is about to train.
     """
@@ -137,9 +145,9 @@ def list_register(
 def verify_ledger(
     context: CurrentContext, principal: Auditor, request: Annotated[VerifyRequest | None, Body()] = None
 ) -> VerdictBody:
-    """Every chain is whole, every column says what the hashed bytes say, budgets, reservations and exposed steps are
-    what the entries amount to, and everybody who made an entry had a key. Names the first place where that is not so. A
-    million entries take a minute.
+    """Verifies that every chain is whole, that every column says what the hashed bytes say, that budgets, reservations
+    and exposed steps are what the entries amount to, and that everybody who made an entry had a key. The answer names
+    the first place where this is not so. A million entries take a minute.
 
     Of all budgets, data sets, keys, runs and audits are what the register says.
 

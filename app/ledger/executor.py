@@ -142,8 +142,8 @@ def _decide_alone(context: Context, request: Request, failure: BaseException) ->
 
 
 def _may_succeed_alone(context: Context, error: BaseException) -> bool:
-    """Whether a group that failed may hold commands that are not to blame: another's budget was locked for long, its
-    key was taken between being looked for and being written, or it met a fault of ours. Nothing was written.
+    """Return whether a group that failed may hold commands that are not to blame: the budget of another was locked for
+    long, its key was taken between looking for it and writing it, or it met a fault of ours. Nothing was written.
     """
     if isinstance(error, DATABASE_FAILURES):
         return isinstance(error, IntegrityError) or (

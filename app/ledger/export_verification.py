@@ -83,7 +83,7 @@ def _check(
 
 
 class _Registered:
-    """Sees that nothing is registered twice. The register itself forgets what no entry can follow about."""
+    """Checks that nothing is registered twice. The register itself forgets what no entry can follow about."""
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()

@@ -105,9 +105,9 @@ def page(
         limit: Most entries.
         newest_first: Whether the newest come first.
         kind: Only this kind.
-        after: Only entries recorded at this moment or later.
+        after: List only entries recorded at this moment or later.
         before: Only entries recorded earlier than this moment.
-        purpose: Only entries of reservations with exactly this purpose.
+        purpose: List only entries of reservations with exactly this purpose.
         mechanism: Only entries with an event of this mechanism.
         principal_ids: Only entries that one of these principals made.
         subject_id: Only entries of the register about this.

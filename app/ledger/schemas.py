@@ -91,7 +91,7 @@ class RegisterEntryBody(Schema):
 
 
 class VerifyRequest(Schema):
-    """The request says what to verify."""
+    """What to verify."""
 
     budget_id: Identifier | None = Field(
         None, description="The tree of budgets that this one belongs to; if absent, everything."
@@ -152,7 +152,7 @@ class PricesBody(Schema):
 
 
 class VerdictBody(Schema):
-    """The verification has found this."""
+    """The result of a verification."""
 
     valid: bool
     entries: int = Field(description="How many entries were checked; all of them, if they are valid.")

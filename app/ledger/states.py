@@ -42,7 +42,7 @@ class BudgetState:
 
     @property
     def reserved(self) -> Amounts:
-        """Held by all open reservations."""
+        """The amount that all open reservations hold."""
         return plus(self.started, self.pending)
 
     @property
@@ -164,11 +164,11 @@ class ReservationState:
         return self.events if paid_for_all else self.charged_events
 
     def is_past_its_time(self, now: datetime) -> bool:
-        """Pending, and the time to start is over."""
+        """Return whether it is pending and its time to start is over."""
         return self.status is ReservationStatus.PENDING and now >= self.expires_at
 
     def is_overdue(self, now: datetime) -> bool:
-        """Started, and not committed in its time. It stays held, and still takes its one commit."""
+        """Return whether it was started and not committed in time. It stays held, and can still be committed once."""
         return self.status is ReservationStatus.STARTED and now >= self.expires_at
 
 

@@ -57,8 +57,8 @@ def create_limit_request(
     budget_id: str,
     request: Annotated[AskRequest, Body(openapi_examples=ASK_EXAMPLES)],
 ) -> JSONResponse:
-    """The request is entered in the budget's chain, charges nothing, and waits for owners. At most five of one key are
-    open for one budget.
+    """The request is entered in the budget's chain, charges nothing, and waits for owners. One key may have at most
+    five open requests for one budget.
     """
     with context.database.read() as session:
         budget = ledger.get_budget(session, budget_id)
@@ -86,7 +86,7 @@ def list_limit_requests_of_budget(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """Those that are open, and those that were decided."""
+    """The requests about a budget, open and decided."""
     with context.database.read() as session:
         ledger.get_budget(session, budget_id)
     return _page(context, LimitRequest.budget_id == budget_id, state, cursor, limit)
@@ -105,7 +105,7 @@ def list_limit_requests(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """Those of all budgets that the key reaches; `state=open` lists what waits for somebody."""
+    """The requests about all budgets that the key reaches; `state=open` lists those that wait for a decision."""
     return _page(context, reach.limit_requests(principal), state, cursor, limit)
 
 
@@ -116,7 +116,7 @@ def list_limit_requests(
     response_model=LimitRequestBody,
 )
 def get_limit_request(context: CurrentContext, _: Reader, limit_request_id: str) -> JSONResponse:
-    """The limit that is asked for, and how that was decided."""
+    """One request: the limit that is asked for, and how it was decided."""
     with context.database.read() as session:
         body = limit_request_body(limit_request_state(repository.get(session, limit_request_id)))
         return JSONResponse(with_names(session, body))
@@ -135,9 +135,9 @@ def approve_limit_request(
     limit_request_id: str,
     request: Annotated[DecisionRequest, Body(openapi_examples=APPROVE_EXAMPLES)],
 ) -> JSONResponse:
-    """The last approval that is needed sets the limit, in the same transaction. Nobody approves a request of their own
-    (403 `own_request`), or twice. Refused where the limit has changed meanwhile, would be below what is used, or above
-    what a budget above admits.
+    """The last approval that is needed sets the limit, in the same transaction. Nobody may approve their own request
+    (403 `own_request`), or approve twice. The approval is refused if the limit has changed meanwhile, if the new one
+    would be below what is used, or if it is more than a budget above admits.
     """
     command = ApproveLimit(request.reason, context.settings.approvals)
     return _decide(context, principal, key, limit_request_id, "approve_limit_request", command, request)
@@ -156,7 +156,7 @@ def refuse_limit_request(
     limit_request_id: str,
     request: Annotated[DecisionRequest, Body(openapi_examples=REFUSE_EXAMPLES)],
 ) -> JSONResponse:
-    """One owner is enough, also where others have approved it."""
+    """One owner is enough, even if others have approved it."""
     command = RefuseLimit(request.reason)
     return _decide(context, principal, key, limit_request_id, "refuse_limit_request", command, request)
 
@@ -174,7 +174,7 @@ def withdraw_limit_request(
     limit_request_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """Whoever asked may; another owner refuses it."""
+    """The key that asked may withdraw its request; other owners refuse it."""
     return _decide(context, principal, key, limit_request_id, "withdraw_limit_request", WithdrawLimit())
 
 

@@ -1,4 +1,4 @@
-"""Messages to webhooks, written by whoever does what they tell of, in the same transaction.
+"""Messages to webhooks, written in the same transaction as what they tell of.
 
 A message says nothing that a reader of the webhook's budget could not see: budgets at or under it, their amounts,
 reservations and requests by their ids. It names no principal, and no budget above.

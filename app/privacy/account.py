@@ -47,12 +47,12 @@ class GaussianSummaryRequest(Schema):
         DEFAULT_REGRET,
         ge=1e-4,
         le=0.5,
-        description="By how much the conservative mu may promise too much, at any prior.",
+        description="The amount by which the conservative mu may promise too much, at any prior.",
     )
 
 
 class AccountRequest(Schema):
-    """Exactly one of `delta` and `epsilon`: the other one is the answer."""
+    """Give exactly one of `delta` and `epsilon`; the answer is the other one."""
 
     events: list[EventSchema] = Field(min_length=1, max_length=MAX_EVENTS)
     neighboring_relation: NeighboringRelation = Field(NeighboringRelation.ADD_OR_REMOVE_ONE, strict=False)
@@ -71,11 +71,11 @@ class AccountRequest(Schema):
         "has more records.",
     )
     curve: CurveRequest | None = Field(
-        None, description="Also asks for the curve around the value, and for the trade-off curve."
+        None, description="Asks for the curve around the value, too, and for the trade-off curve."
     )
-    attack_risk: AttackRiskRequest | None = Field(None, description="Also asks what the best attacks reach.")
+    attack_risk: AttackRiskRequest | None = Field(None, description="Asks what the best attacks reach, too.")
     gaussian_dp: GaussianSummaryRequest | None = Field(
-        None, description="Also asks for the curve as one mu, with its regret."
+        None, description="Asks for the curve as one mu, too, with its regret."
     )
     effort: Integer = Field(
         DEFAULT_EFFORT,
@@ -84,7 +84,7 @@ class AccountRequest(Schema):
         description="How many operations each number may take, in either direction of the privacy loss: the default "
         "is two to three seconds. An answer that reaches the limit has a wider interval, and a warning.",
     )
-    certify: bool = Field(False, description="Also asks dp-accounting's PLD accountant, which takes seconds.")
+    certify: bool = Field(False, description="Asks dp-accounting's PLD accountant, too, which takes seconds.")
     certificate: bool = Field(
         False,
         description="Asks for certificates of both ends, which `epsilond-verify` proves again. Only for one value at "
@@ -107,8 +107,8 @@ class CertificationBody(Schema):
         description="How far its lattice may raise the number above the truth."
     )
     position: Literal["below", "within", "above"] | None = Field(
-        description="Where its number lies. `below`: Below our interval. `within`: Between lower and upper. `above`: "
-        "Above our interval. null: it has no number."
+        description="The position of its number. `below`: Below our interval. `within`: Between lower and upper. "
+        "`above`: Above our interval. null: it has no number."
     )
     agrees: bool | None = Field(
         description="Whether it lies in the interval, up to the allowances; null if that cannot be decided."
@@ -169,7 +169,7 @@ class DeltaAtEpsilon(Schema):
 
 
 class TradeOffPoint(Schema):
-    """The fewest false negatives of any attacker with this many false positives."""
+    """The smallest false negative rate of any attacker with this false positive rate."""
 
     false_positive_rate: float
     false_negative_rate: IntervalBody
@@ -227,10 +227,12 @@ class RegretBody(Schema):
 
     mu: float
     promised_too_much: float = Field(
-        description="With any prior, an attacker's success probability exceeds what mu-Gaussian DP allows by at most "
+        description="An attacker's success probability, with any prior, exceeds what mu-Gaussian DP allows by at most "
         "this."
     )
-    promised_too_little: float = Field(description="For the best attacker, it falls short of that by at most this.")
+    promised_too_little: float = Field(
+        description="The success probability of the best attacker falls short of that by at most this."
+    )
     regret: float = Field(description="The larger of the two.")
 
 
@@ -249,7 +251,7 @@ class SwitchBody(Schema):
 
 
 class ShufflingBody(Schema):
-    """Shuffled passes are charged as a full batch each; what lies below that is not known to be enough."""
+    """Each shuffled pass is charged as a full batch; no smaller charge is known to be enough."""
 
     attained_epsilon: float = Field(description="Some neighbours cost at least this.")
     switch_to: SwitchBody | None = Field(
@@ -262,7 +264,8 @@ class ShufflingBody(Schema):
 
 
 class AccountAnswer(Schema):
-    """One value in: `epsilon`, `delta`, `method` and `error_budget`. A list in: `points` instead, in its order."""
+    """The answer to one value has `epsilon`, `delta`, `method` and `error_budget`. The answer to a list has `points` "
+    "instead, in the order of the list."""
 
     epsilon: IntervalBody | float | None = Field(None, description="The interval, if delta was given.")
     delta: IntervalBody | float | None = Field(None, description="The interval, if epsilon was given.")

@@ -62,7 +62,7 @@ class CallSource(Schema):
 
 
 class AssumedBody(Schema):
-    """Something that the call does not say, and that the numbers rest on."""
+    """Something that the call does not say and that the numbers depend on."""
 
     name: str
     value: str

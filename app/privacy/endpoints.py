@@ -31,7 +31,7 @@ async def account(
     answers: CurrentAnswers,
     request: Annotated[AccountRequest, Body(openapi_examples=ACCOUNT_EXAMPLES)],
 ) -> Response:
-    """Privacy loss of events fixed in advance, as an interval that contains the truth.
+    """The privacy loss of events that are fixed in advance, as an interval that contains the truth.
 
     Give `delta` to get epsilon, or `epsilon` to get delta; a list of values gives `points`. `curve` adds curves around
     the value, `certify` the number of an independent library.
@@ -90,7 +90,7 @@ async def import_history(
     answers: CurrentAnswers,
     request: Annotated[ImportRequest, Body(openapi_examples=IMPORT_EXAMPLES)],
 ) -> Response:
-    """A history of Opacus, an event of dp-accounting (JAX Privacy, TF Privacy), or a pasted call of any of them.
+    """Accounts a history of Opacus, an event of dp-accounting (JAX Privacy, TF Privacy), or a pasted call of either.
 
     A call is read as text, and never run; what it does not say is asked for, field by field (`missing`). The answer has
     the certified interval, the library's own number, and each reason why the two differ.

@@ -100,7 +100,7 @@ class ReportedBody(Schema):
     neighboring_relation: str = Field(description="The relation that its number is about.")
     epsilon: float | None = Field(description="Null if it has none.")
     position: Literal["below", "within", "above"] | None = Field(
-        description="Where its number lies. `below`: Below our interval; it reports too little privacy loss. "
+        description="The position of its number. `below`: Below our interval; it reports too little privacy loss. "
         "`within`: Between lower and upper. `above`: Above our interval; it reports more than is proved to be needed. "
         "null: it has no number."
     )

@@ -44,7 +44,7 @@ class NegativeBinomialTrials(Schema):
 
 
 class NamedTrials(Schema):
-    """Truncated negative binomial laws with a name of their own."""
+    """Truncated negative binomial laws that have their own names."""
 
     kind: Literal["geometric", "logarithmic"] = Field(
         description="`geometric`: The truncated negative binomial law with eta 1. `logarithmic`: The truncated "
@@ -62,7 +62,7 @@ class PoissonTrialsIn(Schema):
 
 
 class FixedTrialsIn(Schema):
-    """A number of runs that everyone may know: all of them are paid for, and all may be released."""
+    """A public number of runs: all of them are paid for, and all may be released."""
 
     kind: Literal["fixed"]
     trials: Integer = Field(ge=1, le=int(MAX_EXPECTED_TRIALS))

@@ -105,12 +105,13 @@ def list_reservations(
     state: Annotated[ReservationStatus | None, Query(description="List only those in this state.")] = None,
     overdue: Annotated[bool, Query(description="List only those that were started and not committed in time.")] = False,
     purpose: Annotated[
-        str | None, Query(max_length=200, pattern=PRINTABLE, description="Only reservations with exactly this purpose.")
+        str | None,
+        Query(max_length=200, pattern=PRINTABLE, description="List only reservations with exactly this purpose."),
     ] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> JSONResponse:
-    """Open and resolved reservations of the budget."""
+    """The open and resolved reservations of the budget."""
     after, now = decode_cursor(cursor, int), context.clock()
     with context.database.read() as session:
         get_budget(session, budget_id)
@@ -135,7 +136,7 @@ def list_reservations(
     response_model=ReservationBody,
 )
 def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> JSONResponse:
-    """Its state, what it holds or has spent, and what its budget still admits."""
+    """One reservation: its state, what it holds or has spent, and what its budget still admits."""
     with context.database.read() as session:
         row = service.get_reservation(session, reservation_id)
         (body,) = service.bodies(session, [row], context.clock())
@@ -150,8 +151,8 @@ def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> 
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
 def get_certificate(context: CurrentContext, _: Reader, reservation_id: str) -> Response:
-    """The bytes whose SHA-256 is `certificate` of the reservation and of the entry that made it: canonical JSON, for
-    `epsilond-verify`. They state what its events cost alone."""
+    """The certificate as canonical JSON, for `epsilond-verify`; its SHA-256 is `certificate` of the reservation and of
+    the entry that made it. It states what the events cost alone."""
     with context.database.read() as session:
         data = service.certificate_of(session, reservation_id)
     disposition = f'attachment; filename="{reservation_id}.certificate.json"'
@@ -171,7 +172,8 @@ async def start_reservation(
     reservation_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """Once this has answered 200, noise may be drawn, and only a commit is left. Too late: 409 `expired`."""
+    """Once this has answered 200, noise may be drawn, and the reservation can only be committed. It is answered 409 "
+    "`expired` if the time to start is over."""
     keyed = keyed_request(context, principal.id, key, f"start {reservation_id}")
     return await answered(commands.to_resolve(context, principal, keyed, reservation_id, Start()))
 
@@ -189,7 +191,8 @@ async def extend_reservation(
     reservation_id: str,
     request: ExtendRequest | None = None,
 ) -> JSONResponse:
-    """A pending reservation may be started later; a started one is not overdue for longer. Never shortens."""
+    """Gives a pending reservation more time to start, and a started one more time until it is overdue. The time "
+    "never becomes shorter."""
     asked = request or ExtendRequest()
     until = context.clock() + timedelta(seconds=asked.expires_in)
     keyed = keyed_request(context, principal.id, key, f"extend {reservation_id}", asked)

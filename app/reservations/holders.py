@@ -22,8 +22,8 @@ def is_known_to_hold(context: Context, reservation_id: str, principal: Principal
 
 
 def check_holder(context: Context, reservation_id: str, principal: Principal) -> None:
-    """Refuse whoever is neither the maker nor an owner: starting, extending, committing and voiding say what was
-    released, which a stranger cannot know. Of a reservation that does not exist nothing is said here.
+    """Refuse principals that are neither the maker nor an owner. Starting, extending, committing and voiding say what
+    was released, which a stranger cannot know. A reservation that does not exist is not refused here.
 
     Raises:
         Problem: 403 ``not_your_reservation``.

@@ -17,7 +17,7 @@ MAX_EXPIRES_IN = 30 * 24 * 3600
 
 
 class ChargeRequest(Schema):
-    """An approximate_dp budget prices a reservation so; other budgets take none."""
+    """How an approximate_dp budget prices a reservation; other budgets do not take it."""
 
     delta: float = Field(
         ge=1e-18, le=0.5, description="The delta at which it is priced; this delta is charged as well."
@@ -25,7 +25,7 @@ class ChargeRequest(Schema):
 
 
 class ReservationRequest(Schema):
-    """Budget to hold for events that have not happened yet."""
+    """A hold on a budget for events that have not happened yet."""
 
     events: Events
     purpose: Name
@@ -46,7 +46,8 @@ class ReservationRequest(Schema):
 
 
 class CommitRequest(Schema):
-    """The events that happened: the reserved ones with counts reduced and later ones dropped. Absent: all of them."""
+    """The events that happened: the reserved ones with counts reduced and later ones dropped. If absent, all of "
+    "them."""
 
     events: Events | None = None
     # Left out unless it is asked for: requests that were sent before there was this field must stay the same.
@@ -60,13 +61,13 @@ class CommitRequest(Schema):
 
 
 class ExtendRequest(Schema):
-    """The time that a reservation gets from now on; never less than there was."""
+    """The time that a reservation has from now on; it is never less than before."""
 
     expires_in: Integer = Field(3600, ge=1, le=MAX_EXPIRES_IN, description="Seconds from now.")
 
 
 class CorrectionRequest(Schema):
-    """The correction says what should have been charged.
+    """A correction, which states what should have been charged.
 
     With `reservation_id` alone the present engine prices the reservation's events again, and the charge rises if it was
     too low. With `events` too, they replace what was charged. Without `reservation_id`, `events` were released
@@ -87,7 +88,7 @@ class LedgerWarning(Schema):
 
 
 class PartsBody(Schema):
-    """The plan in equal parts, each reserved for itself when the one before it is over."""
+    """The plan in equal parts, each reserved separately once the part before it is over."""
 
     parts: int
     epsilon: float | None = Field(
@@ -96,7 +97,7 @@ class PartsBody(Schema):
 
 
 class PlanPriceBody(Schema):
-    """A plan alone costs this, as an epsilon at one delta."""
+    """The cost of a plan alone, as an epsilon at one delta."""
 
     delta: float = Field(description="The budget's own delta, or that of its reports.")
     tight: IntervalBody = Field(description="The price if everything was fixed before any output was seen.")

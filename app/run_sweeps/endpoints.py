@@ -64,8 +64,9 @@ def create_run_sweep(
     request: Annotated[RunSweepRequest, Body(openapi_examples=RUN_SWEEP_EXAMPLES)],
     dry_run: Annotated[bool, Query(description="Answer what it would cost, and write nothing.")] = False,
 ) -> JSONResponse:
-    """A run request in which one or two fields take lists. `select: all` runs every cell and charges for all of them;
-    `select: best` makes a secret number of trials of cells drawn at random, and releases the best one alone, for less.
+    """Takes a run request in which one or two fields are lists. `select: all` runs every cell and charges for all of
+    them; `select: best` makes a secret number of trials of cells drawn at random, and releases only the best one, for
+    less.
 
     One charge pays for all of it. Of a sweep for the best no answer ever tells how many trials there were.
     """
@@ -109,7 +110,7 @@ def _cost(context: CurrentContext, principal: Principal, prepared: preparation.P
 def list_run_sweeps(
     context: CurrentContext, principal: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[RunSweepSummary]:
-    """All of them, without their cells."""
+    """All sweeps of runs, without their cells."""
     with context.database.read() as session:
         sweeps, next_cursor = service.list_page(session, cursor, limit, reach.run_sweeps(principal))
         return Page[RunSweepSummary](items=[summary(session, sweep) for sweep in sweeps], next_cursor=next_cursor)
@@ -135,8 +136,8 @@ def cancel_run_sweep(
     sweep_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """A sweep that has started nothing gives its hold back. Otherwise the runs that were started stop soon, and what
-    they cost is charged. A sweep for the best is charged in full, and ends when its result would have been told.
+    """A sweep that has started no run gives back its hold. Otherwise the runs that were started stop soon, and their
+    cost is charged. A sweep for the best is charged in full, and ends when its result would have been told.
     """
 
     def command(session: Session) -> Answer:
@@ -173,8 +174,8 @@ def get_run_sweep_heat_map(
         ),
     ] = None,
 ) -> Response:
-    """Accuracy, or mean absolute error, of each cell's model on public rows. The colours go from light to dark, so that
-    their order shows to people who see few of them, and every cell says its number.
+    """The accuracy, or the mean absolute error, of each cell's model on public rows. The colours go from light to dark,
+    so that people who see few colours can tell their order, and every cell shows its number.
     """
     with context.database.read() as session:
         body = sweep_body(session, service.get(session, sweep_id))

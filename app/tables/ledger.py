@@ -39,7 +39,7 @@ def _one_of(column: str, values: list[str]) -> str:
 
 
 class Budget(Base):
-    """A limit on privacy loss and what became of it.
+    """A limit on privacy loss, and how much of it is used.
 
     Amounts are lists of integers in the filter's units, one per order in a Rényi filter; they count what is charged to
     the budget and to every budget under it. `headroom` is the room that decides admission; the database itself refuses
@@ -88,7 +88,7 @@ def under(path: str) -> Any:
 
 
 class Reservation(Base):
-    """Budget held for events that have not happened yet, and how that ended."""
+    """A hold on a budget for events that have not happened yet, and how it ended."""
 
     __tablename__ = "reservations"
     __table_args__ = (
@@ -161,7 +161,7 @@ class Certificate(Base):
 
 
 class LimitRequest(Base):
-    """Another limit that was asked for, and how that ended.
+    """A request for another limit, and how it ended.
 
     Attributes:
         sequence: The sequence of the entry that made it.

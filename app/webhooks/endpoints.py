@@ -46,8 +46,8 @@ def create_webhook(
     budget_id: str,
     request: Annotated[WebhookRequest, Body(openapi_examples=WEBHOOK_EXAMPLES)],
 ) -> JSONResponse:
-    """The answer has the secret that its messages are verified with, this once. Messages say nothing that a reader of
-    the budget could not see.
+    """The secret that verifies its messages is in this answer only. Messages say nothing that a reader of the budget
+    could not see.
     """
     service.check_address(context, request.url)
 
@@ -61,7 +61,7 @@ def create_webhook(
 
 @router.get("/budgets/{budget_id}/webhooks", operation_id="list_webhooks", summary="Webhooks of a budget, oldest first")
 def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[WebhookBody]:
-    """A budget has at most ten, so that one page has all."""
+    """The webhooks of a budget. There are at most ten, so one page has all."""
     with context.database.read() as session:
         get_budget(session, budget_id)
         rows = repository.of_budget(session, budget_id)
@@ -71,7 +71,7 @@ def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[Web
 
 @router.get("/webhooks/{webhook_id}", operation_id="get_webhook", summary="One webhook")
 def get_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> WebhookBody:
-    """One webhook, with the events that it is told of and how many messages wait."""
+    """One webhook, with its events and the number of messages that wait."""
     with context.database.read() as session:
         row = repository.get(session, webhook_id)
         return WebhookBody.of(row, repository.waiting(session, [row.id]).get(row.id, 0))
@@ -81,7 +81,7 @@ def get_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> WebhookBo
 def list_deliveries(
     context: CurrentContext, _: Owner, webhook_id: str, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[DeliveryBody]:
-    """Those that wait, and those of the last thirty days that were delivered or given up."""
+    """The messages that wait, and those of the last thirty days that were delivered or given up."""
     before = decode_cursor(cursor, datetime, str)
     with context.database.read() as session:
         repository.get(session, webhook_id)
@@ -103,7 +103,7 @@ def disable_webhook(
     webhook_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """No message is written or sent; those that wait stay."""
+    """No message is written or sent any more; those that wait are kept."""
     return _set_state(context, principal, key, "disable_webhook", webhook_id, WebhookState.DISABLED)
 
 
@@ -120,7 +120,7 @@ def enable_webhook(
     webhook_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """Tell the webhook again from now on. It is not told what happened meanwhile."""
+    """The webhook is told of events again from now on, but not of what happened meanwhile."""
     return _set_state(context, principal, key, "enable_webhook", webhook_id, WebhookState.ACTIVE)
 
 
@@ -137,7 +137,7 @@ def rotate_webhook_secret(
     webhook_id: str,
     _request: EmptyRequest | None = None,
 ) -> JSONResponse:
-    """The answer has the new secret, this once. From then on messages are signed with it, those that wait, too."""
+    """The new secret is in this answer only. From now on it signs messages, including those that wait."""
 
     def command(session: Session) -> Answer:
         registering.lock(session)
@@ -157,7 +157,7 @@ def rotate_webhook_secret(
     status_code=204,
 )
 def delete_webhook(context: CurrentContext, principal: Owner, webhook_id: str) -> None:
-    """Messages that wait are not sent. One that is being sent may still arrive."""
+    """Messages that wait are not sent. A message that is being sent may still arrive."""
     with context.database.write() as session:
         service.remove(session, context, webhook_id, principal.id)
 

@@ -17,7 +17,8 @@ from trainer.structured_steps import StructuredSteps, check_positions, initial_p
 
 
 class CoordinatewiseMean(StructuredSteps):
-    """The only step of a plan: from the start by the noisy medians, for the model `mean` from 0 to the mean itself.
+    """The only step of a plan: it moves from the start by the noisy medians, which for the model `mean` leads from 0 to
+    the mean itself.
 
     Guarantees:
         - one_record_moves_the_medians_by_at_most_what_was_charged: by tau / b in each coordinate, or 2 tau / b where it

@@ -95,7 +95,7 @@ class EntropicPoint:
 
 
 class AcceleratedMirrorDescent(Resumable):
-    """z takes mirror steps of growing length, y is their weighted mean, gradients are taken between the two.
+    """Mirror steps of growing length move z, y is their weighted mean, and gradients are taken between the two.
 
     Guarantees:
         - records_enter_through_noisy_sums_alone: z, y and the next query are functions of those and of the plan.

@@ -118,7 +118,7 @@ class OutputPerturbationSteps(StructuredSteps):
         return xp.concat([gradient, slope]) if model.fit_intercept else gradient
 
     def _inside(self, point: Array) -> Array:
-        """The projection onto the ball, a little drawn in; the point itself without one."""
+        """Return the projection onto a slightly smaller ball; the point itself if there is no ball."""
         if not isinstance(self._domain, L2Ball):
             return point
         radius = self._domain.radius * (1.0 - self._grid.margin)
@@ -232,7 +232,7 @@ def grid_of(plan: Plan, model: LinearModel) -> Grid:
 
 
 def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
-    """The longest input at which the loss has the plan's Hoelder constants."""
+    """Return the longest input for which the loss has the plan's Hoelder constants."""
     loss, found = model.loss, []
     if loss.holder_constant == 0.0:  # gradients that are the same at every point have any exponent
         return math.inf
@@ -250,7 +250,7 @@ def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
 
 
 def _short_enough(phase: OutputPerturbation, model: LinearModel) -> float:
-    """The longest input whose gradients are within the plan's at every point that steps reach."""
+    """Return the longest input whose gradients are within the plan's bound at every point that steps reach."""
     loss = model.loss
 
     def longest(norm: float) -> float:

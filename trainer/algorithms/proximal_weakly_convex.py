@@ -1,4 +1,5 @@
-"""Rounds of noisy gradient steps towards proximal points, each on records of its own; a random round's start released.
+"""Rounds of noisy gradient steps towards proximal points, each on its own records; the start of a random round is
+released.
 
 Source: Bassily, Guzman & Menart 2021, weakly convex losses, with full batches and constants of our own
 (`calibrators.bassily_guzman.proximal_point`).

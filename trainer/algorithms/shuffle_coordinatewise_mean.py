@@ -24,7 +24,8 @@ from trainer.structured_steps import StructuredSteps, initial_point, only_phase
 
 
 class ShuffleCoordinatewiseMean(StructuredSteps):
-    """The only step of a plan: from the start by the medians, for the model `mean` from 0 to the mean itself.
+    """The only step of a plan: it moves from the start by the medians, which for the model `mean` leads from 0 to the
+    mean itself.
 
     Guarantees:
         - a_record_is_in_one_group: whose integers it moves by what the phase charges for, whatever the records are.

@@ -1,4 +1,5 @@
-"""An audit: canaries go through the real trainer, an attacker guesses about them, and the guesses meet the claim.
+"""An audit: canaries go through the real trainer, an attacker guesses about them, and the guesses are compared with the
+claim.
 
 The rules for guessing are chosen on a pilot, runs that are not counted. There are two findings: the bound at the given
 delta, which gets nearly all of the error, and the comparison with the claim's whole curve, whose rule and delta are the

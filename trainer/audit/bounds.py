@@ -158,7 +158,7 @@ def _log_ratio(numerator: float, denominator: float) -> float:
 
 
 def _counts(*decreasing: int) -> tuple[int, ...]:
-    """Counts of which each is at most the one before."""
+    """Return counts, each of which is at most the one before."""
     counts = tuple(read_integer("count", count, 0, MAX_COUNT) for count in decreasing)
     if any(later > earlier for earlier, later in pairwise(counts)):
         raise InvalidValue(f"each of {list(counts)} counts a part of the one before it and cannot exceed it")

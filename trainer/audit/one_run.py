@@ -1,7 +1,7 @@
-"""The audit with one run: many canaries at once, each in or out by a coin of its own, and no independence assumed.
+"""The audit with one run: many canaries at once, each included or not by its own coin, without assuming independence.
 
 The guesses about one run are not independent: nothing stops a mechanism from revealing all canaries together. Under
-pure DP their number of right ones is still dominated by that of independent randomized responses. With delta > 0 a
+pure DP the number of right guesses is still dominated by that of independent randomised responses. With delta > 0 a
 mechanism may fail with probability delta per canary, and choose how many guesses it gets right when it does; the term
 ``2 m delta alpha`` pays for the worst such choice.
 """

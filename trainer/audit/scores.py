@@ -1,9 +1,9 @@
 """Scores of canaries: numbers that are larger for those that took part.
 
-Any score gives a sound audit; these give power. With a canary's own direction, the steps show an attacker, who sees
-every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 if the canary was drawn (in units of the
-contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. If noise is
-correlated these are the noisy sums with C applied, Y = C (b + C^-1 sigma Z), so that Z is independent again.
+Any score gives a sound audit; these make it powerful. With a canary's own direction, the steps show an attacker, who
+sees every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 if the canary was drawn (in units of the
+contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. If noise is correlated
+these are the noisy sums with C applied, Y = C (b + C^-1 sigma Z), so that Z is independent again.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def _matched(sums: Floats, coefficients: Sequence[float]) -> tuple[Floats, Float
 
 
 def _epochs(sampling: Sampling, steps: int) -> list[tuple[int, int]]:
-    """Return where epochs begin and end of which a record takes part in one step; the last may end after the steps."""
+    """Return where the epochs begin and end in each of which a record takes part in one step; the last may end after
+    the steps."""
     if isinstance(sampling, DisjointBatches):
         return [(0, steps)]
     if isinstance(sampling, Blocks):
@@ -194,7 +195,7 @@ def _noise(phase: Phase) -> float:
 
 
 def _epoch(sampling: Sampling) -> int:
-    """Steps in which every record is drawn once, in the mean."""
+    """Steps in which every record is drawn once on average."""
     match sampling:
         case Poisson() | TruncatedPoisson() | WithoutReplacement():
             return max(1, round(1.0 / sampling.sampling_probability))
