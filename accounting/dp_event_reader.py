@@ -226,7 +226,7 @@ class Reader:
         if not kind:
             raise InvalidValue(f"{type(event).__name__} is not a DpEvent of dp-accounting; give {one_of(_KNOWN)}")
         reason = REFUSED.get(kind, "this engine does not know it")
-        raise Unsupported(f"{kind}: {reason}. Understood are {one_of(sorted(FIELDS))}")
+        raise Unsupported(f"{kind}: {reason}. These are understood: {one_of(sorted(FIELDS))}")
 
     @property
     def _mechanisms(self) -> Mapping[str, Callable[[Any], Mechanism]]:

@@ -126,7 +126,8 @@ class PoissonGaussianLoss(PrivacyLoss):
         return 1.0 / self.noise_multiplier
 
     def at_distance(self, times: int, probability: float) -> PoissonGaussianLoss | GaussianLoss:
-        """Return the loss of a record that moves the sum this many times as far, in the batch with a probability."""
+        """Return the loss of a record that is in the batch with a probability and moves the sum this many times as
+        far."""
         noise = self.noise_multiplier / times
         return PoissonGaussianLoss(noise, probability) if probability < 1.0 else GaussianLoss(1.0 / noise)
 

@@ -137,7 +137,8 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return self.epsilon
 
     def at_distance(self, times: int, probability: float) -> PoissonLaplaceLoss | LaplaceLoss:
-        """Return the loss of a record that moves the sum this many times as far, in the batch with a probability."""
+        """Return the loss of a record that is in the batch with a probability and moves the sum this many times as
+        far."""
         epsilon = times * self.epsilon
         return PoissonLaplaceLoss(epsilon, probability) if probability < 1.0 else LaplaceLoss(epsilon)
 

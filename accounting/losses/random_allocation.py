@@ -198,7 +198,8 @@ class RatioLoss(PrivacyLoss):
         return least_allocation_moment(self.noise_multiplier, self.bins, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """Guarantees: profile_is_rounded_outward: above the allocation's where ``upward``, else below it."""
+        """Guarantees: profile_is_rounded_outward: it is above the allocation's profile if ``upward``, and below it
+        otherwise."""
         here = self.law.atoms if remove else self.law.atoms.swapped
         infinite, other = (self.law.infinity, self.law.zero) if remove else (self.law.zero, self.law.infinity)
         positive = here.profile(np.maximum(epsilons, 0.0)) + infinite

@@ -200,7 +200,7 @@ class TwoCandidatesLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class FewCandidatesLoss(AtomicLoss):
-    """Laplace noise and some candidates of equal scores, ahead of some others by so much, and then behind by the rest.
+    """Laplace noise on two groups of candidates with equal scores: one is ahead by a gap, and behind in the neighbour.
 
     Seeing only which side the winner is on tells less than seeing the winner.
 

@@ -80,7 +80,7 @@ async def ask(
         method, path, query, body: Of the question; the body becomes JSON.
         key: The Idempotency-Key of a command. If a form is sent twice at once, as by a double click, the second request
             waits for the answer of the first.
-        token: An API key in place of who the page is shown to: whoever shows it is let in, or not, as any other client.
+        token: An API key to ask with, in place of the page's reader; it is checked like that of any other client.
     """
     headers = [(b"accept", b"application/json"), *_headers(request)]
     content = b"" if body is None else json.dumps(body).encode()

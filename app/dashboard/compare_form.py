@@ -121,7 +121,7 @@ _OF_SHAPES: Mapping[str, str] = {
     "pl_constant": "polyak_lojasiewicz",
     "weak_convexity": "weakly_convex",
 }
-#: In words that hold in the problem's own norm; each algorithm has its own for the others.
+#: The meanings in the problem's own norm; for other norms, each algorithm has its own words.
 _MEANINGS: Mapping[str, str] = {
     "lipschitz": "longest gradient of a record, in the dual norm",
     "smoothness": "between two points a record's gradient changes by at most this times their distance",

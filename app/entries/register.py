@@ -109,7 +109,7 @@ class Register:
             raise Refused(f"it changes what the first entry about a {subject} has fixed")
         now = Told(subject, before.id, {**before.columns, **said}, has_ended=record.kind is EntryKind.END)
         if subject is Subject.REGISTER and not subjects_in(now.columns) > subjects_in(before.columns):
-            raise Refused("the register takes up further subjects, and gives none up")
+            raise Refused("an entry about the register may only add subjects, and this one removes some")
         return now
 
 

@@ -258,7 +258,7 @@ def _asked(history: History, record: EntryRecord, request_id: str) -> LimitReque
     if before != history.filter:
         raise BrokenChain(record.sequence, "it says that the budget had another limit than it had")
     if needed < 1:
-        raise BrokenChain(record.sequence, "it is for nobody to approve")
+        raise BrokenChain(record.sequence, "it is a request that nobody has to approve")
     return LimitRequestState(
         id=request_id,
         budget_id=record.budget_id,

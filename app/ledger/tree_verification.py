@@ -140,7 +140,7 @@ def _check_checkpoints(count: int, origin: str, signed: Sequence[Row[Any]], root
         except InvalidNote as error:
             raise _beside(f"{which} is not what was signed: {error}") from None
         if said != Checkpoint(origin, row.tree_size, row.root_hash):
-            raise _beside(f"{which} says something else than was signed")
+            raise _beside(f"{which} differs from what was signed")
         if roots.get(row.tree_size) != said.root:
             raise _beside(f"the first {row.tree_size} leaves of the tree do not make the root that {which} has")
     if count != len(signed):

@@ -164,7 +164,7 @@ def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, flo
     """
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         raise InvalidValue(
-            "iterations is needed if the dimension is left out or the noise is given: otherwise the bound decides it",
+            "give iterations: the bound chooses it only if dimension is given and noise_multiplier is not",
             code="missing",
             pointer=("iterations",),
         )

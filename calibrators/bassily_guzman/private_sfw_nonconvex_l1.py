@@ -126,7 +126,7 @@ def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
         return steps_of(spec.dataset_size, spec.iterations, spec.step_size)
     if setting.num_vertices is None:
         raise InvalidValue(
-            "iterations is needed if the dimension is left out: otherwise the bound decides it",
+            "give iterations, or dimension, so that the bound can choose the number of steps",
             code="missing",
             pointer=("iterations",),
         )

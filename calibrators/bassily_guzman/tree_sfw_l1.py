@@ -149,7 +149,7 @@ def _trees(spec: Spec, setting: Setting, pure: bool, noise_multiplier: float) ->
         )
     if setting.num_vertices is None:
         raise InvalidValue(
-            "iterations (the number of trees) is needed if the dimension is left out: otherwise the bound decides it",
+            "give iterations (the number of trees), or dimension, so that the bound can choose it",
             code="missing",
             pointer=("iterations",),
         )

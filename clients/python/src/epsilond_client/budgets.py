@@ -38,7 +38,7 @@ class Budgets(OfBudgets):
 
         Args:
             name: For people.
-            neighboring_relation: Of everything that is charged to it.
+            neighboring_relation: The relation of everything that is charged to it.
             filter: Kind and limit.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             fields: `privacy_unit`, `parent_id`, `report_delta`, `labels`.
@@ -216,7 +216,8 @@ class Reservations(OfBudgets):
     ) -> Reservation:
         """Hold the cost of events that have not happened yet.
 
-        With `certificate`, a proof of what they cost alone is kept with the charge; a warning says where there is none.
+        With `certificate`, a proof of what they cost alone is kept with the charge; if there is none, a warning says
+        so.
 
         Raises:
             BudgetExceeded: they do not fit; nothing is held.
@@ -298,7 +299,7 @@ class Ledger(Resource):
     def verify(self, *, budget: BudgetId | None = None, checkpoint: str | None = None, prices: bool = False) -> Answer:
         """Verify chains, amounts and the tree; with a checkpoint that was kept, also that the ledger begins with it.
 
-        With `prices`, each charge is compared with what today's engine finds that its events cost.
+        With `prices`, each charge is compared with what its events cost by today's engine.
         """
         body = {"budget_id": None if budget is None else budget_id(self._http, budget), "checkpoint": checkpoint}
         return self._http.ask("/v1/ledger/verify", {**body, "prices": prices}, Answer)

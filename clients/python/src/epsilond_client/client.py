@@ -29,19 +29,20 @@ class Client:
     """A server of epsilond; a context manager, safe to use from several threads.
 
     Args:
-        base_url: Where the server is; `EPSILOND_URL`, else ``http://127.0.0.1:8000``.
-        api_key: `EPSILOND_API_KEY`, where it is left out. Never printed; never sent in clear to another machine, unless
-            `allow_insecure` says so.
-        token_file: Where a server without keys on this machine has its token, which is read where there is no key, and
-            never sent to another machine. `local-token` in the folder `EPSILOND_DATA_DIR`, else in ``var``, where it is
-            left out; nothing is shown where there is no such file.
+        base_url: The address of the server; if left out, `EPSILOND_URL`, or ``http://127.0.0.1:8000``.
+        api_key: The key; if left out, `EPSILOND_API_KEY`. It is never printed, and never sent in the clear to another
+            machine unless `allow_insecure` is true.
+        token_file: The file with the token of a server without keys on this machine. It is read if there is no key, and
+            the token is never sent to another machine. If left out, it is `local-token` in the folder
+            `EPSILOND_DATA_DIR`, or in ``var``; without such a file, no token is sent.
         timeout: Seconds that an answer may take.
-        retries: When a request is sent again, and for how long; ``Retries(seconds=0)`` for never.
+        retries: When a request is sent again, and for how long; with ``Retries(seconds=0)``, never.
         allow_insecure: Send the key over plain HTTP to another machine, too.
-        clock: Another one in tests.
+        clock: A clock, which tests replace.
 
-    Every command is sent with a fresh idempotency key that is kept over all attempts, so that it happens once. Where it
-    must happen once even if this process dies in between, give an `idempotency_key` that the next process gives again.
+    Every command is sent with a fresh idempotency key that is kept over all attempts, so that it happens once. If it
+    must happen only once even if this process dies in between, give an `idempotency_key` that the next process uses
+    again.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Client:
         Args:
             events: What is released, step by step.
             fields: `neighboring_relation`, `delta` or `epsilon` (a number or a list), `curve`, `certify`,
-                `certificate`, `effort`, `group_size` and what else the service documents.
+                `certificate`, `effort`, `group_size` and the other documented fields.
         """
         return self._http.ask("/v1/account", {"events": events} | fields, Answer)
 
@@ -107,8 +108,8 @@ class Client:
         Args:
             dataset_size: A public number of records.
             target: The guarantee to meet.
-            algorithm: Its name; left out, the service chooses it and all else that is left out, and says so.
-            fields: `preset`, `dimension`, `batch_size`, `iterations` and what else the service documents.
+            algorithm: Its name; if left out, the service chooses it and everything else that is left out, and says so.
+            fields: `preset`, `dimension`, `batch_size`, `iterations` and the other documented fields.
         """
         named = {} if algorithm is None else {"algorithm": algorithm}
         request = {**named, "dataset_size": dataset_size, "target": target, **fields}
@@ -167,8 +168,8 @@ class Client:
 
         Args:
             code: Python with the call, which is read and never run.
-            delta: Where the call does not say it.
-            neighboring_relation: Left out, the one that the library means.
+            delta: The delta, if the call does not say it.
+            neighboring_relation: The relation; if left out, the one that the library means.
             known: What the call does not say: `dataset_size`, `batch_size`, `epochs`, `steps`, `noise_multiplier`,
                 `batches` ("poisson" or "shuffled").
         """
@@ -192,19 +193,19 @@ class Client:
 
         ``with client.reserve(budget, events, purpose="...") as reservation:`` raises `BudgetExceeded` before any
         of the block has run. In the block noise may be drawn. Afterwards everything is charged, or what `take` counted,
-        or what `commit` said, also when the block has failed: noise may have been drawn.
+        or what `commit` said. This also happens if the block fails, because noise may have been drawn.
 
         Args:
-            budget: What pays: its name, its id, or the budget itself.
-            events: What the block releases; fixed before.
+            budget: The budget that pays: its name, its id, or the budget itself.
+            events: What the block releases, fixed beforehand.
             purpose: Shown with every entry.
-            expires_in: Seconds for which the hold lasts without a word of this process; a thread extends it meanwhile.
-            start: False: the block itself says when noise is about to be drawn (`start`, or the first `take`), and the
-                hold is given back where it fails before.
+            expires_in: Seconds for which the hold lasts without a sign of this process; a thread extends it meanwhile.
+            start: If false, the block itself says when noise is about to be drawn (by `start`, or the first `take`),
+                and the hold is given back if the block fails before that.
             charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
             certificate: Whether a proof of what the events cost alone is kept with the charge.
-            idempotency_key: For a process that may die and begin again: it then finds its reservation, and is told
-                where noise may have been drawn for it already.
+            idempotency_key: The key for a process that may die and begin again: it then finds its reservation, and is
+                told if noise may already have been drawn for it.
         """
         return HeldReservation(
             self.reservations,
@@ -239,17 +240,17 @@ class Client:
         """Let a training loop take the steps that were reserved, and charge those that it took.
 
         ``with client.guard("my project", noise_multiplier=1.1, sample_rate=0.01, epochs=5) as guard:``, and then
-        ``for batch in guard.steps(loader):`` in place of ``for batch in loader:``. The step beyond is refused before it
-        is taken, and so is a loader that draws its batches in another way. Nothing is charged where the block fails
-        before its first step.
+        ``for batch in guard.steps(loader):`` in place of ``for batch in loader:``. A step beyond the reserved ones is
+        refused before it is taken, and so is a loader that draws its batches in another way. Nothing is charged if the
+        block fails before its first step.
 
         Args:
-            budget: What pays: its name, its id, or the budget itself.
-            noise_multiplier: The multiplier of each step: noise over the bound on one record's contribution.
-            steps: The most that may be taken; those that a sampler has left where it is left out.
+            budget: The budget that pays: its name, its id, or the budget itself.
+            noise_multiplier: The multiplier of each step: noise divided by the bound on one record's contribution.
+            steps: The most steps that may be taken; if left out, those that a sampler has left.
             epochs: Passes, in place of steps: each is 1 / sample_rate steps, rounded up.
-            sampler: Of `epsilond_client.samplers`, which draws the batches.
-            sample_rate: Where something else draws each batch as a Poisson sample: the probability of each record.
+            sampler: A sampler of `epsilond_client.samplers`, which draws the batches.
+            sample_rate: The probability of each record, if something else draws each batch as a Poisson sample.
                 `sampling_probability` is the same.
             sampling_probability: As `sample_rate`.
             sampling: Any other scheme. One of the three is needed: nothing here guesses how batches were drawn.
@@ -302,7 +303,7 @@ class Keys(Resource):
         Args:
             name: What it is for.
             scopes: What it allows.
-            idempotency_key: Of the caller's own. An answer that is repeated has no token: `rotate` then.
+            idempotency_key: The caller's own key. A repeated answer has no token; use `rotate` then.
             fields: `budgets`, `expires_in`, `expires_at`, `requests_per_second`, `concurrent_requests`.
         """
         return self._http.write("/v1/keys", {"name": name, "scopes": scopes} | fields, Key, idempotency_key)

@@ -29,16 +29,16 @@ def training_event(
     """Return the event of a whole training: steps of Gaussian noise, and how their batches are drawn.
 
     Args:
-        noise_multiplier: The multiplier of each step: noise over the bound on one record's contribution.
-        steps: How many may be taken; those that a sampler has left where it is left out.
+        noise_multiplier: The multiplier of each step: noise divided by the bound on one record's contribution.
+        steps: How many may be taken; if left out, those that a sampler has left.
         epochs: Passes, in place of steps: each is 1 / sample_rate steps, rounded up.
-        sampler: Of `epsilond_client.samplers`, which draws the batches.
+        sampler: A sampler of `epsilond_client.samplers`, which draws the batches.
         sample_rate, sampling_probability: Two names of one number: the probability of a Poisson sample.
         sampling: Any other scheme.
 
     Raises:
-        ValueError: a number is outside its range, how batches are drawn is said not at all or twice, or the number of
-            steps is.
+        ValueError: a number is outside its range; or the way in which batches are drawn, or the number of steps, is
+            missing or given twice.
 
     >>> training_event(1.1, sample_rate=0.01, epochs=5)["count"]
     500

@@ -16,9 +16,10 @@ def gaussian(
     """Steps of Gaussian noise.
 
     Args:
-        noise_multiplier: Noise over the bound on one record's contribution.
-        sampling_probability: Of Poisson samples: each record is in a batch with it, apart from all others.
-        sampling: Any other scheme, ``{"kind": "shuffled_epochs", "steps_per_epoch": 100}`` say. Neither: full batches.
+        noise_multiplier: Noise divided by the bound on one record's contribution.
+        sampling_probability: The probability that a Poisson sample contains a record, independently of all others.
+        sampling: Any other scheme, such as ``{"kind": "shuffled_epochs", "steps_per_epoch": 100}``. Without either,
+            batches are full.
         count: How many steps.
 
     >>> gaussian(1.1, sampling_probability=0.01, count=500)["sampling"]

@@ -18,7 +18,7 @@ POLL_S = 1.0
 def follow(http: Transport, path: str) -> Iterator[ProgressMessage]:
     """Yield the messages about a run until it has ended.
 
-    A stream that breaks off, or that the service ends after a quarter of an hour, is taken up where it was.
+    A stream that breaks off, or that the service ends after a quarter of an hour, is resumed where it was.
 
     Args:
         http: The server.

@@ -51,7 +51,7 @@ class HeldReservation:
         budget: What pays.
         events: What is to be released, fixed before its noise is drawn.
         purpose: Shown with every entry.
-        expires_in: Seconds for which the hold lasts without a word of this process.
+        expires_in: Seconds for which the hold lasts without a sign of this process.
         charge_delta: The delta at which an ``approximate_dp`` budget prices the events.
         certificate: Whether a proof of what the events cost alone is kept with the charge.
         start: Whether noise may be drawn as soon as the block begins; else from the first `take` or `start` on.
@@ -149,11 +149,11 @@ class HeldReservation:
     def take(self, steps: int = 1) -> None:
         """Count steps that are about to be taken: call it before their noise is drawn. The first call starts.
 
-        It is for reservations of one kind of step. Where a list has several, in turns perhaps, the number of steps does
+        It is for reservations of one kind of step. If a list has several, perhaps in turns, the number of steps does
         not say which of them were taken; say so at the end: ``commit(events=...)``.
 
         Raises:
-            StepsExhausted: so many are not reserved; none of them is counted, and none may be taken.
+            StepsExhausted: fewer steps are reserved; none of these is counted, and none may be taken.
         """
         if len(self._events) > 1:
             raise ValueError(
@@ -179,11 +179,11 @@ class HeldReservation:
             batches: A sampler of `epsilond_client.samplers`, a loader whose `batch_sampler` it is, or any others.
 
         Raises:
-            StepsExhausted: there are more of them than steps; the one beyond is not handed out.
+            StepsExhausted: there are more batches than steps; a batch beyond them is not handed out.
             ValueError: the batches of this loader are drawn in another way than is charged.
 
         Warns:
-            RuntimeWarning: a sample is charged, and nothing here can tell whether the batches are drawn so.
+            RuntimeWarning: a sample is charged, and it is unknown whether the batches are drawn like that.
         """
         check_batches(self._events[0].get("sampling"), batches, stacklevel=2)
         return self._counting(batches)

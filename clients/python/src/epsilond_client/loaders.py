@@ -47,7 +47,7 @@ def check_batches(sampling: Mapping[str, Any] | None, batches: Any, *, stackleve
         ValueError: the batches are drawn in another way than is charged.
 
     Warns:
-        RuntimeWarning: what draws them is unknown here.
+        RuntimeWarning: it is unknown how the batches are drawn.
     """
     if sampling is None or sampling.get("kind") not in _LOOKED_AT:
         return
@@ -98,7 +98,7 @@ def _batches_of_grain(batches: Any) -> Any:
     """Return the source of a dataset of Grain, where that is one of `epsilond_client.adapters.grain`.
 
     Raises:
-        ValueError: what is made of its batches leaves not every step its own.
+        ValueError: the dataset does not leave every step its own batch.
     """
     chain = _chain_of_grain(batches)
     source = getattr(chain[-1], "_source", None) if chain else None

@@ -21,10 +21,10 @@ def load(run_or_path: Run | str | os.PathLike[str], *, client: Client | None = N
 
     Args:
         run_or_path: A run, its id, or the path of a model file, which is read without a server.
-        client: Of the server that has the run; ``Client()`` where it is left out.
+        client: A client of the server that has the run; ``Client()`` if it is left out.
 
     Raises:
-        ValueError: the file is no model file, or one that does not describe its columns.
+        ValueError: the file is not a model file, or does not describe its columns.
         Conflict: the run has not succeeded.
     """
     from epsilond_client.models import Model  # noqa: PLC0415 (the package does without NumPy)

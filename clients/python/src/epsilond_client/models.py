@@ -31,7 +31,7 @@ class Model:
     """A released model.
 
     Args:
-        document: What the service says of it: declared columns, kind, classes, guarantee.
+        document: What the service says about it: declared columns, kind, classes, guarantee.
         parameters: Its arrays by name.
 
     Attributes:
@@ -62,7 +62,7 @@ class Model:
         """Read a model file (``GET /v1/runs/{id}/model?format=npz``).
 
         Raises:
-            ValueError: these are no bytes of a model file, or of one that was made before files were complete.
+            ValueError: these are not the bytes of a model file, or the file was made before files were complete.
         """
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
@@ -97,7 +97,7 @@ class Model:
 
         Args:
             rows: A table by column names, a list of dicts, or an array whose columns are `feature_names`. Numbers
-                beyond their declared bounds become the bound, as in training.
+                beyond their declared bounds are moved to the bound, as in training.
 
         Raises:
             ValueError: columns are missing or unknown, or a cell is not what its column holds.
@@ -163,7 +163,7 @@ def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> di
 
     Args:
         rows: A table by column names, a list of dicts, or a 2-D array.
-        names: The names of the columns that there must be; those of an array are in this order.
+        names: The names of the columns that are needed; the columns of an array are in this order.
         label: Name of the column that is predicted, for a hint where it is among the others.
 
     Raises:

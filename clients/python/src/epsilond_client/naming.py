@@ -25,9 +25,9 @@ class _Kind:
 
     Attributes:
         noun: In messages.
-        prefix: How its ids begin. What begins so is taken for an id, and whoever gives ids asks nothing more.
+        prefix: The beginning of its ids. Text that begins like this is taken as an id and not looked up.
         path: The path of the list.
-        answer: Of which class its items are.
+        answer: The class of its items.
         hint: Which call lists them.
     """
 
@@ -65,7 +65,7 @@ def budget_id(http: Transport, budget: BudgetId) -> str:
 
     Args:
         http: The server that has it.
-        budget: A name is looked up anew at each call.
+        budget: The budget; a name is looked up again at each call.
 
     Raises:
         ValueError: no budget within the key's reach has this name, or several have it.
@@ -78,7 +78,7 @@ def dataset_id(http: Transport, dataset: DatasetId) -> str:
 
     Args:
         http: The server that has it.
-        dataset: A name is looked up anew at each call.
+        dataset: The data set; a name is looked up again at each call.
 
     Raises:
         ValueError: no data set within the key's reach has this name, or several have it.

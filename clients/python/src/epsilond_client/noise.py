@@ -50,10 +50,10 @@ class CorrelatedNoise:
         steps: How many steps the whole training has.
         divisor: The public constant by which a noisy sum is divided.
         momentum: The momentum that the plan was made for; the loop applies it.
-        key: The key of another one that this goes on from; None makes a new one.
-        draw: Where normal numbers come from. For PyTorch, say,
-            ``lambda seed: torch.randn(size, generator=torch.Generator("cuda").manual_seed(seed), device="cuda")``, and
-            for JAX ``lambda seed: jax.random.normal(jax.random.key(seed), (size,))``. Left out, float64 from SHAKE-256.
+        key: The key of the noise that this continues; None makes a new one.
+        draw: The source of normal numbers. For PyTorch, for example, ``lambda seed: torch.randn(size,
+            generator=torch.Generator("cuda").manual_seed(seed), device="cuda")``, and for JAX ``lambda seed:
+            jax.random.normal(jax.random.key(seed), (size,))``. If left out, float64 numbers from SHAKE-256.
 
     Attributes:
         divisor, momentum: As they were given.
@@ -139,10 +139,10 @@ class CorrelatedNoise:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state.
 
-        Without the noise of earlier steps the next step would be of another C, which nobody charged.
+        Without the noise of earlier steps, the next step would belong to another C, which was not charged.
 
         Raises:
-            ValueError: it is of other noise, or not whole.
+            ValueError: the state belongs to other noise, or is incomplete.
         """
         for name, own in self._declared().items():
             if state.get(name) != own:

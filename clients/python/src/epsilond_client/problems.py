@@ -38,8 +38,8 @@ class Fault:
 
     Attributes:
         pointer: JSON pointer (RFC 6901) into the request body; ``/query/...``, ``/header/...``, ``/path/...`` else.
-        code: For programs.
-        detail: For people.
+        code: The code, for programs.
+        detail: The explanation, for people.
     """
 
     pointer: str
@@ -55,7 +55,7 @@ class ProblemError(EpsilondError):
         code: Stable name of the problem; branch on it, sentences may change.
         detail: What was wrong and what would be right.
         errors: The single faults.
-        request_id: Under which the service's log has the request.
+        request_id: The id of the request in the service's log.
         members: Everything else that the answer holds.
     """
 

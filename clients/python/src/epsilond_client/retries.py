@@ -26,7 +26,8 @@ class Retries:
     Attributes:
         seconds: No attempt begins later than this after the first; 0 for one attempt.
         first_wait: Seconds before the second attempt, at most; doubled from one attempt to the next.
-        longest_wait: Where doubling ends. A ``Retry-After`` is kept however long it is, or the error is raised now.
+        longest_wait: The longest wait, at which doubling ends. A longer ``Retry-After`` is respected, or the error is
+            raised at once.
     """
 
     seconds: float = 60.0
@@ -54,7 +55,7 @@ def may_try_again(failure: httpx2.TransportError | httpx2.Response, code: str | 
     Args:
         failure: No answer, or one that is an error.
         code: The code of the problem, where it is one.
-        repeatable: It reads, or it carries an idempotency key: twice is once.
+        repeatable: Whether it only reads, or carries an idempotency key, so that sending it twice has one effect.
     """
     if isinstance(failure, httpx2.TransportError):
         return repeatable or isinstance(failure, NEVER_SENT)

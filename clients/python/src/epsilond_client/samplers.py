@@ -41,11 +41,11 @@ class Sampler(ABC):
     """Draws the records of each step.
 
     Args:
-        dataset_size: n, the public number of records that the divisor is made of.
+        dataset_size: n, the public number of records, from which the divisor is computed.
         steps: The number of steps of the whole training.
-        records: How many records there are, where that is not the public number; it is never shown.
-        key: Of another sampler that this one goes on from, or draws another shard of; None makes a new one.
-        shard: This machine's number and how many there are: it draws of its own range of records alone.
+        records: How many records there are, if that is not the public number; it is never shown.
+        key: The key of the sampler that this one continues, or of which it draws another shard; None makes a new one.
+        shard: This machine's number and the number of machines: it draws only from its own range of records.
 
     Attributes:
         sampling: How batches are drawn, as an event says it.
@@ -122,7 +122,7 @@ class Sampler(ABC):
         """The batches of the steps that are left, as lists of indices; one loop is the whole training.
 
         Raises:
-            ValueError: all steps are drawn: the same batches again would be no fresh sample.
+            ValueError: all steps are drawn; the same batches again would not be a fresh sample.
         """
         if not self.steps_left:
             raise ValueError(
@@ -159,8 +159,8 @@ class Sampler(ABC):
         """Return everything that is needed to go on, including the key; it is as secret as the records.
 
         Args:
-            steps_taken: By the training. None takes the batches that were handed out; a loader with workers asks for
-                some ahead.
+            steps_taken: The steps that the training has taken. None counts the batches that were handed out; a loader
+                with workers asks for some ahead.
         """
         step = self._drawn if steps_taken is None else _whole("steps_taken", steps_taken, 0)
         return self._declared() | {"key": self._key.hex(), "step": step}
@@ -169,7 +169,7 @@ class Sampler(ABC):
         """Go on from a state.
 
         Raises:
-            ValueError: it is of a sampler that draws otherwise.
+            ValueError: the state belongs to a sampler that draws differently.
         """
         for name, own in self._declared().items():
             if state.get(name) != own:
@@ -281,18 +281,18 @@ class Poisson(Sampler):
 class TruncatedPoisson(Sampler):
     """Poisson batches; of one with more than `max_batch_size` records a uniformly random subset of that size is kept.
 
-    Where slots are drawn, there are this many of them whatever the number of records, and an empty one takes its place
-    in a batch like the others: then a record that comes or goes lets nobody else in or out.
+    If slots are drawn, their number does not depend on the number of records, and an empty slot takes a place in a
+    batch like the others. So a record that comes or goes does not let another record in or out.
 
     Args:
-        dataset_size: A public bound on the number of records; under the replace relations, their number. Where slots
-            are drawn, the public number that the divisor is made of.
+        dataset_size: A public bound on the number of records; under the replace relations, their number. If slots are
+            drawn, the public number from which the divisor is computed.
         steps: The number of steps of the whole training.
-        sampling_probability: Of every record, before batches are cut.
+        sampling_probability: The probability of every record before batches are cut.
         max_batch_size: Records that a batch has at most, in all shards together.
         truncation: "random" draws records, "random_slots" draws slots.
-        slots: How many there are; needed where they are drawn, and nowhere else.
-        options: As `Sampler` has them.
+        slots: The number of slots; needed only if slots are drawn.
+        options: Those of `Sampler`.
 
     >>> sampler = TruncatedPoisson(1000, 5, sampling_probability=0.1, max_batch_size=90)
     >>> max(len(batch) for batch in sampler) <= 90
@@ -369,9 +369,9 @@ class Blocks(Sampler):
     Args:
         dataset_size: n, the public number of records.
         steps: The number of steps of the whole training.
-        num_bins: Steps that are cut into blocks; then it begins anew.
+        num_bins: The number of steps that are cut into blocks; after them it begins again.
         participations: How many blocks: block b of them, from 0 on, begins at step floor(b num_bins / participations).
-        options: As `Sampler` has them.
+        options: Those of `Sampler`.
 
     >>> sampler = Blocks(100, 7, num_bins=7, participations=2)
     >>> sorted(index for step in range(3) for index in sampler.batch(step).tolist()) == list(range(100))
@@ -437,17 +437,17 @@ class RandomAllocation(Blocks):
 class CyclicPoisson(Sampler):
     """Poisson batches from one group of the records after the other; a record is in one group for the whole training.
 
-    Step t draws from group t mod `cycle_length`, so that a record's steps are never closer than a cycle: what
-    correlated noise over as many steps needs. Groups follow from the key: they stay as they are where a loop goes on.
+    Step t draws from group t mod `cycle_length`, so that a record's steps are never closer than a cycle: correlated
+    noise over that many steps needs this. Groups follow from the key, so they stay the same if a loop goes on.
 
     Args:
         dataset_size: n, the public number of records.
         steps: The number of steps of the whole training.
         sampling_probability: The sampling probability of each record in the steps of its group.
         cycle_length: How many groups there are.
-        assignment: "independent" draws each record's group for it alone; "by_position" deals groups out by the place of
-            a record, which another record in its place keeps.
-        options: As `Sampler` has them.
+        assignment: "independent" draws each record's group for it alone; "by_position" assigns groups by the place of a
+            record, so a record that replaces another keeps its group.
+        options: Those of `Sampler`.
 
     >>> sampler = CyclicPoisson(100, 6, sampling_probability=1.0, cycle_length=3, assignment="independent")
     >>> sorted(index for step in range(3) for index in sampler.batch(step).tolist()) == list(range(100))
@@ -529,9 +529,9 @@ def for_event(event: Mapping[str, Any], *, dataset_size: int, **options: Any) ->
     """Return the sampler that draws what an event says, of a calibration or of a reservation.
 
     Args:
-        event: With its `sampling` and `count`.
+        event: An event with its `sampling` and `count`.
         dataset_size: The public number of records.
-        options: As `Sampler` has them.
+        options: Those of `Sampler`.
 
     Raises:
         ValueError: there is no sampler for it.

@@ -46,13 +46,13 @@ class Datasets(Resource):
 
         Args:
             file: A path, or the bytes, or an open file, which is read from its beginning.
-            name: Of the data set.
+            name: The name of the data set.
             filename: Says the format, if `file` is not a path.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             metadata: `declared_size`, `capacity`, `columns`, `label`, `budget_id`, `privacy_unit`, `public`;
-                `person_column` and `rows_per_person`, where the file has ids of persons; `held_out_share`, where no run
-                is to train on a part of the rows. All of it is public. A file with more rows than `capacity` is
-                refused; by default it is an eighth more than `declared_size`, and at least 8 more.
+                `person_column` and `rows_per_person`, if the file has ids of persons; `held_out_share`, if runs must
+                not train on a part of the rows. All of it is public. A file with more rows than `capacity` is refused;
+                by default it is an eighth more than `declared_size`, and at least 8 more.
         """
         with _multipart(file, filename, {"name": name} | with_ids(self._http, metadata)) as body:
             return self._http.write("/v1/datasets", body, Dataset, idempotency_key)
@@ -73,12 +73,12 @@ class Datasets(Resource):
         Args:
             dataset: Which one. Its columns, label and root budget stay.
             file: As in `upload`.
-            change: What happened: ``"appended"``, ``"deleted"``, ``"corrected"``, or ``"replaced"``, which does not
-                say.
-            reason: Why. Both are public.
+            change: What happened: ``"appended"``, ``"deleted"``, ``"corrected"``, or ``"replaced"``, which leaves it
+                open.
+            reason: The reason. Change and reason are public.
             filename: Says the format, if `file` is not a path.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
-            metadata: `declared_size`, `capacity`; `erase_earlier` removes the rows of all versions before.
+            metadata: `declared_size`, `capacity`; `erase_earlier` removes the rows of all earlier versions.
         """
         with _multipart(file, filename, {"change": change, "reason": reason} | metadata) as body:
             path = self._path("/v1/datasets/{}/versions", dataset)
@@ -95,15 +95,15 @@ class Datasets(Resource):
     ) -> DatasetVersion:
         """Have the service make a version without some persons, of a data set with ids (`person_column`).
 
-        None of their rows is in it, whether or not there was one before: the answer does not tell.
+        It has none of their rows. The answer does not tell whether there were any before.
 
         Args:
             dataset: Which one.
             persons: Their ids, as in the file. Nothing keeps them.
-            reason: Why. It is public, and names no person.
+            reason: The reason. It is public, and must not name a person.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             stated: `change`, which may be ``"replaced"``; `erase_earlier`, true unless it is false: the rows of all
-                versions before go, too.
+                earlier versions are removed, too.
         """
         body = {"persons": list(persons), "reason": reason} | stated
         path = self._path("/v1/datasets/{}/versions", dataset)
@@ -117,9 +117,9 @@ class Datasets(Resource):
         """A public data set that is made from a seed.
 
         Args:
-            name: Of the data set.
+            name: The name of the data set.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
-            fields: `features`, `rows`, `seed`, `task` and what else the service documents.
+            fields: `features`, `rows`, `seed`, `task` and the other documented fields.
         """
         request = {"kind": "synthetic", "name": name} | fields
         return self._http.write("/v1/datasets", request, Dataset, idempotency_key)
@@ -162,13 +162,13 @@ class Runs(Resource):
         `choices` say what, why, and what the paper's theorem would have chosen.
 
         Args:
-            model: ``{"kind": "logistic_regression"}``, say.
+            model: The model, such as ``{"kind": "logistic_regression"}``.
             target: The guarantee to meet.
-            algorithm: Its name; left out, the service's preset `practical` chooses one.
+            algorithm: Its name; if left out, the service's preset `practical` chooses one.
             idempotency_key: The caller's own idempotency key; a fresh one if it is left out.
             fields: `dataset_id`, `dataset_version`, `budget_id`, `batch_size`, `iterations`, `sampling`,
-                `gradient_bound` and what else a calibration takes; ``evaluation={}`` for metrics on held-out rows,
-                which are in `result.held_out` then.
+                `gradient_bound` and the other fields of a calibration; ``evaluation={}`` for metrics on held-out rows,
+                which are then in `result.held_out`.
 
         Raises:
             BudgetExceeded: the plan does not fit; nothing is held and nothing runs.
@@ -225,7 +225,7 @@ class Runs(Resource):
         Args:
             run: Which one.
             rows: Lists of numbers and texts, at most 1000.
-            columns: Their names, where the cells do not stand in the order of the model's features.
+            columns: Their names, if the cells are not in the order of the model's features.
 
         Raises:
             Conflict: the run has not succeeded.

@@ -33,12 +33,12 @@ class Transport:
     """One server, one key, one pool of connections; safe to use from several threads.
 
     Args:
-        base_url: ``http://127.0.0.1:8000``, or where the service is.
+        base_url: The address of the service, such as ``http://127.0.0.1:8000``.
         api_key: Sent with every request: a key, or the token of a server without keys; None for neither.
         timeout: Seconds that an answer may take.
         retries: When a request is sent again.
         allow_insecure: Send the key over plain HTTP to another machine, too.
-        clock: Another one in tests.
+        clock: A clock, which tests replace.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Transport:
             path: Under the server's address.
             request: The fields of the body, or what makes another body.
             answer: What it is answered with.
-            idempotency_key: The caller's own, for a command that is to survive the end of this process.
+            idempotency_key: The caller's own key, for a command that must survive the end of this process.
         """
         key = str(uuid.uuid4()) if idempotency_key is None else _checked_idempotency_key(idempotency_key)
         content = request if callable(request) else json_body(request)

@@ -100,7 +100,7 @@ class Monitor:
         if len({witness.public for witness in self.witnesses}) < len(self.witnesses):
             raise ValueError("two witnesses have one key")
         if not 0 <= self.quorum <= len(self.witnesses):
-            raise ValueError(f"of {len(self.witnesses)} witnesses {self.quorum} cannot cosign")
+            raise ValueError(f"{self.quorum} witnesses cannot cosign if there are only {len(self.witnesses)}")
 
     def look(self) -> Look:
         """Ask the service for its checkpoints, and compare them with what was seen before."""

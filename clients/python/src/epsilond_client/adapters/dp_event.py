@@ -24,9 +24,9 @@ def source_of(
 
     Args:
         event: A `DpEvent`.
-        accountant: Whose number is compared.
-        noise_over: What its noise multipliers are multiples of; no event says so itself.
-        batches: What the loader did where the event says Poisson samples.
+        accountant: The accountant whose number is compared.
+        noise_over: The quantity of which its noise multipliers are multiples; the event itself does not say.
+        batches: What the loader did, if the event says Poisson samples.
     """
     return {
         "kind": "dp_event",
@@ -45,12 +45,12 @@ def import_event(
     Args:
         client: A client of the server that reads it.
         event: A `DpEvent`.
-        delta: At which it is accounted.
-        neighboring_relation: An event carries none; the service's default where it is left out.
-        source: As `source_of`.
+        delta: The delta at which it is accounted.
+        neighboring_relation: The relation, which an event does not carry; if left out, the service's default.
+        source: The options of `source_of`.
 
     Raises:
-        InvalidRequest: it has no sound account; the pointer leads to the part that has none.
+        InvalidRequest: the event cannot be accounted soundly; the pointer leads to the part at fault.
     """
     return client.import_history(source_of(event, **source), delta=delta, neighboring_relation=neighboring_relation)
 

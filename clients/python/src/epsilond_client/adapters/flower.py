@@ -53,24 +53,24 @@ class Gate(Strategy):  # type: ignore[misc]  # Flower is not where the types are
 
     Args:
         client: A client of the server that keeps the budget.
-        budget: What pays: its name, its id, or the budget itself.
-        strategy: `FedAvg` or one that is made of it (`FedAdam`, `FedYogi`, `FedAvgM`): it chooses the clients, and
+        budget: The budget that pays: its name, its id, or the budget itself.
+        strategy: `FedAvg` or a strategy derived from it (`FedAdam`, `FedYogi`, `FedAvgM`): it chooses the clients, and
             takes the noisy mean as it would take the mean of the replies.
-        job: Names this job among those that share the budget; give a process that goes on with a job the same name.
-        noise_multiplier: Standard deviation of the noise on the sum over `clipping_norm`.
+        job: The name of this job among those that share the budget; a process that continues a job needs the same name.
+        noise_multiplier: Standard deviation of the noise on the sum, divided by `clipping_norm`.
         clipping_norm: The most by which one client changes the sum, in l2 over all arrays.
-        expected_clients: The public constant that the noisy sum is divided by.
-        sample_rate: None charges for each round as if every client took part. A rate takes each connected client with
-            this probability, by a secret coin of its own; the strategy has to choose all of them.
-        evaluate_on_public_rows: State that the clients' evaluation reads public rows alone. Otherwise it is left out.
-        expires_in, charge_delta: Of each reservation, as `Client.reserve`.
+        expected_clients: The public constant by which the noisy sum is divided.
+        sample_rate: None charges for each round as if every client took part. A rate draws each connected client
+            independently and in secret with this probability; the strategy must choose all of them.
+        evaluate_on_public_rows: Whether the clients evaluate on public rows only. Otherwise there is no evaluation.
+        expires_in, charge_delta: Options of each reservation, as in `Client.reserve`.
 
     Attributes:
         denial: Why the last round was refused; None if it was not.
         released: The rounds that were released, with the ids of their reservations.
 
     Raises:
-        ValueError: a number is outside its range, or the strategy is no `FedAvg`.
+        ValueError: a number is outside its range, or the strategy is not derived from `FedAvg`.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ def _numbers(record: ArrayRecord) -> Arrays:
     """Return the arrays of a record in double precision.
 
     Raises:
-        ValueError: one holds something else than floating-point numbers.
+        ValueError: an array does not hold floating-point numbers.
     """
     found = {}
     for name, array in record.items():

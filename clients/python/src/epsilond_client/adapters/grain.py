@@ -26,9 +26,9 @@ class Batches:
     """A data source of Grain: batches in place of records.
 
     Args:
-        records: With `__len__` and `__getitem__`: arrays, a data source of Grain, or a `MapDataset` of records.
+        records: Indexable records with a length: arrays, a data source of Grain, or a `MapDataset` of records.
         sampler: Draws the batches.
-        collate: From a list of records to a batch; see `batches`.
+        collate: Makes a batch from a list of records; see `batches`.
 
     Attributes:
         sampler: Draws the batches.
@@ -58,7 +58,7 @@ class Batches:
         """Note that a guard takes these steps.
 
         Raises:
-            ValueError: one has taken them before: the same batches again would be no fresh sample.
+            ValueError: a guard has taken these steps before; the same batches again would not be a fresh sample.
         """
         if self._is_handed_out:
             raise ValueError(
@@ -72,14 +72,14 @@ def batches(records: Any, sampler: Sampler, *, collate: Callable[[list[Any]], An
     """Return a `grain.MapDataset` of the sampler's batches.
 
     Args:
-        records: With `__len__` and `__getitem__`: arrays, a data source of Grain, or a `MapDataset` of records. As many
-            as the sampler draws from.
+        records: An object with `__len__` and `__getitem__`: arrays, a data source of Grain, or a `MapDataset` of
+            records. There must be as many as the sampler draws from.
         sampler: Draws the batches.
-        collate: From a list of records to a batch; `stacked` where it is left out. An empty batch is made from what it
+        collate: Makes a batch from a list of records; `stacked` if it is left out. An empty batch is made from what it
             makes of one record: arrays with the same shape behind the first axis, which has length 0.
 
     Raises:
-        ValueError: there is another number of records.
+        ValueError: the number of records is not that of the sampler.
     """
     library: Any = import_module("grain")
     return library.MapDataset.source(Batches(records, sampler, collate))

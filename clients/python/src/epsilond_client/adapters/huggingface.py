@@ -51,18 +51,18 @@ def guard(
 
     Args:
         client: A client of the server that keeps the budget.
-        budget: What pays: its name, its id, or the budget itself.
+        budget: The budget that pays: its name, its id, or the budget itself.
         trainer: A `transformers.Trainer` in one process, with a `train_dataset` that has a length.
-        noise_multiplier: Standard deviation of the noise on the sum over `max_grad_norm`.
-        max_grad_norm: The bound on each record's gradient; that of the `TrainingArguments` where it is left out.
-        sampler: Draws the batches. Left out, they are Poisson samples: their expected size is
+        noise_multiplier: Standard deviation of the noise on the sum, divided by `max_grad_norm`.
+        max_grad_norm: The bound on each record's gradient; if left out, that of the `TrainingArguments`.
+        sampler: Draws the batches. If left out, they are Poisson samples: their expected size is
             `per_device_train_batch_size`, and their number that of `num_train_epochs` or `max_steps`.
-        dataset_size: The public number of records, where the true one is not public.
+        dataset_size: The public number of records, if the true one is not public.
         purpose: Shown with every entry.
-        options: `expires_in`, `charge_delta`, `idempotency_key`, as `Client.guard`.
+        options: `expires_in`, `charge_delta`, `idempotency_key`, as in `Client.guard`.
 
     Raises:
-        ValueError: what would be charged is not what would happen; the text says why.
+        ValueError: the training would not do what it is charged for; the text says why.
         BudgetExceeded: the steps do not fit.
     """
     args = trainer.args
@@ -172,7 +172,7 @@ def _check(trainer: Any) -> None:
     """Refuse a training that would not do what it is charged for.
 
     Raises:
-        ValueError: it says what, and what to do.
+        ValueError: the training would not do what it is charged for; the text says what to do.
     """
     module: Any = import_module("transformers")
     args = trainer.args

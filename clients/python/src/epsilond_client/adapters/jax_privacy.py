@@ -37,7 +37,7 @@ class Batches:
         sampling: How they are drawn, as an event says it.
 
     Raises:
-        ValueError: no scheme that is accounted draws so.
+        ValueError: no accounted scheme draws like this.
     """
 
     def __init__(self, strategy: Any, num_examples: int) -> None:
@@ -69,15 +69,15 @@ def guard(
 
     Args:
         client: A client of the server that keeps the budget.
-        budget: What pays: its name, its id, or the budget itself.
+        budget: The budget that pays: its name, its id, or the budget itself.
         batches: The batches of a strategy, whose `iterations` are reserved.
         clipped: What `jax_privacy.clipped_grad` or `clipped_fun` returned; it knows the bound on a contribution.
         stddev: The standard deviation of the noise that the loop adds to what `clipped` returns.
         purpose: Shown with every entry.
-        options: `expires_in`, `charge_delta`, `idempotency_key`, as `Client.guard`.
+        options: `expires_in`, `charge_delta`, `idempotency_key`, as in `Client.guard`.
 
     Raises:
-        ValueError: what would be charged is not what would happen; the text says why.
+        ValueError: the training would not do what it is charged for; the text says why.
     """
     bound = getattr(clipped, "l2_norm_bound", None)
     if bound is None:
@@ -103,7 +103,7 @@ def sampling_of(strategy: Any, num_examples: int) -> Mapping[str, Any]:
     """Return how a strategy draws its batches, as an event says it.
 
     Raises:
-        ValueError: no scheme that is accounted draws so; the text says which do.
+        ValueError: no accounted scheme draws like this; the text says which strategies can be used.
     """
     module: Any = import_module("jax_privacy.batch_selection")
     kind = type(strategy)

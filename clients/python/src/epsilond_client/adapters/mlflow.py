@@ -49,8 +49,8 @@ def log_charge(client: Client, reservation: HeldReservation | Reservation | str,
 
     Args:
         client: A client of the server that keeps the budget.
-        reservation: That of a guard whose block has ended, or its id.
-        delta: At which the steps are accounted.
+        reservation: The reservation of a guard whose block has ended, or its id.
+        delta: The delta at which the steps are accounted.
 
     Raises:
         ValueError: nothing is charged yet.

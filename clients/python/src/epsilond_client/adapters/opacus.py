@@ -34,11 +34,11 @@ def source_of(engine: Any, data_loader: Any = None, *, batches: Batches | None =
     Args:
         engine: A `PrivacyEngine`, or its `accountant`.
         data_loader: The loader that `make_private` returned; tells whether its batches are Poisson samples.
-        batches: What the loader did, where it is not at hand, or is no Poisson sampler: ``shuffled`` if it cuts a
+        batches: What the loader did, if it is not at hand or is not a Poisson sampler: ``shuffled`` if it cuts a
             shuffled data set into batches.
 
     Raises:
-        ValueError: neither says what the batches were, or they say different things.
+        ValueError: neither says how batches were drawn, or they contradict each other.
     """
     accountant = getattr(engine, "accountant", engine)
     state = accountant.state_dict()
@@ -73,8 +73,8 @@ def import_engine(
     Args:
         client: A client of the server that accounts it.
         engine, data_loader, batches: As `source_of`.
-        delta: At which it is accounted.
-        neighboring_relation: The service's default where it is left out.
+        delta: The delta at which it is accounted.
+        neighboring_relation: The relation; if left out, the service's default.
     """
     source = source_of(engine, data_loader, batches=batches)
     return client.import_history(source, delta=delta, neighboring_relation=neighboring_relation)
@@ -95,7 +95,7 @@ def noise_multiplier(client: Client, budget: BudgetId, *, data_loader: Any, epoc
     Args:
         client: A client of the server that keeps the budget.
         budget: Which one; its neighbouring relation counts.
-        data_loader: Your own, before `make_private`.
+        data_loader: Your own loader, before `make_private`.
         epochs: How many passes are planned.
 
     Raises:
@@ -137,21 +137,21 @@ def guard(
 ) -> Iterator[HeldReservation]:
     """Reserve the steps of a training, and count each one before its noise is drawn.
 
-    The loop stays as it is, virtual steps of a `BatchMemoryManager` among it: what counts is the noise. The step beyond
-    those that are reserved raises `StepsExhausted`, with its noise undrawn and the parameters as they were.
+    The loop stays as it is, also with virtual steps of a `BatchMemoryManager`, because only noise is counted. The step
+    beyond those that are reserved raises `StepsExhausted`, with its noise undrawn and the parameters as they were.
 
     Args:
         client: A client of the server that keeps the budget.
         budget: What pays; its neighbouring relation is ``add_or_remove_one`` for what Opacus itself would report.
         optimizer, data_loader: As `make_private` returned them.
         epochs: How many passes are reserved, ``len(data_loader)`` steps each; or `steps`.
-        steps: How many steps are reserved; those that a sampler of `epsilond_client.samplers` has left, where neither
-            is given.
+        steps: How many steps are reserved; if neither is given, those that a sampler of `epsilond_client.samplers` has
+            left.
         purpose: Shown with every entry.
-        options: `expires_in`, `charge_delta`, `idempotency_key`, as `Client.guard`.
+        options: `expires_in`, `charge_delta`, `idempotency_key`, as in `Client.guard`.
 
     Raises:
-        ValueError: what would be charged is not what would happen; the text says why.
+        ValueError: the training would not do what it is charged for; the text says why.
         BudgetExceeded: the steps do not fit.
     """
     sampler: Any = getattr(data_loader, "batch_sampler", None)
@@ -209,7 +209,7 @@ def _check_step(optimizer: Any, noise: float) -> None:
     """Check that the coming step is the one that was reserved.
 
     Raises:
-        ValueError: it costs more; the noise is not drawn.
+        ValueError: the step costs more than was reserved; its noise is not drawn.
     """
     if optimizer.noise_multiplier < noise:
         raise ValueError(

@@ -32,12 +32,12 @@ def data_loader(
     """Return a `torch.utils.data.DataLoader` over the sampler's batches.
 
     Args:
-        dataset: With as many records as the sampler draws from.
+        dataset: A dataset with as many records as the sampler draws from.
         sampler: Draws the batches.
-        collate_fn: From a list of records to a batch; PyTorch's own where it is left out. An empty batch is made from
+        collate_fn: Makes a batch from a list of records; PyTorch's own if it is left out. An empty batch is made from
             what it makes of one record: tensors with the same shape behind the first axis, which has length 0.
-        options: Any other of the loader's. With `num_workers` batches are drawn ahead: give `state_dict` the steps that
-            were taken.
+        options: Any other options of the loader. With `num_workers` batches are drawn ahead: give `state_dict` the
+            steps that were taken.
 
     Raises:
         ValueError: an option that would draw batches in another way; the dataset has another number of records.

@@ -99,21 +99,23 @@ class EpsilondClassifier(ClassifierMixin, _EpsilondEstimator):  # type: ignore[m
 
     Args:
         budget: Id or name of the root budget that is charged; every `fit` is.
-        epsilon, delta: Of the model.
+        epsilon, delta: The guarantee of the model.
         declared_size: A public number of rows, near the true one.
-        bounds: What is known of the columns without looking at rows: ``{"age": (0, 120), "smoker": ["no", "yes"]}``,
+        bounds: What is known about the columns without looking at rows: ``{"age": (0, 120), "smoker": ["no", "yes"]}``,
             or one pair for all columns of numbers.
         classes: The labels that may occur, two or more.
-        model: The model of the run; a softmax regression where it is left out, and of two classes a logistic one.
+        model: The model of the run; if left out, a logistic regression for two classes and a softmax regression for
+            more.
         training: Further fields of the run, as `client.runs.create` takes them: `algorithm`, `batch_size`, ...
         name: The name of the data set that is uploaded.
-        url: Of the server; `EPSILOND_URL` where it is left out. The key is `EPSILOND_API_KEY`, and no parameter, so
-            that no copy or representation of the estimator has it. It uploads, so its scope is ``owner``.
+        url: The address of the server; if left out, `EPSILOND_URL`. The key is `EPSILOND_API_KEY` and not a parameter,
+            so that no copy or representation of the estimator contains it. It needs the scope ``owner``, because it
+            uploads.
 
     Attributes:
         model_: The released `epsilond_client.models.Model`, with its guarantee.
         classes_: The declared classes, sorted.
-        run_id_, dataset_id_: Of the service. `client.datasets.delete(dataset_id_)` removes the rows.
+        run_id_, dataset_id_: Ids of the service. `client.datasets.delete(dataset_id_)` removes the rows.
         n_features_in_, feature_names_in_: As everywhere in scikit-learn.
     """
 
@@ -194,8 +196,8 @@ class EpsilondRegressor(RegressorMixin, _EpsilondEstimator):  # type: ignore[mis
 
     Args:
         target_bounds: The smallest and the largest label, known without looking at rows.
-        model: The model of the run; least squares where it is left out.
-        budget, epsilon, delta, declared_size, bounds, training, name, url: As of `EpsilondClassifier`.
+        model: The model of the run; least squares if it is left out. budget, epsilon, delta, declared_size, bounds,
+        training, name, url: As of `EpsilondClassifier`.
 
     Attributes:
         model_, run_id_, dataset_id_, n_features_in_, feature_names_in_: As of `EpsilondClassifier`.
