@@ -144,6 +144,12 @@ class CalibrateAnswer(Schema):
         exclude_if=lambda choices: not choices,
         description="What the request left out and was chosen for it; left out of answers to requests with everything.",
     )
+    theorem_note: str | None = Field(
+        default=None,
+        exclude_if=lambda note: note is None,
+        description="What the paper's theorem chooses of the plan: beside `choices`, and by itself. Left out where "
+        "nothing was to be chosen.",
+    )
     alternatives: list[AlternativeBandsBody] = Field(
         default=[],
         exclude_if=lambda rows: not rows,

@@ -75,7 +75,15 @@ class ChoiceBody(Schema):
     value: Any = Field(description="It is written as a request would give it.")
     reason: str
     source: str = Field(description="Paper, or where it was tuned.")
-    theorem: Any = Field(description="What the paper's theorem would have chosen; null where no theorem chooses it.")
+    theorem: Any = Field(
+        description="What the paper's theorem would have chosen; null where it chooses nothing, or its constants are "
+        "not known: `theorem_reason` says which."
+    )
+    theorem_reason: str = Field(
+        default="",
+        description="Where the theorem's value comes from, or why there is none, in a sentence. Empty in runs "
+        "that were stored before it was said.",
+    )
 
     @classmethod
     def of(cls, choice: Choice) -> Self:
