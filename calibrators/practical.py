@@ -384,7 +384,9 @@ class Draft:
     def _choose_length(self) -> None:
         """Choose the number of steps, or of epochs, that a theorem leaves open."""
         in_epochs = any(assumption.name == "inner_iterations" for assumption in self._algorithm.assumptions)
-        steps = USUAL_EPOCHS if in_epochs else FEWEST_STEPS
+        # In some algorithms every step reads records of its own, and the first one half of all.
+        most = max(1, self._spec.dataset_size // 2)
+        steps = USUAL_EPOCHS if in_epochs else min(FEWEST_STEPS, most)
         reason = f"The theorem leaves the number of {'epochs' if in_epochs else 'steps'} open. {_CHOICE}"
         self._take("iterations", steps, reason, _TUNED, iterations=steps)
 

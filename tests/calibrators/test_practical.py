@@ -251,6 +251,13 @@ def test_steps_that_nobody_gives_are_no_more_work_than_a_worker_has_time_for(nam
     assert member not in choices(given)
 
 
+def test_steps_that_a_theorem_leaves_open_are_no_more_than_the_records_allow():
+    """Where every step reads records of its own."""
+    few = chosen("noisy_sfw_nonconvex_lp", facts=SMOOTH, dataset_size=60)
+    assert few.plan.iterations == choices(few)["iterations"] == 30
+    assert chosen("noisy_sfw_nonconvex_lp", facts=SMOOTH).plan.iterations == FEWEST_STEPS
+
+
 def test_steps_that_are_given_are_never_fewer():
     found = chosen("dp_gd", facts=SMOOTH, iterations=5000, **LARGE)
     assert found.plan.iterations == 5000
