@@ -96,7 +96,8 @@ def note(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: I
         found.append(f"What the theorem would make of {_all_of(unknown)} is not known; the reason stands beside.")
     if kept:
         found.append(f"The theorem's own choice is kept of {_all_of(kept)}.")
-    return " ".join([*(found or ["The theorem chooses none of the numbers of this plan."]), f"{algorithm.source}."])
+    found = found or ["The theorem chooses none of the numbers of this plan."]
+    return f"{' '.join(found).removesuffix('.')} ({algorithm.source})."
 
 
 _SILENT = ("", LEFT_OPEN, ANY_VALUE)

@@ -222,7 +222,7 @@ def test_a_theorem_whose_numbers_are_kept_is_named():
     assert clip.theorem == clip.value == {"kind": "clip", "max_grad_norm": 2.0}
     assert "own choice is kept of step_size and iterations" in (found.theorem_note or "")
     given = chosen("dp_gd", facts=SMOOTH, iterations=7, gradient_bound=Clip(2.0))
-    assert "own choice is kept of step_size." in (given.theorem_note or "")
+    assert "own choice is kept of step_size (" in (given.theorem_note or "")
     unknown = chosen("dp_gd", facts=replace(SMOOTH, derive=without("lipschitz"))).choices
     assert [(each.theorem, "give lipschitz" in each.theorem_reason) for each in unknown] == [(None, True)]
 
