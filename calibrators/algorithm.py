@@ -59,7 +59,7 @@ class StepCount(StrEnum):
 
     ITERATIONS = "iterations"
     INNER_ITERATIONS = "inner_iterations"
-    """Among the constants: the steps of an epoch, or of a round."""
+    """The steps of an epoch, or of a round; it is one of the constants."""
 
 
 #: The usual target of an example.

@@ -81,8 +81,8 @@ class ChoiceBody(Schema):
     )
     theorem_reason: str = Field(
         default="",
-        description="Where the theorem's value comes from, or why there is none, in a sentence. Empty in runs "
-        "that were stored before it was said.",
+        description="The sentence that says where the theorem's value comes from, or why there is none. Empty "
+        "in runs that were stored before it was said.",
     )
 
     @classmethod
