@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from accounting.errors import InvalidValue
@@ -52,6 +52,14 @@ class StepRule(Enum):
     """The noisy mean of bounded gradients: without noise a step is no longer than step size times bound."""
     COORDINATES = "coordinates"
     """Adam's quotient: a coordinate moves by about the step size, whatever the units of the loss."""
+
+
+class StepCount(StrEnum):
+    """A number of steps that a theorem chooses and a request may give."""
+
+    ITERATIONS = "iterations"
+    INNER_ITERATIONS = "inner_iterations"
+    """The steps of an epoch, or of a round; it is one of the constants."""
 
 
 #: The usual target of an example.
@@ -126,6 +134,8 @@ class Algorithm:
         is_usual: Whether the preset `practical` takes it if no algorithm is named. There is exactly one such algorithm.
         theorem_bound: Computes the gradient bound that the theorem asks for from its constants; None if it has none, or
             a constant is missing.
+        fewer_steps: The number by which a request asks for fewer steps than the theorem chooses; None if it chooses
+            none, or the same however the request is. Presets ask for no more steps than a worker has time for.
         correlates: Whether the noise of its steps is correlated, so that a spec says how, and may have momentum and a
             schedule of step sizes.
         norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
@@ -152,6 +162,7 @@ class Algorithm:
     one_step: bool = False
     in_stages: bool = False
     has_pure_dp: bool = False
+    fewer_steps: StepCount | None = None
     correlates: bool = False
     step_rule: StepRule | None = None
     is_usual: bool = False

@@ -16,7 +16,8 @@ class Choice:
         value: As the request would give it.
         reason: Why this value, in sentences.
         source: Paper, or where it was tuned.
-        theorem: What the paper's theorem would have chosen; None if no theorem chooses it.
+        theorem: What the paper's theorem would have chosen; None if it chooses nothing, or its constants are not known.
+        theorem_reason: Where the theorem's value comes from, or why there is none, in a sentence.
     """
 
     name: str
@@ -24,3 +25,4 @@ class Choice:
     reason: str
     source: str
     theorem: Json = None
+    theorem_reason: str = ""

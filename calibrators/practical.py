@@ -23,10 +23,22 @@ from accounting.events import DisjointBatches, FullBatch, TruncatedPoisson
 from accounting.targets import BudgetTarget, PureDpTarget
 from calibrators.algorithm import StepRule
 from calibrators.choices import Choice
+from calibrators.fewer_steps import within_work
+from calibrators.free_constants import FREE_CONSTANTS
 from calibrators.plan import MAX_SCHEDULE, BoundedSteps, Clip, GradientBound, Normalize
 from calibrators.registry import ALGORITHMS, default_sampling, find_algorithm
 from calibrators.registry import calibrate as calibrate_as_asked
 from calibrators.spec import Calibration, Spec, Unknown
+from calibrators.theorem_choices import (
+    ANY_VALUE,
+    ITS_OWN,
+    LONGEST,
+    NO_LONGEST,
+    Beside,
+    missing_constants,
+    note,
+    with_theorem,
+)
 from calibrators.work import FEWEST_STEPS, WORK, affordable_steps
 
 
@@ -60,7 +72,7 @@ PATH = 250.0
 AVERAGED_SHARE = 0.5
 
 #: Members of a request that the theorem of an algorithm with a bound of its own chooses, too.
-_THEOREM_CHOOSES = ("gradient_bound", "hyperparameters.step_size")
+_BOUND, _STEP_SIZE = "gradient_bound", "hyperparameters.step_size"
 
 _DE = "De et al. 2022 (arXiv 2204.13650)"
 _PONOMAREVA = "Ponomareva et al. 2023 (arXiv 2303.00654), section 5"
@@ -127,6 +139,7 @@ class Draft:
         self._algorithm = find_algorithm(self._choose_algorithm() if name is None else name)
         in_theory = Preset.THEOREM if name is not None and spec.assumptions else Preset.PRACTICAL
         self._preset = in_theory if preset is None else preset
+        self._asks_for_theorem = preset is Preset.THEOREM
         if spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
             return
         if self._algorithm.step_rule is not None:
@@ -197,7 +210,7 @@ class Draft:
                 continue
             missing = [("assumptions", name) for name in calibration.missing_assumptions]
             if calibration.plan.is_executable or not any(self._choose_missing(each) for each in missing):
-                return replace(calibration, choices=self._with_theorem(), derived=derived)
+                return self._explained(replace(self._within_work(calibration, spec), derived=derived))
 
     def calibrate_sizes(self) -> tuple[Spec, Calibration]:
         """Calibrate, and choose the sizes that the theorem leaves open, and how surely its bound is to hold.
@@ -232,9 +245,19 @@ class Draft:
         known = self._objective.derive(self._algorithm.order_of_norm(given, self._spec.domain), given)
         return {name: value for name, value in known.items() if name in names and name not in given}
 
-    def _take(self, member: str, value: Json, reason: str, source: str, **fields: Any) -> None:
+    def _take(
+        self,
+        member: str,
+        value: Json,
+        reason: str,
+        source: str,
+        *,
+        theorem: Json = None,
+        theorem_reason: str = "",
+        **fields: Any,
+    ) -> None:
         self._spec = replace(self._spec, **fields)
-        self._choices.append(Choice(member, value, reason, source))
+        self._choices.append(Choice(member, value, reason, source, theorem, theorem_reason))
 
     @property
     def _work_of_a_pass(self) -> float:
@@ -288,9 +311,11 @@ class Draft:
 
     def _choose_gradient_bound(self) -> None:
         bound: GradientBound | None = None
+        theorem: Json = None
         if self._preset is Preset.THEOREM and self._algorithm.theorem_bound is not None:
             bound = self._algorithm.theorem_bound({**self._known(), **self._spec.assumptions})
-            reason, source = "The theorem's own, from its constants.", self._algorithm.source
+        if bound is not None:
+            theorem, reason, source = bound.to_json(), ITS_OWN, self._algorithm.source
         if bound is None:
             bound = Clip(CLIP) if self._algorithm.gradient_bounds == (Clip,) else Normalize(REGULARIZER)
             reason = (
@@ -298,7 +323,8 @@ class Draft:
                 "noise is scaled to the bound, and a small one costs little."
             )
             source = f"Bu et al. 2022 (arXiv 2206.07136); Li et al. 2022 (arXiv 2110.05679); {_TUNED}"
-        self._take("gradient_bound", bound.to_json(), reason, source, gradient_bound=bound)
+        said = "" if theorem is None else ITS_OWN
+        self._take(_BOUND, bound.to_json(), reason, source, theorem=theorem, theorem_reason=said, gradient_bound=bound)
 
     def _choose_step_size(self) -> None:
         spec = self._spec
@@ -327,7 +353,7 @@ class Draft:
                 "size and number of steps decides, and neither of them alone."
             )
         source = f"Panda et al. 2024 (arXiv 2212.04486); {_TUNED}"
-        self._take("hyperparameters.step_size", size, reason, source, step_size=size)
+        self._take(_STEP_SIZE, size, reason, source, step_size=size)
         if spec.averaged_share is None and steps <= MAX_SCHEDULE:
             reason = "The mean of the last half of the points has less noise than the last one, and costs no privacy."
             source = f"{_DE}; Shamir & Zhang 2013 (arXiv 1212.1824)"
@@ -358,7 +384,9 @@ class Draft:
     def _choose_length(self) -> None:
         """Choose the number of steps, or of epochs, that a theorem leaves open."""
         in_epochs = any(assumption.name == "inner_iterations" for assumption in self._algorithm.assumptions)
-        steps = USUAL_EPOCHS if in_epochs else FEWEST_STEPS
+        # In some algorithms every step reads records of its own, and the first one half of all.
+        most = max(1, self._spec.dataset_size // 2)
+        steps = USUAL_EPOCHS if in_epochs else min(FEWEST_STEPS, most)
         reason = f"The theorem leaves the number of {'epochs' if in_epochs else 'steps'} open. {_CHOICE}"
         self._take("iterations", steps, reason, _TUNED, iterations=steps)
 
@@ -380,29 +408,72 @@ class Draft:
             if longest is None
             else "The declared bounds make no gradient longer, so that none is changed, as the theorem has it."
         )
-        bound = Clip(value)
-        self._take("gradient_bound", bound.to_json(), reason, self._algorithm.source, gradient_bound=bound)
+        bound, said = Clip(value), NO_LONGEST if longest is None else LONGEST
+        theorem = None if longest is None else bound.to_json()
+        self._take(
+            _BOUND,
+            bound.to_json(),
+            reason,
+            self._algorithm.source,
+            theorem=theorem,
+            theorem_reason=said,
+            gradient_bound=bound,
+        )
         return True
 
     def _choose_constant(self, name: str) -> bool:
-        if name in self._spec.assumptions or name not in CONSTANTS:
+        if name in self._spec.assumptions or name not in FREE_CONSTANTS:
             return False
-        constant = CONSTANTS[name]
+        constant = FREE_CONSTANTS[name]
         if constant.of_convex_losses and not self._objective.is_convex:
             return False
         own = {**self._spec.assumptions, name: constant.value}
-        self._take(f"assumptions.{name}", constant.value, f"{constant.reason} {_CHOICE}", _TUNED, assumptions=own)
+        self._take(
+            f"assumptions.{name}",
+            constant.value,
+            f"{constant.reason} {_CHOICE}",
+            _TUNED,
+            theorem_reason=ANY_VALUE,
+            assumptions=own,
+        )
         return True
 
-    def _with_theorem(self) -> tuple[Choice, ...]:
-        """The choices, each with what the theorem would have chosen in its place."""
-        beside = {}
-        has_other = any(choice.name in _THEOREM_CHOOSES for choice in self._choices)
-        if self._preset is Preset.PRACTICAL and self._algorithm.theorem_bound is not None and has_other:
-            beside = self._of_theorem()
-        return tuple(replace(choice, theorem=beside.get(choice.name)) for choice in self._choices)
+    def _within_work(self, calibration: Calibration, spec: Spec) -> Calibration:
+        """Return the calibration, with fewer steps where those of the theorem are more work than a default may be.
 
-    def _of_theorem(self) -> dict[str, Json]:
+        Raises:
+            InvalidValue: the theorem's steps are far more work, and cannot be fewer.
+        """
+        if spec.unknown is Unknown.ITERATIONS or not calibration.plan.is_executable:
+            return calibration
+        dimension = spec.dimension or USUAL_DIMENSION
+        found, choice = within_work(self._algorithm, spec, calibration, dimension, accepts=self._asks_for_theorem)
+        if choice is not None:
+            self._choices.append(choice)
+        return found
+
+    def _explained(self, calibration: Calibration) -> Calibration:
+        """Return the calibration with its choices, and with what the theorem chooses beside them."""
+        choices = with_theorem(self._algorithm, self._choices, self._of_theorem())
+        said = note(self._algorithm, self._asked, calibration, choices)
+        return replace(calibration, choices=choices, theorem_note=said)
+
+    def _of_theorem(self) -> Beside:
+        """Return what the theorem of an algorithm with a bound of its own chooses where the preset chose otherwise."""
+        names = {choice.name for choice in self._choices} & {_BOUND, _STEP_SIZE}
+        if self._algorithm.theorem_bound is None or not names:
+            return Beside()
+        known = {**self._known(), **self._spec.assumptions}
+        missing = [
+            each.name
+            for each in self._algorithm.assumptions
+            if each.required and each.default is None and each.name not in known
+        ]
+        nothing = dict.fromkeys(names)
+        if missing:
+            return Beside(nothing, missing_constants(missing))
+        if self._preset is Preset.THEOREM:
+            return Beside()
         asked = replace(
             self._spec,
             gradient_bound=self._asked.gradient_bound,
@@ -411,36 +482,11 @@ class Draft:
             judge_published=False,
         )
         try:
-            phase = Draft(self.algorithm, asked, Preset.THEOREM, self._objective).calibrate().plan.phases[0]
-        except AccountingError:
-            return {}
+            found = Draft(self.algorithm, asked, Preset.THEOREM, self._objective).calibrate()
+        except AccountingError as error:
+            return Beside(nothing, f"The theorem has no choice here: {error.detail.rstrip('.')}.")
+        phase = found.plan.phases[0]
         assert isinstance(phase, BoundedSteps), "whoever bounds gradients by a theorem takes such steps"
         size = phase.step_size
-        values = phase.gradient_bound.to_json(), list(size) if isinstance(size, tuple) else size
-        return dict(zip(_THEOREM_CHOOSES, values, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _Constant:
-    """A constant of a theorem that is a choice of whoever trains.
-
-    Attributes:
-        value: The chosen value.
-        reason: Why, in a sentence.
-        of_convex_losses: Whether it is a choice for convex losses alone.
-    """
-
-    value: float
-    reason: str
-    of_convex_losses: bool = False
-
-
-_RADIUS = 5.0
-CONSTANTS: Mapping[str, _Constant] = {
-    "radius": _Constant(_RADIUS, "Parameters are kept within it; noise and bounds grow with it."),
-    "diameter": _Constant(2.0 * _RADIUS, f"Of parameters within {_RADIUS:g} of the centre."),
-    "norm_order": _Constant(1.5, "Between the l1 norm and the l2 norm of parameters."),
-    "failure_probability": _Constant(0.1, "The bound then holds nine times in ten."),
-    "weak_convexity": _Constant(1.0, "The loss is convex, so that any number above 0 is right.", of_convex_losses=True),
-    "localization_power": _Constant(1.0, "The least power of the theorem."),
-}
+        values = {_BOUND: phase.gradient_bound.to_json(), _STEP_SIZE: list(size) if isinstance(size, tuple) else size}
+        return Beside({name: values[name] for name in names}, " ".join(found.warnings))

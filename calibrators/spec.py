@@ -279,6 +279,7 @@ class Calibration:
         alternatives: The plan's number of bands beside others, if correlated noise is solved for.
         choices: The values that the request left out and that were chosen for it.
         derived: Constants of the theorem that follow from declared bounds.
+        theorem_note: What the theorem chooses of the plan beside these choices, in sentences; None if all was given.
     """
 
     plan: Plan
@@ -295,3 +296,4 @@ class Calibration:
     alternatives: tuple[Alternative, ...] = ()
     choices: tuple[Choice, ...] = ()
     derived: Mapping[str, float] = field(default_factory=dict)
+    theorem_note: str | None = None

@@ -44,6 +44,7 @@ def calibrate_answer(
         hyperparameters=[ProvenanceBody.of(item) for item in calibration.hyperparameters],
         utility=[ProvenanceBody.of(item) for item in calibration.utility],
         choices=[ChoiceBody.of(choice) for choice in calibration.choices],
+        theorem_note=calibration.theorem_note,
         alternatives=[AlternativeBandsBody(**asdict(each)) for each in calibration.alternatives],
         plan=plan_body(plan),
         events=[EventSchema.of(event) for event in plan.events],

@@ -148,6 +148,12 @@ class CalibrateAnswer(Schema):
         exclude_if=lambda choices: not choices,
         description="The values that the request left out and that were chosen for it; absent if it left out nothing.",
     )
+    theorem_note: str | None = Field(
+        default=None,
+        exclude_if=lambda note: note is None,
+        description="What the paper's theorem chooses of the plan: beside `choices`, and by itself. Left out where "
+        "nothing was to be chosen.",
+    )
     alternatives: list[AlternativeBandsBody] = Field(
         default=[],
         exclude_if=lambda rows: not rows,

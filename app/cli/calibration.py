@@ -199,6 +199,7 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
             "sampling_probability": found["convention"]["sampling_probability"],
             "dtype": found["dtype"],
             "why_this_dtype": found["dtype_reason"],
+            "the theorem's choices": found.get("theorem_note"),
             "plan_hash": found["plan_hash"],
             "still_missing": ", ".join(found["missing_assumptions"]),
             **_of_the_paper(found["literal"]),

@@ -111,7 +111,11 @@ def _check_members(archive: zipfile.ZipFile) -> list[str]:
                 "unsupported_archive", "the archive is encrypted, or packed by another method than deflate"
             )
     if sum(member.file_size for member in members) > MAX_BYTES:
-        raise FileRefused("too_large", f"the arrays say that they have more than {MAX_BYTES} bytes unpacked")
+        raise FileRefused(
+            "too_large",
+            f"the arrays say that they have more than {MAX_BYTES} bytes unpacked; store numbers in the smallest types "
+            "that hold them: uint8 for pixels, else float32",
+        )
     return names
 
 

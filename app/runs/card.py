@@ -166,7 +166,8 @@ def _parameters(report: PrivacyReport) -> Section:
     if report.literal is not None:
         literal = dict(report.literal).items()
         tables.append(fact_table("The paper's own calibration, which was not executed", literal, codes=("formula",)))
-    return Section("Parameters", tables=tuple(table for table in tables if table.rows))
+    said = () if report.theorem_note is None else (report.theorem_note,)
+    return Section("Parameters", paragraphs=said, tables=tuple(table for table in tables if table.rows))
 
 
 def _plan(report: PrivacyReport) -> list[Table]:
@@ -186,10 +187,17 @@ def _plan(report: PrivacyReport) -> list[Table]:
 def _choices(report: PrivacyReport) -> Table:
     """Return the table of what the request left out, with the theorem's value beside each choice."""
     rows = tuple(
-        (Cell(item.name), Cell(show(item.value)), Cell(show(item.theorem)), Cell(item.reason), Cell(item.source))
+        (
+            Cell(item.name),
+            Cell(show(item.value)),
+            Cell(show(item.theorem)),
+            Cell(item.theorem_reason),
+            Cell(item.reason),
+            Cell(item.source),
+        )
         for item in report.choices
     )
-    header = ("name", "value", "theorem's value", "reason", "source")
+    header = ("name", "value", "theorem's value", "why that value", "reason", "source")
     return Table("Chosen from public numbers, since the request left it out", header, rows)
 
 

@@ -170,6 +170,10 @@ class CardFacts(Schema):
     choices: list[ChoiceBody] = Field(
         description="What the request left out and was chosen from public numbers, with the theorem's value beside it."
     )
+    theorem_note: str | None = Field(
+        description="What the paper's theorem chooses of the plan: beside `choices`, and by itself. Null in runs that "
+        "were stored before it was said."
+    )
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
     assumptions: dict[str, float] = Field(description="Constants of the theory that the service derived or was given.")

@@ -210,6 +210,10 @@ class RunBody(Schema):
         description="What the request left out and was chosen from public numbers alone, with its reason and with what "
         "the paper's theorem would have chosen. Empty where the request gave everything."
     )
+    theorem_note: str | None = Field(
+        description="What the paper's theorem chooses of the plan: beside `choices`, and by itself. Null in runs that "
+        "were stored before it was said."
+    )
     charge: dict[str, Any] | None = Field(
         description="What the budget holds or has paid, in its filter's own fields; of a sweep, for all of its runs."
     )

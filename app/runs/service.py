@@ -529,6 +529,7 @@ def _provenance(ready: Preparation) -> dict[str, Any]:
         "utility": [ProvenanceBody.of(item).model_dump(mode="json") for item in calibration.utility],
         "literal": None if as_published is None else as_published.model_dump(mode="json"),
         "choices": [ChoiceBody.of(choice).model_dump(mode="json") for choice in calibration.choices],
+        "theorem_note": calibration.theorem_note,
         "assumptions": ready.assumptions,
         "dtype_reason": calibration.dtype_reason,
     }

@@ -73,7 +73,7 @@ class BodyGate:
     async def _pass_upload(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         limit = self.context.settings.max_upload_bytes
         if _declared_length(headers) > limit:
-            raise _too_large(limit)
+            raise _upload_too_large(limit)
         received = 0
         exceeded = started = ended = False
 
@@ -102,7 +102,7 @@ class BodyGate:
         if exceeded and not started:
             if not ended:
                 await _drain(receive)
-            raise _too_large(limit)
+            raise _upload_too_large(limit)
 
 
 async def _read(receive: Receive, headers: Headers, limit: int) -> bytes | None:
@@ -181,5 +181,16 @@ def _declared_length(headers: Headers) -> int:
     return int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem(413, "body_too_large", f"The body is larger than {limit} bytes.", headers={"Connection": "close"})
+def _upload_too_large(limit: int) -> Problem:
+    return _too_large(
+        limit,
+        " That is this server's setting EPSILOND_MAX_UPLOAD_BYTES, which its operator may raise. The same rows take "
+        "less as NPZ or Parquet, compressed, with numbers in the smallest types that hold them: uint8 for pixels, "
+        "else float32.",
+    )
+
+
+def _too_large(limit: int, remedy: str = "") -> Problem:
+    return Problem(
+        413, "body_too_large", f"The body is larger than {limit} bytes.{remedy}", headers={"Connection": "close"}
+    )

@@ -80,7 +80,13 @@ class ChoiceBody(Schema):
     reason: str
     source: str = Field(description="The paper, or where the value was tuned.")
     theorem: Any = Field(
-        description="The value that the paper's theorem would have chosen; null if no theorem chooses it."
+        description="The value that the paper's theorem would have chosen. Null if no theorem chooses it, or if a "
+        "constant of the theorem is not known; `theorem_reason` says which."
+    )
+    theorem_reason: str = Field(
+        default="",
+        description="A sentence that says where the theorem's value comes from, or why there is none. Empty in runs "
+        "that were stored before answers had this member.",
     )
 
     @classmethod

@@ -49,7 +49,7 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
     files = {kind: folder / f"images.{kind}" for kind in ("npz", "csv")}
     np.savez(files["npz"], features=pixels, label=labels)
     with files["csv"].open("w") as file:
-        file.write(",".join([*_names(), LABEL]) + "\n")
+        file.write(",".join([*_names(PIXELS), LABEL]) + "\n")
         np.savetxt(file, np.column_stack([pixels, labels]), fmt="%d", delimiter=",")
     return files
 
@@ -61,7 +61,7 @@ def measure(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
     data_dir = folder / "data"
     data_dir.mkdir()
     with service(migrated(f"sqlite:///{data_dir / 'uploads.sqlite3'}"), data_dir) as server:
-        metadata = _metadata(rows, _budget(server))
+        metadata = metadata_of(rows, PIXELS, _budget(server))
         for _ in range(rounds):
             for kind in TURNS:
                 taken[kind].append(_upload(server, files[kind], metadata))
@@ -109,8 +109,8 @@ def uploads_section(figures: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _names() -> list[str]:
-    return [f"p{index}" for index in range(PIXELS)]
+def _names(features: int) -> list[str]:
+    return [f"p{index}" for index in range(features)]
 
 
 def _budget(server: Server) -> str:
@@ -119,14 +119,22 @@ def _budget(server: Server) -> str:
         return str(asking.post("/v1/budgets", budget, 201)["id"])
 
 
-def _metadata(rows: int, budget_id: str) -> bytes:
-    columns: list[dict[str, Any]] = [{"name": name, "type": "number", "lower": 0, "upper": 255} for name in _names()]
+def metadata_of(rows: int, features: int, budget_id: str, **more: object) -> bytes:
+    """Return what is declared of so many private rows of pixels."""
+    columns: list[dict[str, Any]] = [
+        {"name": name, "type": "number", "lower": 0, "upper": 255} for name in _names(features)
+    ]
     columns.append({"name": LABEL, "type": "category", "categories": [str(index) for index in range(CLASSES)]})
     document = {"name": "images", "declared_size": rows, "columns": columns, "label": LABEL, "budget_id": budget_id}
-    return json.dumps(document).encode()
+    return json.dumps(document | more).encode()
 
 
-def _upload(server: Server, file: Path, metadata: bytes) -> dict[str, float]:
+def send(server: Server, file: Path, metadata: bytes) -> bytes:
+    """Upload a file, and return the answer.
+
+    Raises:
+        RuntimeError: the status is not 201.
+    """
     boundary = secrets.token_hex(16)
     head = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="metadata"\r\nContent-Type: application/json\r\n\r\n'
@@ -149,14 +157,22 @@ def _upload(server: Server, file: Path, metadata: bytes) -> dict[str, float]:
         yield tail
 
     connection = http.client.HTTPConnection(HOST, server.port, timeout=TIMEOUT_S)
-    before, began = server.cpu_seconds(), time.perf_counter()
     connection.request("POST", "/v1/datasets", body(), headers)
     answer = connection.getresponse()
     content = answer.read()
-    seconds = time.perf_counter() - began
-    cpu_seconds = server.cpu_seconds() - before
+    connection.close()
     if answer.status != 201:
         raise RuntimeError(f"{answer.status} {content.decode()}")
+    return content
+
+
+def _upload(server: Server, file: Path, metadata: bytes) -> dict[str, float]:
+    before, began = server.cpu_seconds(), time.perf_counter()
+    content = send(server, file, metadata)
+    seconds = time.perf_counter() - began
+    cpu_seconds = server.cpu_seconds() - before
+    name, _, token = os.environ[AUTHORIZATION].partition(": ")
+    connection = http.client.HTTPConnection(HOST, server.port, timeout=TIMEOUT_S)
     connection.request("DELETE", f"/v1/datasets/{json.loads(content)['id']}", headers={name: token})
     connection.getresponse().read()
     connection.close()

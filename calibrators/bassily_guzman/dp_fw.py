@@ -54,7 +54,7 @@ from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 from calibrators.refusals import refuse
 from calibrators.scopes import Measure, Shape, in_l1_ball
 from calibrators.spec import Calibration, Spec, Unknown
-from calibrators.work import affordable_steps
+from calibrators.work import UNCAPPED, affordable_steps
 
 SOURCE = "Talwar, Thakurta & Zhang 2015 (Frank-Wolfe by noisy selection); derived: Gumbel noise and bound"
 BOUND_FORMULA = r"F_S(x_T) - \min F_S \le \frac{2 L_1 M^2}{T+2} + \lambda \ln K"
@@ -69,6 +69,7 @@ ERRATA = (
     "The talk composes selections by the square root term of advanced composition alone. Here rhos add up.",
     "COLT papers and talk use the diameter M and the radius D in the same formulas. Here M = 2 D throughout.",
 )
+_LAST_USEFUL = r"(2 L_1 M^2 / (p \lambda_1 \ln K))^{1/(1+p)}"
 CAPPED = "no more steps than those whose work is about a minute of one core; with more of them the bound is smaller"
 
 
@@ -95,7 +96,7 @@ def calibrate(spec: Spec) -> Calibration:
         phase,
         noise_scales=(scale,),
         domain=setting.domain,
-        hyperparameters=_hyperparameters(spec, iterations, scale, pure, steps),
+        hyperparameters=_hyperparameters(spec, setting, iterations, scale, pure, steps),
         utility=_utility(spec, setting, iterations, scale, steps),
         missing=("dimension",) if setting.num_vertices is None else (),
         warnings=setting.warnings,
@@ -138,10 +139,21 @@ def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, 
         most: The largest T.
     """
     regret = expected_regret(one_step_scale, num_vertices)
-    curvature = 2.0 * problem.smoothness * problem.diameter**2
-    last = min(float(most), math.pow(curvature / (power * regret), 1.0 / (1.0 + power)) + 1.0)
+    last = min(float(most), last_useful(problem, num_vertices, one_step_scale, power) + 1.0)
     tried = np.arange(1.0, max(1, math.floor(last)) + 1.0)
+    curvature = 2.0 * problem.smoothness * problem.diameter**2
     return 1 + int(np.argmin(curvature / (tried + 2.0) + regret * tried**power))
+
+
+def last_useful(problem: Problem, num_vertices: int, one_step_scale: float, power: float) -> float:
+    """Return the number of steps above which the bound of `best_iterations` rises; the least lies near below it.
+
+    >>> round(last_useful(Problem(2.0, 1.0, 2.0), 100, 0.001, 0.5), 1)
+    228.0
+    """
+    regret = expected_regret(one_step_scale, num_vertices)
+    curvature = 2.0 * problem.smoothness * problem.diameter**2
+    return math.pow(curvature / (power * regret), 1.0 / (1.0 + power))
 
 
 def _best_iterations(spec: Spec, setting: Setting, pure: bool) -> int:
@@ -149,6 +161,12 @@ def _best_iterations(spec: Spec, setting: Setting, pure: bool) -> int:
     scale, power = one_step_scale(spec, setting, pure)
     assert setting.num_vertices is not None, "as was checked"
     return best_iterations(setting.problem, setting.num_vertices, scale, power, most_steps(spec))
+
+
+def _last_useful(spec: Spec, setting: Setting, pure: bool) -> float:
+    scale, power = one_step_scale(spec, setting, pure)
+    assert setting.num_vertices is not None, "as was checked"
+    return last_useful(setting.problem, setting.num_vertices, scale, power)
 
 
 def most_steps(spec: Spec) -> int:
@@ -203,10 +221,18 @@ def refuse_what_has_no_part(spec: Spec) -> None:
         )
 
 
-def _hyperparameters(spec: Spec, iterations: int, scale: float, pure: bool, steps: Steps) -> tuple[Provenance, ...]:
+def uncapped(steps: float, formula: str) -> Provenance:
+    """Return the number of steps of least bound, where more would be chosen than `most_steps`."""
+    above = "above it the bound rises, and the least is near below it"
+    return Provenance(UNCAPPED, math.floor(steps) * 1.0, formula, SOURCE, ProvenanceKind.DERIVED, (above,))
+
+
+def _hyperparameters(
+    spec: Spec, setting: Setting, iterations: int, scale: float, pure: bool, steps: Steps
+) -> tuple[Provenance, ...]:
     derived = ProvenanceKind.DERIVED
     formula = r"\lambda = \sigma L_0 M/n" if pure else r"\lambda = \tfrac{\sigma}{2} L_0 M/n"
-    capped = (CAPPED,) if spec.iterations is None and iterations == most_steps(spec) else ()
+    capped = spec.iterations is None and iterations == most_steps(spec)
     chosen = "T" if spec.iterations else r"\arg\min_T \tfrac{2 L_1 M^2}{T+2} + \lambda_T \ln K"
     return (
         Provenance("noise_scale", scale, formula, SOURCE, derived, units=LOSS),
@@ -216,8 +242,9 @@ def _hyperparameters(spec: Spec, iterations: int, scale: float, pure: bool, step
             SOURCE,
             "of one step; s is 2 under replace_one, and 1 under replace_special and add_or_remove_one",
         ),
-        Provenance("iterations", float(iterations), chosen, SOURCE, derived, capped),
+        Provenance("iterations", float(iterations), chosen, SOURCE, derived, (CAPPED,) if capped else ()),
         Provenance("batch_size", float(spec.dataset_size), "n", SOURCE, derived),
+        *((uncapped(_last_useful(spec, setting, pure), _LAST_USEFUL),) if capped else ()),
     )
 
 

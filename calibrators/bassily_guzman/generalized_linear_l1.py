@@ -53,10 +53,12 @@ from calibrators.bassily_guzman.dp_fw import (
     CAPPED,
     best_iterations,
     empirical_risk_bound,
+    last_useful,
     most_steps,
     noise_scale,
     one_step_scale,
     refuse_what_has_no_part,
+    uncapped,
 )
 from calibrators.bassily_guzman.printed_selection import printed_calibration
 from calibrators.bassily_guzman.selection import Selections, checked_scales, expected_regret, is_pure, multiplier
@@ -151,7 +153,7 @@ def calibrate(spec: Spec) -> Calibration:
         phase,
         noise_scales=(scale,),
         domain=setting.domain,
-        hyperparameters=_hyperparameters(spec, given, phase, pure, steps),
+        hyperparameters=_hyperparameters(spec, setting, given, link, phase, pure, steps),
         utility=_utility(spec, setting, link, phase),
         missing=tuple(name for name, known in wanted if known is None),
         as_published=printed_calibration(spec, iterations),
@@ -203,9 +205,27 @@ def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, p
         most: The largest T.
     """
     error = 2.0 * lipschitz * diameter
-    last = min(float(most), math.pow(error / (2.0 * power * regret), 1.0 / (power + 0.5)) + 1.0)
+    last = min(float(most), _last_useful_smoothed(lipschitz, diameter, regret, power) + 1.0)
     tried = np.arange(1.0, max(1, math.floor(last)) + 1.0)
     return 1 + int(np.argmin(error / np.sqrt(tried + 2.0) + regret * tried**power))
+
+
+def _last_useful_smoothed(lipschitz: float, diameter: float, regret: float, power: float) -> float:
+    """Return the number of steps above which the sum of `best_iterations_smoothed` rises."""
+    return math.pow(lipschitz * diameter / (power * regret), 1.0 / (power + 0.5))
+
+
+def _last_useful(spec: Spec, setting: Setting, link: Link | None, smoothing: float | None, pure: bool) -> Provenance:
+    scale, power = one_step_scale(spec, setting, pure)
+    assert setting.num_vertices is not None, "as was checked"
+    problem = setting.problem
+    if smoothing is None or link is None:
+        regret = expected_regret(scale, setting.num_vertices)
+        steps = _last_useful_smoothed(problem.lipschitz, problem.diameter, regret, power)
+        return uncapped(steps, r"(L_0 M / (p r_1))^{1/(p + 1/2)}")
+    smooth = replace(problem, smoothness=smoothing * link.features**2)
+    steps = last_useful(smooth, setting.num_vertices, scale, power)
+    return uncapped(steps, r"(2 L_1 M^2 / (p \lambda_1 \ln K))^{1/(1+p)}")
 
 
 def _best_iterations(spec: Spec, setting: Setting, link: Link | None, smoothing: float | None, pure: bool) -> int:
@@ -240,12 +260,12 @@ def _missing_link(what: str) -> InvalidValue:
 
 
 def _hyperparameters(
-    spec: Spec, given: Given, phase: SmoothedVertexSteps, pure: bool, steps: Steps
+    spec: Spec, setting: Setting, given: Given, link: Link | None, phase: SmoothedVertexSteps, pure: bool, steps: Steps
 ) -> tuple[Provenance, ...]:
     derived = ProvenanceKind.DERIVED
     noise = r"\lambda = \sigma L_0 M/n" if pure else r"\lambda = \tfrac{\sigma}{2} L_0 M/n"
     smoothing = r"\beta" if given.get("smoothing") is not None else r"\beta = \frac{\ell_0 \sqrt{T+2}}{2 R_a M}"
-    capped = (CAPPED,) if spec.iterations is None and phase.steps == most_steps(spec) else ()
+    capped = spec.iterations is None and phase.steps == most_steps(spec)
     chosen = "T" if spec.iterations else r"\arg\min_T"
     return (
         Provenance("noise_scale", phase.gumbel_scale, noise, SOURCE, derived, units=LOSS),
@@ -258,8 +278,9 @@ def _hyperparameters(
         Provenance(
             "smoothing", phase.smoothing, smoothing, SOURCE, derived, ("in losses per squared logit",), units=LOSS
         ),
-        Provenance("iterations", float(phase.steps), chosen, SOURCE, derived, capped),
+        Provenance("iterations", float(phase.steps), chosen, SOURCE, derived, (CAPPED,) if capped else ()),
         Provenance("batch_size", float(spec.dataset_size), "n", SOURCE, derived),
+        *((_last_useful(spec, setting, link, given.get("smoothing"), pure),) if capped else ()),
     )
 
 

@@ -33,7 +33,7 @@ from accounting.events import DisjointBatches, ZcDp
 from accounting.events.regularity import kappa_pair
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepCount
 from calibrators.as_published import AsPublished
 from calibrators.bassily_guzman import rates
 from calibrators.bassily_guzman.printed_poly_sfw import SOURCE, printed_calibration
@@ -245,6 +245,7 @@ ALGORITHM = Algorithm(
     verdict="The printed noise is computed at the request: for the usual targets it is many times what is needed, "
     "since a record's part in later selections shrinks: loose.",
     errata=ERRATA,
+    fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,
     scope=in_l1_ball(Shape.CONVEX, Measure.POPULATION_RISK),
     example=Example(

@@ -34,7 +34,7 @@ from accounting.errors import InvalidValue, Unsupported
 from accounting.events import FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepCount
 from calibrators.as_published import AsPublished, Verdict
 from calibrators.bassily_guzman.lp_rates import epsilon_and_delta
 from calibrators.bassily_guzman.proximal_point import balanced_rounds
@@ -191,6 +191,7 @@ ALGORITHM = Algorithm(
     verdict="The published constants are not known, and the solver's noise rests on amplification by sampling: nothing "
     "to certify, which is unsound.",
     errata=ERRATA,
+    fewer_steps=StepCount.INNER_ITERATIONS,
     calibrate=calibrate,
     scope=Scope(Shape.WEAKLY_CONVEX, Measure.STATIONARITY, needs_smoothness=False),
     example=Example(

@@ -20,6 +20,7 @@ from calibrators.algorithm import (
     Example,
     ExampleRequest,
     Given,
+    StepCount,
     read_assumptions,
 )
 from calibrators.geometry import Domain, L1Ball, L2Ball
@@ -315,6 +316,7 @@ ALGORITHM = Algorithm(
         "r = 2/(k+2) and alpha = (k+2)/(4 L_C) are read from a damaged line; the recursion needs them so.",
         "Any centrally symmetric C is allowed there; here are the l2 ball and the l1 ball, with their mirror maps.",
     ),
+    fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,
     scope=Scope(Shape.CONVEX, Measure.EMPIRICAL_RISK, lambda order: order in (1.0, 2.0), "the l1 or the l2 norm"),
     example=Example(

@@ -15,6 +15,7 @@ from calibrators.algorithm import (
     Example,
     ExampleRequest,
     Given,
+    StepCount,
     read_assumptions,
 )
 from calibrators.noise import calibration_of, solve_gaussian_steps
@@ -261,6 +262,7 @@ ALGORITHM = Algorithm(
         "A loss that is strongly convex on R^p has no bounded gradient there: with such a loss the bound holds as long "
         "as the iterates stay where gradients are no longer than max_grad_norm.",
     ),
+    fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,
     scope=Scope(Shape.NONCONVEX, Measure.STATIONARITY),
     example=Example(

@@ -34,6 +34,7 @@ from calibrators.algorithm import (
     Example,
     ExampleRequest,
     Given,
+    StepCount,
     read_assumptions,
 )
 from calibrators.geometry import L2Penalty
@@ -264,6 +265,7 @@ ALGORITHM = Algorithm(
         "A strongly convex loss on all of R^p has no bounded gradient: strong convexity is meant of F + r, and comes "
         "from the penalty.",
     ),
+    fewer_steps=StepCount.INNER_ITERATIONS,
     calibrate=calibrate,
     scope=Scope(Shape.STRONGLY_CONVEX, Measure.EMPIRICAL_RISK),
     example=Example(

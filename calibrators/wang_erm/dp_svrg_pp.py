@@ -25,6 +25,7 @@ from calibrators.algorithm import (
     Example,
     ExampleRequest,
     Given,
+    StepCount,
     read_assumptions,
 )
 from calibrators.plan import Clip
@@ -234,6 +235,7 @@ ALGORITHM = Algorithm(
         "which the distance weighs no more than the gap.",
         "The epochs are numbered from 1, so that the first has 2 m steps; delta appears as 2/delta here alone.",
     ),
+    fewer_steps=StepCount.INNER_ITERATIONS,
     calibrate=calibrate,
     scope=Scope(Shape.CONVEX, Measure.EMPIRICAL_RISK),
     example=Example(

@@ -34,7 +34,7 @@ from accounting.errors import InvalidValue
 from accounting.events import FullBatch, Poisson, WithoutReplacement
 from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepCount
 from calibrators.geometry import L2Ball
 from calibrators.noise import calibration_of, solve_gaussian_steps
 from calibrators.plan import Clip, Phase
@@ -169,6 +169,7 @@ ALGORITHM = Algorithm(
         "The paper has batches of one record. Larger ones, Poisson and full batches are accounted and run alike; the "
         "literal calibration carries Theorem 11 over to batches by its own Lemma 3.",
     ),
+    fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,
     scope=Scope(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
     example=Example(

@@ -26,7 +26,7 @@ from accounting.numbers import MAX_COUNT
 from accounting.relations import NeighboringRelation
 from accounting.solve import solve_delta, solve_epsilon
 from accounting.targets import ApproximateDpTarget
-from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest
+from calibrators.algorithm import EXAMPLE_TARGET, Algorithm, Example, ExampleRequest, StepCount
 from calibrators.geometry import L2Ball
 from calibrators.phases.output_perturbation import OutputPerturbation
 from calibrators.plan import Plan
@@ -354,6 +354,7 @@ ALGORITHM = Algorithm(
         "The guarantee needs convex, Hoelder smooth losses for every data set, which clipping does not give: runs "
         "train linear models, and scale rows down to where the model's constants are within the plan's.",
     ),
+    fewer_steps=StepCount.ITERATIONS,
     calibrate=calibrate,
     scope=Scope(Shape.CONVEX, Measure.POPULATION_RISK, needs_smoothness=False),
     example=Example(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +12,15 @@ import pytest
 from accounting.errors import AccountingError, InvalidValue, NoCostInFilter
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget
+from calibrators.geometry import L2Penalty
 from calibrators.plan import MAX_SCHEDULE, Clip, Normalize, Plan
 from calibrators.practical import MOST_STEPS, UNKNOWN_OBJECTIVE, Draft, Objective, Preset
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.release import LAST_ITERATE, WeightedAverage, average_of_last
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown
 from calibrators.stages import Stage
-from calibrators.work import WORK
+from calibrators.theorem_choices import LEFT_OPEN
+from calibrators.work import FEWEST_STEPS, PATIENCE, WORK, affordable_steps, work_of
 
 SPEC = Spec(1000, ApproximateDpTarget(2.0, 1e-5), dimension=20)
 STEPPING = [name for name, each in ALGORITHMS.items() if each.step_rule is not None]
@@ -31,6 +33,27 @@ def declared(_norm_order: float, given: Mapping[str, float]) -> Mapping[str, flo
 
 
 FACTS = Objective(declared, is_convex=True)
+
+
+#: Of a smooth loss, and of one that is Lipschitz in the l1 norm, too.
+_SMOOTH = {
+    "lipschitz": 2.0,
+    "smoothness": 200.0,
+    "initial_gap": math.log(2.0),
+    "initial_distance": 5.0,
+    "link_lipschitz": 1.0,
+    "moment_order": 64.0,
+    "moment_bound_2k": 2.0,
+}
+
+
+def without(*names: str) -> Callable[[float, Mapping[str, float]], Mapping[str, float]]:
+    """Return what derives these constants but for some."""
+    kept = {name: value for name, value in _SMOOTH.items() if name not in names}
+    return lambda _order, given: {name: value for name, value in kept.items() if name not in given}
+
+
+SMOOTH = Objective(without(), is_convex=True)
 
 
 def chosen(
@@ -163,6 +186,115 @@ def test_the_theorems_choice_stands_beside_the_practical_one(name):
     assert theorem.derived == {name: value for name, value in CONSTANTS.items() if name != "lipschitz"}
     assert practical.derived == {}
     assert practical.plan.phases[0].step_size > phase.step_size
+
+
+@pytest.mark.parametrize("name", ["dp_sgd", "dp_nsgd"])
+def test_a_theorem_without_its_constants_has_no_choice_and_the_answer_names_them(name):
+    beside = {choice.name: choice for choice in chosen(name).choices}
+    for member in ("gradient_bound", "hyperparameters.step_size"):
+        assert beside[member].theorem is None
+        assert (
+            "initial_gap, generalized_smoothness_l0 and deviation_tau0, which neither" in beside[member].theorem_reason
+        )
+    assert beside["iterations"].theorem_reason == LEFT_OPEN
+    assert "is not known" in (chosen(name).theorem_note or "")
+
+
+def test_a_theorem_that_does_not_apply_has_no_choice_and_the_answer_says_why():
+    def reason(**changes: Any) -> str:
+        [step] = (each for each in chosen("dp_sgd", facts=FACTS, **changes).choices if each.name.endswith("step_size"))
+        assert step.theorem is None
+        return step.theorem_reason
+
+    assert "needs max_grad_norm >=" in reason(gradient_bound=Clip(1.0))
+    assert "all of R^d and the bare loss" in reason(penalty=L2Penalty(0.1))
+
+
+def test_an_algorithm_without_a_theorem_says_so_beside_each_choice():
+    found = chosen("dp_adam", facts=FACTS)
+    said = {choice.theorem_reason for choice in found.choices}
+    assert said == {found.theorem_note} == {"No theorem bounds what dp_adam attains, so that none chooses its numbers."}
+
+
+def test_a_theorem_whose_numbers_are_kept_is_named():
+    found = chosen("dp_gd", facts=SMOOTH)
+    [clip] = found.choices
+    assert clip.theorem == clip.value == {"kind": "clip", "max_grad_norm": 2.0}
+    assert "own choice is kept of step_size and iterations" in (found.theorem_note or "")
+    given = chosen("dp_gd", facts=SMOOTH, iterations=7, gradient_bound=Clip(2.0))
+    assert "own choice is kept of step_size (" in (given.theorem_note or "")
+    unknown = chosen("dp_gd", facts=replace(SMOOTH, derive=without("lipschitz"))).choices
+    assert [(each.theorem, "give lipschitz" in each.theorem_reason) for each in unknown] == [(None, True)]
+
+
+#: Sizes at which the theorems' own numbers of steps are more work than a worker has time for.
+LARGE = {"dataset_size": 60_000, "dimension": 785}
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "size"), [("dp_svrg_pp", "assumptions.inner_iterations", 1), ("dp_gd", "iterations", 1000)]
+)
+def test_steps_that_nobody_gives_are_no_more_work_than_a_worker_has_time_for(name, member, size):
+    """The theorem's own number stands beside, and the plan is that of a spec with the fewer steps."""
+    large = LARGE | {"dataset_size": size * LARGE["dataset_size"]}
+    found = chosen(name, facts=SMOOTH, **large)
+    own = chosen(name, Preset.THEOREM, SMOOTH, **large)
+    assert work_of(found, 785) <= WORK or found.plan.iterations == FEWEST_STEPS
+    assert work_of(own, 785) > WORK
+    [fewer] = (each for each in found.choices if each.name == member)
+    assert fewer.theorem * found.plan.iterations == fewer.value * own.plan.iterations
+    assert any(f"own number is {fewer.theorem}, of {own.plan.iterations} steps" in each for each in found.warnings)
+    assert any(f"The theorem chooses {own.plan.iterations} steps" in each for each in own.warnings)
+    number = {"assumptions": {"inner_iterations": fewer.value}} if "." in member else {"iterations": fewer.value}
+    given = chosen(name, Preset.PRACTICAL, SMOOTH, **large, **number)
+    assert given.plan == found.plan
+    assert member not in choices(given)
+
+
+def test_steps_that_a_theorem_leaves_open_are_no_more_than_the_records_allow():
+    """Where every step reads records of its own."""
+    few = chosen("noisy_sfw_nonconvex_lp", facts=SMOOTH, dataset_size=60)
+    assert few.plan.iterations == choices(few)["iterations"] == 30
+    assert chosen("noisy_sfw_nonconvex_lp", facts=SMOOTH).plan.iterations == FEWEST_STEPS
+
+
+def test_steps_that_are_given_are_never_fewer():
+    found = chosen("dp_gd", facts=SMOOTH, iterations=5000, **LARGE)
+    assert found.plan.iterations == 5000
+    inner = chosen("dp_svrg_pp", Preset.PRACTICAL, SMOOTH, assumptions={"inner_iterations": 50_000.0}, **LARGE)
+    assert inner.plan.iterations == 50_000 * 62
+
+
+def test_a_theorem_that_allows_no_fewer_steps_is_refused_with_their_number():
+    name = "localized_clipped_subgradient"
+    with pytest.raises(InvalidValue, match=r"chooses 590624 steps, .* minutes .*the preset theorem") as caught:
+        chosen(name, facts=SMOOTH, **LARGE)
+    assert caught.value.code == "too_much_work"
+    own = chosen(name, Preset.THEOREM, SMOOTH, **LARGE)
+    assert own.plan.iterations == 590624
+    assert any("590624 steps" in each for each in own.warnings)
+    assert chosen(name, facts=SMOOTH, iterations=15, **LARGE).plan.iterations == 590624
+    patient = chosen(name, facts=SMOOTH, **LARGE | {"dataset_size": 10_000})
+    assert WORK < work_of(patient, 785) <= PATIENCE * WORK
+    assert any("The theorem chooses" in each for each in patient.warnings)
+
+
+@pytest.mark.parametrize("name", ["dp_fw", "generalized_linear_l1"])
+def test_a_number_of_least_bound_that_is_not_taken_stands_beside(name):
+    found = chosen(name, facts=SMOOTH, **LARGE)
+    [steps] = (each for each in found.choices if each.name == "iterations")
+    assert steps.value == found.plan.iterations == affordable_steps(60_000, 785)
+    assert steps.theorem > steps.value
+    more = chosen(name, facts=SMOOTH, iterations=steps.theorem, **LARGE)
+    beyond = chosen(name, facts=SMOOTH, iterations=2 * steps.theorem, **LARGE)
+    bounds = [
+        each.value
+        for calibration in (found, more, beyond)
+        for each in calibration.utility
+        if each.name == "excess_risk_bound"
+    ]
+    assert bounds[1] == min(bounds)
+    assert "iterations" not in choices(chosen(name, facts=SMOOTH))
 
 
 def test_constants_of_a_theorem_ask_for_the_theorem():

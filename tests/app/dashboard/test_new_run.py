@@ -48,8 +48,10 @@ def test_what_is_filled_in_becomes_a_run_whose_page_says_what_was_chosen(quick: 
     assert (run["algorithm"], run["dataset_id"], run["budget_id"]) == ("dp_adam", "ds_breast_cancer", None)
     page = quick.client.get(at).text
     assert Document(page).faults == []
+    assert run["theorem_note"] in unescape(page)
     for choice in run["choices"]:
         assert choice["reason"] in unescape(page)
+        assert choice["theorem_reason"] in unescape(page)
 
 
 def test_a_form_that_is_sent_twice_starts_one_run(quick: Service) -> None:

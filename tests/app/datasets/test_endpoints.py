@@ -205,7 +205,8 @@ def test_an_upload_larger_than_the_limit_is_refused(client: TestClient, context:
     object.__setattr__(context.settings, "max_upload_bytes", 20_000)
     assert upload(client, metadata(), CSV + b"50.5,south,yes\n" * 1000).status_code == 201
     response = upload(client, metadata(), CSV + b"50.5,south,yes\n" * 2000)
-    assert_problem(response, 413, "body_too_large")
+    problem = assert_problem(response, 413, "body_too_large")
+    assert all(said in problem["detail"] for said in ("20000 bytes", "EPSILOND_MAX_UPLOAD_BYTES", "NPZ", "float32"))
     assert len(stored_files(context)) == 1
 
 

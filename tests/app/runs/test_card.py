@@ -230,6 +230,7 @@ CARD_PARTS = {
             "source",
             "events",
             "noise",
+            "theorem_note",
             "hyperparameters",
             "utility",
             "assumptions",

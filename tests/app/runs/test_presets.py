@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting.errors import InvalidValue
 from accounting.targets import ApproximateDpTarget
 from app.algorithms.constants import Derivation
 from app.algorithms.service import Question
+from calibrators.geometry import L2Penalty
 from calibrators.practical import Draft, Objective
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Spec
+from calibrators.work import PATIENCE, WORK, work_of
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.test_algorithms import LEFT_OUT
 from tests.databases import on_one_engine
 from trainer.algorithms import EXECUTIONS
-from trainer.models import logistic_regression
+from trainer.models import MeanModel, logistic_regression
 from trainer.scaling import NumberColumn
 
 TARGET = {"kind": "approximate_dp", "epsilon": 3, "delta": 1e-5}
@@ -31,6 +34,13 @@ FACTS: dict[str, dict[str, Any]] = {
     "dp_svrg": {"penalty": {"kind": "l2", "strength": 0.5}},
     "dp_svrg_pp": {"assumptions": {"initial_distance": 5}},
     "localized_clipped_strongly_convex": {"penalty": {"kind": "l2", "strength": 0.5}},
+}
+
+
+#: Facts with which the theorem needs few steps.
+FEW_STEPS: dict[str, dict[str, Any]] = {
+    "dp_svrg": {"penalty": {"kind": "l2", "strength": 20}},
+    "dp_svrg_pp": {"assumptions": {"initial_distance": 0.1}},
 }
 
 
@@ -66,11 +76,79 @@ def test_every_algorithm_takes_the_shortest_request_that_its_theorem_allows(quic
     run = answer.json()
     assert run["algorithm"] == algorithm
     assert "algorithm" not in {choice["name"] for choice in run["choices"]}
+    assert all(choice["theorem_reason"].endswith(".") for choice in run["choices"])
+    has_steps = ALGORITHMS[algorithm].step_rule is not None
+    said = "would have chosen" if has_steps else "The theorem's own choice is kept of"
+    assert (said if ALGORITHMS[algorithm].example.bounded else "No theorem bounds") in run["theorem_note"]
+    assert quick.report(run)["theorem_note"] == run["theorem_note"]
     if facts:
         refused = quick.run(**shortest(algorithm))
         problem = assert_problem(refused, 422, "missing", None)
         missing = facts.get("assumptions", ["strong_convexity"])
         assert all(name in problem["detail"] for name in missing), problem["detail"]
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_defaults_take_no_more_time_than_a_worker_has(algorithm):
+    """On 60000 rows of 784 values: else the request is refused with the number of steps, or warned of it."""
+    facts = FACTS.get(algorithm, {})
+    kind = "logistic_regression" if "logistic_regression" in EXECUTIONS[algorithm].models else "mean"
+    model = logistic_regression(784) if kind != "mean" else MeanModel(784)
+    penalty = L2Penalty(facts["penalty"]["strength"]) if "penalty" in facts else None
+    derivation = Derivation(model, (NumberColumn(0.0, 1.0),) * 784, None, penalty)
+    spec = Spec(
+        60_000,
+        ApproximateDpTarget(3.0, 1e-5),
+        dimension=model.num_parameters,
+        penalty=penalty,
+        assumptions=facts.get("assumptions", {}),
+        judge_published=False,
+    )
+    draft = Draft(algorithm, spec, None, Objective(derivation, is_convex=kind != "mean"))
+    if algorithm == "localized_clipped_subgradient":
+        with pytest.raises(
+            InvalidValue, match=r"chooses \d{6} steps, .* minutes of one core.* the preset theorem"
+        ) as caught:
+            draft.calibrate()
+        assert caught.value.code == "too_much_work"
+        return
+    found = draft.calibrate()
+    assert found.plan.is_executable
+    work = work_of(found, model.num_parameters)
+    assert work <= WORK or (
+        work <= PATIENCE * WORK and any(f"{found.plan.iterations} steps" in each for each in found.warnings)
+    )
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_is_trained_from_its_shortest_request(quick, algorithm):
+    run = quick.trained(**shortest(algorithm, **FEW_STEPS.get(algorithm, FACTS.get(algorithm, {}))))
+    assert run["algorithm"] == algorithm
+    assert run["progress"]["done"] == run["progress"]["total"] > 0
+    assert run["charge"] is None
+    parameters = [np.asarray(value) for value in quick.model(run)["parameters"].values()]
+    assert all(np.isfinite(value).all() for value in parameters)
+    assert any(value.any() for value in parameters)
+
+
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_is_trained_on_private_rows_from_its_shortest_request(quick, algorithm):
+    """The budget pays for it what its plan costs."""
+    relation = str(ALGORITHMS[algorithm].relations[0])
+    budget = quick.budget(neighboring_relation=relation, filter={"kind": "approximate_dp", "epsilon": 10, "delta": 0.1})
+    # Rows of their own: private rows have one budget for ever.
+    place = list(ALGORITHMS).index(algorithm) / 100
+    rows = [f"{1 + index % 9},{0.1 * (index % 5) + place},red,{'no' if index % 2 else 'yes'}" for index in range(120)]
+    data = quick.dataset("\n".join(["a,b,color,y", *rows]), budget_id=budget["id"], declared_size=120)
+    facts = FEW_STEPS.get(algorithm, FACTS.get(algorithm, {}))
+    run = quick.trained(**shortest(algorithm, **facts) | {"dataset_id": data["id"], "budget_id": budget["id"]})
+    assert run["progress"]["done"] == run["progress"]["total"] > 0
+    assert (run["plan"]["neighboring_relation"], run["plan"]["dataset_size"]) == (relation, 120)
+    assert 0 < run["charge"]["epsilon"] <= 10
+    assert quick.reservation_state(run) == "committed"
 
 
 @pytest.mark.one_in(4)

@@ -125,6 +125,7 @@ class Run(Document):
         dtype: str | None
         dtype_reason: str | None
         choices: Sequence[Mapping[str, Any]]
+        theorem_note: str | None
         plan: Answer | None
         charge: Amounts | None
         given_back: Amounts | None

@@ -1,0 +1,158 @@
+"""`python -m benchmarks.runs.memory`: the memory that a run on many private rows takes, beside what is stated before.
+
+Writes benchmarks/results/memory.json; ``--quick`` asks for a hundredth of the rows, and writes elsewhere. For each size
+a server of its own, with one worker, takes an upload of pixels and carries out a run of few steps that names data,
+model and target. The peaks are those that the kernel counts for each of its processes (Linux).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.http.uploads import CLASSES, metadata_of, send
+from benchmarks.http_servers import Server, client, migrated, service
+from benchmarks.runs.work import BUDGET
+
+#: Rows and features; the capacity is the default where none is given.
+SIZES: tuple[Mapping[str, int], ...] = (
+    {"rows": 10**6, "features": 100},
+    # No more slots than rows: with the default eighth more the run would take 10.6 GB.
+    {"rows": 5 * 10**5, "features": 784, "capacity": 5 * 10**5},
+)
+#: Steps take no memory that the first has not taken.
+STEPS = 3
+#: What docs/concepts/datasets.md says of the program, its batches and the model.
+ALLOWANCE = 500_000_000
+LOOK_S = 1.0
+DISTRIBUTIONS = ("numpy", "scipy", "sqlalchemy", "fastapi")
+
+
+def measure(folder: Path, size: Mapping[str, int]) -> dict[str, Any]:
+    """Return the stated memory of a run's rows, and the most that the processes of the server took."""
+    rows, features = size["rows"], size["features"]
+    file = folder / "images.npz"
+    draw = np.random.default_rng(0)
+    pixels = draw.integers(0, 256, (rows, features), dtype=np.uint8)
+    np.savez(file, features=pixels, label=draw.integers(0, CLASSES, rows, dtype=np.uint8))
+    del pixels
+    data_dir = folder / "data"
+    with service(migrated(f"sqlite:///{folder / 'memory.sqlite3'}"), data_dir, workers=1) as server:
+        with client(server) as http:
+            budget_id = str(http.post("/v1/budgets", BUDGET, 201)["id"])
+        capacity = {"capacity": size["capacity"]} if "capacity" in size else {}
+        dataset = json.loads(send(server, file, metadata_of(rows, features, budget_id, **capacity)))
+        reading = peaks(server.process_id)
+        request = {
+            "dataset_id": dataset["id"],
+            "budget_id": budget_id,
+            "model": {"kind": "softmax_regression"},
+            "target": {"kind": "approximate_dp", "epsilon": 3, "delta": 1e-6},
+            "iterations": STEPS,
+        }
+        run = _carried_out(server, request)
+        running = peaks(server.process_id)
+    if run["state"] != "succeeded":
+        raise RuntimeError(f"the run has {run['state']}: {run['problem']}")
+    [worker] = [peak for command, peak in running if "-m app.runs" in command]
+    return {
+        **size,
+        "capacity": dataset["capacity"],
+        "file_bytes": file.stat().st_size,
+        "stated_bytes": dataset["run_memory_bytes"],
+        "worker_peak_bytes": worker,
+        "server_peak_bytes": max(peak for _, peak in reading),
+        "seconds": run["seconds"],
+    }
+
+
+def peaks(process_id: int) -> list[tuple[str, int]]:
+    """Return the command of each process of a server, and the most memory that it ever had, in bytes."""
+    return [(command, peak) for command, peak in _peaks(process_id) if peak]
+
+
+def _peaks(process_id: int) -> Iterator[tuple[str, int]]:
+    process = Path(f"/proc/{process_id}")
+    command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    most = [line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM:")]
+    yield command, int(most[0].split()[1]) * 1024 if most else 0
+    for task in process.glob("task/*/children"):
+        for child in task.read_text().split():
+            yield from _peaks(int(child))
+
+
+def _carried_out(server: Server, request: Mapping[str, Any]) -> dict[str, Any]:
+    began = time.perf_counter()
+    with client(server) as http:
+        run = http.post("/v1/runs", request, 202)
+    while run["state"] not in ("succeeded", "failed", "cancelled"):
+        time.sleep(LOOK_S)
+        with client(server) as http:
+            run = http.get(f"/v1/runs/{run['id']}")
+    return {**run, "seconds": time.perf_counter() - began}
+
+
+def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """``{"what", "goal", "measured", "met"}`` for each size."""
+    return [
+        {
+            "what": f"the most memory of a worker that trains on {each['rows']} x {each['features']} rows",
+            "goal": f"at most {(each['stated_bytes'] + ALLOWANCE) / 1e9:.2f} GB, as stated",
+            "measured": f"{each['worker_peak_bytes'] / 1e9:.2f} GB",
+            "met": each["worker_peak_bytes"] <= each["stated_bytes"] + ALLOWANCE,
+        }
+        for each in figures["sizes"]
+    ]
+
+
+def memory_section(figures: Mapping[str, Any]) -> list[str]:
+    """The lines of the section: goals, then every figure."""
+    rows = [
+        [
+            f"{each['rows']} x {each['features']}",
+            str(each["capacity"]),
+            f"{each['file_bytes'] / 1e6:.0f} MB",
+            f"{each['stated_bytes'] / 1e9:.2f} GB",
+            f"{each['worker_peak_bytes'] / 1e9:.2f} GB",
+            f"{each['server_peak_bytes'] / 1e9:.2f} GB",
+        ]
+        for each in figures["sizes"]
+    ]
+    header = ["rows", "slots", "upload", "`run_memory_bytes`", "worker's peak", "largest process of the upload"]
+    return [
+        f"`python -m benchmarks.runs.memory`, {figures['date']}, {report.commit_of(figures)}.",
+        f"Private rows of `uint8` in an NPZ archive; a run of {STEPS} steps that names data, model and target.",
+        "Everything: [memory.json](../benchmarks/results/memory.json).",
+        "",
+        *report.goals_table(figures["goals"]),
+        "",
+        *report.markdown_table(header, rows),
+    ]
+
+
+def main() -> None:
+    """Measure, write, and say how it went."""
+    output, is_quick = report.asked("memory", __doc__)
+    started = time.perf_counter()
+    figures: dict[str, Any] = report.header(
+        "memory", "python -m benchmarks.runs.memory", is_quick, DISTRIBUTIONS, ["app", "trainer"]
+    )
+    figures["sizes"] = []
+    for size in SIZES:
+        asked = {name: value if name == "features" or not is_quick else value // 100 for name, value in size.items()}
+        with tempfile.TemporaryDirectory(prefix=f"epsilond-bench-{secrets.token_hex(4)}") as temporary:
+            figures["sizes"].append(measure(Path(temporary), asked))
+    figures = report.plain(figures)
+    report.conclude(output, figures, goals(figures), time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main()

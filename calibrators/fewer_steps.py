@@ -1,0 +1,100 @@
+"""Fewer steps than a theorem's, where these are more work than a default may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accounting.errors import InvalidValue
+from calibrators.algorithm import Algorithm, StepCount
+from calibrators.choices import Choice
+from calibrators.registry import calibrate
+from calibrators.spec import Calibration, Spec
+from calibrators.theorem_choices import ITS_OWN
+from calibrators.work import FEWEST_STEPS, PATIENCE, UNCAPPED, WORK, minutes_of, work_of
+
+#: The share of the work that is aimed at: with fewer steps some algorithms take larger batches.
+_AIM = 0.9
+
+
+def within_work(
+    algorithm: Algorithm, spec: Spec, calibration: Calibration, dimension: int, *, accepts: bool
+) -> tuple[Calibration, Choice | None]:
+    """Return a calibration whose steps are no more work than a default may be, and the choice that makes it so.
+
+    Steps that the spec gives are never fewer.
+
+    Args:
+        algorithm: Its record says by which number steps are fewer than the theorem's.
+        spec: The whole spec.
+        calibration: Its calibration, whose plan is executable.
+        dimension: The number of parameters, or what is supposed of it.
+        accepts: Whether the request asks for the theorem's steps, however many they are.
+
+    Raises:
+        InvalidValue: the theorem's steps are far more work, and cannot be fewer.
+    """
+    count, plan = algorithm.fewer_steps, calibration.plan
+    given = StepCount.INNER_ITERATIONS in spec.assumptions if count is StepCount.INNER_ITERATIONS else spec.iterations
+    work = work_of(calibration, dimension)
+    for each in calibration.hyperparameters:
+        if each.name == UNCAPPED and isinstance(each.value, float):
+            own = int(each.value)
+            return _said(
+                calibration, "iterations", plan.iterations, own, _takes(own, work * each.value / plan.iterations)
+            )
+    if given or work <= WORK or plan.iterations <= FEWEST_STEPS:
+        return calibration, None
+    takes = _takes(plan.iterations, work)
+    if accepts or (count is None and work <= PATIENCE * WORK):
+        return replace(calibration, warnings=(*calibration.warnings, f"The theorem chooses {takes}.")), None
+    if count is None:
+        raise InvalidValue(
+            f"the theorem of {plan.algorithm} chooses {takes}, and allows no fewer. Ask for the preset theorem to take "
+            "them all the same, or take an algorithm that is quicker: without a name, one is chosen",
+            code="too_much_work",
+            pointer=("algorithm",),
+        )
+    found, number = _fewer(algorithm, spec, calibration, count, dimension)
+    theorem = number * plan.iterations // found.plan.iterations
+    name = str(count) if count is StepCount.ITERATIONS else f"assumptions.{count}"
+    return _said(found, name, number, theorem, takes)
+
+
+def _takes(steps: int, work: float) -> str:
+    return f"{steps} steps, which take about {minutes_of(work):.2g} minutes of one core"
+
+
+def _said(found: Calibration, name: str, number: int, theorem: int, takes: str) -> tuple[Calibration, Choice]:
+    """Return the calibration with a warning, and the choice, of fewer steps than the theorem's."""
+    warning = (
+        f"{name} is {number}, and the theorem's own number is {theorem}, of {takes}. The bounds of this answer are of "
+        f"the fewer steps; where it has none, nothing is promised. For more, give {name}."
+    )
+    choice = Choice(
+        name,
+        number,
+        f"As many as take about a minute of one core. The theorem's number is of {takes}.",
+        "docs/concepts/practical_defaults.md",
+        theorem,
+        ITS_OWN,
+    )
+    return replace(found, warnings=(*found.warnings, warning)), choice
+
+
+def _fewer(
+    algorithm: Algorithm, spec: Spec, calibration: Calibration, count: StepCount, dimension: int
+) -> tuple[Calibration, int]:
+    """Return the calibration of fewer steps, and the number that makes them so."""
+    number, fewest, found = calibration.plan.iterations, FEWEST_STEPS, calibration
+    if count is StepCount.INNER_ITERATIONS:
+        [inner] = (each.value for each in calibration.hyperparameters if each.name == count)
+        number, fewest = int((inner[0] if isinstance(inner, tuple) else inner) or 1), 1
+    while number > fewest and (over := work_of(found, dimension) / WORK) > 1.0:
+        number = max(int(_AIM * number / over), fewest)
+        fewer = (
+            replace(spec, iterations=number)
+            if count is StepCount.ITERATIONS
+            else replace(spec, assumptions={**spec.assumptions, count: float(number)})
+        )
+        found = calibrate(algorithm.name, fewer)
+    return found, number

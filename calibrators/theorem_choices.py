@@ -1,0 +1,122 @@
+"""The choices of a paper's theorem, as sentences and values beside those of the preset `practical`.
+
+All is read from the algorithm's record and from calibrations: no algorithm is known by its name here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from accounting.canonical import Json
+from calibrators.algorithm import Algorithm
+from calibrators.choices import Choice
+from calibrators.spec import Calibration, Spec
+
+#: Why a theorem has no value for a member.
+LEFT_OPEN = "The theorem leaves it open."
+ITS_OWN = "The theorem's own, from its constants."
+ANY_VALUE = "The theorem holds at every value, and chooses none."
+LONGEST = "The theorem asks that no gradient is longer, and by the declared bounds none is."
+NO_LONGEST = (
+    "The theorem asks that no gradient is longer, and neither the request nor the declared bounds give lipschitz, the "
+    "length of the longest."
+)
+_NOT_ITS_OWN = ("order_constant",)
+_SIZES = ("iterations", "batch_size", "step_size", "max_grad_norm", "regularizer")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The theorem's values of members that a preset chose otherwise.
+
+    Attributes:
+        values: By the member's name, as in `Choice.name`.
+        reason: Where they come from; or why those are none that are missing here.
+    """
+
+    values: Mapping[str, Json] = field(default_factory=dict)
+    reason: str = ""
+
+
+def missing_constants(names: Iterable[str]) -> str:
+    """Return the sentence for a theorem whose constants are not known.
+
+    >>> missing_constants(["radius", "initial_gap"])
+    'The theorem chooses it from radius and initial_gap, which neither the request nor the declared bounds give.'
+    """
+    return (
+        f"The theorem chooses it from {_all_of(list(names))}, which neither the request nor the declared bounds give."
+    )
+
+
+def with_theorem(algorithm: Algorithm, choices: Iterable[Choice], beside: Beside) -> tuple[Choice, ...]:
+    """Return the choices, each with the theorem's in its place and a sentence about it.
+
+    Args:
+        algorithm: Its record says whether a theorem bounds what it attains.
+        choices: Those that have a sentence keep it.
+        beside: The values of a calibration by the theorem. Its reason is that of the members that it may choose.
+    """
+    return tuple(_with_theorem(algorithm, choice, beside) for choice in choices)
+
+
+def _with_theorem(algorithm: Algorithm, choice: Choice, beside: Beside) -> Choice:
+    if choice.theorem_reason:
+        return choice
+    if choice.name == "algorithm":
+        return replace(choice, theorem_reason="A theorem is about one algorithm, and chooses none.")
+    if not algorithm.example.bounded:
+        return replace(choice, theorem_reason=_no_theorem(algorithm))
+    if choice.name in beside.values:
+        value = beside.values[choice.name]
+        return replace(choice, theorem=value, theorem_reason=ITS_OWN if value is not None else beside.reason)
+    return replace(choice, theorem_reason=LEFT_OPEN)
+
+
+def note(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: Iterable[Choice]) -> str:
+    """Return what the theorem chooses of a plan, in sentences: beside the choices of a preset, and by itself.
+
+    Args:
+        algorithm: The algorithm's record.
+        asked: The request, before anything was chosen for it.
+        calibration: Of the whole request. Its recommended numbers are the theorem's own unless they were given.
+        choices: With the theorem's beside them.
+    """
+    if not algorithm.example.bounded:
+        return _no_theorem(algorithm)
+    choices = tuple(choices)
+    other = [choice for choice in choices if choice.theorem is not None and choice.theorem != choice.value]
+    unknown = [choice.name for choice in choices if choice.theorem is None and choice.theorem_reason not in _SILENT]
+    kept = _kept(algorithm, asked, calibration, choices)
+    found = []
+    if other:
+        found.append(f"The theorem would have chosen {_all_of([choice.name for choice in other])} as stands beside.")
+    if unknown:
+        found.append(f"What the theorem would make of {_all_of(unknown)} is not known; the reason stands beside.")
+    if kept:
+        found.append(f"The theorem's own choice is kept of {_all_of(kept)}.")
+    found = found or ["The theorem chooses none of the numbers of this plan."]
+    return f"{' '.join(found).removesuffix('.')} ({algorithm.source})."
+
+
+_SILENT = ("", LEFT_OPEN, ANY_VALUE)
+
+
+def _no_theorem(algorithm: Algorithm) -> str:
+    return f"No theorem bounds what {algorithm.name} attains, so that none chooses its numbers."
+
+
+def _kept(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: Iterable[Choice]) -> list[str]:
+    """Return the names of numbers that a request may give, and that are those of the theorem here."""
+    taken = {choice.name.rpartition(".")[2] for choice in choices} | set(asked.assumptions)
+    taken |= {name for name in ("iterations", "batch_size", "step_size") if getattr(asked, name) is not None}
+    if "gradient_bound" in taken or asked.gradient_bound is not None:
+        taken |= {"max_grad_norm", "regularizer"}
+    able = {*_SIZES, *(each.name for each in algorithm.assumptions)} - {*_NOT_ITS_OWN} - taken
+    return [each.name for each in calibration.hyperparameters if each.name in able and each.value is not None]
+
+
+def _all_of(names: list[str]) -> str:
+    """Return ``a, b and c``."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
