@@ -349,10 +349,12 @@ def _audit_summary(audit: Audit) -> AuditSummary:
     found = audit.finding
     return AuditSummary(
         id=audit.id,
+        design=found["design"],
         method=found["method"],
         trials=found["trials"],
         delta=found["finding"]["delta"],
         epsilon_lower=found["finding"]["epsilon_lower"],
+        claimed=found["finding"]["claim"]["upper"],
         confidence=found["finding"]["confidence"],
         verdict=found["verdict"],
         created_at=audit.created_at,

@@ -25,10 +25,14 @@ class AuditSummary(Schema):
     """An attack on the run's plan; `GET /v1/audits/{id}` has all of it."""
 
     id: Identifier
+    design: str = Field(description="`held_out` attacks the evaluation; the others attack the training.")
     method: str
     trials: int
     delta: float
     epsilon_lower: float = Field(description="No epsilon below it is true of what ran, at `confidence`.")
+    claimed: float | None = Field(
+        description="At most this epsilon is claimed of what was attacked, at `delta`; null for no finite one."
+    )
     confidence: float
     verdict: str
     created_at: datetime
