@@ -160,13 +160,13 @@ def noisy_sums(
         - the_work_is_that_of_the_slots: how many rows there are changes no shape, and no branch is on a row.
     """
     layout = layout_of(model, parameters)
-    sums = _sums_in_grains(layout, model, parameters, features, labels, capacity, streams)
+    sums = sums_in_grains(layout, model, parameters, features, labels, capacity, streams)
     noise = RoundedGaussian(streams.noise).rounded(layout.size, noise_stddev(evaluation, layout) / GRAIN)
     # Minus zero would tell the sign of a sum.
     return (sums + noise + 0.0) * GRAIN
 
 
-def _sums_in_grains(
+def sums_in_grains(
     layout: Layout,
     model: Model,
     parameters: Parameters,
@@ -175,7 +175,7 @@ def _sums_in_grains(
     capacity: int,
     streams: RandomStreams,
 ) -> FloatArray:
-    """The sums without noise, shape (d,), in whole grains: a secret.
+    """The sums without noise, shape (d,), in whole grains: a secret. The arguments are those of `noisy_sums`.
 
     Rows are in slots of a secret order, so that neighbours differ in one slot. All slots are predicted, in blocks of
     public sizes, so that what a row adds depends on the row and its slot alone.

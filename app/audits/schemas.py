@@ -31,10 +31,12 @@ class AuditRequest(Schema):
         "Jagielski 2023), which assumes nothing about their independence. `gaussian_dp`: the largest mu that the rates "
         "rule out, then epsilon; a bound where the loss is Gaussian.",
     )
-    design: Literal["orthogonal", "opposed"] = Field(
+    design: Literal["orthogonal", "opposed", "held_out"] = Field(
         "orthogonal",
         description="`orthogonal`: each canary has a direction of its own, so that one run holds many. `opposed`: one "
-        "canary against a record that cancels it, which shows a bound on the sum in place of one on each record.",
+        "canary against a record that cancels it, which shows a bound on the sum in place of one on each record. "
+        "`held_out`: one canary in the held-out part, against the noisy vector of an evaluated run's scores; give "
+        "`run_id`.",
     )
     trials: Integer = Field(2000, ge=10, le=MAX_TRIALS, description="Canaries that are counted.")
     confidence: float = Field(
@@ -49,7 +51,7 @@ class FindingBody(Schema):
     """What the guesses of one rule prove at one delta."""
 
     delta: float
-    claim: IntervalBody = Field(description="The certified epsilon of the plan at delta.")
+    claim: IntervalBody = Field(description="The certified epsilon, at delta, of the events that were attacked.")
     epsilon_lower: float = Field(description="No smaller epsilon is true of what ran.")
     confidence: float = Field(description="The confidence of this single finding.")
     score: str = Field(description="What the attacker looked at.")
@@ -70,7 +72,9 @@ class AuditBody(Schema):
     run_id: str | None
     algorithm: str
     plan_hash: str
-    events: list[EventSchema]
+    events: list[EventSchema] = Field(
+        description="What was attacked, and what the claim is of: the training, or with `held_out` the evaluation."
+    )
     convention: ConventionBody
     verdict: Literal["consistent", "violated"] = Field(
         description="`violated`: a lower bound is above the claim. `consistent`: this attack found nothing, which "
@@ -85,7 +89,9 @@ class AuditBody(Schema):
     design: str
     trials: int
     canaries_per_run: int
-    runs: int = Field(description="Full runs of the plan by the real trainer, those of the pilot included.")
+    runs: int = Field(
+        description="Full runs of the plan by the real trainer, or vectors of its evaluation; those of the pilot too."
+    )
     largest_provable_epsilon: float = Field(
         description="The epsilon that this number of trials would prove if every guess were right."
     )

@@ -30,12 +30,15 @@ from app.kit.pagination import cut_page, decode_cursor
 from app.kit.process_pool import JobFailed
 from app.problems import Problem, from_accounting, not_found, unprocessable
 from app.runs import service as runs
+from app.runs.evaluating import layout_of_run
 from app.runs.report import stored_plan
 from app.tables.runs import Audit
 from app.wire.answers import ConventionBody
 from app.wire.events import EventSchema
 from calibrators.plan import Plan, plan_from_canonical
-from trainer.audit.audit import AuditCancelled, audit
+from trainer.audit.audit import AuditCancelled, attacked_events, audit
+from trainer.audit.held_out import TWO_CLASSES
+from trainer.held_out import Layout
 
 #: The audit's share of the time limit of its process; the rest is for starting and for answering.
 SHARE_OF_TIME = 0.8
@@ -55,7 +58,7 @@ def carry_out(context: Context, request: AuditRequest, principal: Principal) -> 
     Raises:
         Problem: 422 where there is no such plan, it cannot run, or the attack takes too long; 404 for an unknown run.
     """
-    plan = _plan(context, request, principal)
+    plan, layout = _plan(context, request, principal)
     if not plan.is_executable:
         raise unprocessable(
             "missing",
@@ -66,7 +69,8 @@ def carry_out(context: Context, request: AuditRequest, principal: Principal) -> 
         )
     seconds = SHARE_OF_TIME * context.audit_processes.seconds
     try:
-        return Audited(plan, context.audit_processes.run(attack, plan.canonical(), request.model_dump(), seconds))
+        found = context.audit_processes.run(attack, plan.canonical(), layout, request.model_dump(), seconds)
+        return Audited(plan, found)
     except AccountingError as error:
         raise from_accounting(error) from None
     except (AuditCancelled, JobFailed):
@@ -77,7 +81,7 @@ def carry_out(context: Context, request: AuditRequest, principal: Principal) -> 
         ) from None
 
 
-def attack(plan: bytes, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+def attack(plan: bytes, layout: Layout, request: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The audit itself; it runs in another process, so what it takes and gives can be pickled."""
     deadline = time.monotonic() + seconds
     result = audit(
@@ -87,6 +91,7 @@ def attack(plan: bytes, request: dict[str, Any], seconds: float) -> dict[str, An
         confidence=request["confidence"],
         method=request["method"],
         design=request["design"],
+        layout=layout,
         seed=request["seed"],
         is_cancelled=lambda: time.monotonic() > deadline,
     )
@@ -132,28 +137,32 @@ def list_page(
 
 def audit_body(stored: Audit) -> AuditBody:
     plan = plan_from_canonical(stored.plan, stored.plan_hash)
+    events = attacked_events(plan, stored.finding["design"])
     return AuditBody(
         id=stored.id,
         run_id=stored.run_id,
         algorithm=stored.algorithm,
         plan_hash=stored.plan_hash,
-        events=[EventSchema.of(event) for event in plan.events],
-        convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
+        events=[EventSchema.of(event) for event in events],
+        convention=ConventionBody.model_validate(convention(plan.neighboring_relation, events)),
         created_at=stored.created_at,
         **stored.finding,
     )
 
 
-def _plan(context: Context, request: AuditRequest, principal: Principal) -> Plan:
+def _plan(context: Context, request: AuditRequest, principal: Principal) -> tuple[Plan, Layout]:
+    """Return what is attacked, and the layout of the vector that an evaluation of it would release."""
     if (request.run_id is None) == (request.calibration is None):
         raise unprocessable("missing", "give run_id or calibration; exactly one of them", "calibration")
     if request.run_id is not None:
         with context.database.read() as session:
             reach.check(session, principal, "run_id", request.run_id)
-            return stored_plan(runs.get(session, request.run_id))
+            run = runs.get(session, request.run_id)
+            plan = stored_plan(run)
+            return plan, TWO_CLASSES if plan.evaluation is None else layout_of_run(run)
     assert request.calibration is not None
     try:
         question = algorithms.read(request.calibration, BudgetReader(context, principal))
-        return algorithms.solve_within_limits(context, question).plan
+        return algorithms.solve_within_limits(context, question).plan, TWO_CLASSES
     except Problem as problem:
         raise problem.inside("calibration") from None

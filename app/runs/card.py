@@ -289,13 +289,26 @@ def _proof(proof: InclusionBody | None) -> Table:
 def _audits(report: PrivacyReport) -> Section:
     if not report.audits:
         return Section("Audits", paragraphs=("No attack on this run's plan was made yet.",))
-    header = ("audit", "method", "trials", "epsilon is at least", "at delta", "confidence", "verdict", "made")
+    header = (
+        "audit",
+        "design",
+        "method",
+        "trials",
+        "epsilon is at least",
+        "claimed at most",
+        "at delta",
+        "confidence",
+        "verdict",
+        "made",
+    )
     rows = tuple(
         (
             Cell(audit.id, is_code=True),
+            Cell(audit.design),
             Cell(audit.method),
             Cell(show(audit.trials)),
             Cell(show(audit.epsilon_lower)),
+            Cell(show(audit.claimed)),
             Cell(show(audit.delta)),
             Cell(show(audit.confidence)),
             Cell(audit.verdict),

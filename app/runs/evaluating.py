@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+import numpy as np
+
+from app.algorithms.binding import DataDescription, build_model
+from app.algorithms.model_choice import MODEL_CHOICE
 from app.runs.job import Job
 from app.runs.schemas import HeldOutBody
-from trainer.held_out import layout_of, noise_stddev, noisy_sums
+from app.tables.runs import Run
+from trainer.held_out import Layout, layout_of, noise_stddev, noisy_sums
 from trainer.held_out_metrics import CONFIDENCE, metrics_of
 from trainer.models import Parameters
 from trainer.streams import random_streams
@@ -34,3 +39,9 @@ def held_out_body(job: Job, parameters: Parameters, key: int) -> HeldOutBody:
     if not job.description.classes:
         found = found.with_errors_in(job.description.label_half_width)
     return HeldOutBody.model_validate({"confidence": CONFIDENCE, **asdict(found)})
+
+
+def layout_of_run(run: Run) -> Layout:
+    """Return the layout of the vector that a run's evaluation releases, by what is public of the run."""
+    model = build_model(MODEL_CHOICE.validate_python(run.model), DataDescription.model_validate(run.description))
+    return layout_of(model, model.parameters(np.zeros(model.num_parameters)))

@@ -21,7 +21,8 @@ from app.datasets.schemas import InlineCell
 from app.kit.limits import LISTED_FAULTS
 from app.problems import Problem, ProblemItem, json_pointer, unprocessable
 from app.runs import artifacts
-from app.runs.schemas import ModelBody, PredictionRequest, PredictionsBody
+from app.runs.model_schemas import ModelBody
+from app.runs.schemas import PredictionRequest, PredictionsBody
 from app.tables.runs import Run
 from trainer.models import TASKS, Model, Parameters, Task
 from trainer.scores import row_blocks

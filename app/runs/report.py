@@ -46,6 +46,7 @@ from app.runs.report_schemas import (
     DataSummary,
     EntrySummary,
     LedgerSummary,
+    ModelCard,
     PrivacyReport,
     SweepSummary,
 )
@@ -169,28 +170,51 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         Problem: 500 ``stored_plan_altered``.
     """
     plan = stored_plan(run)
-    target: RunTargetBody = _TARGET.validate_python(run.target)
+    final = _model_card(session, run, plan)
     sweep = sweep_of(session, run)
-    guarantee = _guarantee_body(session, run, plan)
-    unit = guarantee.privacy_unit
     data = _data_summary(session, run)
     reservation = _reservation_of(session, run)
-    caveats = [_of_several_rows(session, run, unit, _group_size(target)), *CAVEATS]
+    of_several_rows = _of_several_rows(session, run, final.privacy_unit, _group_size(final.target))
     facts = CardFacts(
-        run_id=run.id,
+        **dict(final),
         state=RunState(run.state),
-        statement=guarantee.statement,
         sweep=None if sweep is None else _sweep_summary(session, sweep),
         problem=None if run.problem is None else RunProblem.model_validate(run.problem),
+        data=data,
+        literal=_literal(run),
+        plan=plan_body(plan),
+        charge=charge_of(session, run)[0],
+        budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
+        deployment=None if run.budget_id is None else _deployment(session, run.budget_id),
+        ledger=None if reservation is None else _ledger_summary(session, reservation),
+        audits=[_audit_summary(audit) for audit in runs.newest_audits(session, run.id, MOST_AUDITS)],
+        caveats=[of_several_rows, *CAVEATS, *([PUBLIC_ROWS] if data.public else []), *run.warnings],
+    )
+    return PrivacyReport(**dict(facts), evaluation=evaluation(facts), registry=registry(facts))
+
+
+def model_card(session: Session, run: Run) -> ModelCard | None:
+    """The part of the card of a released model that stays as it is; None where the stored plan has another hash.
+
+    Answers of the operator, audits, proofs, names and budgets may change, and are in `privacy_report` alone.
+    """
+    plan = _plan_if_intact(run)
+    return None if plan is None else _model_card(session, run, plan)
+
+
+def _model_card(session: Session, run: Run, plan: Plan) -> ModelCard:
+    guarantee = _guarantee_body(session, run, plan)
+    return ModelCard(
+        run_id=run.id,
+        statement=guarantee.statement,
         created_at=run.created_at,
         finished_at=run.finished_at,
         seeded=run.seed is not None,
-        target=target,
-        achieved=_achieved(run, sweep),
+        target=_TARGET.validate_python(run.target),
+        achieved=_achieved(run, sweep_of(session, run)),
         convention=ConventionBody.model_validate(convention(plan.neighboring_relation, plan.events)),
-        privacy_unit=unit,
+        privacy_unit=guarantee.privacy_unit,
         neighbors=guarantee.neighbors,
-        data=data,
         model=MODEL_CHOICE.validate_python(run.model),
         algorithm=run.algorithm,
         source=ALGORITHMS[run.algorithm].source,
@@ -201,25 +225,16 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
         hyperparameters=[ProvenanceBody.model_validate(item) for item in run.provenance["hyperparameters"]],
         utility=[ProvenanceBody.model_validate(item) for item in run.provenance["utility"]],
         assumptions=run.provenance.get("assumptions", {}),
-        literal=_literal(run),
-        plan=plan_body(plan),
         plan_hash=run.plan_hash,
         dtype=cast(DtypeName, plan.dtype),
         dtype_reason=run.provenance.get("dtype_reason"),
         budget_id=run.budget_id,
-        reservation_id=None if reservation is None else reservation.id,
-        charge=charge_of(session, run)[0],
-        budget=None if run.budget_id is None else _budget_summary(session, run.budget_id),
-        deployment=None if run.budget_id is None else _deployment(session, run.budget_id),
-        ledger=None if reservation is None else _ledger_summary(session, reservation),
+        reservation_id=reservation_id_of(session, run),
         device=None if run.result is None else run.result.get("device", HOST.name),
         versions=None if run.result is None else run.result["versions"],
         scores=[] if run.result is None else [MetricBody.model_validate(each) for each in run.result["metrics"]],
         held_out=_held_out(run),
-        audits=[_audit_summary(audit) for audit in runs.newest_audits(session, run.id, MOST_AUDITS)],
-        caveats=[*caveats, *([PUBLIC_ROWS] if data.public else []), *run.warnings],
     )
-    return PrivacyReport(**dict(facts), evaluation=evaluation(facts), registry=registry(facts))
 
 
 def guarantee_of(session: Session, run: Run) -> GuaranteeBody | None:
@@ -351,10 +366,12 @@ def _audit_summary(audit: Audit) -> AuditSummary:
     found = audit.finding
     return AuditSummary(
         id=audit.id,
+        design=found["design"],
         method=found["method"],
         trials=found["trials"],
         delta=found["finding"]["delta"],
         epsilon_lower=found["finding"]["epsilon_lower"],
+        claimed=found["finding"]["claim"]["upper"],
         confidence=found["finding"]["confidence"],
         verdict=found["verdict"],
         created_at=audit.created_at,

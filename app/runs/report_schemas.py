@@ -25,10 +25,14 @@ class AuditSummary(Schema):
     """An attack on the run's plan; `GET /v1/audits/{id}` has all of it."""
 
     id: Identifier
+    design: str = Field(description="`held_out` attacks the evaluation; the others attack the training.")
     method: str
     trials: int
     delta: float
     epsilon_lower: float = Field(description="No epsilon below it is true of what ran, at `confidence`.")
+    claimed: float | None = Field(
+        description="At most this epsilon is claimed of what was attacked, at `delta`; null for no finite one."
+    )
     confidence: float
     verdict: str
     created_at: datetime
@@ -142,15 +146,12 @@ class SweepSummary(Schema):
     theorem: str
 
 
-class CardFacts(Schema):
-    """The service knows this of a run and its privacy."""
+class ModelCard(Schema):
+    """The facts of a run's privacy card that do not change once its model is released: the model's file holds them."""
 
     card_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or goes.")
     run_id: Identifier
-    state: RunState
     statement: str = Field(description="The guarantee in a sentence or two.")
-    sweep: SweepSummary | None = Field(description="null for a run of its own.")
-    problem: RunProblem | None
     created_at: datetime
     finished_at: datetime | None
     seeded: bool = Field(description="A seeded run repeats: its numbers are those of its plan, and protect nobody.")
@@ -161,7 +162,6 @@ class CardFacts(Schema):
     convention: ConventionBody
     privacy_unit: str
     neighbors: str = Field(description="How two neighbouring data sets differ.")
-    data: DataSummary
     model: ModelChoice
     algorithm: str
     source: str
@@ -177,8 +177,6 @@ class CardFacts(Schema):
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]
     assumptions: dict[str, float] = Field(description="Constants of the theory that the service derived or was given.")
-    literal: LiteralBody | None = Field(description="The paper's own calibration, which was not executed.")
-    plan: PlanBody = Field(description="What was, or would be, executed: phases, thresholds, step sizes.")
     plan_hash: str
     dtype: DtypeName = Field(description="The numeric type in which the plan is carried out; part of its hash.")
     dtype_reason: str | None = Field(
@@ -186,12 +184,6 @@ class CardFacts(Schema):
     )
     budget_id: str | None
     reservation_id: str | None
-    charge: dict[str, Any] | None
-    budget: BudgetSummary | None
-    deployment: DeploymentBody | None = Field(
-        description="What the operator said of the budget's deployment; null where nothing was said."
-    )
-    ledger: LedgerSummary | None = Field(description="null for a run without a budget.")
     device: str | None = Field(
         description="What took the steps: cpu, or cuda with the name of the card; null before the run has trained."
     )
@@ -200,6 +192,23 @@ class CardFacts(Schema):
     held_out: HeldOutBody | None = Field(
         description="Metrics on held-out rows, from one noisy vector that is among the events; null without one."
     )
+
+
+class CardFacts(ModelCard):
+    """The service knows this of a run and its privacy."""
+
+    state: RunState
+    sweep: SweepSummary | None = Field(description="null for a run of its own.")
+    problem: RunProblem | None
+    data: DataSummary
+    literal: LiteralBody | None = Field(description="The paper's own calibration, which was not executed.")
+    plan: PlanBody = Field(description="What was, or would be, executed: phases, thresholds, step sizes.")
+    charge: dict[str, Any] | None
+    budget: BudgetSummary | None
+    deployment: DeploymentBody | None = Field(
+        description="What the operator said of the budget's deployment; null where nothing was said."
+    )
+    ledger: LedgerSummary | None = Field(description="null for a run without a budget.")
     audits: list[AuditSummary] = Field(description="The newest ones, at most 20.")
     caveats: list[str]
 

@@ -286,25 +286,3 @@ class GuaranteeBody(Schema):
     privacy_unit: str
     neighbors: str = Field(description="How two neighbouring data sets differ.")
     card: str = Field(description="Path of the privacy card, which names the same `plan_hash`.")
-
-
-class ModelBody(Schema):
-    """A trained model with all that it takes to predict: `docs/concepts/models.md`.
-
-    Each value v of a number column enters x as `2 (v - lower) / (upper - lower) - 1`, clipped to [-1, 1]; a category as
-    one 0 or 1 per declared category. A linear model's logits are `x @ weights + bias`; a multilayer perceptron applies
-    its activation between the layers `weights_1, bias_1`, `weights_2, bias_2`, and so on. One logit: the second class
-    where it is positive. Several: the class of the largest. Regression: the logit is the label, scaled as a feature is.
-    """
-
-    format_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or goes.")
-    run_id: Identifier
-    algorithm: str
-    kind: str
-    model: ModelChoice = Field(description="The model with its options, such as the activation.")
-    plan_hash: str
-    features: list[dict[str, Any]] = Field(description="The declared feature columns, in the order of the weights.")
-    classes: list[str] = Field(description="Empty for regression.")
-    label: dict[str, Any] = Field(description="The declared label column.")
-    guarantee: GuaranteeBody | None = Field(description="null where the stored plan no longer has its hash.")
-    parameters: dict[str, Any]

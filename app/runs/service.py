@@ -54,8 +54,9 @@ from app.reservations.schemas import PlanPriceBody
 from app.runs import artifacts, lifecycle, repository
 from app.runs import sweep_progression as progression
 from app.runs import sweep_repository as run_sweeps
-from app.runs.report import guarantee_of
-from app.runs.schemas import ModelBody, RunRequest
+from app.runs.model_schemas import ModelBody, hash_of_card
+from app.runs.report import guarantee_of, model_card
+from app.runs.schemas import RunRequest
 from app.tables.runs import Run
 from app.tables.states import RunState
 from app.wire.answers import ChoiceBody, ProvenanceBody
@@ -429,7 +430,7 @@ def model_file(session: Session, context: Context, run: Run) -> bytes:
 
 
 def _model_body(session: Session, run: Run, parameters: Parameters) -> ModelBody:
-    data = DataDescription.model_validate(run.description)
+    data, card = DataDescription.model_validate(run.description), model_card(session, run)
     return ModelBody(
         run_id=run.id,
         algorithm=run.algorithm,
@@ -440,6 +441,8 @@ def _model_body(session: Session, run: Run, parameters: Parameters) -> ModelBody
         classes=list(data.classes),
         label=data.label.model_dump(mode="json"),
         guarantee=guarantee_of(session, run),
+        card=card,
+        card_hash=None if card is None else hash_of_card(card),
         parameters={name: array.tolist() for name, array in parameters.items()},
     )
 

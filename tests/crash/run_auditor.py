@@ -28,7 +28,11 @@ def audit_runs(orders: Sequence[Order], books: Books) -> list[str]:
         *([] if books.is_valid else ["the ledger does not verify"]),
         *(f"{file} is left over" for file in books.left_over),
         *_order_faults(orders, books),
-        *(fault for run in books.runs.values() for fault in (*_ending_faults(run), *_model_faults(run))),
+        *(
+            fault
+            for run in books.runs.values()
+            for fault in (*_ending_faults(run), *_model_faults(run), *_score_faults(run))
+        ),
         *(fault for view in books.budgets for fault in (*chain_faults(view), *account_faults(view))),
         *_charge_faults(books),
         *_twin_faults(orders, books),
@@ -36,8 +40,11 @@ def audit_runs(orders: Sequence[Order], books: Books) -> list[str]:
 
 
 def price(run: Json) -> int:
-    """What a run costs in nano-units of rho: steps on full batches, each of sensitivity 1, rounded up."""
+    """What a run costs in nano-units of rho: steps on full batches, and an evaluation, of sensitivity 1; rounded up."""
     rho = Fraction(0)
+    evaluation = run["plan"].get("evaluation")
+    if evaluation is not None:
+        rho += 1 / (2 * Fraction(float(evaluation["noise_multiplier"])) ** 2)
     for phase in run["plan"]["phases"]:
         event = phase["event"]
         assert (event["mechanism"]["kind"], event["sampling"]["kind"]) == ("gaussian", "full_batch"), event
@@ -88,6 +95,15 @@ def _model_faults(run: RunView) -> Iterator[str]:
             yield f"{model.file}: is of plan {model.plan_hash} and run {model.run_id}"
         if not model.parameters or not model.is_finite:
             yield f"{model.file}: holds no model"
+
+
+def _score_faults(run: RunView) -> Iterator[str]:
+    """Scores on held-out rows are shown of a run that has succeeded and was charged for them, and of no other."""
+    body = run.body
+    shown = (body["result"] or {}).get("held_out") is not None
+    if shown != (body["state"] == "succeeded" and "evaluation" in body["plan"]):
+        charged = "an evaluation" if "evaluation" in body["plan"] else "no evaluation"
+        yield f"{body['id']}: has {body['state']} with {charged} in its plan, and shows {'' if shown else 'no '}scores"
 
 
 def _charge_faults(books: Books) -> Iterator[str]:

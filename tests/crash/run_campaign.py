@@ -31,7 +31,8 @@ SEED = 11
 CHECKPOINT_INTERVAL_S = 0.02
 #: Public runs whose noise is chosen repeat one of so many.
 SEEDS = 4
-#: One run in so many is of private rows: its worker's part ends at a tick of its schedule.
+#: One run in so many is of private rows: its worker's part ends at a tick of its schedule. Every second one of these
+#: is evaluated on held-out rows, the first one too.
 PRIVATE_ONE_IN = 7
 BUDGETS = 3
 RUNS_BETWEEN_KILLS = 10
@@ -60,6 +61,7 @@ class Outcome:
 
     kills: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
+    evaluated: int = 0
     charged: int = 0
     repeated: int = 0
     claims: int = 0
@@ -74,12 +76,14 @@ class Outcome:
         assert self.workers_lost > 0, self
         assert self.resumed, self
         assert self.states["succeeded"] > self.states["failed"], self
+        assert self.evaluated > 0, self
 
     def figures(self) -> Json:
         return {
             "seed": SEED,
             "runs": self.states.total(),
             "runs_by_state": dict(self.states),
+            "evaluated_on_held_out_rows": self.evaluated,
             "charged": self.charged,
             "compared_with_their_undisturbed_twins": self.repeated,
             "kills": dict(self.kills),
@@ -131,8 +135,10 @@ class RunCampaign:
         """Of all kinds: charged and free, public and private."""
         first, kinds = len(self._orders), list(self._kinds())
         for number in range(first, first + count):
-            if number % PRIVATE_ONE_IN == 0:
-                order = Order(f"order {number}", self._request() | self._private)
+            if number % PRIVATE_ONE_IN == len(kinds) % PRIVATE_ONE_IN:
+                is_evaluated = (number - len(kinds)) // PRIVATE_ONE_IN % 2 == 0
+                more: Json = {"evaluation": {}} if is_evaluated else {}
+                order = Order(f"order {number}", self._request() | self._private | more)
             else:
                 order = self._repeatable(f"order {number}", *kinds[number % len(kinds)])
             self._orders.append(order)
@@ -186,6 +192,7 @@ class RunCampaign:
         outcome = self.outcome
         outcome.faults += audit_runs(self._orders, books)
         outcome.states.update(run.body["state"] for run in books.runs.values())
+        outcome.evaluated = sum("evaluation" in run.body["plan"] for run in books.runs.values())
         outcome.charged = sum(entry["kind"] == "commit" for view in books.budgets for entry in view.entries)
         outcome.repeated = sum(order.twin is not None for order in self._orders)
         outcome.claims = sum(run.epoch for run in books.runs.values())
@@ -239,6 +246,7 @@ def _upload(server: ServerProcess, budget_id: str) -> str:
     """A private data set that this budget pays for."""
     rows = "".join(f"{value},{label}\n" for value, label in ROWS)
     metadata = {"name": "private", "declared_size": 1000, "columns": COLUMNS, "label": "y", "budget_id": budget_id}
+    metadata["held_out_share"] = 0.25
     host, port = server.address
     answer = httpx2.post(
         f"http://{host}:{port}/v1/datasets",

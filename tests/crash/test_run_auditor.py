@@ -35,6 +35,7 @@ def run_of(name: str, claims: int = 1, lost: int = 0, *, is_charged: bool = True
         "progress": {"done": 1, "total": 1},
         "plan": {"phases": [{"event": event}]},
         "plan_hash": plan_hash,
+        "result": {"held_out": None},
         "reservation_id": f"res_{name}" if is_charged else None,
         "budget_id": BUDGET if is_charged else None,
     }
@@ -44,7 +45,7 @@ def run_of(name: str, claims: int = 1, lost: int = 0, *, is_charged: bool = True
 
 def failed(name: str) -> RunView:
     run = run_of(name, WORKERS_A_RUN_MAY_COST, WORKERS_A_RUN_MAY_COST)
-    return replace(run, body=run.body | {"state": "failed", "problem": LOST}, released=409, models=[])
+    return replace(run, body=run.body | {"state": "failed", "problem": LOST, "result": None}, released=409, models=[])
 
 
 def honest() -> tuple[list[Order], Books]:
@@ -82,6 +83,10 @@ def test_a_run_that_was_never_started_may_give_its_hold_back() -> None:
 
 def spoil_body(name: str, **changes: Any) -> Callable[[list[Order], Books], None]:
     return lambda _orders, books: books.runs[f"run_{name}"].body.update(changes)
+
+
+#: A plan like that of `run_of`, and an evaluation that costs as much again.
+EVALUATED = {"phases": run_of("twin").body["plan"]["phases"], "evaluation": {"noise_multiplier": 5}}
 
 
 def spoil_model(**changes: Any) -> Callable[[list[Order], Books], None]:
@@ -166,6 +171,22 @@ BROKEN: dict[str, tuple[Callable[[list[Order], Books], Any], str]] = {
     "another model than its twin's": (
         spoil_model(parameters={"weights": b"other noise"}),
         "twin: its model is another than that of calm",
+    ),
+    "an evaluation that was not charged": (
+        spoil_body("twin", plan=EVALUATED, result={"held_out": {"accuracy": 1}}),
+        "run_twin: costs 40000000, and 20000000 is held",
+    ),
+    "scores that nobody was charged for": (
+        spoil_body("twin", result={"held_out": {"accuracy": 1}}),
+        "run_twin: has succeeded with no evaluation in its plan, and shows scores",
+    ),
+    "scores of a run that failed": (
+        spoil_body("lost", plan=EVALUATED, result={"held_out": {"accuracy": 1}}),
+        "run_lost: has failed with an evaluation in its plan, and shows scores",
+    ),
+    "scores that are lost": (
+        spoil_body("twin", plan=EVALUATED),
+        "run_twin: has succeeded with an evaluation in its plan, and shows no scores",
     ),
     "a charge that is missing": (
         spoil_budget((Kind.START,)),

@@ -41,7 +41,7 @@ def sums_of(model, parameters, features, labels, capacity=64, seed=3) -> list[in
     """The exact sums, in whole grains."""
     layout = layout_of(model, parameters)
     streams = random_streams(seed)
-    found = held_out._sums_in_grains(layout, model, parameters, features, labels, capacity, streams)
+    found = held_out.sums_in_grains(layout, model, parameters, features, labels, capacity, streams)
     assert np.array_equal(found, np.round(found))
     return [int(each) for each in found]
 

@@ -23,7 +23,7 @@ FEWEST = 129
 
 def exact_sums(model: Model, parameters: Parameters, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     layout, streams = layout_of(model, parameters), random_streams(1)
-    return held_out._sums_in_grains(layout, model, parameters, features, labels, ROWS + 9, streams) * GRAIN
+    return held_out.sums_in_grains(layout, model, parameters, features, labels, ROWS + 9, streams) * GRAIN
 
 
 def classes_of(count: int) -> tuple[Model, Parameters, np.ndarray, np.ndarray]:

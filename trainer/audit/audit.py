@@ -13,19 +13,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from accounting.accountant import epsilons_for_deltas
 from accounting.composition.composition import compose
 from accounting.errors import InvalidValue, Unsupported, one_of
+from accounting.events import Event
 from accounting.intervals import Interval
 from accounting.numbers import read_integer, read_real
 from calibrators.plan import Plan
 from trainer.audit.canaries import DESIGNS, ORTHOGONAL, dependence, largest_number_of_rows
+from trainer.audit.held_out import HELD_OUT, TWO_CLASSES, EvaluationAttack
 from trainer.audit.methods import GAUSSIAN_DP, METHODS, Method, best_rule
 from trainer.audit.observation import observe
 from trainer.audit.result import AuditResult, Finding, verdict_of
-from trainer.audit.scores import RELEASED_MODEL, scores
+from trainer.audit.scores import LIKELIHOOD_RATIO, RELEASED_MODEL, Floats, scores
 from trainer.audit.trials import Counts, Trials
+from trainer.held_out import Layout
 
 MIN_TRIALS = 10
 MAX_TRIALS = 10**7
@@ -81,7 +85,13 @@ def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
     """
     trials = read_integer("trials", trials, MIN_TRIALS, MAX_TRIALS)
     _known("method", method, METHODS)
-    _known("design", design, DESIGNS)
+    _known("design", design, (*DESIGNS, HELD_OUT))
+    if design == HELD_OUT and plan.evaluation is None:
+        raise InvalidValue(
+            "this plan has no evaluation on held-out rows to attack; attack its training: "
+            f"design must be {one_of(sorted(DESIGNS))}",
+            pointer=("design",),
+        )
     way = METHODS[method]
     widest = max(1, _MAX_PATH // plan.iterations)
     if not way.independent:
@@ -97,6 +107,17 @@ def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
     return Schedule(_parts(-(-trials // _COUNTED_PER_PILOT), width), _parts(trials, width), note)
 
 
+def attacked_events(plan: Plan, design: str) -> tuple[Event, ...]:
+    """The events that a design attacks, and that the claim is of: those of the training, or that of the evaluation.
+
+    A row is trained on or held out. So a canary is in one of the parts, and tests what that part alone is charged.
+    """
+    if design == HELD_OUT:
+        assert plan.evaluation is not None, "the schedule has refused it"
+        return (plan.evaluation.event,)
+    return tuple(phase.event for phase in plan.phases)
+
+
 def audit(
     plan: Plan,
     *,
@@ -105,6 +126,7 @@ def audit(
     confidence: float = 0.95,
     method: str = "guesses",
     design: str = ORTHOGONAL,
+    layout: Layout = TWO_CLASSES,
     seed: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] | None = None,
@@ -119,7 +141,8 @@ def audit(
         trials: Canaries that are counted; a fifth more are the pilot (as many again for one run).
         confidence: In (0, 1).
         method: A name in `methods.METHODS`.
-        design: A name in `canaries.DESIGNS`.
+        design: A name in `canaries.DESIGNS`, or `held_out.HELD_OUT` for the evaluation of the plan.
+        layout: Of the evaluation's vector; no other design reads it.
         seed: Makes the audit repeat; None draws from the operating system.
         on_progress: Called with (runs done, runs in all) at the start and after each run.
         is_cancelled: Asked before each step of each run.
@@ -128,7 +151,9 @@ def audit(
         - honest_runs_are_rarely_called_violated: with probability at most 1 - confidence, the two findings together.
         - the_bound_is_rarely_above_the_truth: at the asked delta, with probability at most 1 - confidence.
         - rules_are_chosen_before: on runs that are not counted.
-        - the_trainer_is_the_trainer: sampler, bound, noise and update are those that `trainer.run` uses.
+        - the_trainer_is_the_trainer: sampler, bound, noise and update are those that `trainer.run` uses, and the vector
+          of an evaluation is that of `trainer.held_out`.
+        - the_claim_is_of_what_is_attacked: `attacked_events` under the relation of the plan.
 
     Requires:
         A trainer whose noise is independent between coordinates and runs, where one run has several canaries and the
@@ -144,7 +169,8 @@ def audit(
     delta = read_real("delta", delta, 0.0, 1.0 - 1e-9, open_lower=True)
     error = 1.0 - read_real("confidence", confidence, 0.0, math.nextafter(1.0, 0.0), open_lower=True)
     runs = schedule(plan, trials, method, design)
-    if method == GAUSSIAN_DP.name and compose(plan.events, plan.neighboring_relation).gaussian_only is None:
+    events = attacked_events(plan, design)
+    if method == GAUSSIAN_DP.name and compose(events, plan.neighboring_relation).gaussian_only is None:
         raise Unsupported(
             "the method gaussian_dp rules out Gaussian DP, which only a plan of full-batch Gaussian steps claims; use "
             f"{one_of(sorted(METHODS.keys() - {GAUSSIAN_DP.name}))}",
@@ -152,7 +178,7 @@ def audit(
         )
     way = METHODS[method]
     deltas = [delta, *(other for other in _CURVE if other > delta)] if way.curve else [delta]
-    answers = epsilons_for_deltas(plan.events, plan.neighboring_relation, deltas)
+    answers = epsilons_for_deltas(events, plan.neighboring_relation, deltas)
     claims = {at: answer.value for at, answer in zip(deltas, answers, strict=True)}
 
     coins = np.random.default_rng(seed)
@@ -162,11 +188,12 @@ def audit(
         if is_cancelled is not None and is_cancelled():
             raise AuditCancelled(len(parts))
 
+    attack = _attack(plan, design, layout, stop_if_cancelled)
     _tell(on_progress, 0, runs.runs)
     for canaries in (*runs.pilot, *runs.counted):
         members = coins.random(canaries) < 0.5
         key = None if seed is None else int(coins.integers(2**63))
-        parts.append(Trials(scores(plan, observe(plan, members, design, key, stop_if_cancelled)), members))
+        parts.append(Trials(attack(members, key), members))
         _tell(on_progress, len(parts), runs.runs)
     pilot, counted = Trials.join(parts[: len(runs.pilot)]), Trials.join(parts[len(runs.pilot) :])
 
@@ -190,6 +217,22 @@ def audit(
         largest_provable_epsilon=most,
         notes=_notes(runs.note, most, claims[delta], pilot),
     )
+
+
+def _attack(
+    plan: Plan, design: str, layout: Layout, before_step: Callable[[], None]
+) -> Callable[[npt.NDArray[np.bool_], int | None], Mapping[str, Floats]]:
+    """Return what carries out one run with these members and this seed, and scores its canaries."""
+    if design != HELD_OUT:
+        return lambda members, key: scores(plan, observe(plan, members, design, key, before_step))
+    assert plan.evaluation is not None, "the schedule has refused it"
+    evaluation = EvaluationAttack(plan.evaluation, plan.neighboring_relation, layout)
+
+    def of_vectors(members: npt.NDArray[np.bool_], key: int | None) -> Mapping[str, Floats]:
+        before_step()
+        return {LIKELIHOOD_RATIO: np.array([evaluation.score(member=bool(member), seed=key) for member in members])}
+
+    return of_vectors
 
 
 def _find(

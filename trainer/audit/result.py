@@ -19,7 +19,7 @@ class Finding:
 
     Attributes:
         delta: The delta at which claim and bound are compared.
-        claim: The certified epsilon of the plan at delta.
+        claim: The certified epsilon, at delta, of the events that were attacked.
         epsilon_lower: No epsilon below it is true of what ran, at ``confidence``.
         confidence: The confidence of this finding alone.
         rule: How the guesses were made: chosen on the pilot, before the counted trials.
@@ -70,7 +70,7 @@ class AuditResult:
         design: Name of the canaries' design.
         trials: Canaries that were counted.
         canaries_per_run: Canaries of one run.
-        runs: Runs of the trainer, those of the pilot included.
+        runs: Runs of the trainer, or vectors of the evaluation, those of the pilot included.
         largest_provable_epsilon: The epsilon that this many trials would prove if every guess were right.
         notes: Notes about the power of this audit, for its reader.
     """

@@ -31,6 +31,7 @@ from tests.databases import DatabaseFactory, on_one_engine
 from tests.local_access import local_client
 from tests.warm_processes import WarmProcesses
 from trainer.audit.audit import AuditCancelled
+from trainer.audit.held_out import TWO_CLASSES
 
 CALIBRATION: dict[str, Any] = {
     "algorithm": "dp_sgd",
@@ -314,7 +315,7 @@ def test_the_deadline_is_asked_before_every_run(auditor):
     request = AuditRequest.model_validate(AUDIT)
     plan = audits.carry_out(auditor.context, request, LOOPBACK).plan.canonical()
     with pytest.raises(AuditCancelled):
-        audits.attack(plan, request.model_dump(), seconds=-1.0)
+        audits.attack(plan, TWO_CLASSES, request.model_dump(), seconds=-1.0)
 
 
 def test_what_is_not_there_is_404(auditor):

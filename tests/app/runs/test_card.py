@@ -118,9 +118,10 @@ def check_every_fact_is_shown(card: dict[str, Any], markdown: str, page: Page) -
 def audited(service, run: dict[str, Any]) -> None:
     """What an audit of the run leaves behind; the attack itself takes seconds."""
     finding = {
+        "design": "orthogonal",
         "method": "guesses",
         "trials": 2000,
-        "finding": {"delta": 1e-5, "epsilon_lower": 0.0625, "confidence": 0.951},
+        "finding": {"delta": 1e-5, "epsilon_lower": 0.0625, "confidence": 0.951, "claim": {"upper": 0.984375}},
         "verdict": "consistent",
     }
     stored = service.stored(run)
@@ -195,7 +196,20 @@ def test_the_fields_of_the_card_are_the_ones_of_its_version(service):
 
 
 CARD_PARTS = {
-    "AuditSummary": sorted(["id", "method", "trials", "delta", "epsilon_lower", "confidence", "verdict", "created_at"]),
+    "AuditSummary": sorted(
+        [
+            "id",
+            "design",
+            "method",
+            "trials",
+            "delta",
+            "epsilon_lower",
+            "claimed",
+            "confidence",
+            "verdict",
+            "created_at",
+        ]
+    ),
     "DataSummary": sorted(["dataset_id", "name", "version", "public", "declared_size", "held_out_size", "capacity"]),
     "BudgetSummary": sorted(["id", "name", "neighboring_relation", "privacy_unit", "limit"]),
     "EntrySummary": sorted(["id", "kind", "sequence", "leaf_index", "recorded_at", "previous_hash", "hash"]),

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.runs import evaluating, execution, lifecycle, worker
+from app.runs import artifacts, evaluating, execution, lifecycle, worker
+from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.evaluating import held_out_body
 from app.runs.executors import paces
 from app.runs.executors.paces import MeasuredPaces
 from app.runs.job import Job
 from app.runs.schemas import HeldOutBody
+from app.runs.score_keys import kept_score_key
 from app.runs.work import work_of
 from calibrators.plan import plan_from_canonical
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.conftest import HEADER, Service
-from tests.app.runs.interrupted import files, kinds, stopping_after
+from tests.app.runs.interrupted import check_released_once, kinds, stopping_after
 from tests.databases import on_one_engine
 from trainer.held_out import noisy_sums
 
@@ -191,30 +193,40 @@ def test_the_charge_stands_before_anything_is_drawn(service: Service, monkeypatc
     assert events["kind"] == "commit"
 
 
-@on_one_engine
-def test_a_run_that_goes_on_draws_the_same_vector(service: Service, drawn: list[HeldOutBody]) -> None:
-    """A worker is lost after it drew; the next one draws with the same key, and no second noise shows."""
-    run = service.queued(**ids_in(service), evaluation={})
-    end, died = lifecycle.end, []
+#: Where a worker is lost: between the charge and the draw, the draw and the model's file, the file and the books.
+KILLED_AT: dict[str, tuple[Any, str, int]] = {
+    "draw": (execution, "held_out_body", 0),
+    "file": (artifacts, "write_model", 1),
+    "books": (lifecycle, "end", 1),
+}
 
-    def lost(*arguments: Any) -> Any:
-        if not died:
-            died.append(True)
-            raise SystemExit("lost")
-        return end(*arguments)
+
+@on_one_engine
+@pytest.mark.parametrize("place", KILLED_AT)
+def test_a_run_that_goes_on_draws_the_same_vector(service: Service, drawn: list[HeldOutBody], place: str) -> None:
+    """The charge stands and its key is kept before anything is drawn. The next worker draws with it, the same noise."""
+    run = service.queued(**ids_in(service), evaluation={})
+    module, name, drawn_before = KILLED_AT[place]
+
+    def lost(*_: Any) -> None:
+        raise SystemExit("lost")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lifecycle, "end", lost)
+        patched.setattr(module, name, lost)
         with pytest.raises(SystemExit):
             service.work()
+    assert (len(drawn), service.reservation_state(run)) == (drawn_before, "started")
+    stream, key_files = service.stored(run).stream_id, CheckpointFiles(service.context)
+    key = kept_score_key(key_files, run["id"], stream or "")
+    assert key is not None
     assert lifecycle.give_up_runs_of(service.context, "wrk_test") == 1
+    assert service.get(f"/v1/runs/{run['id']}")["result"] is None, "what was drawn shows nowhere"
     service.work()
-    ended = service.get(f"/v1/runs/{run['id']}")
-    assert ended["state"] == "succeeded"
-    assert len(drawn) == 2
-    assert drawn[0] == drawn[1]
-    assert ended["result"]["held_out"] == drawn[1].model_dump(mode="json")
-    assert files(service) == []
+    check_released_once(service, run)
+    parameters = {name: np.array(value) for name, value in service.model(run)["parameters"].items()}
+    assert all(each == held_out_body(job_of(service, run), parameters, key) for each in drawn)
+    assert len(drawn) == drawn_before + 1
+    assert service.get(f"/v1/runs/{run['id']}")["result"]["held_out"] == drawn[-1].model_dump(mode="json")
 
 
 @on_one_engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import time
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.datasets import service as datasets
+from app.runs.report_schemas import ModelCard
 from app.tables.runs import Run
 from tests.app.problem_assertions import assert_problem
 from trainer.models import MODELS
@@ -180,7 +183,28 @@ def test_a_model_says_its_guarantee_and_where_its_card_is(quick):
     with quick.context.database.write() as session:
         row = session.get_one(Run, run["id"])
         row.plan = row.plan.replace(b"dp_sgd", b"dp_xyz")
-    assert quick.model(run)["guarantee"] is None
+    altered = quick.model(run)
+    assert (altered["guarantee"], altered["card"], altered["card_hash"]) == (None, None, None)
+
+
+def test_a_model_holds_what_stays_of_its_card_whatever_is_said_done_or_deleted_later(quick):
+    budget = quick.budget()
+    dataset = quick.dataset(budget_id=budget["id"])
+    run = quick.trained(dataset_id=dataset["id"], budget_id=budget["id"], iterations=2)
+    model, before = quick.model(run), quick.report(run)
+    assert set(model["card"]) == set(ModelCard.model_fields)
+    assert model["card"] == {name: before[name] for name in model["card"]}
+    text = json.dumps(model["card"], sort_keys=True, separators=(",", ":"))
+    assert model["card_hash"] == hashlib.sha256(text.encode()).hexdigest()
+    path = f"/v1/runs/{run['id']}/model?format=npz"
+    content = quick.client.get(path).content
+    said = quick.post(f"/v1/budgets/{budget['id']}/deployment", {"curator": "the clinic"})
+    assert said.status_code in (200, 201), said.text
+    assert quick.post("/v1/audits", {"run_id": run["id"], "trials": 20, "seed": 1}).status_code == 201
+    datasets.delete(quick.context, dataset["id"])
+    after = quick.report(run)
+    assert {name for name in before if before[name] != after[name]} >= {"deployment", "audits", "data"}
+    assert quick.client.get(path).content == content
 
 
 def test_a_file_is_the_same_whenever_it_is_asked_for(quick):

@@ -171,8 +171,25 @@ def test_a_file_is_read_without_a_server_and_says_what_it_is(quick, tmp_path):  
     assert (model.kind, model.classes) == ("logistic_regression", ("no", "yes"))
     assert model.document.plan_hash == run["plan_hash"]
     assert model.document.guarantee.card == f"/v1/runs/{run['id']}/report"
+    card = quick.report(run)
+    assert (model.card.plan_hash, model.card.statement) == (run["plan_hash"], card["statement"])
+    assert model.card.achieved.rho == card["achieved"]["rho"]
     assert set(model.parameters) == set(run["result"]["parameters"])
     assert model.predict_proba(as_dicts(table(TWO))).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_a_card_that_was_altered_is_told_and_a_file_without_one_is_read(quick):  # noqa: F811
+    run = quick.trained(dataset=table(TWO), model={"kind": "logistic_regression"}, **SHORT)
+    document = quick.model(run)
+    weights = {name: np.array(array) for name, array in document.pop("parameters").items()}
+    assert Model(document, weights).card["run_id"] == run["id"]
+    better = document | {"card": document["card"] | {"statement": "The released model is (0, 0)-private."}}
+    with pytest.raises(ValueError, match=f"it was altered: download {run['id']} again"):
+        Model(better, weights)
+    older = {name: value for name, value in document.items() if not name.startswith("card")}
+    assert Model(older, weights).card is None
+    rows = as_dicts(table(TWO))
+    assert np.array_equal(Model(older, weights).predict(rows), Model(document, weights).predict(rows))
 
 
 def test_files_of_other_versions_are_told_apart(tmp_path):

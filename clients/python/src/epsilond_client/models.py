@@ -8,6 +8,7 @@ Columns are clipped, scaled and multiplied as the service does when it trains an
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -39,9 +40,11 @@ class Model:
         parameters: As the service released them.
         feature_names: Names of the declared columns, in the order of an array's columns.
         classes: Names of the classes in the order of `predict_proba`; none for a regression.
+        card: What the privacy card says that stays as it is: guarantee, events, noise, scores. None in a file of an
+            earlier version. The path of the whole card is ``document.guarantee.card``.
 
     Raises:
-        ValueError: the file is of a format that this package does not read.
+        ValueError: the file is of a format that this package does not read, or its card does not have its hash.
     """
 
     def __init__(self, document: Mapping[str, Any], parameters: Mapping[str, npt.NDArray[np.float64]]) -> None:
@@ -51,7 +54,14 @@ class Model:
                 f"the model has format_version {version!r}, and this package reads {FORMAT_VERSION}: "
                 "take a version of epsilond-client that is as new as the service"
             )
+        card = document.get("card")
+        if card is not None and _hash_of(card) != document.get("card_hash"):
+            raise ValueError(
+                "the privacy card in the file does not have its hash, so it was altered: "
+                f"download {document['run_id']} again"
+            )
         self.document = Answer(document)
+        self.card = None if card is None else Answer(card)
         self.parameters = {name: np.asarray(array, dtype=np.float64) for name, array in parameters.items()}
         self.feature_names: tuple[str, ...] = tuple(column["name"] for column in document["features"])
         self.classes: tuple[str, ...] = tuple(document["classes"])
@@ -156,6 +166,11 @@ class Model:
         cells = columns_of(rows, self.feature_names, self.document["label"]["name"])
         scaled = [_scaled(column, cells[column["name"]]) for column in self._columns]
         return np.concatenate(scaled, axis=1)
+
+
+def _hash_of(card: Mapping[str, Any]) -> str:
+    text = json.dumps(card, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def columns_of(rows: Rows, names: Sequence[str], label: str | None = None) -> dict[str, npt.NDArray[Any]]:

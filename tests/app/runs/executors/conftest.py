@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from starlette.testclient import TestClient
 
 from app.context import Context
+from app.runs import resumption, score_keys
 from app.runs.executors.dask import DaskExecutor
 from app.runs.executors.interface import Executor
 from app.runs.executors.local import LOCAL
@@ -16,6 +18,19 @@ from tests.app.runs.executors.clusters import ClusterProcesses, until
 
 #: A cluster takes seconds of work to start, and each of its runs more than one in a process of ours.
 EXECUTORS = ("local", pytest.param("dask", marks=pytest.mark.thorough))
+
+
+#: The seed of a private run's training, and the key of its evaluation, where a test knows them.
+SEED, SCORE_KEY = 7, 5
+
+
+@pytest.fixture
+def known_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private runs begin with keys that the test knows: no request can ask for them."""
+    begin = resumption.first_checkpoint
+    monkeypatch.setattr(resumption, "first_checkpoint", lambda binding, _seed: begin(binding, SEED))
+    known = SimpleNamespace(token_bytes=SCORE_KEY.to_bytes)
+    monkeypatch.setattr(score_keys, "secrets", known)
 
 
 @pytest.fixture(scope="session")

@@ -5,18 +5,23 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
 from app.context import Context
 from app.runs import process
+from app.runs.evaluating import held_out_body
+from app.runs.executors import local
 from app.runs.executors.local import LocalExecutor
 from app.runs.lifecycle import DEVICE_TOO_SMALL
 from app.runs.versions import code_version, versions
 from app.settings import Settings
 from tests.app.runs.conftest import Service
-from tests.app.runs.interrupted import kinds, left_after
+from tests.app.runs.executors.conftest import SCORE_KEY, SEED
+from tests.app.runs.interrupted import check_released_once, kinds, left_after
+from tests.app.runs.test_evaluating import ids_in, job_of
 from tests.trainer.devices import STRICT, device_of, every_device
 from trainer.arrays import Array
 from trainer.devices import HOST, Device, DeviceFull, DeviceUnusable
@@ -37,6 +42,26 @@ def test_a_private_run_says_what_computed_it(client: TestClient, context: Contex
     assert result["versions"].items() >= there.versions.items()
     assert service.get(f"/v1/runs/{run['id']}/report")["device"] == there.name
     assert kinds(service, run) == ["reserve", "start", "commit"]
+
+
+@every_device
+def test_a_run_on_a_device_is_evaluated_with_what_it_releases(
+    client: TestClient, context: Context, device: str, known_keys: None
+) -> None:
+    """The vector is that of the key and of the released numbers, as on the host, and it was charged."""
+    service = service_on(client, context, device_of(device))
+    run = service.queued(**ids_in(service), evaluation={})
+    job = job_of(service, run)
+    capacity = job.training.capacity
+    on_host = local.run(job.plan, job.model, *job.scaled_rows(), seed=SEED, capacity=capacity).parameters
+    service.work()
+    shown = service.get(f"/v1/runs/{run['id']}")["result"]
+    assert shown["device"] == device_of(device).name
+    parameters = {name: np.array(value) for name, value in service.model(run)["parameters"].items()}
+    assert shown["held_out"] == held_out_body(job, parameters, SCORE_KEY).model_dump(mode="json")
+    for name, array in parameters.items():
+        np.testing.assert_allclose(array, on_host[name], atol=1e-5)
+    check_released_once(service, run)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from app.runs import execution, lifecycle, worker
+from app.runs.evaluating import held_out_body
 from app.runs.executors import dask, local
 from tests.app.runs.conftest import HEADER, ROWS
 from tests.app.runs.executors.clusters import TIMEOUT_S, until
+from tests.app.runs.executors.conftest import SCORE_KEY, SEED
 from tests.app.runs.executors.sabotage import exploding
 from tests.app.runs.interrupted import check_released_once, files, kinds, stopping_after, undisturbed
+from tests.app.runs.test_evaluating import ids_in
 
 
 @pytest.fixture
@@ -55,6 +58,20 @@ def test_executors_agree(service, short_slices, changes):
     expected = local.run(job.plan, job.model, *job.scaled_rows(), seed=7, capacity=capacity).parameters
     service.work()
     assert service.model(run)["parameters"] == {name: array.tolist() for name, array in expected.items()}
+
+
+def test_an_evaluation_is_the_same_wherever_the_steps_are_taken(service, short_slices, known_keys):
+    """The model is that of `trainer.run` to the last bit, and the vector is the one of the run's key."""
+    run = service.queued(**ids_in(service), evaluation={})
+    row = service.stored(run)
+    job = execution.load_job(service.context, row, lifecycle.read_plan(row))
+    capacity = job.training.capacity
+    expected = local.run(job.plan, job.model, *job.scaled_rows(), seed=SEED, capacity=capacity).parameters
+    service.work()
+    assert service.model(run)["parameters"] == {name: array.tolist() for name, array in expected.items()}
+    shown = service.get(f"/v1/runs/{run['id']}")["result"]["held_out"]
+    assert shown == held_out_body(job, expected, SCORE_KEY).model_dump(mode="json")
+    check_released_once(service, run)
 
 
 def test_a_run_that_is_stopped_is_gone_on_with_to_the_same_model(service, short_slices):
