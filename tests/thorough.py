@@ -26,11 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _on_one_database(items)
     tests: set[str] = set()
     for item in items:
-        test, marker = item.nodeid.partition("[")[0], item.get_closest_marker("one_in")
-        is_thorough, number = _is_thorough(item), _number(item.nodeid)
-        if marker is not None and (is_thorough or (test in tests and number % marker.args[0])):
-            item.add_marker(pytest.mark.soak if number // marker.args[0] % 3 else pytest.mark.thorough)
-        elif not is_thorough:
+        markers = {marker.name: marker for marker in item.iter_markers()}
+        if "one_in" not in markers:
+            continue
+        test, number, n = item.nodeid.partition("[")[0], _number(item.nodeid), markers["one_in"].args[0]
+        if "thorough" in markers or (test in tests and number % n):
+            item.add_marker(pytest.mark.soak if number // n % 3 else pytest.mark.thorough)
+        else:
             tests.add(test)
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import sqlalchemy as sa
-from alembic.util import CommandError
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
@@ -27,7 +26,7 @@ from app.backups.manifest import ArchiveRefused, FileContent, LedgerFacts, Manif
 from app.backups.rows import decoded, insertion
 from app.context import Context
 from app.db.database import Database, sqlite_file
-from app.db.migrate import BrokenReferences, schema_changes, upgrade_within
+from app.db.migrate import BrokenReferences, UnknownRevision, schema_changes, upgrade_within
 from app.fence.file_store import DamagedFence
 from app.fence.watching import fence_of
 from app.kit.private_files import make_private_folder, sync_folder, write_private, write_private_once
@@ -245,7 +244,7 @@ def _write_database(database: Database, archive: ArchiveReader, done: Done) -> N
 def _migrate(connection: Connection, revision: str) -> None:
     try:
         upgrade_within(connection, revision)
-    except CommandError:
+    except UnknownRevision:
         raise RestoreRefused(
             f"The backup is of the schema {revision}, which this version does not know. Restore it with the version "
             "that made it, or a newer one. Nothing was changed."

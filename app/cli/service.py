@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from typing import Annotated
 
 import typer
-from alembic.util import CommandError
 
 from app.auth import local_token, sessions, sign_in_codes
 from app.auth import service as keys
@@ -157,5 +156,5 @@ def until_stopped() -> Iterator[None]:
 def _migrate(settings: Settings) -> None:
     try:
         migrations.upgrade(settings.sqlalchemy_url)
-    except CommandError:
+    except migrations.UnknownRevision:
         fail("The database is at a revision that this version does not know. Run the version that brought it there.")

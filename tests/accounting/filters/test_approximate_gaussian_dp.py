@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -75,20 +75,20 @@ def failing(epsilon: float, delta: float) -> Plan:
     return Plan(price(Event(ApproximateDp(epsilon, delta))), (response(epsilon, delta),))
 
 
-def menus(remove: bool) -> dict[str, list[Plan]]:
-    return {
-        "two plans in flight": [sampled(remove), responses(0.6, 3)],
-        "failures seen": [full_batch(remove), failing(0.0, 0.0399), failing(0.3, 0.01)],
-        "both currencies": [responses(0.5, 1), responses(0.9, 2), sampled(remove)],
-    }
+#: Made in the test, not when tests are collected: a sampled plan's price takes a second.
+MENUS: dict[str, Callable[[bool], list[Plan]]] = {
+    "two plans in flight": lambda remove: [sampled(remove), responses(0.6, 3)],
+    "failures seen": lambda remove: [full_batch(remove), failing(0.0, 0.0399), failing(0.3, 0.01)],
+    "both currencies": lambda remove: [responses(0.5, 1), responses(0.9, 2), sampled(remove)],
+}
 
 
 @pytest.mark.one_in(3)
 @BOTH
-@pytest.mark.parametrize("name", menus(True))
+@pytest.mark.parametrize("name", MENUS)
 def test_nobody_attains_more_than_the_limit(name: str, remove: bool) -> None:
     """Adaptive, interleaved, abandoned: at every epsilon for the Gaussian limit, at the budget's for both."""
-    menu = menus(remove)[name]
+    menu = MENUS[name](remove)
     for epsilon in (0.0, 0.5, 1.0, 2.0, 3.0):
         promised = FAILURE + (1.0 - FAILURE) * delta_of_gaussian(math.sqrt(MU_SQUARED), epsilon, upward=True)
         assert best_attack(menu, gaussian_limit, epsilon, 6) <= promised
@@ -97,7 +97,7 @@ def test_nobody_attains_more_than_the_limit(name: str, remove: bool) -> None:
 
 @BOTH
 def test_the_promise_is_nearly_attained_and_is_not_without_the_failing_part(remove: bool) -> None:
-    menu = menus(remove)["failures seen"]
+    menu = MENUS["failures seen"](remove)
     for epsilon in (0.5, 2.0, 3.0):
         attained = best_attack(menu, gaussian_limit, epsilon, 4)
         alone = delta_of_gaussian(math.sqrt(MU_SQUARED), epsilon, upward=True)
@@ -445,33 +445,36 @@ def test_the_count_that_fits_is_found_with_few_exact_prices(monkeypatch: pytest.
 # -- tails that are given up ------------------------------------------------------------------------------------------
 
 PAIR_OF_STEPS, ONE_STEP = ((Event(Gaussian(1.0), Poisson(0.25), count),) for count in (2, 1))
-PAID = price(*PAIR_OF_STEPS)
-#: Of mu squared and failures there is what the plan costs, and what is spent for its tail.
-SPENT = PAID[1] // 100
-FULL = (PAID[0], PAID[1] + SPENT)
+
+
+def spent() -> int:
+    """Failures that are spent for the plan's tail; there is as much as that and what the plan costs."""
+    return price(*PAIR_OF_STEPS)[1] // 100
 
 
 def attained_after(back: Amounts, remove: bool, epsilon: float) -> float:
     """Return what is attained over what is promised, where a full batch may take the place of the second step."""
     step = binned_gaussian(1.0, 0.25, [-2.5 + 6.5 * place / 23 for place in range(24)], remove=remove)
+    paid = price(*PAIR_OF_STEPS)
+    full = (paid[0], paid[1] + spent())
     noise = math.sqrt(NANO / back[0])
     edges = [0.5 + noise * (-3.0 + 6.0 * place / 11) for place in range(12)]
     other = Plan((back[0], 0, SATURATED), (binned_gaussian(noise, 1.0, edges, remove=remove),))
-    menu = [Plan(PAID, (step, step), {1: back}), other]
-    attained = best_attack(menu, lambda used: used[0] <= FULL[0] and used[1] <= FULL[1], epsilon, 3)
-    d = FULL[1] / ATTO
-    return attained / (d + (1.0 - d) * delta_of_gaussian(math.sqrt(FULL[0] / NANO), epsilon, upward=True))
+    menu = [Plan(paid, (step, step), {1: back}), other]
+    attained = best_attack(menu, lambda used: used[0] <= full[0] and used[1] <= full[1], epsilon, 3)
+    d = full[1] / ATTO
+    return attained / (d + (1.0 - d) * delta_of_gaussian(math.sqrt(full[0] / NANO), epsilon, upward=True))
 
 
 @BOTH
 def test_nobody_attains_more_by_giving_tails_up(remove: bool) -> None:
-    back = GAME.given_back(PAID, PAIR_OF_STEPS, ONE_STEP, ADD_REMOVE, SPENT)
+    back = GAME.given_back(price(*PAIR_OF_STEPS), PAIR_OF_STEPS, ONE_STEP, ADD_REMOVE, spent())
     assert back is not None
     assert max(attained_after(back.amounts, remove, epsilon) for epsilon in (0.0, 0.5, 1.0, 1.3, 2.0, 3.0)) <= 1.0
 
 
 def test_giving_back_what_the_prefix_would_not_have_cost_is_caught() -> None:
-    less = tuple(whole - prefix for whole, prefix in zip(PAID[:2], price(*ONE_STEP)[:2], strict=True))
+    less = tuple(whole - prefix for whole, prefix in zip(price(*PAIR_OF_STEPS)[:2], price(*ONE_STEP)[:2], strict=True))
     assert attained_after((less[0], 0, 0), True, 1.3) > 1.01
 
 

@@ -18,9 +18,11 @@ import pytest
 
 from app import VERSION
 from app.cli.launcher import write_launcher
+from app.settings import Settings, environment_of
 from tests.app.cli.calls import done
 from tests.app.cli.conftest import Live
 from tests.app.cli.test_run import OPTIONS
+from tests.databases import on_one_engine
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def test_it_runs_from_any_folder(program: Path, tmp_path: Path) -> None:
     assert (tmp_path / "var" / "epsilond.sqlite3").exists(), "a relative folder begins where the process is started"
 
 
-def loaded(command: str, *modules: str) -> set[str]:
+def loaded(command: str, *modules: str, environment: dict[str, str] | None = None) -> set[str]:
     """Which of the modules a command imports."""
     code = f"""
 import sys
@@ -93,7 +95,7 @@ try:
 except SystemExit:
     print(*{set(modules)} & set(sys.modules))
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return set(result.stdout.splitlines()[-1].split())
 
 
@@ -104,6 +106,13 @@ def test_a_command_waits_for_no_part_of_the_service_that_it_does_not_need() -> N
     assert loaded("account --noise-multiplier 1 --delta 1e-5", "accounting.accountant", *unneeded) == {
         "accounting.accountant"
     }
+
+
+@on_one_engine
+def test_a_schema_that_is_the_newest_is_left_as_it_is_without_alembic(settings: Settings) -> None:
+    """A server looks for it at every start."""
+    environment = {**os.environ, **environment_of(settings)}
+    assert loaded("migrate", "alembic", "sqlalchemy", environment=environment) == {"sqlalchemy"}
 
 
 def test_the_application_waits_for_nothing_that_its_first_answers_do_not_need() -> None:
