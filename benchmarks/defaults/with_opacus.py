@@ -1,6 +1,6 @@
 """`python -m benchmarks.defaults.with_opacus [SET ...] [--epsilon E ...]`: Opacus' column of results/defaults.json.
 
-Needs torch and Opacus (requirements/bench-trainer.txt), and no scikit-learn.
+Needs torch and Opacus, and scikit-learn for the rows of `wine` (requirements/bench-trainer.txt).
 """
 
 from __future__ import annotations

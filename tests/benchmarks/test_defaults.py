@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from accounting.accountant import epsilon_for_delta
@@ -14,7 +15,7 @@ from benchmarks.defaults import kept
 from benchmarks.defaults.goals import goals, mean_and_error
 from benchmarks.defaults.markdown import defaults_section
 from benchmarks.defaults.opacus_side import EXAMPLE, OPACUS_GRID, _least_noise
-from benchmarks.defaults.preset import preset_plan
+from benchmarks.defaults.preset import preset_plan, without_privacy
 from benchmarks.defaults.protocol import DELTA, GRID, HELD_BACK, LARGEST_BATCH, SETS, TUNED_ON, Split
 from benchmarks.defaults.trials import plan_of, score
 from calibrators.plan import Plan
@@ -121,11 +122,28 @@ def test_errors_are_standard_errors_of_the_mean() -> None:
     assert mean_and_error([1.0, 3.0]) == (2.0, pytest.approx(1.0))
 
 
-def test_the_protocol_has_fifty_settings_and_holds_a_set_back() -> None:
+def test_the_protocol_has_fifty_settings_and_holds_sets_back() -> None:
     assert len(set(GRID)) == 50
     assert len(TUNED_ON) == 7
-    assert len(HELD_BACK) == 1
+    assert list(HELD_BACK) == ["forest", "wine", "waveform", "friedman"]
     assert not TUNED_ON.keys() & HELD_BACK.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "columns", "classes", "best"),
+    [("wine", (134, 44), 13, 3, 0.9), ("waveform", (5000, 5000), 21, 3, 0.85), ("friedman", (2000, 2000), 10, 0, 0.7)],
+)
+def test_the_later_sets_are_as_their_sources_say(
+    name: str, rows: tuple[int, int], columns: int, classes: int, best: float
+) -> None:
+    split = HELD_BACK[name]()
+    assert (split.features.shape, split.test_features.shape) == ((rows[0], columns), (rows[1], columns))
+    assert split.num_classes == classes
+    assert np.mean(np.abs(split.features) == 1.0) < 1e-3, "bounds cut hardly a value"
+    assert best <= without_privacy(split) < 1.0
+    again = HELD_BACK[name]()
+    assert np.array_equal(split.features, again.features)
+    assert np.array_equal(split.labels, again.labels)
 
 
 def test_the_images_are_sixty_thousand_and_have_two_finalists() -> None:
