@@ -132,8 +132,10 @@ bench-gpu: $(VENV)/.runtime  ## a private step on a GPU beside a plain one there
 	@$(BIN)/python -m benchmarks.gpu
 	@$(BIN)/python -m benchmarks.table
 
-bench-defaults: $(VENV)/.dev $(BENCH_TRAINER_VENV)/.ready  ## what a run attains that is given data, model and target, beside a grid by hand, Opacus and no privacy (hours; goes on where it was stopped); the results go to docs/measured.md
+bench-defaults: $(VENV)/.dev $(BENCH_TRAINER_VENV)/.ready  ## what a run attains that is given data, model and target, beside a grid by hand, Opacus and no privacy, and beside correlated noise and other step sizes (hours; goes on where it was stopped); the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.defaults
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.defaults.correlated
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.defaults.step_sizes
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BENCH_TRAINER_BIN)/python -m benchmarks.defaults.with_opacus
 	@$(BIN)/python -m benchmarks.table
 

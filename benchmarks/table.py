@@ -12,7 +12,9 @@ from benchmarks.accounting.factorisations import factorisations_section
 from benchmarks.accounting.filter_prices import filter_section
 from benchmarks.accounting.markdown import accounting_section
 from benchmarks.accounting.widths import widths_section
+from benchmarks.defaults.correlated import correlated_defaults_section
 from benchmarks.defaults.markdown import defaults_section
+from benchmarks.defaults.step_sizes import step_sizes_section
 from benchmarks.gpu.markdown import gpu_section
 from benchmarks.http.markdown import http_section
 from benchmarks.http.uploads import uploads_section
@@ -58,6 +60,8 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "few_epochs": ("Correlated noise in few epochs", few_epochs_section),
     "gpu": ("A private training step on a GPU", gpu_section),
     "defaults": ("What a run attains that names data, model and target alone", defaults_section),
+    "defaults_correlated": ("Correlated noise beside the defaults", correlated_defaults_section),
+    "defaults_step_sizes": ("Step sizes beside the default", step_sizes_section),
     "papers": ("The papers' theorems", papers_section),
 }
 

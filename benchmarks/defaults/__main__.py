@@ -14,18 +14,17 @@ from benchmarks import report
 from benchmarks.defaults.command import OUTPUT, asked
 from benchmarks.defaults.goals import goals
 from benchmarks.defaults.grid import best_of_grid
-from benchmarks.defaults.kept import scorer
+from benchmarks.defaults.kept import KEPT, scorer
 from benchmarks.defaults.preset import preset_scores, without_privacy
 from benchmarks.defaults.protocol import HELD_BACK, SETS
 
-KEPT = report.ROOT / ".bench-defaults"
 DISTRIBUTIONS = ("numpy", "scipy", "randomgen", "scikit-learn")
 SOURCES = ("trainer", "calibrators", "accounting")
 
 
 def main() -> None:
     """Measure, write, and say how it went."""
-    names, epsilons = asked(__doc__)
+    names, epsilons = asked(__doc__, SETS)
     started = time.perf_counter()
     header = report.header("defaults", "make bench-defaults", False, DISTRIBUTIONS, SOURCES)
     for name in names:

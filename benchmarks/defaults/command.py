@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from benchmarks import report
-from benchmarks.defaults.protocol import EPSILONS, SETS
+from benchmarks.defaults.protocol import EPSILONS
 
 OUTPUT = report.FOLDER / "defaults.json"
 
 
-def asked(description: str | None) -> tuple[Sequence[str], Sequence[float]]:
-    """Return the names of the data sets and the epsilons that the command line names, or all."""
+def asked(description: str | None, sets: Iterable[str]) -> tuple[Sequence[str], Sequence[float]]:
+    """Return those of the data sets and the epsilons that the command line names, or all."""
+    sets = list(sets)
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("sets", nargs="*", choices=SETS, help="data sets (default: all)")
+    parser.add_argument("sets", nargs="*", choices=sets, help="data sets (default: all)")
     parser.add_argument(
         "--epsilon", type=float, action="append", choices=EPSILONS, help="again and again (default: all)"
     )
     arguments = parser.parse_args()
-    return arguments.sets or list(SETS), arguments.epsilon or EPSILONS
+    return arguments.sets or sets, arguments.epsilon or EPSILONS

@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import report
 from benchmarks.defaults.protocol import Split
 from benchmarks.defaults.trials import score
 from calibrators.plan import Plan
 
 Scorer = Callable[[Plan, int], float]
+KEPT = report.ROOT / ".bench-defaults"
 
 
 def scorer(name: str, split: Split, source: str, folder: Path) -> Scorer:

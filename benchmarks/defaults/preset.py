@@ -15,24 +15,42 @@ from accounting.targets import ApproximateDpTarget
 from benchmarks.defaults.kept import Scorer
 from benchmarks.defaults.protocol import DELTA, SEEDS, Split
 from benchmarks.defaults.trials import model_of
-from calibrators.plan import Plan
+from calibrators.plan import BoundedSteps, Plan
 from calibrators.practical import UNKNOWN_OBJECTIVE, Draft
 from calibrators.spec import Spec
 from trainer.numeric_types import carried_out
 
 
-def preset_plan(split: Split, epsilon: float) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a run that names data, model and target alone, and what was chosen for it."""
+def preset_plan(
+    split: Split, epsilon: float, algorithm: str | None = None, **given: Any
+) -> tuple[Plan, dict[str, Any]]:
+    """Return the plan of a run that names data, model and target alone, and what was chosen for it.
+
+    Args:
+        split: the rows.
+        epsilon: of the target.
+        algorithm: named in place of the preset's own.
+        given: fields of the spec that the preset need not choose.
+    """
     spec = Spec(
         len(split.labels),
         ApproximateDpTarget(epsilon, DELTA),
         neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
         dimension=model_of(split).num_parameters,
         judge_published=False,
+        **given,
     )
     objective = replace(UNKNOWN_OBJECTIVE, predicts_numbers=not split.num_classes)
-    calibration = Draft(None, spec, None, objective).calibrate()
+    calibration = Draft(algorithm, spec, None, objective).calibrate()
     return carried_out(calibration.plan, None)[0], {choice.name: choice.value for choice in calibration.choices}
+
+
+def with_steps(plan: Plan, factor: float) -> Plan:
+    """Return the plan with its one step size multiplied."""
+    [phase] = plan.phases
+    assert isinstance(phase, BoundedSteps), "as algorithms with a rule for step sizes have"
+    assert isinstance(phase.step_size, float), "the rule has chosen one for all steps"
+    return replace(plan, phases=(replace(phase, step_size=factor * phase.step_size),))
 
 
 def preset_scores(split: Split, epsilon: float, score: Scorer, say: Callable[[str], object]) -> dict[str, Any]:

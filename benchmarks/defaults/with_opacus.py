@@ -18,7 +18,7 @@ DISTRIBUTIONS = ("numpy", "torch", "opacus")
 
 def main() -> None:
     """Measure and write, after each epsilon of each set."""
-    names, epsilons = asked(__doc__)
+    names, epsilons = asked(__doc__, SETS)
     import_module("torch").set_num_threads(1)
     measured = report.provenance(DISTRIBUTIONS, ["benchmarks/defaults"])
     for name in names:

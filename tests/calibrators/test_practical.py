@@ -223,6 +223,9 @@ def test_a_theorem_whose_numbers_are_kept_is_named():
     assert "own choice is kept of step_size and iterations" in (found.theorem_note or "")
     given = chosen("dp_gd", facts=SMOOTH, iterations=7, gradient_bound=Clip(2.0))
     assert "own choice is kept of step_size (" in (given.theorem_note or "")
+    sizes = {"iterations": 2, "batch_size": 50, "step_size": 1e-4, "assumptions": {"inner_iterations": 3.0}}
+    everything = chosen("dp_svrg_pp", Preset.PRACTICAL, SMOOTH, gradient_bound=Clip(2.0), **sizes)
+    assert (everything.theorem_note or "").startswith("The theorem chooses none of the numbers of this plan (")
     unknown = chosen("dp_gd", facts=replace(SMOOTH, derive=without("lipschitz"))).choices
     assert [(each.theorem, "give lipschitz" in each.theorem_reason) for each in unknown] == [(None, True)]
 

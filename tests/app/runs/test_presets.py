@@ -130,7 +130,8 @@ def test_every_algorithm_is_trained_from_its_shortest_request(quick, algorithm):
     assert run["charge"] is None
     parameters = [np.asarray(value) for value in quick.model(run)["parameters"].values()]
     assert all(np.isfinite(value).all() for value in parameters)
-    assert any(value.any() for value in parameters)
+    # A random point may be the first one, which is zero.
+    assert run["plan"].get("release") == {"kind": "random"} or any(value.any() for value in parameters)
 
 
 @pytest.mark.one_in(7)
