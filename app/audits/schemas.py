@@ -73,7 +73,8 @@ class AuditBody(Schema):
     algorithm: str
     plan_hash: str
     events: list[EventSchema] = Field(
-        description="What was attacked, and what the claim is of: the training, or with `held_out` the evaluation."
+        description="The events that were attacked, and that the claim is of: the training, or with `held_out` the "
+        "evaluation."
     )
     convention: ConventionBody
     verdict: Literal["consistent", "violated"] = Field(

@@ -31,7 +31,7 @@ class AuditSummary(Schema):
     delta: float
     epsilon_lower: float = Field(description="No epsilon below it is true of what ran, at `confidence`.")
     claimed: float | None = Field(
-        description="At most this epsilon is claimed of what was attacked, at `delta`; null for no finite one."
+        description="The epsilon that is claimed at most of what was attacked, at `delta`; null where none is finite."
     )
     confidence: float
     verdict: str

@@ -98,7 +98,7 @@ def test_the_score_is_the_ratio_of_the_densities_of_the_rounded_noise() -> None:
 def test_honest_evaluations_stay_under_the_claim_and_the_attack_comes_near_it(name: str) -> None:
     result = attacked(layout=LAYOUTS[name])
     assert result.verdict == CONSISTENT
-    assert 0.5 * result.claim.upper < result.epsilon_lower <= result.claim.upper
+    assert 0.4 * result.claim.upper < result.epsilon_lower <= result.claim.upper
     assert (result.canaries_per_run, result.runs) == (1, 600)
     assert result.finding.rule.score == "likelihood_ratio"
 
