@@ -156,7 +156,7 @@ class AlgorithmFields(Schema):
     preset: Preset | None = Field(
         None,
         strict=False,
-        description="How the values that the request leaves out are chosen, from public numbers alone. `practical`: "
+        description="How to choose what the request leaves out, from public numbers alone. `practical`: "
         "by rules that are known to train well. `theorem`: by the paper's theorem. If left out, a run takes "
         "`practical`, but `theorem` where `assumptions` are given; a calibration that names its algorithm takes what "
         "it is given and chooses nothing else. The answer's `choices` name each value, its reason, and the theorem's "

@@ -151,7 +151,7 @@ class Server:
         return self._id_of(named, "ds_", "dataset", "/v1/datasets")
 
     def ids_of(self, path: str, name: str) -> list[str]:
-        """The ids of all in a list that have just this name, and are within reach."""
+        """Return the ids of all objects in a list that have exactly this name and are within reach."""
         found: list[str] = []
         cursor = None
         while True:

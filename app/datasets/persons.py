@@ -76,7 +76,7 @@ def person_column_of(context: Context, declared: DeclaresPersons, dataset_id: st
 
 
 def names_in_file(columns: Sequence[Column], persons: PersonColumn | None) -> list[str]:
-    """The names of the columns that a file must have: those that are declared, and behind them that of the ids."""
+    """Return the names of the columns that a file must have: the declared ones, and after them that of the ids."""
     return [column.name for column in columns] + ([] if persons is None else [persons.name])
 
 

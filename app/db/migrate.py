@@ -51,7 +51,7 @@ def upgrade(database_url: str, revision: str = "head") -> None:
 def schema_changes(database: Database) -> Iterator[Connection]:
     """One transaction in which the schema may change: committed when the block ends, rolled back when it raises.
 
-    Of two that begin at once the second one waits. References between tables are compared at its end.
+    If two begin at once, the second one waits. References between tables are compared at the end.
     """
     with database.engine.connect() as connection:
         if database.is_sqlite:

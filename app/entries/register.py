@@ -91,13 +91,13 @@ class Register:
         details = record.details or {}
         subject, said = Subject(str(details["subject"])), details["says"]
         if not isinstance(said, Mapping):
-            raise TypeError("what an entry says are columns")
+            raise TypeError("an entry must say the columns of a row")
         later, before = LATER[subject], self.told.get(record.subject_id)
         if record.kind is EntryKind.REGISTER:
             if before is not None:
                 raise Refused(f"the {subject} {record.subject_id} is registered already")
             if said.get("id") != record.subject_id:
-                raise Refused("it says the row of something else")
+                raise Refused("it describes the row of something else")
             if subject is Subject.REGISTER and record.subject_id != REGISTER:
                 raise Refused("there is one register")
             return Told(subject, record.subject_id, dict(said))

@@ -182,7 +182,7 @@ def _discriminator(fault: Mapping[str, Any]) -> str:
 
 
 def _path_in(body: Any, path: Sequence[str | int], *, is_missing: bool) -> tuple[str | int, ...]:
-    """The part of ``path`` that exists in ``body``: pydantic puts the names of a union's alternatives between."""
+    """Return the part of ``path`` that exists in ``body``: pydantic inserts the names of a union's alternatives."""
     found: list[str | int] = []
     current = body
     for depth, step in enumerate(path):

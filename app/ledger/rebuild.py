@@ -329,7 +329,9 @@ def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: 
     # A run that was cancelled before anything of it was seen may be charged a part by any filter.
     if record.tail is not None:
         if before.events == record.events or not budget_filter.may_give_back(before.cost, record.tail):
-            raise BrokenChain(record.sequence, "it gives something back that its budget's filter does not")
+            raise BrokenChain(
+                record.sequence, "it gives something back, although its budget's filter gives nothing back"
+            )
         return
     is_whole = budget_filter.prefix_may_depend_on_outputs or record.amounts == before.cost
     if not is_whole and before.run_id is None:
@@ -421,7 +423,7 @@ def _corrected(before: ReservationState, record: EntryRecord) -> ReservationStat
     details = details_of(record)
     was = before.cost if before.charged is None else before.charged
     if details["before"] != [str(amount) for amount in was]:
-        raise BrokenChain(record.sequence, "it corrects another amount than there was")
+        raise BrokenChain(record.sequence, "it corrects an amount that the reservation does not have")
     if before.is_open:
         return _state(vars(before), cost=record.amounts, engine_version=record.engine_version)
     corrected = details["events_replaced"] is True

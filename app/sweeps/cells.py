@@ -63,7 +63,7 @@ def read_values(path: Path, values: list[Any], most: int = MAX_CELLS) -> Swept:
         raise invalid("too_long", f"a sweep has at most {most} values", *path)
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, float | int | str):
-            raise invalid("wrong_type", "a swept value is a number or a word", *path, index)
+            raise invalid("wrong_type", "a swept value must be a number or a word", *path, index)
     return Swept(path, tuple(values))
 
 

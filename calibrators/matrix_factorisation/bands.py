@@ -153,7 +153,7 @@ def solve(spec: Spec) -> Solved:
         return _chosen(spec)
     if bands is None:
         raise Unsupported(
-            "the number of bands is chosen by the noise that each needs: give correlation.bands, or solve for "
+            "the best number of bands depends on the noise that each needs: give correlation.bands, or solve for "
             "noise_multiplier",
             pointer=("solve_for",),
         )

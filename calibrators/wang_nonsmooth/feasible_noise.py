@@ -123,7 +123,8 @@ class Theorem11:
         return Split(beta, float(order[0]), float(variance[0]), float(ratio_margin[0]), float(order_margin[0]))
 
     def as_published(self) -> Split | None:
-        """Split by the paper's rule: beta = 1/2 if it is feasible, else the feasible beta nearest to it, else None."""
+        """Return the split by the paper's rule: beta = 1/2 if it is feasible, otherwise the nearest feasible beta; None
+        if there is none."""
         half = self.split(0.5)
         return half if half.is_feasible else min(self._ends(), key=lambda found: abs(found.beta - 0.5), default=None)
 

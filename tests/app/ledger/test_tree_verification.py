@@ -79,7 +79,7 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_trees SET frontier = substr(frontier, 1, 32)"], None, "the row of the tree does not say"),
     (["UPDATE merkle_trees SET settled_leaf_index = 10000"], None, "says that all places up to 10000 are in it, and"),
     (["DELETE FROM merkle_trees"], None, "the row of the tree is missing"),
-    (["UPDATE merkle_trees SET ledger_id = 'led_other'"], None, "the checkpoint 1 says something else than was signed"),
+    (["UPDATE merkle_trees SET ledger_id = 'led_other'"], None, "the checkpoint 1 differs from what was signed"),
     (["DELETE FROM merkle_checkpoints WHERE number = 2"], None, "the checkpoint 2 is missing"),
     (["DELETE FROM merkle_checkpoints WHERE number = 3"], None, "the checkpoint 3 is missing: 3 were signed"),
     (["UPDATE merkle_checkpoints SET tree_size = 8 WHERE number = 1"], None, "the checkpoint 1 says something else"),
@@ -87,12 +87,12 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
       "UPDATE merkle_checkpoints SET number = 2 WHERE number = 3",
       "UPDATE merkle_checkpoints SET number = 3 WHERE number = 9"], None, "the checkpoint 3 is of a smaller tree"),
     (["UPDATE merkle_checkpoints SET root_hash = (SELECT root_hash FROM merkle_checkpoints WHERE number = 1) "
-      "WHERE number = 2"], None, "the checkpoint 2 says something else than was signed"),
+      "WHERE number = 2"], None, "the checkpoint 2 differs from what was signed"),
     (["UPDATE merkle_checkpoints SET note = replace(note, '31', '32') WHERE number = 2"], None, "2 is not what was"),
     (["UPDATE merkle_checkpoints SET note = 'x' WHERE number = 2"], None, "what was signed: it is not a signed note"),
     (["UPDATE merkle_checkpoints SET public_key = 'x' WHERE number = 2"], None, "2 is not what was signed: it is no"),
     (["UPDATE merkle_checkpoints SET note = (SELECT note FROM merkle_checkpoints WHERE number = 1) WHERE number = 2"],
-     None, "the checkpoint 2 says something else than was signed"),
+     None, "the checkpoint 2 differs from what was signed"),
     (["UPDATE merkle_nodes SET level = level", "INSERT INTO merkle_nodes SELECT 1, 0, entry_hash FROM merkle_leaves "
       "WHERE tree_index = 0"], None, "the node 0 of the level 1 of the tree has too few leaves under it"),
 ]  # fmt: skip

@@ -191,7 +191,7 @@ FORGERIES: list[tuple[str, str, Change, str]] = [
     ("spent", "commit", lambda entry: entry["events"].reverse(), "its events are not the first ones"),
     ("voided", "void", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
     ("extended", "extend", lambda entry: entry.update(amounts=["1"]), "its amounts are not what the reservation holds"),
-    ("corrected", "correct", lambda entry: entry["details"].update(before=["1"]), "corrects another amount than"),
+    ("corrected", "correct", lambda entry: entry["details"].update(before=["1"]), "corrects an amount that"),
     ("", "limit", lambda entry: entry["details"]["filter"].update(rho="0.5"), "it sets a limit below what is used"),
     ("", "limit", lambda entry: entry["details"].update(filter={"kind": "pure_dp", "epsilon": "9"}), "(InvalidValue)"),
 ]

@@ -260,6 +260,6 @@ def test_the_printed_noise_is_sound_where_the_batches_divide_the_records():
     assert "Algorithm 2" in even.source
     assert uneven.verdict is Verdict.UNSOUND
     assert uneven.noise_multiplier == pytest.approx(2.0 * 1428 * 7 / 10_000)
-    assert "10000/7 is no number of records" in uneven.why
+    assert "10000/7 is not a number of records" in uneven.why
     assert solved(iterations=7, target=ApproximateDpTarget(1.0, 1e-6)).as_published.verdict is Verdict.LOOSE
     assert solved(target=GaussianDpTarget(1.0)).as_published is None

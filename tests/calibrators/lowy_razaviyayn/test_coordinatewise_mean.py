@@ -57,7 +57,7 @@ def test_the_listings_noise_is_sound_and_that_of_lemma_52_is_loose():
     assert solved(target=ApproximateDpTarget(1.0, 1e-6)).as_published.verdict is Verdict.LOOSE
     uneven = solved(dataset_size=125).as_published
     assert (uneven.verdict, uneven.noise_multiplier) == (Verdict.UNSOUND, pytest.approx(2.0 * 120 / 125))
-    assert "125/6 is no number of records; judged on groups of 20" in uneven.why
+    assert "125/6 is not a number of records; judged on groups of 20" in uneven.why
     assert solved(target=GaussianDpTarget(1.0)).as_published is None
 
 

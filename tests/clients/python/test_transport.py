@@ -272,7 +272,7 @@ def test_requests_hold_numpy_numbers_and_answers(client: Client, budget: Budget)
 def test_what_is_no_json_is_refused_before_it_is_sent(behind_proxy: Client, proxy: Proxy) -> None:
     with pytest.raises(ValueError, match="JSON"):
         behind_proxy.account([gaussian(math.nan)], delta=1e-5)
-    with pytest.raises(TypeError, match="no set"):
+    with pytest.raises(TypeError, match="not set"):
         plain({"events": {1, 2}})
     assert proxy.seen == []
 

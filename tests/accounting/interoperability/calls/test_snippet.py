@@ -96,7 +96,7 @@ def test_nothing_is_run(tmp_path: object) -> None:
         ("f(-9999999999999999)", r"beyond 1e\+15 \(line 1, column 4\)"),
         ("f(1e10 * 1e10)", r"beyond 1e\+15 \(line 1, column 3\)"),
         ("  f(\n    0x" + "f" * 900 + ")", r"beyond 1e\+15 \(line 2, column 5\)"),
-        ("f(\u202e3)", r"an invisible character,  U\+202E \(line 1, column 3\)"),
+        ("f(\u202e3)", r"an invisible character, U\+202E \(line 1, column 3\)"),
         ("f(3)\x00", r"invisible character, U\+0000 \(line 1, column 5\)"),
         ("f('\ud800')", r"invisible character, U\+D800"),
         ("f(\u200b3)", r"invisible character, U\+200B"),
@@ -150,7 +150,7 @@ def test_the_limits_are_what_they_say() -> None:
     with pytest.raises(InvalidValue, match=f"{MAX_LENGTH + 1} characters, and at most {MAX_LENGTH} are read"):
         read_snippet("f(" + " " * (MAX_LENGTH - 2) + ")")
     assert len(read_snippet("f(" + "[" * (MAX_BRACKETS - 1) + "]" * (MAX_BRACKETS - 1) + ")")) == 1
-    with pytest.raises(InvalidValue, match=f"more than {MAX_BRACKETS} brackets"):
+    with pytest.raises(InvalidValue, match=f"brackets are nested more than {MAX_BRACKETS} deep"):
         read_snippet("f(" + "[" * MAX_BRACKETS + "]" * MAX_BRACKETS + ")")
     with pytest.raises(InvalidValue, match=f"more than {MAX_VALUES} values"):
         read_snippet("a = [1, 2]\n" + "a = [a, a]\n" * 20)
