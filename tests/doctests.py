@@ -6,6 +6,7 @@ process of the tests would look at all of them.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,6 @@ PROMPT = b">>> "
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> object:
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     collected = yield
     return [each for each in collected if not isinstance(each, DoctestModule) or PROMPT in file_path.read_bytes()]

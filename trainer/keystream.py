@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,19 +38,34 @@ class Keystream:
     """
 
     def __init__(self, key: int) -> None:
-        self._follow(AESCounter(key=key))
+        self._key = key.to_bytes(_BLOCK_BYTES, "little")
+        self._place: int | None = 0
+        self._followed = 0
+
+    # Made when they are first used: a short run draws from few of its streams, and an audit makes a thousand runs.
+
+    @cached_property
+    def _counter(self) -> AESCounter:
+        return AESCounter(key=int.from_bytes(self._key, "little"))
+
+    @cached_property
+    def _encrypt(self) -> Callable[..., int]:
+        # Each block is a counter, and no counter comes twice: this is counter mode.
+        return Cipher(algorithms.AES(self._key), modes.ECB()).encryptor().update_into  # noqa: S305
+
+    @cached_property
+    def _counters(self) -> Words:
+        return np.zeros((_AT_ONCE, 2), dtype="<u8")
 
     def _follow(self, counter: AESCounter) -> None:
         """Read on from where a counter is."""
         state = counter.state["s"]
-        key = state["seed"][:2].astype("<u8").tobytes()  # the first round key is the key
         low, high = (int(half) for half in state["counter"][:2])  # the next block that it encrypts
         waiting = (state["state"].size - state["offset"]) // _WORD_BYTES  # words of earlier blocks
+        self._key = state["seed"][:2].astype("<u8").tobytes()  # the first round key is the key
+        self.__dict__.pop("_encrypt", None)  # it had another key
         self._counter, self._followed = counter, 0
-        self._place: int | None = 2 * (high * _HALF + low) - waiting
-        # Each block is a counter, and no counter comes twice: this is counter mode.
-        self._encrypt = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update_into  # noqa: S305
-        self._counters = np.zeros((_AT_ONCE, 2), dtype="<u8")
+        self._place = 2 * (high * _HALF + low) - waiting
 
     def words(self, count: int) -> Words:
         """Return the next words: shape (count,)."""
