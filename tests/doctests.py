@@ -16,8 +16,6 @@ PROMPT = b">>> "
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(
-    file_path: Path,
-) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     collected = yield
     return [each for each in collected if not isinstance(each, DoctestModule) or PROMPT in file_path.read_bytes()]
