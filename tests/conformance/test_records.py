@@ -80,7 +80,7 @@ def test_a_trainers_file_without_a_record_is_refused(folder: Path) -> None:
 def test_one_name_for_two_example_requests_is_refused() -> None:
     one = ALGORITHMS["dp_gd"]
     records = {"dp_gd": one, "dp_fw": replace(ALGORITHMS["dp_fw"], requests=one.requests)}
-    with pytest.raises(ValueError, match="example request 'dp_gd_theorem': name that of dp_fw anew"):
+    with pytest.raises(ValueError, match="example request 'dp_gd_theorem': give that of dp_fw another name"):
         examples_of(records, "dp_gd_theorem")
 
 

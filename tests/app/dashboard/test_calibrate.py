@@ -437,5 +437,5 @@ def test_what_was_given_up_is_no_fault_of_a_field_and_can_be_tried_again(context
         assert f'<button type="submit" form="{form}">Try again</button>' in page
         assert Document(page).faults == []
     assert "is being computed" not in shown
-    assert "no chart, for there is no answer" in shown
+    assert "no chart, because there is no answer" in shown
     assert 'hx-trigger="load' not in shown

@@ -226,7 +226,7 @@ CUTS: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "the last new line": (lambda lines: [*lines[:-1], lines[-1][:-1]], "it is not a whole JSON object"),
     "no first line": (lambda lines: lines[1:], "line 1: it is not the first line of an export"),
     "more": (lambda lines: [*lines, lines[1]], "something follows the last line"),
-    "another kind of line": (lambda lines: [*lines[:4], b'{"a": 1}\n', *lines[4:]], "line 5: it is no entry"),
+    "another kind of line": (lambda lines: [*lines[:4], b'{"a": 1}\n', *lines[4:]], "line 5: it is not an entry"),
     "not an object": (lambda lines: [*lines[:4], b"[]\n", *lines[4:]], "line 5: it is not a whole JSON object"),
     "an object that is too deep": (
         lambda lines: [*lines[:4], b'{"a":' * 10**5 + b"\n", *lines[4:]],

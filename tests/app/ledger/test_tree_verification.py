@@ -82,7 +82,7 @@ ATTACKS: list[tuple[list[str], int | None, str]] = [
     (["UPDATE merkle_trees SET ledger_id = 'led_other'"], None, "the checkpoint 1 differs from what was signed"),
     (["DELETE FROM merkle_checkpoints WHERE number = 2"], None, "the checkpoint 2 is missing"),
     (["DELETE FROM merkle_checkpoints WHERE number = 3"], None, "the checkpoint 3 is missing: 3 were signed"),
-    (["UPDATE merkle_checkpoints SET tree_size = 8 WHERE number = 1"], None, "the checkpoint 1 says something else"),
+    (["UPDATE merkle_checkpoints SET tree_size = 8 WHERE number = 1"], None, "the checkpoint 1 differs"),
     (["UPDATE merkle_checkpoints SET number = 9 WHERE number = 2",
       "UPDATE merkle_checkpoints SET number = 2 WHERE number = 3",
       "UPDATE merkle_checkpoints SET number = 3 WHERE number = 9"], None, "the checkpoint 3 is of a smaller tree"),
