@@ -67,13 +67,13 @@ def _takes(steps: int, work: float) -> str:
 def _said(found: Calibration, name: str, number: int, theorem: int, takes: str) -> tuple[Calibration, Choice]:
     """Return the calibration with a warning, and the choice, of fewer steps than the theorem's."""
     warning = (
-        f"{name} is {number}, and the theorem's own number is {theorem}, of {takes}. The bounds of this answer are of "
-        f"the fewer steps; where it has none, nothing is promised. For more, give {name}."
+        f"{name} is {number} instead of the theorem's {theorem}, which means {takes}. The bounds of this answer hold "
+        f"for the fewer steps; if it has no bounds, nothing is promised. For more steps, give {name}."
     )
     choice = Choice(
         name,
         number,
-        f"As many as take about a minute of one core. The theorem's number is of {takes}.",
+        f"As many as take about a minute of one core. The theorem's number means {takes}.",
         "docs/concepts/practical_defaults.md",
         theorem,
         ITS_OWN,

@@ -15,12 +15,13 @@ from calibrators.spec import Calibration, Spec
 
 #: Why a theorem has no value for a member.
 LEFT_OPEN = "The theorem leaves it open."
-ITS_OWN = "The theorem's own, from its constants."
-ANY_VALUE = "The theorem holds at every value, and chooses none."
-LONGEST = "The theorem asks that no gradient is longer, and by the declared bounds none is."
+ITS_OWN = "The theorem computes it from its constants."
+ANY_VALUE = "The theorem holds at every value and chooses none."
+ONE_ALGORITHM = "A theorem is about one algorithm and does not choose among several."
+LONGEST = "The theorem requires that no gradient is longer, and the declared bounds ensure it."
 NO_LONGEST = (
-    "The theorem asks that no gradient is longer, and neither the request nor the declared bounds give lipschitz, the "
-    "length of the longest."
+    "The theorem requires that no gradient is longer, but neither the request nor the declared bounds give lipschitz, "
+    "the length of the longest."
 )
 _NOT_ITS_OWN = ("order_constant",)
 _SIZES = ("iterations", "batch_size", "step_size", "max_grad_norm", "regularizer")
@@ -32,7 +33,7 @@ class Beside:
 
     Attributes:
         values: By the member's name, as in `Choice.name`.
-        reason: Where they come from; or why those are none that are missing here.
+        reason: Where they come from, or why a value is missing.
     """
 
     values: Mapping[str, Json] = field(default_factory=dict)
@@ -65,7 +66,7 @@ def _with_theorem(algorithm: Algorithm, choice: Choice, beside: Beside) -> Choic
     if choice.theorem_reason:
         return choice
     if choice.name == "algorithm":
-        return replace(choice, theorem_reason="A theorem is about one algorithm, and chooses none.")
+        return replace(choice, theorem_reason=ONE_ALGORITHM)
     if not algorithm.example.bounded:
         return replace(choice, theorem_reason=_no_theorem(algorithm))
     if choice.name in beside.values:
@@ -91,20 +92,21 @@ def note(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: I
     kept = _kept(algorithm, asked, calibration, choices)
     found = []
     if other:
-        found.append(f"The theorem would have chosen {_all_of([choice.name for choice in other])} as stands beside.")
+        names = _all_of([choice.name for choice in other])
+        found.append(f"The theorem would have chosen other values for {names}; see each choice.")
     if unknown:
-        found.append(f"What the theorem would make of {_all_of(unknown)} is not known; the reason stands beside.")
+        found.append(f"The theorem's values for {_all_of(unknown)} are not known; each choice says why.")
     if kept:
-        found.append(f"The theorem's own choice is kept of {_all_of(kept)}.")
+        found.append(f"The theorem itself chose {_all_of(kept)}.")
     found = found or ["The theorem chooses none of the numbers of this plan."]
     return f"{' '.join(found).removesuffix('.')} ({algorithm.source})."
 
 
-_SILENT = ("", LEFT_OPEN, ANY_VALUE)
+_SILENT = ("", LEFT_OPEN, ANY_VALUE, ONE_ALGORITHM)
 
 
 def _no_theorem(algorithm: Algorithm) -> str:
-    return f"No theorem bounds what {algorithm.name} attains, so that none chooses its numbers."
+    return f"No theorem bounds what {algorithm.name} attains, so no theorem chooses its numbers."
 
 
 def _kept(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: Iterable[Choice]) -> list[str]:

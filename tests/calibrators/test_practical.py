@@ -197,7 +197,7 @@ def test_a_theorem_without_its_constants_has_no_choice_and_the_answer_names_them
             "initial_gap, generalized_smoothness_l0 and deviation_tau0, which neither" in beside[member].theorem_reason
         )
     assert beside["iterations"].theorem_reason == LEFT_OPEN
-    assert "is not known" in (chosen(name).theorem_note or "")
+    assert "are not known" in (chosen(name).theorem_note or "")
 
 
 def test_a_theorem_that_does_not_apply_has_no_choice_and_the_answer_says_why():
@@ -213,19 +213,23 @@ def test_a_theorem_that_does_not_apply_has_no_choice_and_the_answer_says_why():
 def test_an_algorithm_without_a_theorem_says_so_beside_each_choice():
     found = chosen("dp_adam", facts=FACTS)
     said = {choice.theorem_reason for choice in found.choices}
-    assert said == {found.theorem_note} == {"No theorem bounds what dp_adam attains, so that none chooses its numbers."}
+    assert said == {found.theorem_note}
+    assert said == {"No theorem bounds what dp_adam attains, so no theorem chooses its numbers."}
 
 
 def test_a_theorem_whose_numbers_are_kept_is_named():
     found = chosen("dp_gd", facts=SMOOTH)
     [clip] = found.choices
     assert clip.theorem == clip.value == {"kind": "clip", "max_grad_norm": 2.0}
-    assert "own choice is kept of step_size and iterations" in (found.theorem_note or "")
+    assert "The theorem itself chose step_size and iterations" in (found.theorem_note or "")
     given = chosen("dp_gd", facts=SMOOTH, iterations=7, gradient_bound=Clip(2.0))
-    assert "own choice is kept of step_size (" in (given.theorem_note or "")
+    assert "The theorem itself chose step_size (" in (given.theorem_note or "")
     sizes = {"iterations": 2, "batch_size": 50, "step_size": 1e-4, "assumptions": {"inner_iterations": 3.0}}
     everything = chosen("dp_svrg_pp", Preset.PRACTICAL, SMOOTH, gradient_bound=Clip(2.0), **sizes)
     assert (everything.theorem_note or "").startswith("The theorem chooses none of the numbers of this plan (")
+    unnamed = chosen(None, facts=replace(SMOOTH, trained_by=("dp_gd",)))
+    assert "algorithm" in choices(unnamed)
+    assert "algorithm" not in (unnamed.theorem_note or "")
     unknown = chosen("dp_gd", facts=replace(SMOOTH, derive=without("lipschitz"))).choices
     assert [(each.theorem, "give lipschitz" in each.theorem_reason) for each in unknown] == [(None, True)]
 
@@ -246,7 +250,9 @@ def test_steps_that_nobody_gives_are_no_more_work_than_a_worker_has_time_for(nam
     assert work_of(own, 785) > WORK
     [fewer] = (each for each in found.choices if each.name == member)
     assert fewer.theorem * found.plan.iterations == fewer.value * own.plan.iterations
-    assert any(f"own number is {fewer.theorem}, of {own.plan.iterations} steps" in each for each in found.warnings)
+    assert any(
+        f"the theorem's {fewer.theorem}, which means {own.plan.iterations} steps" in each for each in found.warnings
+    )
     assert any(f"The theorem chooses {own.plan.iterations} steps" in each for each in own.warnings)
     number = {"assumptions": {"inner_iterations": fewer.value}} if "." in member else {"iterations": fewer.value}
     given = chosen(name, Preset.PRACTICAL, SMOOTH, **large, **number)

@@ -78,7 +78,7 @@ def test_every_algorithm_takes_the_shortest_request_that_its_theorem_allows(quic
     assert "algorithm" not in {choice["name"] for choice in run["choices"]}
     assert all(choice["theorem_reason"].endswith(".") for choice in run["choices"])
     has_steps = ALGORITHMS[algorithm].step_rule is not None
-    said = "would have chosen" if has_steps else "The theorem's own choice is kept of"
+    said = "would have chosen" if has_steps else "The theorem itself chose"
     assert (said if ALGORITHMS[algorithm].example.bounded else "No theorem bounds") in run["theorem_note"]
     assert quick.report(run)["theorem_note"] == run["theorem_note"]
     if facts:
