@@ -158,7 +158,7 @@ def advise(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say which algorithms apply to a problem, and why the others do not.
+    """Say which algorithms apply to a problem, and why others do not.
 
     They are ranked by what their theorems promise, and with --simulate by what they attain on synthetic rows, too.
     """

@@ -25,12 +25,12 @@ from app.kit import collector
 
 #: Names of commands, in the order of the help: their modules, and the first sentences of their own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "account": ("privacy", "Compute the certified epsilon at a delta, or delta at an epsilon."),
+    "account": ("privacy", "Certify epsilon at a delta, or delta at an epsilon."),
     "import": ("imports", "Say what a call of Opacus, JAX Privacy and others truly costs."),
     "convert": ("privacy", "Say what one privacy guarantee implies about another."),
     "calibrate": ("calibration", "Find the noise, steps, batch size or privacy for a target."),
     "sweep": ("calibration", "Calibrate once for each value of one field."),
-    "advise": ("calibration", "Say which algorithms apply to a problem, and why the others do not."),
+    "advise": ("calibration", "Say which algorithms apply to a problem, and why others do not."),
     "run": ("run", "Private training on a server."),
     "dataset": ("dataset", "Rows that runs train on: declared in public, never shown."),
     "budget": ("budget", "Budgets of a server, and what was charged to them."),
@@ -42,9 +42,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "secrets": ("secrets", "Show and rotate the secrets of the database."),
     "data-key": ("data_key", "Rotate the keys that encrypt files, and encrypt files again."),
     "ledger": ("ledger", "Verify, export and mend the books of all budgets."),
-    "backup": ("backup", "Write database and files of the service to one file."),
-    "check-backup": ("backup", "Verify a backup, and show what it holds."),
-    "restore": ("backup", "Bring an empty database and data folder to what a backup has."),
+    "backup": ("backup", "Write the database and the files of the service to one file."),
+    "check-backup": ("backup", "Verify a backup, and show its contents."),
+    "restore": ("backup", "Restore a backup into an empty database and data folder."),
     "openapi": ("service", "Print the OpenAPI document."),
 }
 

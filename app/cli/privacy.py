@@ -97,7 +97,7 @@ def account(
     request: RequestFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the certified epsilon at a delta, or delta at an epsilon.
+    """Certify epsilon at a delta, or delta at an epsilon.
 
     Of steps that are fixed in advance. The truth lies between `lower` and `upper`; the upper end is what to state, and
     what a ledger would charge.

@@ -68,7 +68,8 @@ class Predictor:
             Problem: 422 ``unsupported_model``: a mean.
         """
         document, parameters = artifacts.read_model_file(content)
-        body = ModelBody.model_validate({**document, "parameters": {}})
+        # Predictions need no card, and the arrays are checked below.
+        body = ModelBody.model_validate({**document, "parameters": {}, "card": None, "card_hash": None})
         columns = [COLUMN.validate_python(column) for column in [*body.features, body.label]]
         data = DataDescription.of_columns(columns[:-1], columns[-1])
         model = _build(body.model, data)

@@ -44,6 +44,7 @@ from app.tables.datasets import Dataset
 from app.tables.ledger import Budget, Reservation
 from tests.databases import DatabaseFactory, on_postgresql
 from tests.local_access import local_client
+from trainer.audit.held_out import TWO_CLASSES
 
 ROWS = {path.stem: path for path in (Path(__file__).parent / "rows").glob("*.json")}
 REVISIONS = sorted(revision.revision for revision in ScriptDirectory(str(MIGRATIONS)).walk_revisions())
@@ -320,7 +321,7 @@ def test_runs_are_read_as_they_were_and_their_plans_can_be_audited(old: Old) -> 
         request = AuditRequest(run_id=run["id"], trials=10, seed=1)
         with old.context.database.read() as session:
             plan = stored_plan(runs.get(session, run["id"]))
-        found = audits.Audited(plan, audits.attack(plan.canonical(), request.model_dump(), seconds=60.0))
+        found = audits.Audited(plan, audits.attack(plan.canonical(), TWO_CLASSES, request.model_dump(), seconds=60.0))
         with old.context.database.write() as session:
             identifier = audits.store(session, old.context, "loopback", request, found).id
         [audit] = old.get(f"/v1/audits?run_id={run['id']}")["items"]

@@ -159,7 +159,9 @@ def test_a_value_that_is_not_of_its_column_is_told(home: Home, tmp_path: Path) -
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE runs SET heartbeat = x'00ff'"))
     engine.dispose()
-    with pytest.raises(BackupRefused, match=r"The table runs cannot be read: .* runs\.heartbeat is no integer"):
+    with pytest.raises(
+        BackupRefused, match=r"The table runs cannot be read: .* runs\.heartbeat is not of the kind integer"
+    ):
         home.save(tmp_path / "b")
 
 

@@ -155,14 +155,17 @@ def test_a_runs_own_reservation_refuses_other_hands(service):
 def visible(service, run) -> dict[str, Any]:
     """Everything an analyst can see of a run, without ids and times."""
     body = service.get(f"/v1/runs/{run['id']}")
-    card = service.client.get(f"/v1/runs/{run['id']}/report").text
+    texts = [service.client.get(f"/v1/runs/{run['id']}/{part}").text for part in ("report", "model")]
     for name in ("id", "dataset_id", "budget_id", "reservation_id"):
-        card = card.replace(run[name], name)
-    report = json.loads(card)
+        texts = [text.replace(run[name], name) for text in texts]
+    report, model = map(json.loads, texts)
     report["ledger"]["entries"] = [(entry["kind"], entry["sequence"]) for entry in report["ledger"]["entries"]]
     # Of entries, whose ids and moments are their own.
     report["ledger"]["proof"] = sorted(report["ledger"]["proof"])
-    model = json.loads(service.client.get(f"/v1/runs/{run['id']}/model").text.replace(run["id"], "id"))
+    # Its moments are those of the run, and its hash is of all that it says.
+    card = model.pop("card")
+    assert model.pop("card_hash")
+    assert {card.pop(name) for name in ("created_at", "finished_at")} == {body["created_at"], body["finished_at"]}
     shapes = {name: np.shape(value) for name, value in model.pop("parameters").items()}
     hidden = {
         "id",
@@ -175,6 +178,7 @@ def visible(service, run) -> dict[str, Any]:
         "finished_at",
         "release_at",
     }
+    model["card_of_the_file"] = card
     return {key: value for part in (body, report, model) for key, value in part.items() if key not in hidden} | shapes
 
 
@@ -192,7 +196,8 @@ def test_nothing_an_analyst_sees_changes_when_one_row_does_the_model_aside(servi
         run = service.queued(dataset_id=dataset["id"], budget_id=budget["id"])
         service.work()
         seen.append(visible(service, run))
-    assert all(one == seen[0] for one in seen)
+    for one in seen:
+        assert one == seen[0]
 
 
 def failing_once(function, failures):

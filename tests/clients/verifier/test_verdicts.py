@@ -237,8 +237,8 @@ def test_verdicts_do_not_depend_on_the_order_of_events() -> None:
         (b'"128"}}', b'"128"}} ', "not the canonical ones"),
         (b'"format"', b' "format"', "not the canonical ones"),
         (b'"gaussian"}}', b'"g\\u0061ussian"}}', "not the canonical ones"),
-        (b'"gaussian"}}', b'"\\ud800"}}', "no JSON"),
-        (b'"both"', b"\xff", "no JSON"),
+        (b'"gaussian"}}', b'"\\ud800"}}', "is not JSON"),
+        (b'"both"', b"\xff", "is not JSON"),
     ],
 )
 def test_bytes_that_are_no_certificate_are_refused_with_the_reason(old: bytes, new: bytes, reason: str) -> None:

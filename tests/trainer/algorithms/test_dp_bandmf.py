@@ -220,7 +220,7 @@ def test_a_checkpoint_without_the_noise_or_the_groups_is_refused(part: str, name
     binding = Binding(some.plan_hash, "tag", "1")
     state = unpack(binding, saved[5])
     del state["trainer"][part][name]
-    with pytest.raises(InvalidValue, match=f"without the {words}") as caught:
+    with pytest.raises(InvalidValue, match=f"lacks the {words}") as caught:
         run(some, MODELS[0], *data(), checkpoint=kept([], pack(binding, state)))
     assert caught.value.code == "checkpoint_refused"
 
