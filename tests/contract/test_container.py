@@ -122,7 +122,7 @@ class Image:
 
     def run(self, command: list[str]) -> str:
         with self.start(command) as process:
-            output, _ = process.communicate(timeout=120)
+            output, _ = process.communicate(timeout=600)
         assert process.returncode == 0, output
         return output
 
