@@ -314,7 +314,7 @@ def _print_run(run: Mapping[str, Any]) -> None:
             "dtype": run["dtype"],
             "why_this_dtype": run["dtype_reason"],
             "chosen": ", ".join(f"{each['name']} {_chosen(each['value'])}" for each in run["choices"]) or None,
-            "the theorem's choices": run.get("theorem_note"),
+            "the theorem's choices": run.get("theorem_note") if run["choices"] else None,
             "plan_hash": run["plan_hash"],
             "device": result.get("device"),
             **{f"score on {each['dataset_id'] or 'rows'}": _score(each) for each in result.get("metrics", ())},
