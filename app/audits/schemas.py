@@ -17,7 +17,7 @@ MAX_TRIALS = 1_000_000
 
 
 class AuditRequest(Schema):
-    """What to attack, and how hard."""
+    """A request for an audit: the plan to attack, the attack and the number of trials."""
 
     run_id: Identifier | None = Field(None, description="Attack the plan of this run; or give `calibration`.")
     calibration: CalibrateRequest | None = Field(
@@ -48,7 +48,7 @@ class AuditRequest(Schema):
 
 
 class FindingBody(Schema):
-    """What the guesses of one rule prove at one delta."""
+    """The epsilon that the guesses of one rule prove at one delta."""
 
     delta: float
     claim: IntervalBody = Field(description="The certified epsilon, at delta, of the events that were attacked.")

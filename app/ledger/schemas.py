@@ -91,7 +91,7 @@ class RegisterEntryBody(Schema):
 
 
 class VerifyRequest(Schema):
-    """What to verify."""
+    """A request for a verification: the part of the ledger that is read."""
 
     budget_id: Identifier | None = Field(
         None, description="The tree of budgets that this one belongs to; if absent, everything."

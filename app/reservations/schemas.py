@@ -119,7 +119,7 @@ class PriceHereBody(PlanPriceBody):
 
 
 class PriceBody(PriceHereBody):
-    """The same, with the prices in budgets of other kinds and in parts."""
+    """A priced list of events, with its prices in budgets of other kinds and the prices of its parts."""
 
     kinds: dict[str, float | None] = Field(
         description="The price in a budget of each kind that is about as large as the plan; null if it has no price "

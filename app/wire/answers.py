@@ -27,7 +27,7 @@ class IntervalBody(Schema):
 
 
 class ConventionBody(Schema):
-    """What the numbers mean; said in every privacy answer, because the literature's factors of two start here."""
+    """The meaning of the numbers, in every privacy answer: conventions in the literature differ by factors of 2."""
 
     neighboring_relation: str
     contribution_bound: str

@@ -1,4 +1,4 @@
-"""What both commands ask for, and the file that both write to."""
+"""The options that both commands take, and the file that both write to."""
 
 from __future__ import annotations
 

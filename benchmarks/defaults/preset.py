@@ -1,4 +1,4 @@
-"""What the preset attains, and models without privacy beside it."""
+"""The scores of the preset, and of models without privacy."""
 
 from __future__ import annotations
 

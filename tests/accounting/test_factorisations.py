@@ -51,7 +51,7 @@ def test_no_set_of_steps_moves_farther(steps: int, separation: int, bands: int) 
 
 
 def test_a_bound_is_not_below_the_exact_number() -> None:
-    """In rational numbers, with a long repetition."""
+    """The check uses rational numbers, with a long repetition."""
     values, steps, separation = [Fraction(1), Fraction(7, 8), Fraction(3, 16), Fraction(3, 16)], 1003, 3
     column = [Fraction(0)] * steps
     for first in range(0, steps, separation):

@@ -121,7 +121,7 @@ def test_coarse_nodes_grow_the_error_with_the_truth_inside(kind: Pair, digits: f
 @pytest.mark.parametrize("kind", list(Pair))
 @pytest.mark.one_in(3)
 def test_the_error_that_is_told_is_needed(kind: Pair) -> None:
-    """With few digits, and log M(c) exact, the rule on the line errs by a visible part of `relative_error`."""
+    """The rule on the line errs by a visible part of `relative_error`, with few digits and log M(c) exact."""
     seen = []
     for s, q, tilt in ((0.8, 0.2, 4.0), (0.6, 0.5, 1.0), (2.0, 0.3, 8.0)):
         truth = RealLine(kind.value, s, q, tilt, 20.0)

@@ -84,7 +84,7 @@ def test_it_runs_from_any_folder(program: Path, tmp_path: Path) -> None:
 
 
 def loaded(command: str, *modules: str, environment: dict[str, str] | None = None) -> set[str]:
-    """Which of the modules a command imports."""
+    """Return those of the modules that a command imports."""
     code = f"""
 import sys
 from app.cli.main import main

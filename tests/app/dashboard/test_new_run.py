@@ -131,7 +131,7 @@ CALIBRATED = {
 
 
 def address_after(quick: Service, **fields: str) -> list[str]:
-    """Where the page of a calibration leads to start a run."""
+    """Return the address to which the page of a calibration leads to start a run."""
     page = quick.client.get("/", params=CALIBRATED | fields).text
     return [unescape(each) for each in re.findall(r'href="([^"]*/runs/new[^"]*)"', page)]
 

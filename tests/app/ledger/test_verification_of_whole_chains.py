@@ -212,7 +212,7 @@ def test_an_entry_that_the_ledger_would_not_have_written_is_named(
 @on_postgresql
 @pytest.mark.parametrize("kind", ["start", "void", "expire", "reserve"])
 def test_what_is_started_is_never_released(root: dict[str, Any], database: Database, kind: str) -> None:
-    """In place of a commit."""
+    """An entry of another kind in place of a commit is found."""
 
     def released(rows: Rows) -> Rows:
         commit = next(row for row in rows if (row["purpose"], row["kind"]) == ("spent", "commit"))
