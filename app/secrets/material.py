@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.kit.private_files import write_private_once
+from app.kit.signing_keys import new_signing_key, read_signing_key
 from app.problems import Problem
-from app.settings import MIN_SECRET_LENGTH, Settings, new_signing_key, read_signing_key
+from app.settings import MIN_SECRET_LENGTH, Settings
 
 
 class Purpose(StrEnum):

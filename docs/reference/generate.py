@@ -32,7 +32,7 @@ def settings_page() -> str:
     ]
     for name, field in Settings.model_fields.items():
         default = "" if field.default in (None, "", PydanticUndefined) else f"`{field.default}`"
-        lines.append(f"| `EPSILOND_{name.upper()}` | {default} | {field.description} |")
+        lines.append(f"| `EPSILOND_{name.upper()}` | {default} | {' '.join(str(field.description).split())} |")
     return "\n".join(lines) + "\n"
 
 

@@ -220,10 +220,10 @@ def test_a_data_key_that_is_none_is_refused_without_a_word_of_it(
 def test_a_device_needs_its_library_and_has_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings().device == "cpu"
     monkeypatch.setenv("EPSILOND_DEVICE", "cuda")
-    monkeypatch.setattr("app.settings.find_spec", lambda _name: None)
+    monkeypatch.setattr("app.setting_types.find_spec", lambda _name: None)
     with pytest.raises(ValidationError, match="CuPy, which is not installed"):
         Settings()
-    monkeypatch.setattr("app.settings.find_spec", lambda name: name)
+    monkeypatch.setattr("app.setting_types.find_spec", lambda name: name)
     assert Settings().device == "cuda"
     monkeypatch.setenv("EPSILOND_DASK_SCHEDULER", "tls://scheduler.example:8786")
     with pytest.raises(ValidationError, match="EPSILOND_DEVICE=cuda"):

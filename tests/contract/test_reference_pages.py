@@ -86,7 +86,7 @@ def codes_in(path: Path) -> Iterator[str]:
         "dashboard",
         "card.py",
         "card_summary.py",
-        "settings.py",
+        "setting_types.py",
         "configuration.py",
     }
     has_tables = not others & set(path.parts)

@@ -29,7 +29,7 @@ from app.runs.executors.interface import MachinesLost
 from app.runs.executors.slices import Machine, Outcome, Rows, Slice, inspect_machine, train_slice
 from app.runs.job import Job
 from app.runs.versions import code_version
-from app.settings import is_in_the_clear
+from app.setting_types import is_in_the_clear
 
 log = structlog.get_logger()
 

@@ -12,8 +12,9 @@ from app.auth import database_secrets as service
 from app.auth import service as keys
 from app.auth.principal import Scope
 from app.context import Context
+from app.kit.signing_keys import new_signing_key
 from app.secrets.material import Purpose
-from app.settings import Settings, new_signing_key
+from app.settings import Settings
 from tests.app.cli.test_service import run
 
 

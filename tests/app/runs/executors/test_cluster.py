@@ -286,7 +286,7 @@ def test_addresses_of_schedulers(address, why):
 
 
 def test_without_distributed_the_setting_is_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr("app.settings.find_spec", lambda _name: None)
+    monkeypatch.setattr("app.setting_types.find_spec", lambda _name: None)
     assert Settings().dask_scheduler is None
     with pytest.raises(ValidationError, match="make dask"):
         Settings(dask_scheduler="tls://scheduler.example:8786")
