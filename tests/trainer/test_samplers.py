@@ -38,9 +38,9 @@ from trainer.samplers import (
     TruncatedPoissonSampler,
     WithoutReplacementSampler,
     check_sampling,
-    padded_size,
     sampler_for,
 )
+from trainer.samplers.padding import padded_size
 from trainer.streams import random_streams
 
 STEPS = 4000

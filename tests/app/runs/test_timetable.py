@@ -20,7 +20,7 @@ from tests.app.runs.clocks import PACE, PacedExecutor, Turned, Watch
 from tests.app.runs.conftest import HEADER, ROWS, Service
 from tests.app.runs.silence import silence
 from tests.databases import on_one_engine
-from trainer import samplers
+from trainer.samplers import padding
 
 #: Declared is the size of the issue's example; 1088 rows fill its blocks, and 1089 begin another.
 DECLARED = 1024
@@ -134,10 +134,10 @@ def test_a_run_that_fails_anywhere_ends_when_it_would_have_succeeded(turned, mon
 def test_a_batch_that_overflows_ends_at_the_same_time(turned, monkeypatch):
     """A step that draws more than a padded batch takes another one, and longer."""
     ends = []
-    padded = samplers.padded
+    padded = padding.padded
     # Of 40 steps none overflows, or each does with a probability of a half: none would in one run of 2^40.
-    for overflow in (samplers.OVERFLOW, 20.0):
-        monkeypatch.setattr(samplers, "OVERFLOW", overflow)
+    for overflow in (padding.OVERFLOW, 20.0):
+        monkeypatch.setattr(padding, "OVERFLOW", overflow)
         batches = []
 
         def counted(slots, size, spare, batches=batches):
@@ -146,7 +146,7 @@ def test_a_batch_that_overflows_ends_at_the_same_time(turned, monkeypatch):
             turned.time.sleep(0.01 * batches[-1])
             return found
 
-        monkeypatch.setattr(samplers, "padded", counted)
+        monkeypatch.setattr(padding, "padded", counted)
         run = queued(turned.service, rows(1000 + len(ends)), **POISSON | {"iterations": 40})
         turned.work()
         assert (max(batches) > 1) == (overflow == 20.0), batches

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from accounting.events import Sampling
-from trainer.records import Records
-from trainer.samplers import Sampler, Selection
+from trainer.records import Records, Selection
+from trainer.samplers import Sampler
 from trainer.shuffle import Coins
 from trainer.streams import RandomStreams, random_streams
 

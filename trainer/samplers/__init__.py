@@ -1,0 +1,32 @@
+"""Samplers of the records that take part in a step: the sampling that was charged is the sampling that runs.
+
+Every scheme draws slots, of which there are as many as public numbers say, and never looks at what they hold. How many
+slots a Poisson step has drawn must stay as secret as which, so the spare slot pads a batch to a public size
+(`padding.py`).
+"""
+
+from trainer.samplers.epochs import AllocationSampler, ShuffledSampler
+from trainer.samplers.for_sampling import check_sampling, sampler_for
+from trainer.samplers.independent import (
+    FullBatchSampler,
+    PoissonSampler,
+    TruncatedPoissonSampler,
+    WithoutReplacementSampler,
+)
+from trainer.samplers.sampler import Sampler
+from trainer.samplers.turns import CyclicPoissonSampler, FixedOrderSampler, TurnsSampler
+
+__all__ = [
+    "AllocationSampler",
+    "CyclicPoissonSampler",
+    "FixedOrderSampler",
+    "FullBatchSampler",
+    "PoissonSampler",
+    "Sampler",
+    "ShuffledSampler",
+    "TruncatedPoissonSampler",
+    "TurnsSampler",
+    "WithoutReplacementSampler",
+    "check_sampling",
+    "sampler_for",
+]
