@@ -28,7 +28,7 @@ from app.ledger.repository import get_budget
 from app.problems import Problem, from_accounting, unprocessable
 from app.run_sweeps.grid import Grid, read_grid
 from app.run_sweeps.schemas import NoisyScore, RunSweepRequest
-from app.runs import service as runs
+from app.runs import preparation as runs
 from app.runs.sweep_charges import QUANTILE, composed, composition_cost, hash_of, quantile_of, selection_cost
 from app.tables.runs import RunSweep
 from trainer.models import TASKS, Task

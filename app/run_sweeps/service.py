@@ -27,7 +27,8 @@ from app.run_sweeps.schemas import NoisyScore
 from app.runs import lifecycle
 from app.runs import sweep_progression as progression
 from app.runs import sweep_repository as repository
-from app.runs.service import Price, not_your_run
+from app.runs.preparation import Price
+from app.runs.service import not_your_run
 from app.tables.runs import Run, RunSweep, RunSweepCell
 from app.tables.states import RunState, Select
 

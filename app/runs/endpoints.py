@@ -23,7 +23,7 @@ from app.ledger import proving
 from app.ledger.transparency_schemas import InclusionBody
 from app.problems import Problem
 from app.reservations.commands import make_room
-from app.runs import doorbell, predictions, service
+from app.runs import doorbell, predictions, preparation, service
 from app.runs.card import card_of
 from app.runs.card_rendering import PAGE_STYLES, to_html, to_markdown
 from app.runs.checkpoint_files import sweep_checkpoints
@@ -61,7 +61,7 @@ def create_run(
 
     The charge is what the plan's events cost, whatever becomes of the run once its worker has started.
     """
-    ready: list[service.Preparation] = []
+    ready: list[preparation.Preparation] = []
 
     def command(session: Session) -> Answer:
         run = service.create(session, context, principal.id, request, ready[0])
@@ -72,7 +72,7 @@ def create_run(
         if ready:
             return
         service.check_queue(context, principal.id)
-        ready.append(service.prepare(context, request, principal))
+        ready.append(preparation.prepare(context, request, principal))
 
     keyed = keyed_request(context, principal.id, key, "create_run", request)
     answer = make_room(context, principal, keyed, lambda: run_once(context, keyed, command, prepare))

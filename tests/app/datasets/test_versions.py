@@ -17,7 +17,7 @@ from app.context import Context
 from app.datasets import repository
 from app.datasets.files import DatasetFiles
 from app.ledger.transparency import verified
-from app.runs import execution, lifecycle
+from app.runs import execution, lifecycle, preparation
 from app.runs import service as runs
 from app.runs.schemas import RunRequest
 from tests.app.entries.found import forget_register, told_of
@@ -131,13 +131,13 @@ def test_every_version_is_charged_to_the_same_root(service: Sweeps, ids: dict[st
 @on_one_engine
 def test_a_version_that_comes_while_a_run_is_made_is_not_trained_on(service: Sweeps, ids: dict[str, Any]) -> None:
     request = RunRequest.model_validate(REQUEST | ids)
-    ready = runs.prepare(service.context, request)
+    ready = preparation.prepare(service.context, request)
     service.version(ids["dataset_id"], declared_size=2000)
     with service.context.database.write() as session:
         run_id = runs.create(session, service.context, "loopback", request, ready).id
     run = service.get(f"/v1/runs/{run_id}")
     assert (run["dataset_version"], charged(service, run)["version"], rows_of(service, run)) == (1, 1, 4)
-    ready = runs.prepare(service.context, request)
+    ready = preparation.prepare(service.context, request)
     service.version(ids["dataset_id"], erase_earlier=True)
     with pytest.raises(Exception, match="erased"), service.context.database.write() as session:
         runs.create(session, service.context, "loopback", request, ready)
@@ -147,7 +147,7 @@ def test_a_version_that_comes_while_a_run_is_made_is_not_trained_on(service: Swe
 def test_all_runs_of_a_sweep_are_on_one_version(
     service: Sweeps, ids: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calibrate, calls = runs.calibrate, []
+    calibrate, calls = preparation.calibrate, []
 
     def and_a_version_comes(*given: Any) -> Any:
         ready = calibrate(*given)
@@ -156,7 +156,7 @@ def test_all_runs_of_a_sweep_are_on_one_version(
         calls.append(given)
         return ready
 
-    monkeypatch.setattr(runs, "calibrate", and_a_version_comes)
+    monkeypatch.setattr(preparation, "calibrate", and_a_version_comes)
     sweep = service.swept(**ids)
     assert (len(calls), sweep["dataset_version"]) == (3, 1)
     assert {service.stored({"id": cell["run_id"]}).dataset_version for cell in sweep["cells"]} == {1}

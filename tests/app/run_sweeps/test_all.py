@@ -10,7 +10,7 @@ from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
 from app.auth.principal import Scope
 from app.runs import lifecycle, worker
-from app.runs.service import QUEUE_HOLD_S
+from app.runs.preparation import QUEUE_HOLD_S
 from app.tables.runs import Run
 from tests.app.problem_assertions import assert_problem
 from tests.app.run_sweeps.conftest import STEP_SIZES, TEST_ROWS

@@ -21,8 +21,8 @@ from app.ledger.statements import RESERVATIONS
 from app.runs import lifecycle, worker
 from app.runs import sweep_progression as progression
 from app.runs.executors.paces import Pace
+from app.runs.preparation import QUEUE_HOLD_S
 from app.runs.schedule import Schedule
-from app.runs.service import QUEUE_HOLD_S
 from app.runs.supervisor import Supervisor
 from app.tables.runs import Run, RunSweep
 from tests.app.ledger import attacks

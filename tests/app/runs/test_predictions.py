@@ -11,8 +11,7 @@ from epsilond_client.models import Model
 from sqlalchemy import inspect
 
 from app.auth.principal import Scope
-from app.runs import predictions
-from app.runs import service as runs_service
+from app.runs import artifacts, predictions
 from app.tables.runs import Run
 from tests.app.problem_assertions import assert_problem
 from tests.app.runs.test_models import CLASSIFIERS, MANY, NUMBER_LABEL, REGRESSIONS, TRAINED, TWO, inline, rows
@@ -128,7 +127,7 @@ def test_a_mean_predicts_nothing(quick):
 def test_numbers_that_overflow_are_no_prediction(quick):
     run = quick.trained(dataset=inline(NUMBER_LABEL), model={"kind": "linear_regression"}, **SHORT)
     with quick.context.database.read() as session:
-        file = runs_service.artifacts.model_path(quick.context, session.get_one(Run, run["id"]))
+        file = artifacts.model_path(quick.context, session.get_one(Run, run["id"]))
     with np.load(file) as stored:
         arrays = dict(stored)
     np.savez(file, **arrays | {"weights": np.full(5, 1e308)})
