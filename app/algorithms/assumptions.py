@@ -12,7 +12,6 @@ from app.algorithms.constants import Constant, derive, input_bound
 from app.algorithms.geometry import DomainBody, PenaltyBody, to_domain, to_penalty
 from app.algorithms.model_choice import ModelChoice
 from app.algorithms.schemas import AssumptionBody
-from app.algorithms.service import describe_assumption
 from app.algorithms.trainable import check_model
 from app.algorithms.underivable import underivable
 from app.auth import reach
@@ -164,7 +163,7 @@ def answer(context: Context, request: AssumptionsRequest, principal: Principal) 
         assumptions={constant.name: constant.value for constant in kept},
         constants=[_body(constant) for constant in kept],
         missing=[
-            describe_assumption(assumption)
+            AssumptionBody.of(assumption)
             for assumption in (() if algorithm is None else algorithm.assumptions)
             if assumption.required and assumption.default is None and assumption.name not in known
         ],

@@ -14,14 +14,17 @@ from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
 from app.algorithms.comparison import ComparisonAnswer, SettingQuery, compare
 from app.algorithms.examples import CALIBRATE_EXAMPLES
 from app.algorithms.open_events import EVENTS_EXAMPLES, CalibrateEventsAnswer, CalibrateEventsRequest
-from app.algorithms.schemas import AlgorithmDetails, AlgorithmList
+from app.algorithms.questions import names_a_budget
+from app.algorithms.schemas import AlgorithmBody, AlgorithmDetails, AlgorithmList, AssumptionBody
 from app.auth.principal import Principal, Scope
 from app.auth.rights import CurrentPrincipal, requires
 from app.context import CurrentContext
 from app.kit.known_answers import CurrentAnswers
 from app.kit.query_parameters import KnownParametersOnly
 from app.problems import not_found
+from calibrators.algorithm import Algorithm
 from calibrators.registry import ALGORITHMS
+from trainer.algorithms import EXECUTIONS
 
 router = APIRouter(prefix="/v1", tags=["Calibration"], dependencies=[KnownParametersOnly])
 
@@ -48,7 +51,7 @@ async def calibrate(
     return await answers.respond(
         request,
         lambda: service.answer(context, request, principal),
-        is_public=not service.names_a_budget(request),
+        is_public=not names_a_budget(request),
         is_final=service.has_every_certificate,
     )
 
@@ -73,7 +76,7 @@ async def calibrate_events(
 @router.get("/algorithms", operation_id="list_algorithms", summary="The algorithms that calibrate and run")
 def list_algorithms() -> AlgorithmList:
     """Every algorithm with its theorem, its assumptions and the known errors of its paper."""
-    return AlgorithmList(items=[service.describe(algorithm) for algorithm in ALGORITHMS.values()])
+    return AlgorithmList(items=[_described(algorithm) for algorithm in ALGORITHMS.values()])
 
 
 @router.get("/algorithms/compare", operation_id="compare_algorithms", summary="The papers' tables at your sizes")
@@ -88,7 +91,7 @@ def get_algorithm(name: str) -> AlgorithmDetails:
     """The description of one algorithm and the JSON schema of its calibration request."""
     if name not in ALGORITHMS:
         raise not_found("algorithm", name, ALGORITHMS)
-    body = service.describe(ALGORITHMS[name])
+    body = _described(ALGORITHMS[name])
     return AlgorithmDetails(**body.model_dump(), inputs=CalibrateRequest.model_json_schema())
 
 
@@ -124,3 +127,24 @@ def derive_assumptions(
     domain implies, and the names of those that no declared bound implies. No row of the data set is read: an estimate
     from private records would be a release, which has to be paid for."""
     return assumptions.answer(context, request, principal)
+
+
+def _described(algorithm: Algorithm) -> AlgorithmBody:
+    return AlgorithmBody(
+        name=algorithm.name,
+        summary=algorithm.summary,
+        source=algorithm.source,
+        update=algorithm.update,
+        samplings=[scheme.kind for scheme in algorithm.samplings],
+        neighboring_relations=[str(relation) for relation in algorithm.relations],
+        gradient_bounds=[bound.kind for bound in algorithm.gradient_bounds],
+        assumptions=[AssumptionBody.of(item) for item in algorithm.assumptions],
+        guarantee=algorithm.guarantee,
+        gradient_bound_required=algorithm.gradient_bound_required,
+        variants=list(algorithm.variants),
+        correlates=algorithm.correlates,
+        gradient_complexity=algorithm.gradient_complexity,
+        verdict=algorithm.verdict,
+        errata=list(algorithm.errata),
+        models=list(EXECUTIONS[algorithm.name].models),
+    )

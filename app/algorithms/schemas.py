@@ -13,6 +13,7 @@ from accounting.relations import NeighboringRelation
 from app.algorithms.geometry import DomainBody, GradientBoundBody, PenaltyBody
 from app.kit.fields import INTEGRAL, Integer, OptionalInteger, Schema
 from app.wire.answers import IntervalBody
+from calibrators.algorithm import Assumption
 from calibrators.correlation import USUAL_MAX_BANDS, Objective
 from calibrators.practical import Preset
 from calibrators.stages import MAX_STAGES
@@ -255,6 +256,20 @@ class AssumptionBody(Schema):
     upper: float
     required: bool = Field(description="Whether the theorem's numbers need it.")
     default: float | None
+
+    @classmethod
+    def of(cls, item: Assumption) -> AssumptionBody:
+        """Describe a constant that an algorithm's theorem asks for."""
+        return cls(
+            name=item.name,
+            symbol=item.symbol,
+            unit=str(item.units),
+            meaning=item.meaning,
+            lower=item.lower,
+            upper=item.upper,
+            required=item.required,
+            default=item.default,
+        )
 
 
 class AlgorithmBody(Schema):

@@ -16,6 +16,7 @@ from accounting.convention import convention
 from accounting.errors import AccountingError
 from app.algorithms import service as algorithms
 from app.algorithms.budget_costs import BudgetReader
+from app.algorithms.questions import read
 from app.audits import repository
 from app.audits.schemas import AuditBody, AuditRequest
 from app.auth import reach
@@ -162,7 +163,7 @@ def _plan(context: Context, request: AuditRequest, principal: Principal) -> tupl
             return plan, TWO_CLASSES if plan.evaluation is None else layout_of_run(run)
     assert request.calibration is not None
     try:
-        question = algorithms.read(request.calibration, BudgetReader(context, principal))
+        question = read(request.calibration, BudgetReader(context, principal))
         return algorithms.solve_within_limits(context, question).plan, TWO_CLASSES
     except Problem as problem:
         raise problem.inside("calibration") from None

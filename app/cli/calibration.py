@@ -110,6 +110,7 @@ def calibrate(
     # Imported here, as below: what --help shows needs none of it.
     from app.algorithms import service
     from app.algorithms.calibrate import CalibrateAnswer, CalibrateRequest
+    from app.algorithms.questions import names_a_budget
     from app.auth.principal import SERVICE
     from app.cli.in_process import answer
     from app.context import Context
@@ -122,7 +123,7 @@ def calibrate(
         return
 
     def respond(context: Context, asked_for: CalibrateRequest) -> CalibrateAnswer:
-        _refuse_budgets(service.names_a_budget(asked_for), "/v1/calibrate")
+        _refuse_budgets(names_a_budget(asked_for), "/v1/calibrate")
         return service.answer(context, asked_for, SERVICE)
 
     found = answer(CalibrateRequest, question, respond)

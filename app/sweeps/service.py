@@ -14,8 +14,8 @@ from app.algorithms.answers import solution_body
 from app.algorithms.budget_costs import BudgetReader
 from app.algorithms.calibrate import CalibrateRequest
 from app.algorithms.plans import noise_body
+from app.algorithms.questions import Question, read
 from app.algorithms.schemas import DtypeName
-from app.algorithms.service import Question
 from app.algorithms.targets import achieved_body
 from app.auth.principal import Principal
 from app.context import Context
@@ -61,7 +61,7 @@ def sweep(context: Context, request: SweepRequest, principal: Principal) -> Swee
     questions: list[Question | Problem] = []
     for value in swept.values:
         try:
-            questions.append(algorithms.read(read_cell(CalibrateRequest, request.root, {swept.path: value}), reader))
+            questions.append(read(read_cell(CalibrateRequest, request.root, {swept.path: value}), reader))
         except Problem as problem:
             questions.append(problem)
     readable = [question for question in questions if isinstance(question, Question)]

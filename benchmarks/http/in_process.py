@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 
 from accounting.targets import ApproximateDpTarget
-from app.algorithms import service
 from app.algorithms.budget_costs import BudgetReader
 from app.algorithms.calibrate import CalibrateRequest
+from app.algorithms.questions import read
 from app.auth.principal import LOOPBACK
 from app.db.database import Database
 from app.fence.watching import fenced_context
@@ -29,7 +29,7 @@ def calibrate_for(gate: Gate, kind: str, seconds: float, seed: int, core: int) -
     budgets = BudgetReader(
         fenced_context(settings, Database(f"sqlite:///{settings.data_dir}/engine.sqlite3")), LOOPBACK
     )
-    question = service.read(CalibrateRequest.model_validate(work.request(kind)), budgets)
+    question = read(CalibrateRequest.model_validate(work.request(kind)), budgets)
     target, draw = question.spec.target, random.Random(seed)
     assert isinstance(target, ApproximateDpTarget)
 

@@ -21,7 +21,7 @@ from accounting.dp_event_reader import Reader, event_of_json
 from accounting.errors import AccountingError
 from accounting.interoperability.opacus import OpacusHistory
 from app.algorithms.calibrate import CalibrateRequest
-from app.algorithms.service import read
+from app.algorithms.questions import read
 from app.datasets.columns import CategoryColumn, NumberColumn
 from app.datasets.csv_file import read_csv
 from app.datasets.upload import _Form

@@ -13,7 +13,7 @@ import pytest
 from accounting.errors import InvalidValue
 from accounting.targets import ApproximateDpTarget
 from app.algorithms.constants import Derivation
-from app.algorithms.service import Question
+from app.algorithms.questions import Question
 from calibrators.geometry import L2Penalty
 from calibrators.practical import Draft, Objective
 from calibrators.registry import ALGORITHMS

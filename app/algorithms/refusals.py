@@ -1,0 +1,60 @@
+"""Refusals of the engine as answers, each of which points at the field of the request that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from accounting.errors import AccountingError, NoCostInFilter, Unreachable, Unsupported
+from accounting.targets import BudgetTarget
+from app.problems import Problem, from_accounting, unprocessable
+from calibrators.spec import Spec
+
+_PARENTS = {
+    "charge": ("target",),
+    "step_size": ("hyperparameters",),
+    "averaged_share": ("hyperparameters",),
+    "momentum": ("hyperparameters",),
+    "step_size_schedule": ("hyperparameters",),
+    "max_batch_size": ("sampling",),
+    "stages": ("schedule",),
+}
+
+
+@contextmanager
+def placed() -> Iterator[None]:
+    """Turn refusals of what a request says into answers."""
+    try:
+        yield
+    except AccountingError as error:
+        raise _at_its_place(error) from None
+
+
+@contextmanager
+def refusals(spec: Spec) -> Iterator[None]:
+    """Turn the engine's refusals of a calibration into answers."""
+    try:
+        yield
+    except AccountingError as error:
+        raise _refusal(error, spec) from None
+
+
+def _refusal(error: AccountingError, spec: Spec) -> Problem:
+    """Point a refusal at a field of the request. The engine's own pointer is to events, which nobody wrote."""
+    if isinstance(error, Unreachable):
+        # An evaluation says which of its numbers leaves nothing to the training.
+        return unprocessable(error.code, error.detail, *(error.pointer or ("target",)))
+    if isinstance(error, NoCostInFilter):
+        if isinstance(spec.target, BudgetTarget):
+            return unprocessable(error.code, error.detail, "target", "budget_id")
+        detail = f"nothing proves this target of the noise: {error.detail}"
+        return unprocessable(error.code, detail, "target", "kind")
+    if isinstance(error, Unsupported) and not error.pointer:
+        return unprocessable(error.code, error.detail, "solve_for")
+    return _at_its_place(error)
+
+
+def _at_its_place(error: AccountingError) -> Problem:
+    """Put the parents of a field before its name, which is all that the calibrators say of its place."""
+    first = str(error.pointer[0]) if error.pointer else ""
+    return from_accounting(error, *_PARENTS.get(first, ()))
