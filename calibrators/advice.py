@@ -18,9 +18,10 @@ from accounting.events import FixedOrderEpochs, FullBatch
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
 from calibrators.algorithm import Algorithm
+from calibrators.draft import Draft
 from calibrators.loaders import Loader, LoaderAdvice, advice_of, scheme_of
 from calibrators.plan import Clip, GradientBound
-from calibrators.practical import UNKNOWN_OBJECTIVE, Draft, Preset
+from calibrators.presets import UNKNOWN_OBJECTIVE, Preset
 from calibrators.provenance import Provenance, ProvenanceKind
 from calibrators.registry import ALGORITHMS, FIRST, calibrate, find_algorithm
 from calibrators.scopes import Measure, Problem, Scope, Shape

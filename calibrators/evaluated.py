@@ -16,8 +16,9 @@ from accounting.group_targets import GroupDpTarget
 from accounting.solve import solve_noise
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, Target, ZcdpTarget
 from calibrators.choices import Choice
+from calibrators.draft import Draft
 from calibrators.held_out import EVALUATION_NOISE, HeldOutEvaluation
-from calibrators.practical import Draft, Objective, Preset
+from calibrators.presets import Objective, Preset
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
 
 #: An evaluation takes so much of the target, in squares of mu, unless its noise is given. The training's noise rises by
@@ -32,7 +33,7 @@ class EvaluatedRun:
     """A run whose model is evaluated on held-out rows.
 
     Attributes:
-        algorithm, spec, preset, facts: As `calibrators.practical.Draft` takes them; the target is that of training and
+        algorithm, spec, preset, facts: As `calibrators.draft.Draft` takes them; the target is that of training and
             evaluation together.
         noise_multiplier: The noise multiplier of the evaluation; None takes a share of the target.
     """
@@ -53,7 +54,7 @@ class EvaluatedRun:
         Raises:
             Unsupported: Gaussian noise has no cost under the target.
             Unreachable: the evaluation alone misses the target, or leaves nothing that a training meets.
-            As `calibrators.practical.Draft.calibrate`.
+            As `calibrators.draft.Draft.calibrate`.
         """
         relation = self.spec.neighboring_relation
         assert relation is not None, "held-out rows are private, and their budget has a relation"

@@ -21,7 +21,7 @@ from app.datasets.versions import Version
 from app.kit.fields import Schema
 from app.problems import refused_at, unprocessable
 from app.tables.datasets import Dataset
-from calibrators.practical import Objective
+from calibrators.presets import Objective
 from trainer import models, scaling
 from trainer.models import LinearModel, Model
 

@@ -20,8 +20,9 @@ from app.algorithms.specs import spec_of
 from app.algorithms.targets import BudgetGoal, to_target
 from app.problems import unprocessable
 from calibrators import registry
+from calibrators.draft import Draft
 from calibrators.evaluated import EvaluatedRun
-from calibrators.practical import UNKNOWN_OBJECTIVE, Draft, Objective
+from calibrators.presets import UNKNOWN_OBJECTIVE, Objective
 from calibrators.spec import Calibration, Spec, Unknown
 
 

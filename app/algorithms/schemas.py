@@ -15,7 +15,7 @@ from app.kit.fields import INTEGRAL, Integer, OptionalInteger, Schema
 from app.wire.answers import IntervalBody
 from calibrators.algorithm import Assumption
 from calibrators.correlation import USUAL_MAX_BANDS, Objective
-from calibrators.practical import Preset
+from calibrators.presets import Preset
 from calibrators.stages import MAX_STAGES
 from calibrators.step_sizes import Course
 

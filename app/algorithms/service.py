@@ -28,7 +28,7 @@ from app.kit.process_pool import too_much_work
 from app.privacy.certificates import certificates
 from app.problems import unprocessable
 from calibrators.evaluated import EvaluatedRun
-from calibrators.practical import Objective
+from calibrators.presets import Objective
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 from trainer.numeric_types import carried_out
 

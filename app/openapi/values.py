@@ -40,7 +40,7 @@ from app.tables.states import (
 from calibrators.as_published import Verdict
 from calibrators.correlation import Objective
 from calibrators.loaders import Loader
-from calibrators.practical import Preset
+from calibrators.presets import Preset
 from calibrators.provenance import ProvenanceKind
 from calibrators.scopes import Measure, Shape
 from calibrators.spec import Unknown

@@ -15,8 +15,9 @@ from accounting.targets import ApproximateDpTarget
 from benchmarks.defaults.kept import Scorer
 from benchmarks.defaults.protocol import DELTA, SEEDS, Split
 from benchmarks.defaults.trials import model_of
+from calibrators.draft import Draft
 from calibrators.plan import BoundedSteps, Plan
-from calibrators.practical import UNKNOWN_OBJECTIVE, Draft
+from calibrators.presets import UNKNOWN_OBJECTIVE
 from calibrators.spec import Spec
 from trainer.numeric_types import carried_out
 

@@ -13,10 +13,11 @@ from accounting.events import Event, Gaussian
 from accounting.group_targets import GroupDpTarget
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, GaussianDpTarget, PureDpTarget, ZcdpTarget
+from calibrators.draft import Draft
 from calibrators.evaluated import SHARE, EvaluatedRun
 from calibrators.held_out import HeldOutEvaluation
 from calibrators.plan import Clip, plan_from_canonical
-from calibrators.practical import UNKNOWN_OBJECTIVE, Draft
+from calibrators.presets import UNKNOWN_OBJECTIVE
 from calibrators.spec import Spec
 from tests.trainer.plans import phase_of, plan_of
 

@@ -12,9 +12,11 @@ import pytest
 from accounting.errors import AccountingError, InvalidValue, NoCostInFilter
 from accounting.relations import NeighboringRelation
 from accounting.targets import ApproximateDpTarget, PureDpTarget
+from calibrators.draft import Draft
 from calibrators.geometry import L2Penalty
 from calibrators.plan import MAX_SCHEDULE, Clip, Normalize, Plan
-from calibrators.practical import MOST_STEPS, UNKNOWN_OBJECTIVE, Draft, Objective, Preset
+from calibrators.practical import MOST_STEPS
+from calibrators.presets import UNKNOWN_OBJECTIVE, Objective, Preset
 from calibrators.registry import ALGORITHMS, calibrate
 from calibrators.release import LAST_ITERATE, WeightedAverage, average_of_last
 from calibrators.spec import Calibration, OpenEpsilon, Spec, Unknown

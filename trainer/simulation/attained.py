@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from accounting.errors import AccountingError, InvalidValue, one_of
 from calibrators.advice import Facts, Reason
+from calibrators.draft import Draft
 from calibrators.geometry import L2Penalty, Penalty
 from calibrators.plan import Plan
-from calibrators.practical import Draft, Objective, Preset, nothing_derived
+from calibrators.presets import Objective, Preset, nothing_derived
 from calibrators.registry import find_algorithm
 from calibrators.scopes import Problem, Shape
 from calibrators.spec import Calibration, Spec

@@ -14,8 +14,9 @@ from accounting.errors import InvalidValue
 from accounting.targets import ApproximateDpTarget
 from app.algorithms.constants import Derivation
 from app.algorithms.questions import Question
+from calibrators.draft import Draft
 from calibrators.geometry import L2Penalty
-from calibrators.practical import Draft, Objective
+from calibrators.presets import Objective
 from calibrators.registry import ALGORITHMS
 from calibrators.spec import Spec
 from calibrators.work import PATIENCE, WORK, work_of
