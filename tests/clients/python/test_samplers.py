@@ -22,6 +22,7 @@ from epsilond_client.samplers import (
     Sampler,
     TruncatedPoisson,
 )
+from epsilond_client.samplers.sampler import arguments_of
 from scipy import stats
 
 RECORDS, BINS, STEPS = 60, 6, 6000
@@ -210,7 +211,7 @@ def test_empty_slots_take_places_in_a_batch() -> None:
     cut, few = taken_by(CUT), taken_by(SLOTS)
     assert np.array_equal(few, cut[:, :50])
     assert (few.sum(axis=1) < np.minimum(taken_by(POISSON)[:, :50].sum(axis=1), 9)).any()
-    more = TruncatedPoisson(50, STEPS, **samplers._arguments_of(SLOTS.sampling), records=51, key=KEY)
+    more = TruncatedPoisson(50, STEPS, **arguments_of(SLOTS.sampling), records=51, key=KEY)
     assert np.array_equal(taken_by(more)[:, :50], few)
 
 
