@@ -32,7 +32,7 @@ from app.kit.process_pool import JobFailed
 from app.problems import Problem, from_accounting, not_found, unprocessable
 from app.runs import service as runs
 from app.runs.evaluating import layout_of_run
-from app.runs.report import stored_plan
+from app.runs.stored import stored_plan
 from app.tables.runs import Audit
 from app.wire.answers import ConventionBody
 from app.wire.events import EventSchema

@@ -29,9 +29,10 @@ from app.runs.card_rendering import PAGE_STYLES, to_html, to_markdown
 from app.runs.checkpoint_files import sweep_checkpoints
 from app.runs.examples import PREDICTION_EXAMPLES, RUN_EXAMPLES
 from app.runs.model_schemas import ModelBody
-from app.runs.report import privacy_report, run_body
+from app.runs.report import privacy_report
 from app.runs.report_schemas import PrivacyReport
 from app.runs.schemas import PredictionRequest, PredictionsBody, RunBody, RunRequest
+from app.runs.stored import run_body
 from app.web import pages
 
 router = APIRouter(prefix="/v1/runs", tags=["Runs"], dependencies=[KnownParametersOnly])

@@ -32,9 +32,10 @@ from app.reservations.schemas import PlanPriceBody
 from app.runs import artifacts, lifecycle, repository
 from app.runs import sweep_progression as progression
 from app.runs import sweep_repository as run_sweeps
+from app.runs.guarantee import guarantee_of
 from app.runs.model_schemas import ModelBody, hash_of_card
 from app.runs.preparation import Preparation, columns_of, explained
-from app.runs.report import guarantee_of, model_card
+from app.runs.report import model_card
 from app.runs.schemas import RunRequest
 from app.tables.runs import Run
 from app.tables.states import RunState

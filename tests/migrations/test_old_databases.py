@@ -37,7 +37,7 @@ from app.ledger.verification import verify
 from app.main import create_app
 from app.runs import service as runs
 from app.runs import worker
-from app.runs.report import stored_plan
+from app.runs.stored import stored_plan
 from app.secrets.material import Purpose
 from app.settings import Settings
 from app.tables.datasets import Dataset

@@ -19,8 +19,8 @@ from app.fence.watching import fenced_context
 from app.runs import artifacts, execution, lifecycle, worker
 from app.runs import service as runs
 from app.runs.executors import local
+from app.runs.guarantee import round_up
 from app.runs.preparation import QUEUE_HOLD_S
-from app.runs.report import round_up
 from app.tables.datasets import Dataset
 from app.tables.ledger import Reservation
 from app.tables.runs import Run

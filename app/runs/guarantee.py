@@ -1,0 +1,167 @@
+"""The guarantee of what a run releases, in sentences that never promise more than the numbers."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from accounting.relations import NeighboringRelation
+from app.algorithms.binding import DataDescription
+from app.algorithms.schemas import AchievedBody
+from app.algorithms.targets import (
+    AchievedMuBody,
+    AchievedOfGroupsBody,
+    AchievedPureBody,
+    AchievedRhoBody,
+    AnyAchievedBody,
+    ApproximateDpTargetBody,
+    RunTargetBody,
+)
+from app.datasets import repository as datasets
+from app.runs import sweep_repository as sweeps
+from app.runs.schemas import GuaranteeBody
+from app.runs.stored import plan_if_intact, reservation_of, sweep_of
+from app.tables.ledger import Reservation
+from app.tables.runs import Run, RunSweep
+from app.tables.states import ReservationStatus, RunState, Select
+from calibrators.plan import Plan
+
+NEIGHBOURS = {
+    NeighboringRelation.ADD_OR_REMOVE_ONE: "one {unit} is added or removed",
+    NeighboringRelation.REPLACE_ONE: "one {unit} is replaced by another",
+    NeighboringRelation.REPLACE_SPECIAL: "one {unit} is replaced by a null record in its place",
+}
+GROUP_NEIGHBOURS = {
+    NeighboringRelation.ADD_OR_REMOVE_ONE: "a group of up to {size} is added or removed, each of them one {unit}",
+    NeighboringRelation.REPLACE_ONE: "a group of up to {size} is replaced by others, each of them one {unit}",
+    NeighboringRelation.REPLACE_SPECIAL: "a group of up to {size}, each of them one {unit}, is replaced by null "
+    "records in their places",
+}
+TARGET: TypeAdapter[RunTargetBody] = TypeAdapter(RunTargetBody)
+_ACHIEVED: TypeAdapter[AnyAchievedBody] = TypeAdapter(AnyAchievedBody)
+
+
+def guarantee_of(session: Session, run: Run) -> GuaranteeBody | None:
+    """Return the guarantee of what the run releases; None if its stored plan no longer has its hash."""
+    plan = plan_if_intact(run)
+    return None if plan is None else guarantee_body(session, run, plan)
+
+
+def guarantee_body(session: Session, run: Run, plan: Plan) -> GuaranteeBody:
+    """Return the guarantee of what a run of this plan releases."""
+    unit = DataDescription.model_validate(run.description).privacy_unit
+    neighbors = _neighbors(plan.neighboring_relation, unit, group_size_of(TARGET.validate_python(run.target)))
+    sweep = sweep_of(session, run)
+    statement = _statement(run, achieved_of(run, sweep), neighbors, reservation_of(session, run))
+    return GuaranteeBody(
+        statement=statement + _of_the_sweep(session, sweep),
+        privacy_unit=unit,
+        neighbors=neighbors,
+        card=f"/v1/runs/{run.id}/report",
+    )
+
+
+def group_size_of(target: RunTargetBody) -> int:
+    return target.group_size if isinstance(target, ApproximateDpTargetBody) else 1
+
+
+def _neighbors(relation: NeighboringRelation, unit: str, group_size: int) -> str:
+    """Say how neighbouring data sets differ: in one row, or in all rows of a group."""
+    if group_size == 1:
+        return NEIGHBOURS[relation].format(unit=unit)
+    return GROUP_NEIGHBOURS[relation].format(unit=unit, size=group_size)
+
+
+def of_several_rows(session: Session, run: Run, unit: str, group_size: int) -> str:
+    """Say what the guarantee means for somebody with several rows. It follows from declarations; no row is counted."""
+    dataset = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
+    most = None if dataset is None else dataset.rows_per_person
+    if most is None and group_size > 1:
+        return (
+            f"One row is taken as one {unit}. The guarantee is for {group_size} of them at a time, and weaker for more."
+        )
+    if most is None:
+        return f"One row is taken as one {unit}: a {unit} with several rows has a weaker guarantee."
+    if most == 1:
+        return "No person has more than one row, by the ids that the owner gave: they were compared at each upload."
+    if most <= group_size:
+        return f"A person has at most {most} rows, by the ids that the owner gave. The guarantee is about all of them."
+    return (
+        f"A person has at most {most} rows, by the ids that the owner gave. The guarantee is about {group_size} of "
+        f"them; /v1/account says with group_size {most} what it is for all."
+    )
+
+
+def _statement(run: Run, achieved: AnyAchievedBody, neighbors: str, reservation: Reservation | None) -> str:
+    if run.seed is not None:
+        return "This run was seeded, on public data: it repeats, and protects nobody."
+    private = f"{_guarantee(achieved)} where {neighbors}."
+    if run.state == RunState.SUCCEEDED:
+        return f"The released model is {private}"
+    if run.state not in (RunState.FAILED, RunState.CANCELLED):
+        return f"Nothing was released so far. The plan is {private}"
+    end = "failed" if run.state == RunState.FAILED else "was cancelled"
+    ended = f"Nothing was released: the run {end}. Its plan was {private}"
+    if reservation is None:
+        return ended
+    if reservation.state in (ReservationStatus.STARTED, ReservationStatus.COMMITTED):
+        return f"{ended} The charge stands: noise may have been drawn."
+    return f"{ended} Nothing was charged."
+
+
+def achieved_of(run: Run, sweep: RunSweep | None) -> AnyAchievedBody:
+    """Return what is guaranteed of the released model; if it was selected among others, what the selection costs."""
+    if sweep is None or sweep.select != Select.BEST:
+        return read_achieved(run.achieved)
+    assert sweep.guarantee is not None, "a selection has a guarantee"
+    return read_achieved(sweep.guarantee)
+
+
+def read_achieved(stored: dict[str, Any]) -> AnyAchievedBody:
+    body: AnyAchievedBody = _ACHIEVED.validate_python(stored)
+    return body
+
+
+def _of_the_sweep(session: Session, sweep: RunSweep | None) -> str:
+    if sweep is None:
+        return ""
+    cells = sweeps.count_cells(session, sweep.id)
+    if sweep.select == Select.BEST:
+        return (
+            f" This is the cost of selecting it as the best of a secret number of trials on a grid of {cells} cells, "
+            "which holds as long as that number stays secret."
+        )
+    if sweep.guarantee is None:
+        return f" It is one of {cells} runs of a sweep, whose results are all released: the charge is for all of them."
+    together = _guarantee(read_achieved(sweep.guarantee))
+    return f" It is one of {cells} runs of a sweep, whose results are all released: together they are {together}."
+
+
+def _guarantee(achieved: AnyAchievedBody) -> str:
+    match achieved:
+        case AchievedBody() | AchievedOfGroupsBody():
+            return f"({round_up(achieved.epsilon.upper)}, {round_up(achieved.delta)})-differentially private"
+        case AchievedPureBody():
+            return f"{round_up(achieved.epsilon)}-differentially private"
+        case AchievedRhoBody():
+            return f"{round_up(achieved.rho)}-zCDP"
+        case AchievedMuBody():
+            return f"{round_up(achieved.mu)}-Gaussian differentially private"
+    raise AssertionError(f"a run's target is a guarantee, not {type(achieved).__name__}")
+
+
+def round_up(number: float | None) -> str:
+    """Write a number with at most six significant digits, and never below it.
+
+    >>> round_up(1.2345644), round_up(1e-5), round_up(None)
+    ('1.23457', '0.00001', 'unbounded')
+    """
+    if number is None:
+        return "unbounded"
+    exact = Decimal(number)
+    # The double nearest to a short decimal is meant as that decimal; only what is above it is rounded up.
+    short = Decimal(f"{number:.6g}")
+    return str(short if short >= Decimal(repr(number)) else Context(prec=6, rounding=ROUND_CEILING).plus(exact))
