@@ -24,11 +24,11 @@ from app.problems import Problem, not_found
 from app.reservations.commands import reserve
 from app.run_sweeps.preparation import Prepared
 from app.run_sweeps.schemas import NoisyScore
-from app.runs import lifecycle
 from app.runs import sweep_progression as progression
 from app.runs import sweep_repository as repository
 from app.runs.preparation import Price
 from app.runs.service import not_your_run
+from app.runs.settling import Ending, settle
 from app.tables.runs import Run, RunSweep, RunSweepCell
 from app.tables.states import RunState, Select
 
@@ -152,7 +152,7 @@ def cancel(session: Session, context: Context, sweep_id: str, principal: Princip
     sweep.is_cancelled = True
     for run in repository.open_runs_for_update(session, sweep_id):
         if run.state == RunState.QUEUED:
-            lifecycle.settle(session, context, run, lifecycle.Ending(RunState.CANCELLED))
+            settle(session, context, run, Ending(RunState.CANCELLED))
         else:
             run.state = RunState.CANCELLING
     session.flush()

@@ -23,7 +23,7 @@ from app.ledger.states import ReservationState
 from app.ledger.vouched import Vouched, vouched_ends
 from app.runs import charges, lifecycle, sweep_repository, sweep_trials
 from app.runs.charges import ChargeAltered
-from app.runs.lifecycle import DECLARATION_ALTERED, RefusedError
+from app.runs.failures import DECLARATION_ALTERED, RefusedError
 from app.tables.datasets import Dataset
 from app.tables.runs import Run
 from app.tables.states import REGISTER, ReservationStatus

@@ -21,8 +21,8 @@ from app.problems import Problem
 from app.runs import declarations, repository
 from app.runs.evaluating import held_out_body
 from app.runs.executors.interface import Executor
+from app.runs.failures import DATASET_GONE, DATASET_TOO_FULL, RefusedError
 from app.runs.job import Job
-from app.runs.lifecycle import DATASET_GONE, DATASET_TOO_FULL, RefusedError
 from app.runs.schemas import MetricBody
 from app.runs.score_keys import evaluation_key
 from app.runs.scoring import noisy_score

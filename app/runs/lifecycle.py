@@ -7,7 +7,7 @@ A run that was started goes on under its next claim, with the noise that was dra
 long as there is a checkpoint of its stream; it never draws other noise.
 
 A run of a sweep has no reservation of its own: its sweep's is started with the first of them, and settled when all have
-ended (`app.runs.sweep_progression`). Whether such a run was started is told by its own stream.
+ended (`app.runs.sweep_progression`). Such a run was started if it has a stream.
 
 Locks are taken in one order everywhere: a sweep's row, a run's, the register's, its budget's.
 """
@@ -15,9 +15,7 @@ Locks are taken in one order everywhere: a sweep's row, a run's, the register's,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,24 +24,20 @@ from sqlalchemy.orm import Session
 
 from accounting.errors import AccountingError
 from app.context import Context
-from app.entries import registering
-from app.entries.kinds import EntryKind
-from app.entries.registering import Registration
-from app.entries.subjects import Subject
-from app.fence.marks import Head
 from app.fence.service import touch
 from app.fence.watching import fence_of
-from app.ledger.commands import Commit, Start, Void
+from app.ledger.commands import Start
 from app.ledger.journal import path_of
 from app.ledger.states import ReservationState
 from app.problems import Problem
 from app.reservations import service as reservations
-from app.runs import charges, marks, repository
-from app.runs.charges import ChargeAltered
+from app.runs import marks, repository
 from app.runs.checkpoint_files import CheckpointFiles
+from app.runs.failures import HOLD_LOST, PLAN_REFUSED, WORKER_LOST, RefusedError
 from app.runs.marks import Rest
 from app.runs.repository import Lease
 from app.runs.schedule import Schedule
+from app.runs.settling import Ending, is_started, settle
 from app.runs.sweep_charges import hash_of, law_of, quantile_of
 from app.runs.sweep_progression import advance
 from app.runs.sweep_repository import find_for_update as find_sweep_for_update
@@ -55,89 +49,12 @@ from calibrators.plan import Plan, plan_from_canonical
 
 log = structlog.get_logger()
 
-FAILED = {
-    "code": "run_failed",
-    "detail": "The run did not finish. Its charge stands in full; the operator's log has the run's id.",
-}
-WORKER_LOST = {
-    "code": "worker_lost",
-    "detail": "The worker process ended or stalled before the run was done. What was started stays charged: noise may "
-    "have been drawn.",
-}
-NOT_STARTED = {
-    "code": "run_not_started",
-    "detail": "The run could not be started. Nothing was charged; the operator's log has the run's id.",
-}
-HOLD_LOST = {
-    "code": "reservation_lost",
-    "detail": "The run waited longer than its hold on the budget lasts. Nothing was charged; ask for it again.",
-}
-DATASET_GONE = {
-    "code": "dataset_deleted",
-    "detail": "A data set of the run, or its version, was deleted before it was loaded. Nothing was charged.",
-}
-DATASET_TOO_FULL = {
-    "code": "dataset_too_full",
-    "detail": "The data set has more rows than its capacity, so no run on it can hide their number. Nothing was "
-    "charged. Its owner can upload the file again with a larger capacity.",
-}
-DEVICE_TOO_SMALL = {
-    "code": "device_too_small",
-    "detail": "The worker's device has too little memory for as many rows as the data set has room for, and this "
-    "model. Nothing was charged. A worker that computes on its processor can take such runs.",
-}
-PLAN_REFUSED = {
-    "code": "plan_hash_mismatch",
-    "detail": "The stored plan is not the one that was charged, so the worker refused it. Nothing was charged.",
-}
-DECLARATION_ALTERED = {
-    "code": "declaration_altered",
-    "detail": "The run, its charge or one of its data sets is not what the books say, so the worker refused "
-    "it. Nothing was charged. Somebody has changed the database: `epsilond ledger verify` names the place.",
-}
-
-#: These say that nothing was charged, and are not said where something was.
-_UNCHARGED = (
-    NOT_STARTED,
-    HOLD_LOST,
-    DATASET_GONE,
-    DATASET_TOO_FULL,
-    DEVICE_TOO_SMALL,
-    PLAN_REFUSED,
-    DECLARATION_ALTERED,
-)
-
-#: A run that has cost so many workers their lives is not given to another.
+#: A run that has lost this many workers is not given to another.
 MAX_WORKERS_LOST = 3
 
 
-@dataclass(frozen=True)
-class Ending:
-    """The end of a run.
-
-    Attributes:
-        state: Its last one.
-        problem: The constant text that says why it failed.
-        result: What is stored of its result.
-        rest: What is given up where it ends early. It is given back as long as no further step was marked.
-    """
-
-    state: RunState
-    problem: dict[str, str] | None = None
-    result: dict[str, Any] | None = None
-    rest: Rest | None = None
-
-
-class RefusedError(Exception):
-    """A run that must not start, with the constant text that says why; None where it was cancelled."""
-
-    def __init__(self, problem: dict[str, str] | None) -> None:
-        super().__init__("cancelled" if problem is None else problem["code"])
-        self.problem = problem
-
-
 def claim(context: Context, worker_id: str) -> Run | None:
-    """Take the oldest queued run for this worker; its budget is still only held."""
+    """Take the next queued run for this worker; the charge is still only held."""
     with context.database.read() as session:
         if not repository.has_queued(session):
             return None
@@ -150,7 +67,7 @@ def claim(context: Context, worker_id: str) -> Run | None:
 
 
 def schedule(context: Context, claimed: Run, stored: dict[str, Any], release_at: datetime) -> None:
-    """Store the schedule of a run on private data, and when the end of this claim is told.
+    """Store the schedule of a run on private data, and the time at which the end of this claim is told.
 
     Raises:
         RefusedError: the run was taken over.
@@ -164,7 +81,7 @@ def schedule(context: Context, claimed: Run, stored: dict[str, Any], release_at:
 
 
 def read_plan(run: Run) -> Plan:
-    """The run's plan.
+    """Return the run's plan.
 
     Raises:
         RefusedError: its bytes do not have the hash that was charged, or are no plan.
@@ -208,15 +125,15 @@ def start(
 ) -> int | None:
     """Start the reservation: once this returns, noise of this stream may be drawn and the charge stands.
 
-    A charge that has started already is gone on with, under the stream that it was started with.
+    A charge that has started already goes on, under the stream that it was started with.
 
     Args:
         stream_id: Names the stream of randomness, whose keys are kept already.
-        steps_done: By earlier claims, under this stream.
-        mark: How many steps of this claim may draw noise before it marks more; None where it marks none.
+        steps_done: The steps that earlier claims took under this stream.
+        mark: How many steps of this claim may draw noise before it marks more; None if it marks none.
 
     Returns:
-        How many steps are marked; None where all of them count.
+        How many steps are marked; None if all of them count.
 
     Guarantees:
         - one_charge_is_one_stream: a charge that has started is refused to every other stream.
@@ -276,7 +193,7 @@ def _start_charge_of_sweep(
 
 
 def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
-    """Return how long all trials that are made take, one after the other: a public time, whatever number is drawn."""
+    """Return how long all trials take one after the other. It is a public time, whatever number of trials is drawn."""
     if first.schedule is None or sweep.trials is None:
         return timedelta(0)
     trials = max(1, quantile_of(law_of(sweep.trials)))
@@ -284,11 +201,11 @@ def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
 
 
 def _start_charge(session: Session, context: Context, reservation_id: str, plan: Plan, is_same_stream: bool) -> bool:
-    """Start the charge of a run; False where it had started already."""
+    """Start the charge of a run; return False if it had started already."""
     reservation = reservations.get_reservation(session, reservation_id)
     check_plan(plan, reservation)
     if reservation.state == ReservationStatus.STARTED:
-        # By an earlier claim, or by this one, which did not hear of it.
+        # An earlier claim started it, or this one did and its answer was lost.
         if not is_same_stream:
             raise RefusedError(WORKER_LOST)
         touch(session.connection(), reservation.budget_id, None)
@@ -304,8 +221,8 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
     """End a run and settle its charge.
 
     Returns:
-        False where nothing of the run is released: it is not this claim's any more, and nothing was written; or what
-        is charged for it is not what was entered, and it has failed.
+        False if nothing of the run is released: either another claim has the run, and nothing was written; or its
+        charge is not what was entered, and the run has failed.
     """
     ends = {} if claimed.budget_id is None else fence_of(context).heads([claimed.budget_id])
     if ending.state != RunState.SUCCEEDED:
@@ -315,10 +232,10 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
         assert run is not None, "runs are never deleted"
         if not _is_held(run, claimed):
             if run.epoch == claimed.epoch and run.state == RunState.SUCCEEDED:
-                return True  # by this very call: it is made again where its answer was lost
+                return True  # by this very call, which is repeated if its answer was lost
             log.warning("run_taken_away", run_id=run.id, epoch=claimed.epoch)
             return False
-        # The claim was compared with the register, and what somebody has written since was not.
+        # The claim was compared with the register. What somebody has written since then was not.
         run.is_withheld = claimed.is_withheld
         if ending.result is not None:
             run.result, run.steps_done = ending.result, run.steps_total
@@ -343,7 +260,7 @@ def hand_back(context: Context, claimed: Run) -> None:
 
 
 def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool = False) -> int:
-    """Settle what a worker that is gone left behind. Returns how many runs there were."""
+    """Settle what a worker that is gone left behind, and return how many runs there were."""
     with context.database.read() as session:
         ids = [lease.run_id for lease in repository.leases(session) if lease.worker_id == worker_id]
     rests = {run_id: marks.rest(context, run_id) for run_id in ids}
@@ -356,7 +273,7 @@ def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool 
 
 
 def take_over(context: Context, lease: Lease) -> bool:
-    """Take a run from a worker whose lease has lapsed; False where the worker was heard of since, or is writing."""
+    """Take a run from a worker whose lease has lapsed; False if the worker has been heard of since, or is writing."""
     rest = marks.rest(context, lease.run_id)
     with context.database.write() as session:
         run = repository.find_unchanged(session, lease)
@@ -374,7 +291,7 @@ def _is_held(run: Run, claimed: Run) -> bool:
 def _give_up(
     session: Session, context: Context, run: Run, rest: Rest | None, *, was_told_to_stop: bool = False
 ) -> None:
-    """Leave a run without a worker to another one, as long as it is not the run that kills them."""
+    """Leave a run without a worker to another one, unless it seems to be the run that kills them."""
     log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
     if not was_told_to_stop:
         run.workers_lost += 1
@@ -382,7 +299,7 @@ def _give_up(
 
 
 def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest | None) -> None:
-    """Queue a run again where that cannot make a second release, else settle it."""
+    """Queue a run again if that cannot make a second release; otherwise settle it."""
     if run.state == RunState.CANCELLING:
         settle(session, context, run, Ending(RunState.CANCELLED, rest=rest))
     elif run.workers_lost < MAX_WORKERS_LOST and _can_go_on(session, context, run):
@@ -393,86 +310,6 @@ def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest |
 
 def _can_go_on(session: Session, context: Context, run: Run) -> bool:
     """Return whether the run can continue: it has drawn no noise that counts, or can draw the same noise again."""
-    if not run.is_charged or not _is_started(session, run):
+    if not run.is_charged or not is_started(session, run):
         return True
     return run.stream_id is not None and CheckpointFiles(context).exist(run.id, run.stream_id)
-
-
-def _is_started(session: Session, run: Run) -> bool:
-    if run.reservation_id is None:
-        return run.stream_id is not None
-    return reservations.get_reservation(session, run.reservation_id).state == ReservationStatus.STARTED
-
-
-def settle(
-    session: Session, context: Context, run: Run, ending: Ending, ends: Mapping[str, Head] | None = None
-) -> None:
-    """End a run, in the caller's transaction, which has the run's row locked.
-
-    A started reservation is committed in full, whatever became of the run, or less what the steps were worth that were
-    not marked; one that never started is released. That of a sweep is settled when all its runs have ended.
-
-    Args:
-        session: A write session.
-        context: The process's context.
-        run: Which one.
-        ending: How it ends. One that has succeeded fails where its charge is not what was entered.
-        ends: The ends that the fence has, the budget's among them, from before the session. Without them the charge is
-            not compared with its entries, which is right where nothing of the run is released.
-    """
-    registering.lock(session)
-    run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
-    if run.sweep_id is not None and run.problem in _UNCHARGED:
-        run.problem = _with_charge(run.problem, "The charge is the sweep's")
-    if run.reservation_id is not None:
-        _settle_charge(session, context, run, run.reservation_id, ending.rest, ends)
-    if not run.is_withheld:
-        registering.enter(session, run.finished_at, [Registration(EntryKind.END, Subject.RUN, run.id)])
-
-
-def _settle_charge(
-    session: Session,
-    context: Context,
-    run: Run,
-    reservation_id: str,
-    rest: Rest | None,
-    ends: Mapping[str, Head] | None,
-) -> None:
-    try:
-        # A run that succeeded has started, whatever its row says.
-        if run.state == RunState.SUCCEEDED or _is_started(session, run):
-            if run.problem == DECLARATION_ALTERED:
-                run.problem = _with_charge(run.problem, "Its charge stands")
-            elif run.problem in _UNCHARGED:
-                run.problem = WORKER_LOST
-            _commit(session, context, run, reservation_id, rest, ends)
-        else:
-            with suppress(Problem):  # a hold that ran out is released already
-                charges.resolve(session, context, reservation_id, Void(by_run=True), ends)
-    except ChargeAltered as error:
-        # The held amounts stay held, and count as spent.
-        log.error("charge_altered", run_id=run.id, reservation_id=reservation_id, reason=str(error))
-        run.state, run.result = RunState.FAILED, None
-        run.problem = _with_charge(DECLARATION_ALTERED, "What is held for it stays held")
-
-
-def _commit(
-    session: Session,
-    context: Context,
-    run: Run,
-    reservation_id: str,
-    rest: Rest | None,
-    ends: Mapping[str, Head] | None,
-) -> None:
-    """Commit a charge less what is given up, or in full where a step was marked meanwhile or giving up is denied."""
-    if rest is not None and rest.marked == marks.of(session, run.id):
-        with suppress(ChargeAltered):  # there may be no room for what giving up costs
-            command = Commit(rest.kept, by_run=True, given_up=rest.given_up)
-            charges.resolve(session, context, reservation_id, command, ends)
-            return
-    charges.resolve(session, context, reservation_id, Commit(by_run=True), ends)
-
-
-def _with_charge(problem: dict[str, str], charge: str) -> dict[str, str]:
-    """Return the problem with this about its charge in place of "Nothing was charged"."""
-    return {**problem, "detail": problem["detail"].replace("Nothing was charged", charge)}

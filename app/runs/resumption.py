@@ -18,8 +18,8 @@ import structlog
 from accounting.errors import InvalidValue
 from app.context import Context
 from app.runs.checkpoint_files import CheckpointFiles
+from app.runs.failures import WORKER_LOST, RefusedError
 from app.runs.job import Job
-from app.runs.lifecycle import WORKER_LOST, RefusedError
 from app.runs.score_keys import kept_score_key, new_score_key
 from app.runs.versions import code_version
 from trainer.checkpoint import Binding, Checkpoints

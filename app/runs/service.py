@@ -29,7 +29,7 @@ from app.problems import Problem, not_found
 from app.reservations import service as reservations
 from app.reservations.commands import reserve
 from app.reservations.schemas import PlanPriceBody
-from app.runs import artifacts, lifecycle, repository
+from app.runs import artifacts, repository
 from app.runs import sweep_progression as progression
 from app.runs import sweep_repository as run_sweeps
 from app.runs.guarantee import guarantee_of
@@ -37,6 +37,7 @@ from app.runs.model_schemas import ModelBody, hash_of_card
 from app.runs.preparation import Preparation, columns_of, explained
 from app.runs.report import model_card
 from app.runs.schemas import RunRequest
+from app.runs.settling import Ending, settle
 from app.tables.runs import Run
 from app.tables.states import RunState
 from trainer.models import Parameters
@@ -159,7 +160,7 @@ def cancel(session: Session, context: Context, run_id: str, principal: Principal
     if not principal.acts_for(run.principal_id):
         raise not_your_run("run")
     if run.state == RunState.QUEUED:
-        lifecycle.settle(session, context, run, lifecycle.Ending(RunState.CANCELLED))
+        settle(session, context, run, Ending(RunState.CANCELLED))
     elif run.state == RunState.RUNNING:
         run.state = RunState.CANCELLING
     elif run.state != RunState.CANCELLING:

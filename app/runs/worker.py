@@ -24,11 +24,12 @@ from app.runs.doorbell import Doorbell
 from app.runs.execution import load_job, summarize, train
 from app.runs.executors.interface import Executor, MachinesLost, TrainingFailed
 from app.runs.executors.local import LOCAL
+from app.runs.failures import DEVICE_TOO_SMALL, FAILED, NOT_STARTED, WORKER_LOST, RefusedError
 from app.runs.job import Job
 from app.runs.leases import Heartbeat
-from app.runs.lifecycle import DEVICE_TOO_SMALL, FAILED, NOT_STARTED, WORKER_LOST, Ending, RefusedError
 from app.runs.phases import Phases
 from app.runs.resumption import Keeper, begin
+from app.runs.settling import Ending
 from app.runs.timetable import Timetable, timetable_for
 from app.tables.runs import Run
 from app.tables.states import RunState

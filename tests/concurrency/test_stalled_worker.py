@@ -25,7 +25,7 @@ from app.main import create_app
 from app.runs import artifacts, leases, lifecycle, repository, worker
 from app.runs.doorbell import Doorbell
 from app.runs.leases import LEASE_S, LOOKS_PER_LEASE, LeaseWatch, Sweeper
-from app.runs.lifecycle import Ending
+from app.runs.settling import Ending
 from app.settings import environment_of
 from app.tables.runs import Run
 from app.tables.states import RunState

@@ -33,7 +33,7 @@ from app.ledger.statements import RESERVATIONS
 from app.ledger.transparency import verified
 from app.main import create_app
 from app.runs import declarations
-from app.runs.lifecycle import RefusedError
+from app.runs.failures import RefusedError
 from app.settings import Settings
 from app.tables.base import UtcDateTime
 from app.tables.states import REGISTER

@@ -9,7 +9,7 @@ from accounting.accountant import epsilon_for_delta
 from accounting.events import Event, Gaussian
 from accounting.relations import NeighboringRelation
 from app.auth.principal import Scope
-from app.runs import lifecycle, worker
+from app.runs import failures, lifecycle, worker
 from app.runs.preparation import QUEUE_HOLD_S
 from app.tables.runs import Run
 from tests.app.problem_assertions import assert_problem
@@ -189,7 +189,7 @@ def test_a_run_of_a_sweep_is_one_stream(service):
     plan = lifecycle.read_plan(claimed)
     lifecycle.start(service.context, claimed, plan, "stream")
     lifecycle.start(service.context, claimed, plan, "stream")  # its answer was lost
-    with pytest.raises(lifecycle.RefusedError, match="worker_lost"):
+    with pytest.raises(failures.RefusedError, match="worker_lost"):
         lifecycle.start(service.context, claimed, plan, "other")
     # Without a checkpoint it cannot go on; the others can be started still.
     assert lifecycle.give_up_runs_of(service.context, "wrk_gone") == 1

@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from app.fence.watching import fenced_context
-from app.runs import checkpoint_files, execution, lifecycle, resumption, worker
+from app.runs import checkpoint_files, execution, failures, resumption, worker
 from app.runs.checkpoint_files import CheckpointFiles
 from app.runs.leases import LeaseWatch, Sweeper
 from app.settings import Settings
@@ -91,7 +91,7 @@ def test_a_started_run_without_a_checkpoint_of_its_own_fails_with_its_charge(ser
     spoil(service, monkeypatch)
     service.work()
     ended = service.get(f"/v1/runs/{run['id']}")
-    assert (ended["state"], ended["problem"]) == ("failed", lifecycle.WORKER_LOST)
+    assert (ended["state"], ended["problem"]) == ("failed", failures.WORKER_LOST)
     assert kinds(service, run) == ["reserve", "start", "commit"]
     assert files(service) == []
 
@@ -109,7 +109,7 @@ def test_another_runs_checkpoint_is_not_gone_on_from(service):
     with service.context.database.write() as session:
         session.get_one(worker.Run, mine["id"]).state = "queued"
     service.work()
-    assert service.get(f"/v1/runs/{mine['id']}")["problem"] == lifecycle.WORKER_LOST
+    assert service.get(f"/v1/runs/{mine['id']}")["problem"] == failures.WORKER_LOST
 
 
 @on_one_engine
@@ -119,7 +119,7 @@ def test_data_that_are_deleted_meanwhile_do_not_make_the_charge_undone(service):
     execution.datasets.delete(service.context, run["dataset_id"])
     service.work()
     ended = service.get(f"/v1/runs/{run['id']}")
-    assert ended["problem"] == lifecycle.WORKER_LOST, "that nothing was charged would be wrong"
+    assert ended["problem"] == failures.WORKER_LOST, "that nothing was charged would be wrong"
     assert service.reservation_state(run) == "committed"
 
 
@@ -181,5 +181,5 @@ def test_a_run_whose_keys_cannot_be_kept_is_not_started(service, monkeypatch):
     monkeypatch.setattr(checkpoint_files.CheckpointFiles, "write", full)
     _, run = service.charged()
     service.work()
-    assert service.get(f"/v1/runs/{run['id']}")["problem"] == lifecycle.NOT_STARTED
+    assert service.get(f"/v1/runs/{run['id']}")["problem"] == failures.NOT_STARTED
     assert service.reservation_state(run) == "voided"

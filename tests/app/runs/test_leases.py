@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from app.context import utc_now
 from app.db.database import Database
 from app.fence.watching import fenced_context
-from app.runs import execution, leases, lifecycle, repository, worker
+from app.runs import execution, failures, leases, lifecycle, repository, worker
 from app.runs.leases import LEASE_S, LOOKS_PER_LEASE, Heartbeat, LeaseWatch
 from app.runs.repository import Lease
 from app.tables.runs import Run
@@ -86,7 +86,7 @@ def test_a_started_run_of_a_silent_worker_without_a_checkpoint_is_charged_in_ful
     start(service.context, claim(service.context))
     silence(service.context)
     ended = service.get(f"/v1/runs/{run['id']}")
-    assert (ended["state"], ended["problem"]) == ("failed", lifecycle.WORKER_LOST)
+    assert (ended["state"], ended["problem"]) == ("failed", failures.WORKER_LOST)
     assert service.reservation_state(run) == "committed"
     assert service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == ended["charge"]
 

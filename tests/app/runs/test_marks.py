@@ -16,10 +16,11 @@ from app.ledger.price_verification import PriceClass, PriceVerification
 from app.ledger.verification import verify
 from app.runs import lifecycle, marks, worker
 from app.runs.executors.paces import Pace
+from app.runs.failures import RefusedError
 from app.runs.job import Job
-from app.runs.lifecycle import Ending, RefusedError
 from app.runs.marks import Permits
 from app.runs.schedule import Schedule
+from app.runs.settling import Ending
 from app.runs.timetable import Timetable
 from app.tables.states import RunState
 from tests.app.runs.clocks import PacedExecutor

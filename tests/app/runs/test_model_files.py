@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.runs import artifacts, lifecycle, worker
+from app.runs import artifacts, failures, lifecycle, worker
 from app.runs.leases import LeaseWatch, Sweeper
 from app.runs.lifecycle import MAX_WORKERS_LOST
 from app.tables.runs import Run
@@ -78,7 +78,7 @@ def test_a_run_that_cost_too_many_workers_leaves_none(service, monkeypatch, stra
     run = lost_with_a_model(service, monkeypatch, workers=MAX_WORKERS_LOST)
     assert len(models(service)) == 1 + 2 * MAX_WORKERS_LOST, "the control"
     Sweeper(service.context, LeaseWatch()).sweep()
-    assert service.get(f"/v1/runs/{run['id']}")["problem"] == lifecycle.WORKER_LOST
+    assert service.get(f"/v1/runs/{run['id']}")["problem"] == failures.WORKER_LOST
     assert kinds(service, run) == ["reserve", "start", "commit"]
     assert models(service) == [stranger]
     assert files(service) == []
@@ -98,6 +98,6 @@ def test_a_model_that_finds_no_room_costs_the_run_and_its_charge(service, monkey
     _, run = service.charged()
     service.work()
     ended: Run = service.stored(run)
-    assert (ended.state, ended.problem) == ("failed", lifecycle.FAILED)
+    assert (ended.state, ended.problem) == ("failed", failures.FAILED)
     assert kinds(service, run) == ["reserve", "start", "commit"]
     assert files(service) == []

@@ -13,9 +13,9 @@ import pytest
 
 from app.context import Context
 from app.kit.process_pool import PROJECT_ROOT
-from app.runs import execution, lifecycle, resumption, worker
+from app.runs import execution, failures, lifecycle, resumption, worker
 from app.runs.checkpoint_files import CheckpointFiles
-from app.runs.lifecycle import RefusedError
+from app.runs.failures import RefusedError
 from app.runs.resumption import Beginning
 from app.settings import Settings, environment_of
 from tests.app.runs.conftest import Service
@@ -225,7 +225,7 @@ def test_a_charge_that_has_started_is_refused_to_every_other_stream(service):
     successor = claim(service.context, "wrk_next")
     with pytest.raises(RefusedError) as refused:
         start(service.context, successor, "second")
-    assert refused.value.problem == lifecycle.WORKER_LOST
+    assert refused.value.problem == failures.WORKER_LOST
     start(service.context, successor, "first")
     assert kinds(service, run) == ["reserve", "start"]
 
@@ -285,6 +285,6 @@ def test_a_started_run_that_costs_every_worker_its_life_fails_with_its_charge(se
         claim(service.context)
         silence(service.context)
     ended = service.get(f"/v1/runs/{run['id']}")
-    assert (ended["state"], ended["problem"]) == ("failed", lifecycle.WORKER_LOST)
+    assert (ended["state"], ended["problem"]) == ("failed", failures.WORKER_LOST)
     assert service.reservation_state(run) == "committed"
     assert files(service) == []

@@ -9,9 +9,10 @@ import pytest
 
 from app.context import Context
 from app.fence.watching import fenced_context
-from app.runs import artifacts, lifecycle, repository, worker
+from app.runs import artifacts, failures, lifecycle, repository, worker
+from app.runs.failures import RefusedError
 from app.runs.leases import LOOKS_PER_LEASE, LeaseWatch, Sweeper
-from app.runs.lifecycle import Ending, RefusedError
+from app.runs.settling import Ending
 from app.tables.runs import Run
 from app.tables.states import RunState
 from tests.app.runs.conftest import Service
@@ -38,7 +39,7 @@ def writes_of(service: Service, claimed: Run) -> dict[str, Any]:
 
 
 REFUSED = {
-    "start": lifecycle.WORKER_LOST,
+    "start": failures.WORKER_LOST,
     "progress": None,
     "heartbeat": False,
     RunState.SUCCEEDED: False,
@@ -127,7 +128,7 @@ def test_a_wrong_clock_neither_resolves_nor_frees_what_was_started(service, offs
     assert Sweeper(wrong, LeaseWatch(clock=Monotonic())).sweep() == set()
     assert service.stored(run).state == "running"
     assert service.reservation_state(run) == "started"
-    assert lifecycle.end(at(service.context, -offset), claimed, Ending(RunState.FAILED, lifecycle.FAILED))
+    assert lifecycle.end(at(service.context, -offset), claimed, Ending(RunState.FAILED, failures.FAILED))
     assert service.reservation_state(run) == "committed"
     assert (
         service.get(f"/v1/budgets/{budget['id']}")["amounts"]["spent"] == service.get(f"/v1/runs/{run['id']}")["charge"]
@@ -148,7 +149,7 @@ def test_a_wrong_clock_takes_a_lapsed_run_over_like_a_right_one(service, offset)
 def test_a_worker_whose_clock_is_ahead_costs_the_hold_of_a_run_that_was_not_started_and_nothing_else(service):
     budget, run = service.charged()
     assert worker.work_once(at(service.context, TEN_YEARS), "wrk_ahead")
-    assert service.stored(run).problem == lifecycle.HOLD_LOST
+    assert service.stored(run).problem == failures.HOLD_LOST
     kinds = [entry["kind"] for entry in service.get(f"/v1/budgets/{budget['id']}/entries")["items"]]
     assert "commit" not in kinds
     assert "start" not in kinds

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from app.auth.principal import LOOPBACK
 from app.datasets import service as datasets
 from app.fence.watching import fenced_context
-from app.runs import artifacts, execution, lifecycle, worker
+from app.runs import artifacts, execution, failures, lifecycle, worker
 from app.runs import service as runs
 from app.runs.executors import local
 from app.runs.guarantee import round_up
@@ -84,7 +84,7 @@ def test_an_exception_in_training_fails_with_a_constant_text_and_the_charge(serv
     monkeypatch.setattr(local, "run", explode)
     service.work()
     ended = service.get(f"/v1/runs/{run['id']}")
-    assert ended["problem"] == lifecycle.FAILED
+    assert ended["problem"] == failures.FAILED
     assert service.get(f"/v1/reservations/{run['reservation_id']}")["state"] == "committed"
     printed = capsys.readouterr()
     assert "8675309" not in printed.out + printed.err

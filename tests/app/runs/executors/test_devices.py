@@ -15,7 +15,7 @@ from app.runs import process
 from app.runs.evaluating import held_out_body
 from app.runs.executors import local
 from app.runs.executors.local import LocalExecutor
-from app.runs.lifecycle import DEVICE_TOO_SMALL
+from app.runs.failures import DEVICE_TOO_SMALL
 from app.runs.versions import code_version, versions
 from app.settings import Settings
 from tests.app.runs.conftest import Service

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from app.runs import execution, lifecycle, worker
+from app.runs import execution, failures, lifecycle, worker
 from app.runs.evaluating import held_out_body
 from app.runs.executors import dask, local
 from tests.app.runs.conftest import HEADER, ROWS
@@ -116,7 +116,7 @@ def test_an_exception_in_training_fails_with_a_constant_text_and_the_charge(serv
     with exploding(service.executor, "the secret value 8675309 of a row"):
         service.work()
     ended = service.get(f"/v1/runs/{run['id']}")
-    assert ended["problem"] == lifecycle.FAILED
+    assert ended["problem"] == failures.FAILED
     assert service.reservation_state(run) == "committed"
     printed = "".join(capfd.readouterr())
     assert "sabotage.py" in printed, "where it came from is told"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from app.kit.process_pool import PROJECT_ROOT
-from app.runs import execution, lifecycle, worker
+from app.runs import execution, failures, lifecycle, worker
 from app.runs.executors import cluster, dask
 from app.runs.executors.cluster import ClusterAway
 from app.runs.executors.dask import DaskExecutor
@@ -80,7 +80,7 @@ def check_ended_well(service: Service, run: dict[str, Any], expected: Any, claim
 
 def check_failed_with_its_charge(service: Service, run: dict[str, Any]) -> None:
     ended = service.get(f"/v1/runs/{run['id']}")
-    assert (ended["state"], ended["problem"]) == ("failed", lifecycle.WORKER_LOST)
+    assert (ended["state"], ended["problem"]) == ("failed", failures.WORKER_LOST)
     assert kinds(service, run) == ["reserve", "start", "commit"]
     assert files(service) == []
 
