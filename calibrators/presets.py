@@ -11,7 +11,7 @@ class Preset(StrEnum):
     """A way to choose what a request leaves out."""
 
     PRACTICAL = "practical"
-    """Rules that are known to train well choose. Nothing is proved about what the run attains."""
+    """Rules that are known to train well choose. Nothing is proved of what the run attains."""
     THEOREM = "theorem"
     """The paper's theorem chooses, as far as the declared bounds give its constants."""
 
