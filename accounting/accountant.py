@@ -92,7 +92,7 @@ def epsilon_for_delta(
         events that do not depend on outputs; a budget whose next charge may needs `accounting.filters`.
 
     Raises:
-        InvalidValue: a number outside its range.
+        InvalidValue: If a number is outside its range.
 
     Source: Balle & Wang 2018, Theorem 8 (analytic Gaussian); `accounting.composition` for the others.
 

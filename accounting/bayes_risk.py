@@ -54,7 +54,7 @@ def bayes_risk(
         priors_are_symmetric: p and 1 - p give the same risk.
 
     Raises:
-        InvalidValue: prior outside (0, 1).
+        InvalidValue: If the prior is not in (0, 1).
 
     Source: Neyman & Pearson; Kulynych et al. 2024 (riskcal), Cherubin et al. 2023 for its use.
 
@@ -73,7 +73,7 @@ def log_odds(prior: float) -> tuple[float, float, float]:
     """min(p, 1 - p), and |log(p / (1 - p))| rounded down and up.
 
     Raises:
-        InvalidValue: the prior is not in (0, 1).
+        InvalidValue: If the prior is not in (0, 1).
 
     >>> log_odds(0.5)
     (0.5, 0.0, 0.0)

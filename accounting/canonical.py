@@ -19,7 +19,7 @@ def canonical_bytes(value: Mapping[str, Json]) -> bytes:
     integer, so that 1 and 1.0, which mean the same number, give the same bytes.
 
     Raises:
-        ValueError: a number is not finite, or ``value`` already has a key ``"v"``.
+        ValueError: If a number is not finite, or ``value`` already has a key ``"v"``.
 
     >>> canonical_bytes({"noise_multiplier": 1.0, "count": 3})
     b'{"count":"3","noise_multiplier":"1","v":"1"}'

@@ -96,7 +96,7 @@ class Described:
         ranges: The range of each field, by the field's name.
 
     Raises:
-        InvalidValue: A field is outside its range.
+        InvalidValue: If a field is outside its range.
     """
 
     kind: ClassVar[str]
@@ -123,8 +123,8 @@ def register(cls: type[D], known: dict[str, type[D]]) -> None:
     """Add a kind to those that are known.
 
     Raises:
-        ValueError: Another class has the same kind.
-        TypeError: A field has no range.
+        ValueError: If another class has the same kind.
+        TypeError: If a field has no range.
     """
     if cls.kind in known:
         raise ValueError(f"{known[cls.kind].__name__} has the kind {cls.kind!r}; give {cls.__name__} another one")
@@ -144,7 +144,7 @@ def from_json(value: object, known: Mapping[str, type[D]], *place: str) -> D:
         place: Where the value is in what is read.
 
     Raises:
-        InvalidValue: The kind is unknown, or a field is outside its range.
+        InvalidValue: If the kind is unknown, or a field is outside its range.
     """
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(kind, str) or kind not in known:

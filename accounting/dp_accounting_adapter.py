@@ -84,7 +84,7 @@ def referee_delta(
     """dp-accounting's pessimistic delta at ``epsilon``; ``interval`` is its lattice step.
 
     Raises:
-        Unsupported: an event for which it has no distribution under this relation.
+        Unsupported: If dp-accounting has no distribution for an event under this relation.
     """
     return float(referee_distribution(events, relation, interval).get_delta_for_epsilon(float(epsilon)))
 
@@ -100,7 +100,7 @@ def referee_distribution(events: Sequence[Event], relation: NeighboringRelation,
     """Its distribution of the whole list.
 
     Raises:
-        Unsupported: as `referee_delta`; `check_referee` tells beforehand, and at no cost.
+        Unsupported: As `referee_delta` does. `check_referee` tells beforehand, at no cost.
     """
     total: Distribution | None = None
     for event in check_referee(events, relation):
@@ -114,7 +114,7 @@ def check_referee(events: Sequence[Event], relation: NeighboringRelation) -> tup
     """The list as the referee composes it, fixed schedules resolved and equal steps together.
 
     Raises:
-        Unsupported: it has no distribution for an event; the pointer says for which one of ``events``.
+        Unsupported: If dp-accounting has no distribution for an event. The pointer says for which one of ``events``.
     """
     relation = NeighboringRelation(relation)
     resolved = resolve_schedules(check_events(events), relation)
@@ -235,7 +235,7 @@ def library_epsilon(
         accountant: ``rdp`` or ``pld``.
 
     Raises:
-        Exception: of whatever kind the library raises, for events that it does not account.
+        Exception: Whatever the library raises for events that it does not account.
     """
     package = import_module("dp_accounting")
     classes = import_module("dp_accounting.dp_event")

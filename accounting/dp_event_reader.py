@@ -109,7 +109,7 @@ def event_of_json(value: object, depth: int = 0) -> object:
     """Return a JSON object as something that `from_dp_event` reads; other values stay as they are.
 
     Raises:
-        InvalidValue: a field that the class lacks or does not have, or too many levels.
+        InvalidValue: If a field is missing, the class has no such field, or there are too many levels.
 
     >>> class_name(event_of_json({"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}))
     'GaussianDpEvent'

@@ -88,7 +88,7 @@ def to_dp_event(
         an accountant that reads the multipliers as ``noise_over`` says; under replace_one they differ.
 
     Raises:
-        Unsupported: the relation has no account for a sampling, or dp-accounting no event for a mechanism.
+        Unsupported: If the relation has no account for a sampling, or dp-accounting no event for a mechanism.
 
     >>> to_dp_event([Event(Gaussian(1), Poisson(0.5), 3)], NeighboringRelation.ADD_OR_REMOVE_ONE).count
     3
@@ -130,8 +130,8 @@ def from_dp_event(
             down), never a repeated sampled Gaussian.
 
     Raises:
-        InvalidValue: not a `DpEvent`, or a number outside its range; the pointer leads to it.
-        Unsupported: no theorem here covers the event (by its name), or its sampling under this relation.
+        InvalidValue: If ``dp_event`` is not a `DpEvent`, or a number is outside its range. The pointer leads to it.
+        Unsupported: If no theorem here covers the event (by its name), or its sampling under this relation.
 
     >>> from dp_accounting import dp_event as dp
     >>> batch = dp.SelfComposedDpEvent(dp.GaussianDpEvent(2), 4)

@@ -108,8 +108,8 @@ def gaussian_summary(
         exact_for_full_batch: for Gaussians alone both are the list's own mu, without regret.
 
     Raises:
-        InvalidValue: a number out of range.
-        Unreachable: no mu up to 1e6 is within the regret.
+        InvalidValue: If a number is out of range.
+        Unreachable: If no mu up to 1e6 is within the regret.
 
     Source: Kaissis et al. 2024 (the divergence); Gomez, Kulynych et al. 2025 (mu with regret); the module for bounds.
 
@@ -147,7 +147,7 @@ def regret_of_gaussian(events: Sequence[Event], relation: NeighboringRelation, m
     Guarantees: both_regrets_hold, as above.
 
     Raises:
-        InvalidValue: a number out of range.
+        InvalidValue: If a number is out of range.
 
     >>> from accounting.events import PureDp
     >>> found = regret_of_gaussian([Event(PureDp(1.0))], NeighboringRelation.ADD_OR_REMOVE_ONE, 1.2320353854)

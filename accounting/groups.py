@@ -71,7 +71,7 @@ def group_epsilon_for_delta(
         as_one_mechanism_for_selection: the exponential mechanism costs a group what k times its epsilon costs one.
 
     Raises:
-        InvalidValue, Unsupported: as `accountant.epsilon_for_delta`.
+        InvalidValue, Unsupported: As `accountant.epsilon_for_delta` does.
 
     >>> from accounting.events import Gaussian
     >>> answer = group_epsilon_for_delta([Event(Gaussian(4.0))], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, 4)

@@ -26,7 +26,8 @@ def read_real(name: str, value: object, lower: float, upper: float, *, open_lowe
     Guarantees: int, float and NumPy scalars that mean the same number give the same bits.
 
     Raises:
-        InvalidValue: not a real number (booleans and strings are not), not finite, or outside the range.
+        InvalidValue: If the value is not a real number (booleans and strings are not), not finite, or outside the
+            range.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidValue(f"{name} must be a number, not {type(value).__name__}", pointer=(name,))

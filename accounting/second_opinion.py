@@ -88,7 +88,7 @@ def opinions_on_epsilon(
     """dp-accounting's epsilon at each delta. Takes seconds, and memory: call it in a process of its own.
 
     Raises:
-        Unsupported: it has no distribution for an event.
+        Unsupported: If dp-accounting has no distribution for an event.
     """
     curve = referee_distribution(events, relation, step)
     splits, roundings = _lattice_events(events, relation)

@@ -126,7 +126,7 @@ class PureDpTarget(Described):
         Guarantees: the decimal that the upper end is written as is at least the sum.
 
         Raises:
-            NoCostInFilter: an event has no epsilon at delta 0, as Gaussian noise has none.
+            NoCostInFilter: If an event has no epsilon at delta 0, as Gaussian noise has none.
         """
         resolved = checked(check_events(events), relation, self.kind)
         epsilon = total(resolved, relation, pure_epsilon).most
@@ -169,7 +169,7 @@ class _AdditiveTarget(Described):
         """Bound the figure; an attained lower bound is known only for Gaussian noise on full batches.
 
         Raises:
-            NoCostInFilter: an event has no proved cost of this kind.
+            NoCostInFilter: If an event has no proved cost of this kind.
         """
         squares = _sum_of_squares(check_events(events), relation, self.cost, self.unit)
         upper = self.of_squares(squares.total)
@@ -235,8 +235,8 @@ class BudgetTarget:
         """The share of what remains that the events cost; at most 1 exactly where the filter admits them.
 
         Raises:
-            NoCostInFilter: an event has no proved additive cost in the budget's filter.
-            AccountingError: code ``missing_charge_delta``.
+            NoCostInFilter: If an event has no proved additive cost in the budget's filter.
+            AccountingError: With code ``missing_charge_delta``, if an event needs a charge delta and none is given.
         """
         if quick and self.filter.price_tolerance:
             share = self._share(self.filter.estimate(events, relation, self.charge_delta))

@@ -74,7 +74,7 @@ def trade_off(epsilons: Sequence[float], deltas: Sequence[Interval], rates: Sequ
         intervals that contain delta of both directions, as `accountant.delta_for_epsilon` gives them.
 
     Raises:
-        InvalidValue: nodes that are not increasing from 0.
+        InvalidValue: If the nodes do not increase from 0.
 
     Source: Dong, Roth & Su 2022, Propositions 3 and 6; Zhu, Dong & Wang 2022, Lemma 10 (both directions).
 

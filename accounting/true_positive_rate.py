@@ -59,7 +59,7 @@ def tpr_for_fpr(
         exact_for_full_batch: relative width below 1e-9 for full-batch Gaussians: Phi(mu + Phi^-1(fpr)).
 
     Raises:
-        InvalidValue: fpr outside (0, 1).
+        InvalidValue: If fpr is not in (0, 1).
 
     Source: Wasserman & Zhou 2010, Theorem 2.4; Dong, Roth & Su 2022, Proposition 3.
 

@@ -90,7 +90,7 @@ class Connection:
         """The answer's body.
 
         Raises:
-            RuntimeError: the status is another, or the server hung up.
+            RuntimeError: If the status is not the expected one, or the server hung up.
         """
         head = f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\n"
         if key is not None:

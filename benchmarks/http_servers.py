@@ -136,7 +136,7 @@ class Client:
         """The answer to a GET.
 
         Raises:
-            RuntimeError: the status is not 200.
+            RuntimeError: If the status is not 200.
         """
         return self._ask("GET", path, None, {}, 200)
 
@@ -144,7 +144,7 @@ class Client:
         """The answer to a POST under a new idempotency key.
 
         Raises:
-            RuntimeError: the status is another.
+            RuntimeError: If the status is not the expected one.
         """
         headers = {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
         return self._ask("POST", path, json.dumps(body), headers, status)

@@ -118,8 +118,8 @@ def in_turns(
         calls_of_first: before and again after each call of ``second``.
 
     Raises:
-        NoAnswer: ``second`` raised, or took longer than the limit.
-        Exception: what ``first`` raises comes as it is.
+        NoAnswer: If ``second`` raised, or took longer than the limit.
+        Exception: Whatever ``first`` raises.
     """
     numbers = itertools.count(1)
     answer: T

@@ -149,8 +149,8 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
         - nothing_is_left_out: every algorithm of the registry is there once.
 
     Raises:
-        InvalidValue: a constant that no algorithm knows, since a misspelt one would be ignored silently; an unknown
-            algorithm.
+        InvalidValue: If no algorithm knows a constant, since a misspelt one would be ignored silently; or if an
+            algorithm is unknown.
     """
     _check_names(facts.assumptions)
     found = [_advice(each, problem, facts) for each in _algorithms(names)]
@@ -164,7 +164,7 @@ def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
     """Return what the loader's batches lose compared with others; None if no loader or no number of steps is given.
 
     Raises:
-        AccountingError: the target cannot be met, or not under this relation.
+        AccountingError: If the target cannot be met, or cannot be met under this relation.
     """
     if facts.loader is None or facts.batch_size is None or facts.iterations is None:
         return None

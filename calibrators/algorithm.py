@@ -215,7 +215,7 @@ def read_assumptions(
         needed: Further inputs that the theorem needs, by name, such as the spec's dimension; None is missing.
 
     Raises:
-        InvalidValue: a constant is outside its range, or the algorithm has none of this name.
+        InvalidValue: If a constant is outside its range, or the algorithm has none of this name.
     """
     names = [assumption.name for assumption in known]
     for name in given:

@@ -30,7 +30,7 @@ class Setting:
         gaussian_width: The Gaussian width of a constraint set; None is that of the l2 ball, sqrt(d).
 
     Raises:
-        InvalidValue: a number outside its range.
+        InvalidValue: If a number is outside its range.
     """
 
     dataset_size: int

@@ -32,7 +32,7 @@ class Correlation:
         max_bands: The most bands that are tried. A run keeps a vector of noise for each band but one.
 
     Raises:
-        InvalidValue: a number is outside its range.
+        InvalidValue: If a number is outside its range.
     """
 
     bands: int | None = None

@@ -51,9 +51,9 @@ class EvaluatedRun:
               is at most the target's limit.
 
         Raises:
-            Unsupported: Gaussian noise has no cost under the target.
-            Unreachable: the evaluation alone misses the target, or leaves nothing that a training meets.
-            As `calibrators.practical.Draft.calibrate`.
+            Unsupported: If Gaussian noise has no cost under the target.
+            Unreachable: If the evaluation alone misses the target, or leaves nothing that a training meets.
+            As `calibrators.practical.Draft.calibrate` does.
         """
         relation = self.spec.neighboring_relation
         assert relation is not None, "held-out rows are private, and their budget has a relation"
@@ -112,7 +112,7 @@ def _gaussian(target: Target | OpenEpsilon | OpenDelta) -> Target:
     """Return the target, if a Gaussian mechanism has a cost under it.
 
     Raises:
-        Unsupported: it has none.
+        Unsupported: If Gaussian noise has no cost under the target.
     """
     if isinstance(target, ApproximateDpTarget | GroupDpTarget | ZcdpTarget | GaussianDpTarget):
         return target

@@ -31,7 +31,7 @@ def within_work(
         accepts: Whether the request asks for the theorem's steps, however many they are.
 
     Raises:
-        InvalidValue: the theorem's steps are far more work, and cannot be fewer.
+        InvalidValue: If the theorem's steps are far more work, and cannot be fewer.
     """
     count, plan = algorithm.fewer_steps, calibration.plan
     given = StepCount.INNER_ITERATIONS in spec.assumptions if count is StepCount.INNER_ITERATIONS else spec.iterations

@@ -26,7 +26,7 @@ class HeldOutEvaluation:
         noise_multiplier: Standard deviation of the noise on each coordinate over the bound on a row's contribution.
 
     Raises:
-        InvalidValue: the number is outside its range.
+        InvalidValue: If the number is outside its range.
 
     >>> HeldOutEvaluation(8.0).event.count
     1

@@ -264,9 +264,9 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
 
     Raises:
         As `solve_steps`, and:
-        InvalidValue: the batch size, the largest one of truncated batches or the number of steps is missing, a full
+        InvalidValue: If the batch size, the largest one of truncated batches or the number of steps is missing, a full
             batch has another size, or disjoint batches need more records than there are.
-        Unsupported: the batch size of full, disjoint or truncated batches is solved for, or the number of disjoint
+        Unsupported: If the batch size of full, disjoint or truncated batches is solved for, or the number of disjoint
             batches.
     """
     if spec.sampling == DisjointBatches.kind:
@@ -317,7 +317,7 @@ def check_one_pass(size: int, steps: int, records: int) -> None:
     """Refuse disjoint batches that need more records than there are.
 
     Raises:
-        InvalidValue: they do; it points at the number of steps.
+        InvalidValue: If there are too few records. The pointer is the number of steps.
     """
     if size * steps > records:
         raise InvalidValue(
@@ -358,9 +358,9 @@ def solve_steps(
         integers_are_largest: one more iteration, or one more record in the batch, would miss it.
 
     Raises:
-        Unsupported: what is solved for does not change what the target limits.
-        NoCostInFilter: a budget's filter has no proved cost for such steps.
-        Unreachable: no value of the unknown meets the target, or every one does.
+        Unsupported: If the unknown does not change the cost that the target limits.
+        NoCostInFilter: If a budget's filter has no proved cost for such steps.
+        Unreachable: If no value of the unknown meets the target, or every one does.
     """
     asked = _Question(
         event_of,

@@ -121,7 +121,7 @@ class BoundedSteps(ABC):
         """Refuse an event of another kind.
 
         Raises:
-            InvalidValue: the steps are not charged so.
+            InvalidValue: If the steps are not charged by such an event.
         """
 
     @property
@@ -326,7 +326,7 @@ class Plan:
         taken, and not before.
 
         Raises:
-            InvalidValue: ``steps`` is negative or more than the plan has.
+            InvalidValue: If ``steps`` is negative or more than the plan has.
         """
         left = read_integer("steps", steps, 0, min(self.iterations, MAX_COUNT))
         events: list[Event] = []
@@ -379,7 +379,7 @@ def plan_from_canonical(data: bytes, expected_hash: str) -> Plan:
     Guarantees: the returned plan has ``plan_hash == expected_hash`` and the same canonical bytes.
 
     Raises:
-        InvalidValue: the bytes have another hash, or are not the canonical bytes of a plan.
+        InvalidValue: If the bytes have another hash, or are not the canonical bytes of a plan.
     """
     if sha256_hex(data) != expected_hash:
         raise InvalidValue("the plan's bytes do not have the expected hash; it is refused", code="plan_hash_mismatch")

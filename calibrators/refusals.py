@@ -21,7 +21,7 @@ def refuse(
         penalty, batch_size, step_size: Why none is taken; None if one is.
 
     Raises:
-        Unsupported: the spec asks for one of them.
+        Unsupported: If the spec asks for something that the algorithm cannot do.
     """
     if sizes is not None and spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
         raise Unsupported(sizes, pointer=("solve_for",))

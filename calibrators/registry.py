@@ -55,7 +55,7 @@ def find_algorithm(name: str) -> Algorithm:
     """The algorithm of that name.
 
     Raises:
-        InvalidValue: there is none; the detail lists those there are.
+        InvalidValue: If no algorithm has this name. The detail lists those there are.
     """
     if name not in ALGORITHMS:
         raise InvalidValue(
@@ -70,10 +70,10 @@ def calibrate(name: str, spec: Spec) -> Calibration:
     """The calibration of a spec by the algorithm of that name, which fills in what the spec leaves to it.
 
     Raises:
-        InvalidValue: there is no such algorithm, a number is outside its range or missing, or the algorithm does not
+        InvalidValue: If there is no such algorithm, a number is outside its range or missing, or the algorithm does not
             bound gradients in this way.
-        Unsupported: the algorithm's events are not accounted under this sampling or relation.
-        Unreachable: nothing meets the target.
+        Unsupported: If the algorithm's events are not accounted under this sampling or relation.
+        Unreachable: If nothing meets the target.
     """
     algorithm = find_algorithm(name)
     try:

@@ -63,7 +63,7 @@ class Problem:
         is_heavy_tailed: Whether gradients have moments and no bound.
 
     Raises:
-        InvalidValue: norm_order is outside [1, 2].
+        InvalidValue: If norm_order is outside [1, 2].
     """
 
     shape: Shape

@@ -112,9 +112,9 @@ class Spec:
         judge_published: Whether the engine judges the noise that the paper prints, which takes a calibration too.
 
     Raises:
-        InvalidValue: a number outside its range; what is solved for is given (``overdetermined``); the noise is neither
-            given nor solved for (``missing``).
-        Unsupported: a number of steps or a batch size is solved for beside stages.
+        InvalidValue: If a number is outside its range; if the quantity that is solved for is also given
+            (``overdetermined``); or if the noise is neither given nor solved for (``missing``).
+        Unsupported: If a number of steps or a batch size is solved for beside stages.
     """
 
     dataset_size: int
@@ -171,7 +171,7 @@ class Spec:
         """The size of that name.
 
         Raises:
-            InvalidValue: it was left out (``missing``).
+            InvalidValue: If the size was left out (``missing``).
         """
         value: int | None = getattr(self, name)
         if value is None:
@@ -182,7 +182,7 @@ class Spec:
         """Return which point of this many steps is released, where the algorithm's theorem does not say.
 
         Raises:
-            InvalidValue: a share of more steps is averaged than a plan has weights for.
+            InvalidValue: If a share of more steps is averaged than a plan has weights for.
         """
         if self.averaged_share is None:
             return LAST_ITERATE

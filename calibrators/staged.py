@@ -29,9 +29,10 @@ def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable
         never_misses: the certified upper end of all stages together meets the target.
 
     Raises:
-        InvalidValue: a stage's batch is larger than the data set, or disjoint batches need more records than there are.
-        Unsupported: the sampling is not accounted under the relation.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a stage's batch is larger than the data set, or disjoint batches need more records than there
+            are.
+        Unsupported: If the sampling is not accounted under the relation.
+        Unreachable: If nothing meets the target.
     """
     assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
     if spec.sampling == TruncatedPoisson.kind:

@@ -21,7 +21,7 @@ class Stage:
         step_size: The step size of these steps; None takes that of the whole training.
 
     Raises:
-        InvalidValue: a number outside its range.
+        InvalidValue: If a number is outside its range.
     """
 
     iterations: int

@@ -34,7 +34,7 @@ class StepSizeSchedule:
         final_share: The last step size as a share of the largest; in [0, 1].
 
     Raises:
-        InvalidValue: a number is outside its range.
+        InvalidValue: If a number is outside its range.
 
     >>> StepSizeSchedule(Course.LINEAR, cooldown=0.5).shares(8)
     (1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25)

@@ -19,7 +19,7 @@ def find_table(name: str) -> Table:
     """The table of that name.
 
     Raises:
-        InvalidValue: there is none; the detail lists those there are.
+        InvalidValue: If no table has this name. The detail lists those there are.
     """
     if name not in TABLES:
         raise InvalidValue(f"there is no table {name!r}; there is {one_of(list(TABLES))}", pointer=("table",))

@@ -27,7 +27,7 @@ class Adam(Resumable):
           the box, where y = x - a m / (1 - b_1^t) and a = eta / (sqrt(v / (1 - b_2^t)) + xi).
 
     Raises:
-        InvalidValue: a domain in which that is not found coordinate by coordinate.
+        InvalidValue: If the projection onto the domain cannot be computed coordinate by coordinate.
     """
 
     kept = ("point", "_first", "_second", "_done")

@@ -66,7 +66,7 @@ def float_dtype(xp: Namespace, name: str) -> Any:
     """Return the floating type of ``xp`` with this name.
 
     Raises:
-        InvalidValue: ``name`` is not in `DTYPES`.
+        InvalidValue: If ``name`` is not in `DTYPES`.
 
     >>> float_dtype(np, "float32") is np.float32
     True

@@ -153,8 +153,8 @@ def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:
     """Refuse blocks that a run cannot carry out.
 
     Raises:
-        InvalidValue: the plan was made for its privacy alone, takes more than a run can do, or has bounds that floating
-            point cannot keep; its relation has no slots.
+        InvalidValue: If the plan was made for its privacy alone, takes more than a run can do, or has bounds that
+            floating point cannot keep; or if its relation has no slots.
     """
     check_positions(plan, "slots are given to blocks by position")
     if isinstance(phase, LocalizedPhase):
@@ -188,7 +188,7 @@ def check_evaluations(phase: LocalizedPhase | ProximalPhase, constant: str, inst
         instead: The remedy that the refusal names.
 
     Raises:
-        InvalidValue: there are more; the error points at the assumption.
+        InvalidValue: If there are more than that. The error points at the assumption.
     """
     if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
         raise InvalidValue(

@@ -74,7 +74,7 @@ def unpack(binding: Binding, data: bytes) -> State:
     """The state that `pack` wrote, arrays on the host.
 
     Raises:
-        InvalidValue: these are not the bytes of a checkpoint, or it belongs to something else.
+        InvalidValue: If these are not the bytes of a checkpoint, or the checkpoint belongs to something else.
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:

@@ -54,7 +54,7 @@ class ClippedSums:
         - non_finite_gradients_become_zero: such a record contributes nothing.
 
     Raises:
-        Unsupported: the model is not linear.
+        Unsupported: If the model is not linear.
     """
 
     def __init__(self, records: Records, model: Model, algorithm: str, dual_order: float = math.inf) -> None:

@@ -65,7 +65,7 @@ class Device:
         """Make and use arrays within the block; after it, their memory is free for other processes.
 
         Raises:
-            DeviceFull: the device has too little memory.
+            DeviceFull: If the device has too little memory.
         """
         yield
 
@@ -100,7 +100,7 @@ def cuda_device() -> Device:
         - no_unsound_device_is_returned: `trainer.arithmetic.faults_of` finds nothing.
 
     Raises:
-        DeviceUnusable: CuPy is not installed, finds no device, or computes otherwise than the proofs need.
+        DeviceUnusable: If CuPy is not installed, finds no device, or computes otherwise than the proofs need.
     """
     os.environ |= ENVIRONMENT
     try:

@@ -105,7 +105,7 @@ def grid_for(
         - noise_is_not_below_the_charged: ``scale * step >= noise_multiplier``.
 
     Raises:
-        InvalidValue: so much noise, or so many contributions, that no grid keeps the bound.
+        InvalidValue: If there is so much noise, or there are so many contributions, that no grid keeps the bound.
 
     >>> grid = grid_for(8.4, 200_000, "float64", 1000)
     >>> math.log2(grid.step), grid.scale

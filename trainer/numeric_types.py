@@ -46,8 +46,8 @@ def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
         - float64_has_a_reason: if it was not asked for.
 
     Raises:
-        InvalidValue: there is no such type.
-        Unsupported: no trainer of this name.
+        InvalidValue: If the type is unknown.
+        Unsupported: If there is no trainer of this name.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.relations import NeighboringRelation

@@ -131,8 +131,8 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         - silent: no value raises or warns.
 
     Raises:
-        InvalidValue: the shapes are not (n, p) and (n,), there are more rows than slots, or dtype is unknown. Sizes of
-            the data are not in the message.
+        InvalidValue: If the shapes are not (n, p) and (n,), there are more rows than slots, or dtype is unknown. Sizes
+            of the data are not in the message.
     """
     xp = namespace_of(features)
     storage = float_dtype(xp, dtype)

@@ -115,7 +115,7 @@ def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -
         - scaled_values_are_within_one: or the whole row is marked; no value raises or warns.
 
     Raises:
-        InvalidValue: not one array of the same length for each declaration, or no declarations.
+        InvalidValue: If there is not one array of the same length for each declaration, or there are no declarations.
 
     >>> scale_features([NumberColumn(0.0, 10.0), CategoryColumn(2)], [[5.0, 99.0], [0, 1]]).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]

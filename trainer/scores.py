@@ -75,7 +75,7 @@ def class_scores(model: Model, parameters: Parameters, features: npt.ArrayLike, 
         labels: shape (n,), codes of classes.
 
     Raises:
-        InvalidValue: there are no rows, or not as many labels as rows.
+        InvalidValue: If there are no rows, or the numbers of labels and rows differ.
 
     Source: calibration error of Guo, Pleiss, Sun & Weinberger 2017 (arXiv 1706.04599), equation (3).
 
@@ -122,7 +122,7 @@ def number_scores(model: Model, parameters: Parameters, features: npt.ArrayLike,
         labels: shape (n,), scaled likewise.
 
     Raises:
-        InvalidValue: there are no rows, or not as many labels as rows.
+        InvalidValue: If there are no rows, or the numbers of labels and rows differ.
     """
     rows, true = _checked(features, labels)
     predicted = np.concatenate([model.predict(parameters, rows[block]) for block in row_blocks(model, len(rows))])

@@ -83,7 +83,7 @@ def random_streams(seed: int | None = None) -> RandomStreams:
         - seeded_streams_repeat: equal seeds give equal streams; the streams of a seed are unrelated.
 
     Raises:
-        InvalidValue: the seed is not an integer in [0, 2^128).
+        InvalidValue: If the seed is not an integer in [0, 2^128).
 
     >>> random_streams(3).noise.word() == random_streams(3).noise.word()
     True

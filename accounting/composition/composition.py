@@ -101,8 +101,8 @@ def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int
     Guarantees: schedules_never_merge; sampling_everything_is_a_full_batch; runs_are_the_list_repeated: to the bit.
 
     Raises:
-        Unsupported: a scheme is not accounted under the relation; the pointer begins with the event's index.
-        InvalidValue: the runs have more than `MAX_COUNT` equal steps; the pointer is ``runs``.
+        Unsupported: If a scheme is not accounted under the relation. The pointer begins with the event's index.
+        InvalidValue: If the runs have more than `MAX_COUNT` equal steps. The pointer is ``runs``.
 
     >>> from accounting.events import Gaussian, ShuffledEpochs
     >>> epoch_and_a_half = [Event(Gaussian(1.0), ShuffledEpochs(10), 15)]

@@ -61,7 +61,7 @@ def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float
     Guarantees: profile_only_grows; profile_is_exact_on_the_lattice.
 
     Raises:
-        OverflowError: the loss needs more than `MAX_POINTS` points, or the step is above 1.
+        OverflowError: If the loss needs more than `MAX_POINTS` points, or the step is above 1.
     """
     support = loss.support(log_mass, remove=remove)
     first, last = min(-1, math.floor(support.lower / step)), max(1, math.ceil(support.upper / step))

@@ -60,9 +60,9 @@ def convert(
         same_bits_for_the_same_numbers: int, float and NumPy scalars agree.
 
     Raises:
-        Unsupported: ``no_such_conversion``: nothing finite of that kind follows, or nothing is proved here.
-        Unreachable: no epsilon is finite at this delta.
-        InvalidValue: a parameter that is missing, out of range, or not of this kind.
+        Unsupported: With code ``no_such_conversion``, if nothing finite of that kind follows or nothing is proved here.
+        Unreachable: If no epsilon is finite at this delta.
+        InvalidValue: If a parameter is missing, is out of range, or does not belong to this kind.
 
     Source: docs/concepts/conversions.md has the table with a theorem for each direction.
 

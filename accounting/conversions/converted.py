@@ -30,7 +30,8 @@ class Target:
         fpr, prior: For ``attack_risk``, at most one of them; without both the advantage is wanted.
 
     Raises:
-        InvalidValue: an unknown kind; a parameter that is missing, out of range, or not of this kind.
+        InvalidValue: If the kind is unknown, or if a parameter is missing, is out of range, or does not belong to this
+            kind.
     """
 
     kind: str

@@ -80,7 +80,7 @@ class RenyiRegion:
         """Smallest epsilon >= 0 at ``delta``, rounded up: max of log((p - delta) / q) over the region.
 
         Raises:
-            Unreachable: delta is 0 and no epsilon is finite.
+            Unreachable: If delta is 0 and no epsilon is finite.
         """
         if delta <= 0.0:
             raise Unreachable(

@@ -61,7 +61,7 @@ def group_events(events: Sequence[Event]) -> tuple[Event, ...]:
     """Equal steps counted together, in order of first appearance: composition does not see the order.
 
     Raises:
-        InvalidValue: together they exceed `MAX_COUNT` (a saturated count would report too little loss).
+        InvalidValue: If together they exceed `MAX_COUNT` (a saturated count would report too little loss).
 
     >>> from accounting.events import Gaussian, PureDp
     >>> group_events([Event(Gaussian(1.0)), Event(PureDp(0.1)), Event(Gaussian(1.0), count=2)])[0].count

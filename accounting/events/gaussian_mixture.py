@@ -25,7 +25,7 @@ class GaussianMixture(Mechanism):
         weights: Proportions, whose sum must be 1 up to 1e-9.
 
     Raises:
-        InvalidValue: the lists differ in length, a number is outside its range, or the weights do not add up to 1.
+        InvalidValue: If the lists differ in length, a number is outside its range, or the weights do not add up to 1.
 
     >>> GaussianMixture((0.75, 0.25), (4, 8)).least_noise
     4.0

@@ -21,7 +21,7 @@ class GridNoise(Mechanism):
     """Discrete noise on a scalar sum of contributions on a grid, each at most 1 (in contribution bounds).
 
     Raises:
-        InvalidValue: The contribution bound is no whole number of grid steps.
+        InvalidValue: If the contribution bound is no whole number of grid steps.
     """
 
     samplings = SCHEDULES

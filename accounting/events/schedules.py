@@ -22,7 +22,7 @@ def resolve_schedules(events: Sequence[Event], relation: NeighboringRelation) ->
     Guarantees: schedules_never_merge: participations are counted event by event, before equal events are grouped.
 
     Raises:
-        Unsupported: the scheme is not accounted under the relation; the pointer names the event.
+        Unsupported: If the scheme is not accounted under the relation. The pointer names the event.
     """
     resolved = []
     for index, event in enumerate(events):
@@ -36,7 +36,7 @@ def check_event(event: Event, relation: NeighboringRelation) -> None:
     """Refuse a scheme under a relation in which one record moves another, and a mechanism without a bound under it.
 
     Raises:
-        Unsupported: with the reason, and what works.
+        Unsupported: If the scheme is not accounted; the detail says why, and what works.
     """
     sampling, mechanism = event.sampling, event.mechanism
     possible = sampling.relations

@@ -61,8 +61,8 @@ def approximate_dp_cost(
     Guarantees: above_the_certified_epsilon; stated_deltas_are_charged; same_randomiser_is_said_to_be_required.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`.
-        AccountingError: code ``missing_charge_delta``: an event needs it.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does.
+        AccountingError: With code ``missing_charge_delta``, if an event needs a charge delta and none is given.
 
     >>> from accounting.events import Gaussian
     >>> approximate_dp_cost((Event(Gaussian(1.0)),), NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5).amounts
@@ -88,7 +88,7 @@ def least_approximate_dp_cost(
     """Return the lower end of `approximate_dp_cost`: the certified epsilon's lower end, and the deltas themselves.
 
     Raises:
-        NoCostInFilter, Unsupported, AccountingError: as `approximate_dp_cost`.
+        NoCostInFilter, Unsupported, AccountingError: As `approximate_dp_cost` does.
     """
     events = checked(events, relation, "approximate_dp")
     as_pure, stated = without_failures(events)
@@ -165,7 +165,7 @@ class ApproximateDpFilter(PrivacyFilter):
 
         Raises:
             NoCostInFilter, Unsupported: As for every filter.
-            AccountingError: code ``missing_charge_delta``.
+            AccountingError: With code ``missing_charge_delta``, if an event needs a charge delta and none is given.
         """
         return approximate_dp_cost(check_events(events), relation, charge_delta)
 

@@ -79,7 +79,7 @@ def approximate_gaussian_dp_cost(events: tuple[Event, ...], relation: Neighborin
             that the whole list may cost a few percent more.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does.
 
     >>> from accounting.events import Gaussian, Poisson
     >>> rate = Fraction(1, 10**5)
@@ -104,7 +104,7 @@ def least_approximate_gaussian_dp_cost(
     """Return the lower end of `approximate_gaussian_dp_cost`.
 
     Raises:
-        NoCostInFilter, Unsupported: as `approximate_gaussian_dp_cost`.
+        NoCostInFilter, Unsupported: As `approximate_gaussian_dp_cost` does.
     """
     parts = _parts(events, relation, rate)
     amount, failure = parts.least

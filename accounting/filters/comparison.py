@@ -46,7 +46,7 @@ def price_alone(
         delta: The delta at which both are stated; in (0, 0.5].
 
     Raises:
-        Unsupported: the plan has no tight epsilon.
+        Unsupported: If the plan has no tight epsilon.
     """
     tight = epsilon_for_delta(check_events(events), relation, delta).value
     return Alone(tight, budget_filter.epsilon_at(amounts, delta))
@@ -93,7 +93,7 @@ def compare(
     Guarantees: charged_is_the_price: of the budget's own filter.
 
     Raises:
-        NoCostInFilter, Unsupported, AccountingError: the budget's own filter has no price.
+        NoCostInFilter, Unsupported, AccountingError: If the budget's own filter has no price.
 
     >>> from accounting.events import Gaussian
     >>> from accounting.filters import ZcdpFilter
@@ -166,7 +166,7 @@ def _budget_of(kind: str, epsilon: float, delta: float) -> PrivacyFilter:
     """Return a filter of a kind. If prices depend on its size, the size suits a plan of about this epsilon.
 
     Raises:
-        InvalidValue: there is none of this size.
+        InvalidValue: If no filter of this size exists.
     """
     described = {"epsilon": epsilon, "delta": delta, "rho": 1.0, "mu": 1.0}
     return FILTERS[kind].from_json({"conversion": CANONNE, **{name: described[name] for name in FILTERS[kind].limits}})

@@ -102,7 +102,7 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
         no_attained_pair_is_above: at ``least``, and so at every cover, (1) holds for what the list attains.
 
     Raises:
-        Unsupported: a scheme is not accounted under the relation.
+        Unsupported: If a scheme is not accounted under the relation.
 
     Source: this project, `docs/concepts/gaussian_filter.md`.
 

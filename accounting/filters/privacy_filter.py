@@ -72,8 +72,9 @@ class PrivacyFilter(ABC):
             charge_delta: The delta at which the list is priced. Read by an approximate_dp filter alone.
 
         Raises:
-            NoCostInFilter: an event has no proved additive cost in this currency; the detail names the filters that do.
-            Unsupported: a sampling is not accounted under the relation.
+            NoCostInFilter: If an event has no proved additive cost in this currency. The detail names the filters that
+                do.
+            Unsupported: If a sampling is not accounted under the relation.
         """
 
     @abstractmethod
@@ -115,7 +116,7 @@ class PrivacyFilter(ABC):
         Guarantees: what_is_left_still_holds: the filter's theorem, when ``amounts`` have been subtracted from ``held``.
 
         Raises:
-            NoCostInFilter, Unsupported: as `cost`.
+            NoCostInFilter, Unsupported: As `cost` does.
         """
         return None
 
@@ -250,7 +251,7 @@ class PrivacyFilter(ABC):
             number would exceed it is (that epsilon, delta)-DP, whatever its charges depended on.
 
         Raises:
-            InvalidValue: a delta out of range.
+            InvalidValue: If a delta is out of range.
         """
         delta = read_real("delta", delta, 0.0, 0.5)
         return self._epsilon_at(amounts, delta) if any(amounts) else 0.0
@@ -273,7 +274,7 @@ class PrivacyFilter(ABC):
             limit: Fields of `to_json`, as numbers or their canonical strings. Those that are absent or None stay.
 
         Raises:
-            InvalidValue: another kind, other price terms, an unknown field, or a limit that is refused; the pointer
+            InvalidValue: If the kind or the price terms differ, a field is unknown, or a limit is refused. The pointer
                 names the field.
 
         >>> from accounting.filters import ZcdpFilter
@@ -295,7 +296,7 @@ class PrivacyFilter(ABC):
         """Refuse a filter whose charges a budget with the filter ``parent`` could not add to its own.
 
         Raises:
-            InvalidValue: another kind, or other price terms.
+            InvalidValue: If the kind or the price terms differ.
         """
         if self.kind != parent.kind:
             raise parent._other_kind()

@@ -26,8 +26,8 @@ def pure_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Co
         Nano-units of epsilon, rounded up.
 
     Raises:
-        NoCostInFilter: an event has no cost in the filter; the detail names the filters in which it has.
-        Unsupported: a sampling is not accounted under the relation.
+        NoCostInFilter: If an event has no cost in the filter. The detail names the filters in which it has.
+        Unsupported: If a sampling is not accounted under the relation.
 
     >>> from accounting.events import Laplace
     >>> pure_dp_cost((Event(Laplace(4.0), count=3),), NeighboringRelation.REPLACE_ONE).amounts

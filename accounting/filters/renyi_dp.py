@@ -67,7 +67,7 @@ class RenyiFilter(PrivacyFilter):
     Guarantees: each_order_has_its_share_of_delta; closed_orders_admit_nothing.
 
     Raises:
-        InvalidValue: no order is open at this (epsilon, delta).
+        InvalidValue: If no order is open at this (epsilon, delta).
     """
 
     kind: ClassVar[str] = "renyi_dp"
@@ -242,7 +242,7 @@ def least_renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation
     Guarantees: not_above_the_moments_of_the_table: at no order.
 
     Raises:
-        NoCostInFilter, Unsupported: as `renyi_dp_cost`.
+        NoCostInFilter, Unsupported: As `renyi_dp_cost` does.
     """
     events = checked(events, relation, "renyi_dp")
     _check_stated_orders(events, orders)
@@ -262,7 +262,8 @@ def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orde
     Guarantees: never_above_the_unsampled_cost: also where the sampled moment is not tried.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`; a renyi_dp event whose orders all lie below the filter's, too.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does, and if all orders of a renyi_dp event lie below those of
+            the filter.
     """
     events = checked(events, relation, "renyi_dp")
     _check_stated_orders(events, orders)

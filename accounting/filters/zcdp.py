@@ -26,7 +26,7 @@ def zcdp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
     Guarantees: no_amplified_cost_of_a_gaussian.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does.
 
     >>> from accounting.events import Gaussian
     >>> zcdp_cost((Event(Gaussian(4.0), count=8),), NeighboringRelation.REPLACE_ONE).amounts

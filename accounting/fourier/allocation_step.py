@@ -332,7 +332,7 @@ def allocation_step(
         log_mass: Logarithm of the mass that the cut may leave out.
 
     Raises:
-        OverflowError: its density would take too long.
+        OverflowError: If its density would take too long to compute.
     """
     # A part has a cut as narrow as the cut of the whole, and a lattice as fine.
     law = log_sum(1.0 / noise_multiplier, seen, as_fine_as=bins)

@@ -83,7 +83,7 @@ def spend(operations: int) -> None:
     """Count operations before they are done.
 
     Raises:
-        OutOfEffort: more operations than are left. They are not done, so they do not count.
+        OutOfEffort: If the operations are more than are left. They are then not done, so they do not count.
     """
     effort = _current.get()
     if effort is None:

@@ -113,7 +113,7 @@ def log_sum(mu: float, count: int, log_above: float = LOG_LEAST, *, as_fine_as: 
     Guarantees: density_within_its_errors.
 
     Raises:
-        OverflowError: it would take more than `MOST_TERMS` terms.
+        OverflowError: If the result would take more than `MOST_TERMS` terms.
     """
     return _log_sum(mu, count, max(LOG_LEAST, _GRAIN * math.floor(log_above / _GRAIN)), max(as_fine_as, count))
 

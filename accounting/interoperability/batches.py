@@ -44,8 +44,8 @@ def taken_as(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
         shuffled batches of whole epochs, one after the other; the last one may be cut short.
 
     Raises:
-        Unsupported: shuffled batches of steps of several kinds.
-        InvalidValue: shuffled batches whose sampling probability is not 1 over a whole number of them.
+        Unsupported: If shuffled batches are of steps of several kinds.
+        InvalidValue: If the sampling probability of shuffled batches is not 1 over a whole number of batches.
 
     >>> from accounting.events import Gaussian
     >>> taken_as([Event(Gaussian(1.0), Poisson(0.01), 300)], Batches.SHUFFLED)[0].sampling

@@ -36,7 +36,7 @@ def import_dp_event(
         reported_epsilon: dp-accounting's number, if it is known.
 
     Raises:
-        InvalidValue, Unsupported: as `from_dp_event`.
+        InvalidValue, Unsupported: As `from_dp_event` does.
 
     >>> event = {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0}
     >>> found = import_dp_event(event, NeighboringRelation.REPLACE_ONE, "rdp")

@@ -56,7 +56,7 @@ class OpacusHistory:
         """Read an accountant's ``state_dict()``, or the same from JSON.
 
         Raises:
-            InvalidValue: it has another form, or a number is out of range; the pointer leads to it.
+            InvalidValue: If the history has another form, or a number is out of range. The pointer leads to it.
 
         >>> OpacusHistory.from_state({"mechanism": "rdp", "history": [[1.1, 0.01, 500]]}).history
         ((1.1, 0.01, 500),)
@@ -84,8 +84,8 @@ class OpacusHistory:
         """The steps, as the loader took them.
 
         Raises:
-            InvalidValue: shuffled batches whose sample rate is not 1 over a whole number of them.
-            Unsupported: shuffled batches whose noise or rate changes inside an epoch.
+            InvalidValue: If the sample rate of shuffled batches is not 1 over a whole number of batches.
+            Unsupported: If the noise or the sample rate of shuffled batches changes inside an epoch.
         """
         steps = [
             Event(Gaussian(noise), Poisson(rate) if rate < 1.0 else FullBatch(), steps)
@@ -133,8 +133,8 @@ def import_opacus(
             are bounded here), within 1e-3 (prv) and within 1e-5 (gdp).
 
     Raises:
-        InvalidValue: a number out of range, or batches that the sample rate cannot be.
-        Unsupported: shuffled batches whose noise or rate changes inside an epoch.
+        InvalidValue: If a number is out of range, or batches do not fit the sample rate.
+        Unsupported: If the noise or the sample rate of shuffled batches changes inside an epoch.
 
     >>> history = OpacusHistory.from_state({"mechanism": "gdp", "history": [[1.1, 0.1, 50]]})
     >>> found = import_opacus(history, NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5)

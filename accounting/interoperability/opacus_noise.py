@@ -25,8 +25,8 @@ def noise_that_opacus_finds(
         tolerance: In epsilon.
 
     Raises:
-        InvalidValue: A number out of range.
-        Unreachable: It finds none.
+        InvalidValue: If a number is out of range.
+        Unreachable: If the search finds no noise multiplier.
 
     >>> round(noise_that_opacus_finds("rdp", 3.0, 1e-5, 0.01, 1000), 4)
     0.8655

@@ -144,7 +144,7 @@ class Lattice:
         """Return the lattice on which the intervals' lengths change least, upward or downward.
 
         Raises:
-            OverflowError: `fits` says that there is none.
+            OverflowError: If `fits` says that there is no such lattice.
         """
         finest = _finest(kinds)
         if finest is None:

@@ -161,7 +161,7 @@ def rules_of(mechanism: Mechanism) -> MechanismRules[Any]:
     """Return how a mechanism is accounted.
 
     Raises:
-        LookupError: No file of `accounting.losses` registers rules for it.
+        LookupError: If no file of `accounting.losses` registers rules for the mechanism.
     """
     try:
         return _OF_MECHANISMS[type(mechanism)]
@@ -182,7 +182,7 @@ def sampled_loss(
     """Return the loss of a step of a mechanism and a sampling that an event has found to go together.
 
     Raises:
-        LookupError: No file of `accounting.losses` registers a loss for them.
+        LookupError: If no file of `accounting.losses` registers a loss for the pair.
     """
     loss = _OF_SAMPLED.get((type(mechanism), type(sampling)))
     if loss is None:
@@ -200,7 +200,7 @@ def loss_of(event: Event, relation: NeighboringRelation) -> PrivacyLoss:
     two neighbours' outputs (by the theorem in the mechanism's file, or in that of the sampling).
 
     Raises:
-        Unsupported: The scheme or the mechanism is not accounted under the relation.
+        Unsupported: If the scheme or the mechanism is not accounted under the relation.
     """
     check_event(event, relation)
     sensitivity = event.sampling.charged_sensitivity(relation, event.mechanism)

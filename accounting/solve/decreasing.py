@@ -51,7 +51,7 @@ def smallest_that_meets(
             value is within a relative 1e-7 of one that fails.
 
     Raises:
-        Unreachable: no value in the range meets the target, or every one does.
+        Unreachable: If no value in the range meets the target, or every value does.
     """
     start, failing, slope = _start(assess, cache(quick), close, target, limits, tolerance, guess)
     if start.achieved.value.upper > target.limit:

@@ -33,8 +33,8 @@ def solve_count(
         one_more_misses: next_achieved.value.upper > target.limit, evaluated at the next number.
 
     Raises:
-        NoCostInFilter: a target in rho, mu or a budget, and an event without a proved cost there.
-        Unreachable: not even one step meets the target, or ``most`` steps do.
+        NoCostInFilter: If the target is in rho, in mu or a budget, and an event has no proved cost there.
+        Unreachable: If not even one step meets the target, or ``most`` steps do.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.targets import GaussianDpTarget
@@ -65,8 +65,8 @@ def solve_batch_size(
     Guarantees: as `solve_count`.
 
     Raises:
-        Unsupported: the cost is the same at every batch size: the target makes no use of the sampling.
-        Unreachable: not even batches of 1 meet the target, or batches of the whole data set do.
+        Unsupported: If the cost is the same at every batch size: the target makes no use of the sampling.
+        Unreachable: If not even batches of 1 meet the target, or batches of the whole data set do.
 
     >>> from accounting.events import Event, Gaussian, Poisson
     >>> from accounting.targets import ApproximateDpTarget
@@ -106,7 +106,7 @@ def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: i
     every third proposal halves it, so that no shape of the cost makes the search long.
 
     Raises:
-        Unreachable: 1 fails, or ``largest`` passes.
+        Unreachable: If 1 misses the target, or ``largest`` meets it.
     """
     passing = _quick_largest(quick, target, largest)
     achieved = assess(passing)

@@ -72,9 +72,9 @@ def solve_noise(
             noise multiplier is within a relative 1e-7 of one that fails).
 
     Raises:
-        InvalidValue: a number outside its range.
-        NoCostInFilter: a target in rho, mu or a budget, and an event without a proved cost there.
-        Unreachable: no noise multiplier in [``least``, 1e6] meets the target, or every one does.
+        InvalidValue: If a number is outside its range.
+        NoCostInFilter: If the target is in rho, in mu or a budget, and an event has no proved cost there.
+        Unreachable: If no noise multiplier in [``least``, 1e6] meets the target, or every one of them does.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.targets import ZcdpTarget

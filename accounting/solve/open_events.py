@@ -87,7 +87,8 @@ class OpenEvents:
         """Return the list with this value.
 
         Raises:
-            InvalidValue, Unsupported: An event with this value is not valid; the pointer begins with the event's index.
+            InvalidValue, Unsupported: If an event with this value is not valid. The pointer begins with the event's
+                index.
         """
         events = []
         for index, filled in enumerate(self.filled(value)):
@@ -148,9 +149,9 @@ def solve_events(open_events: OpenEvents, relation: NeighboringRelation, target:
     Guarantees: never_misses: achieved.value.upper <= target.limit, evaluated at the value itself.
 
     Raises:
-        InvalidValue: No event lacks the field, or events that lack a batch size have data sets of several sizes.
-        Unsupported, NoCostInFilter: The engine has no number for these events, or none in the target's terms.
-        Unreachable: No value meets the target, or every one does.
+        InvalidValue: If no event lacks the field, or events that lack a batch size have data sets of several sizes.
+        Unsupported, NoCostInFilter: If the engine has no number for these events, or none in the target's terms.
+        Unreachable: If no value meets the target, or every one does.
 
     >>> from accounting.targets import ApproximateDpTarget
     >>> steps = {"mechanism": {"kind": "gaussian"}, "sampling": {"kind": "poisson", "sampling_probability": 0.01}}

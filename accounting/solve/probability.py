@@ -31,8 +31,8 @@ def solve_sampling_probability(events_at: EventsAt, relation: NeighboringRelatio
         target_is_used: the target's level is reached within a relative 1e-5, unless the bound jumps there.
 
     Raises:
-        Unsupported: the cost is the same at every probability: the target makes no use of the sampling.
-        Unreachable: no probability in [1e-8, 1] meets the target, or every one does.
+        Unsupported: If the cost is the same at every probability: the target makes no use of the sampling.
+        Unreachable: If no probability in [1e-8, 1] meets the target, or every one does.
 
     >>> from accounting.events import Event, Gaussian, Poisson
     >>> from accounting.targets import ApproximateDpTarget

@@ -109,7 +109,7 @@ def refuse_if_indifferent(
         least, most: The events at the ends of its range.
 
     Raises:
-        Unsupported: both ends cost the same.
+        Unsupported: If both ends of the range cost the same.
     """
     if not target.additive:
         return

@@ -22,7 +22,8 @@ def bounding_events(candidates: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
     Guarantees: bounds_each_candidate.
 
     Raises:
-        Unsupported: code ``candidates_differ``: nothing here bounds them all; the pointer has the candidate's index.
+        Unsupported: With code ``candidates_differ``, if nothing here bounds all candidates. The pointer has the
+            candidate's index.
 
     >>> few, many = [Event(Gaussian(1.0), count=10)], [Event(Gaussian(2.0), count=30)]
     >>> bounding_events([few, many])

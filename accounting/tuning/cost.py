@@ -88,8 +88,8 @@ def selection_moments(
         runs that are chosen and scored independently of each other, a score from the run's own output or public data.
 
     Raises:
-        InvalidValue: a number out of range.
-        Unsupported: one run has no divergence at an order.
+        InvalidValue: If a number is out of range.
+        Unsupported: If one run has no divergence at an order.
 
     Source: Papernot & Steinke 2022, Lemma 7, Theorems 2 and 6.
 
@@ -129,7 +129,7 @@ def selection_event(moments: RenyiDpGuarantee) -> Event:
     Orders at which it costs more than an event may state (1e6) are left out.
 
     Raises:
-        Unsupported: none is left.
+        Unsupported: If no order is left.
 
     >>> selection_event(RenyiDpGuarantee((2.0,), (0.5,))).mechanism.kind
     'renyi_dp'
@@ -169,7 +169,7 @@ def tuning_cost(
     Requires: as `selection_moments`.
 
     Raises:
-        InvalidValue: a number out of range.
+        InvalidValue: If a number is out of range.
 
     Source: `accounting.tuning.selection`.
 
@@ -233,7 +233,7 @@ def epsilon_of_runs(
     """Epsilon of this many runs, all released: that of the list repeated, each run with schedules of its own.
 
     Raises:
-        InvalidValue: together they have more steps than are accounted; the pointer is ``trials``.
+        InvalidValue: If together they have more steps than are accounted. The pointer is ``trials``.
 
     >>> from accounting.events import DisjointBatches, Gaussian
     >>> pass_of_ten = [Event(Gaussian(1.0), DisjointBatches("independent"), 10)]

@@ -45,7 +45,7 @@ def draw_trials(trials: RandomTrials, below: Callable[[int], int]) -> int:
         law_given_the_cap: each number up to the cap with its probability given that, up to 2^-200 of it.
 
     Raises:
-        Unsupported: as `most_trials`.
+        Unsupported: As `most_trials` does.
 
     >>> draw_trials(PoissonTrials(2.0), lambda total: 0), draw_trials(PoissonTrials(2.0), lambda total: total // 2)
     (0, 2)
@@ -59,7 +59,7 @@ def most_trials(trials: RandomTrials) -> int:
     """The cap: no draw is above it.
 
     Raises:
-        Unsupported: code ``too_many_trials``: it would be above `MAX_TRIALS`.
+        Unsupported: With code ``too_many_trials``, if the number would be above `MAX_TRIALS`.
     """
     return len(_weights(trials)) - 1
 

@@ -74,8 +74,8 @@ def solve_noise_factor(events: Sequence[Event], relation: NeighboringRelation, t
         never_misses: achieved.value.upper <= target.epsilon, evaluated at the returned factor itself.
 
     Raises:
-        Unsupported: no event has a noise multiplier.
-        Unreachable: no factor meets the target, or every one does.
+        Unsupported: If no event has a noise multiplier.
+        Unreachable: If no factor meets the target, or every one does.
 
     >>> from accounting.events import Gaussian
     >>> from accounting.tuning.trials import TruncatedNegativeBinomial

@@ -75,7 +75,7 @@ class TruncatedNegativeBinomial(Described):
             expected_trials: In [1, 1e6].
 
         Raises:
-            Unreachable: no gamma in [1e-12, 1] has this mean, as for eta near -1.
+            Unreachable: If no gamma in [1e-12, 1] has this mean, as for eta near -1.
 
         >>> TruncatedNegativeBinomial.with_expected_trials(1, 20).gamma
         0.05
@@ -279,7 +279,8 @@ def trials_of(
         trials: For ``fixed``.
 
     Raises:
-        InvalidValue: an unknown name, or a number that is missing, given twice, not of this law, or out of range.
+        InvalidValue: If the name is unknown, or a number is missing, given twice, not a parameter of this law, or out
+            of range.
 
     >>> trials_of("geometric", expected_trials=20)
     TruncatedNegativeBinomial(eta=1.0, gamma=0.05)

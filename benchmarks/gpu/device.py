@@ -14,7 +14,7 @@ def cupy() -> Any:
     """The library, with a device.
 
     Raises:
-        NoGpu: it is not installed, or finds no device.
+        NoGpu: If CuPy is not installed, or finds no device.
     """
     try:
         library: Any = import_module("cupy")

@@ -133,7 +133,7 @@ def send(server: Server, file: Path, metadata: bytes) -> bytes:
     """Upload a file, and return the answer.
 
     Raises:
-        RuntimeError: the status is not 201.
+        RuntimeError: If the status is not 201.
     """
     boundary = secrets.token_hex(16)
     head = (

@@ -42,7 +42,7 @@ def tps_in(output: str) -> float:
     """Transactions per second, from what pgbench prints.
 
     Raises:
-        ValueError: there is no such number, or a transaction failed: then it is not one to compare with.
+        ValueError: If the number is not printed, or a transaction failed, since the number is then not comparable.
     """
     tps, failed = _TPS.search(output), _FAILED.search(output)
     if tps is None or failed is None or int(failed[1]) > 0:

@@ -72,7 +72,7 @@ def only_phase(plan: Plan) -> Phase:
     """The one phase of equal gradient steps that the plan is.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: If the plan is something else.
     """
     [phase] = plan.phases
     if not isinstance(phase, Phase):

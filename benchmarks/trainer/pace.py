@@ -82,7 +82,7 @@ def peak_bytes() -> int:
     """The largest resident memory that this program has had. What the kernel's ``ru_maxrss`` says may be its parent's.
 
     Raises:
-        RuntimeError: the system does not say; Linux does.
+        RuntimeError: If the system does not report it. Linux does.
     """
     return _memory("VmHWM")
 

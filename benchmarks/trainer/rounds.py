@@ -88,7 +88,7 @@ def child_process(side: str, task: Task, folder: Path) -> Iterator[Child]:
     """A `Child` with two threads on two cores, like the others.
 
     Raises:
-        RuntimeError: when it is asked and has ended.
+        RuntimeError: If the process is asked after it has ended.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(CORES))
     command = [sys.executable, "-m", "benchmarks.trainer.child", side, task.model, str(task.batch_size), str(folder)]

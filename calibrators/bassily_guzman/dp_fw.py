@@ -77,9 +77,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine; the number of steps is `iterations` or, without it, that of least bound.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: a size is solved for; a penalty or a step size is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If a size is solved for, or if a penalty or a step size is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     setting, pure = read_setting(spec), is_pure(spec)
@@ -178,7 +178,7 @@ def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, flo
     """Return the noise scale that one step would need, and the power of T by which it grows with the steps.
 
     Raises:
-        InvalidValue: the number of steps is not given, and nothing determines it.
+        InvalidValue: If the number of steps is not given, and nothing determines it.
     """
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         raise InvalidValue(
@@ -202,8 +202,8 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """Refuse sizes, penalties and step sizes, because full-batch steps of size 2/(t+2) leave none of them open.
 
     Raises:
-        InvalidValue: a size that does not fit the data set.
-        Unsupported: a size is solved for; a penalty or a step size is given.
+        InvalidValue: If a size does not fit the data set.
+        Unsupported: If a size is solved for, or if a penalty or a step size is given.
     """
     refuse(
         spec,

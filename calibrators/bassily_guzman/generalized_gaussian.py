@@ -70,7 +70,7 @@ def noise_scale(
         releases: h, in how many of them one record has a part, at a joint cost of rho.
 
     Raises:
-        InvalidValue: floating point would not hold the scale safely.
+        InvalidValue: If floating point would not hold the scale safely.
 
     Source: derived, as above.
 
@@ -100,7 +100,7 @@ def refuse_pure_dp(spec: Spec) -> None:
     """Refuse targets that the noise cannot meet.
 
     Raises:
-        NoCostInFilter: the target asks for epsilon at delta 0, or for Gaussian DP.
+        NoCostInFilter: If the target asks for epsilon at delta 0, or for Gaussian DP.
     """
     match spec.target:
         case PureDpTarget() | GaussianDpTarget():

@@ -129,9 +129,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, smoothing and steps have the least bound unless they are given.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: a size is solved for; a penalty or a step size is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If a size is solved for, or if a penalty or a step size is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     given, pure = read_assumptions(ASSUMPTIONS, spec.assumptions), is_pure(spec)

@@ -108,8 +108,9 @@ def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
     """The setting of a spec.
 
     Raises:
-        InvalidValue: an assumption is unknown or outside its range; one that the noise is scaled to, or the dimension,
-            is missing (``missing``); p or sizes contradict each other (``contradiction``); the domain is no l_p ball.
+        InvalidValue: If an assumption is unknown or outside its range; if an assumption to which the noise is scaled,
+            or the dimension, is missing (``missing``); if p or sizes contradict each other (``contradiction``); or if
+            the domain is no l_p ball.
     """
     given = read_assumptions(known, spec.assumptions)
     for name in given.missing:
@@ -144,7 +145,7 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """Refuse what l_p algorithms cannot do.
 
     Raises:
-        Unsupported: a size is solved for, or a penalty is given.
+        Unsupported: If a size is solved for, or a penalty is given.
     """
     refuse(
         spec,

@@ -67,10 +67,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, and the step size has the least bound.
 
     Raises:
-        InvalidValue: an assumption, the dimension or the number of steps is missing or outside its range.
-        NoCostInFilter: the target is of pure or Gaussian DP.
-        Unsupported: a size is solved for; a penalty is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption, the dimension or the number of steps is missing or outside its range.
+        NoCostInFilter: If the target is of pure or Gaussian DP.
+        Unsupported: If a size is solved for, or if a penalty is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     refuse_pure_dp(spec)

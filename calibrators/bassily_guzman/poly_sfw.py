@@ -78,9 +78,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and number of steps are the paper's unless they are given.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: a size is solved for; a penalty is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If a size is solved for, or if a penalty is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     setting = read_setting(spec)

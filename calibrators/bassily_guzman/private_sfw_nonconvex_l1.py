@@ -78,9 +78,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine; the number of steps is `iterations` or, without it, that of least bound.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: a size is solved for; a penalty is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If a size is solved for, or if a penalty is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     setting = read_setting(spec)
@@ -107,7 +107,7 @@ def steps_of(dataset_size: int, iterations: int, step_size: float | None = None)
     Recursion(selections=100, first_batch=50000, batch=500, step_size=0.1)
 
     Raises:
-        InvalidValue: fewer than one record for each step.
+        InvalidValue: If there is less than one record for each step.
     """
     first = dataset_size // 2
     eta = 1.0 / math.sqrt(iterations) if step_size is None else checked_step_size(step_size)

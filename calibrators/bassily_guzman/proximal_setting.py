@@ -120,8 +120,9 @@ def read_proximal_setting(spec: Spec) -> ProximalSetting:
     """The setting of a spec.
 
     Raises:
-        InvalidValue: an assumption is unknown or outside its range; there is neither a bound on gradients nor a
-            Lipschitz constant (``missing``); sizes contradict each other; omega is 0; the domain is no l2 ball.
+        InvalidValue: If an assumption is unknown or outside its range; if there is neither a bound on gradients nor a
+            Lipschitz constant (``missing``); if sizes contradict each other; if omega is 0; or if the domain is no l2
+            ball.
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     lipschitz, bound = given.get("lipschitz"), _bound(spec, given)

@@ -70,10 +70,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine; step sizes, regulariser and radius follow from the losses' constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing and nothing can fill it in; there are not enough
-            records for the rounds; the losses are convex (omega is 0); the domain is no l2 ball.
-        Unsupported: a size is solved for; a penalty, a step size or a batch size is given.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or is missing and nothing can fill it in; if there are not
+            enough records for the rounds; if the losses are convex (omega is 0); or if the domain is no l2 ball.
+        Unsupported: If a size is solved for, or if a penalty, a step size or a batch size is given.
+        Unreachable: If no noise multiplier meets the target.
     """
     _refuse_what_has_no_part(spec)
     steps = solve_steps(spec, one_mechanism, iterations=1, batch_size=1)

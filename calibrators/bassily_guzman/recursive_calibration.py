@@ -50,7 +50,7 @@ class Solved:
         """lambda, in loss units.
 
         Raises:
-            InvalidValue: floating point does not hold it.
+            InvalidValue: If floating point cannot represent it.
         """
         width = recursion.pure_width if self.pure else recursion.zcdp_width
         factor = 1.0 if self.pure else 0.5
@@ -62,7 +62,7 @@ def solve(spec: Spec) -> Solved:
     """The aggregate event of all selections.
 
     Raises:
-        Unreachable: no noise meets the target.
+        Unreachable: If no noise meets the target.
     """
     pure = is_pure(spec)
     return Solved(pure, solve_steps(spec, Selections(pure, spec.relation), iterations=1, batch_size=1))
@@ -72,8 +72,8 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """Refuse to solve for sizes, and refuse penalties and batch sizes.
 
     Raises:
-        Unsupported: a size is solved for; a penalty is given.
-        InvalidValue: a batch size is given.
+        Unsupported: If a size is solved for, or if a penalty is given.
+        InvalidValue: If a batch size is given.
     """
     refuse(
         spec,
@@ -96,7 +96,7 @@ def checked_step_size(step_size: float) -> float:
     """The caller's own step size.
 
     Raises:
-        InvalidValue: a step would leave the ball, or would not move.
+        InvalidValue: If a step would leave the ball, or would not move.
     """
     if not 0.0 < step_size <= 1.0:
         raise InvalidValue(
@@ -109,7 +109,7 @@ def shared_out(records: int, steps: int) -> int:
     """Return the number of records of each of this many batches.
 
     Raises:
-        InvalidValue: there is less than one record for each.
+        InvalidValue: If there is less than one record for each batch.
     """
     if steps > records:
         raise InvalidValue(

@@ -131,7 +131,7 @@ def checked_scales(scales: Sequence[float]) -> tuple[float, ...]:
     """Return the scales, which floating point must be able to represent.
 
     Raises:
-        InvalidValue: one is too small or too large.
+        InvalidValue: If a scale is too small or too large.
     """
     if not all(_SMALLEST_SCALE <= scale <= 1.0 / _SMALLEST_SCALE for scale in scales):
         raise InvalidValue(

@@ -116,8 +116,8 @@ def read_setting(spec: Spec) -> Setting:
     """The setting of a spec.
 
     Raises:
-        InvalidValue: an assumption is unknown or outside its range; L_0, L_1 or the size of the domain is missing
-            (``missing``: without them there is no noise); sizes contradict each other (``contradiction``).
+        InvalidValue: If an assumption is unknown or outside its range; if L_0, L_1 or the size of the domain, without
+            which there is no noise, is missing (``missing``); or if sizes contradict each other (``contradiction``).
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions)
     return setting_of(spec, given, given.get("smoothness"))
@@ -127,7 +127,7 @@ def setting_of(spec: Spec, given: Given, smoothness: float | None) -> Setting:
     """The setting of a spec with these assumptions, of losses with this L_1.
 
     Raises:
-        InvalidValue: as `read_setting`.
+        InvalidValue: As `read_setting` does.
     """
     for name in given.missing:
         raise InvalidValue(
@@ -165,7 +165,7 @@ def agreed_diameter(given: Given, domain: L1Ball | L2Ball | LpBall | None, ball:
         wanted: The assumption to point at if there is none.
 
     Raises:
-        InvalidValue: there is no size (``missing``), or there are two (``contradiction``).
+        InvalidValue: If no size is given (``missing``), or two different sizes are given (``contradiction``).
     """
     sizes: list[tuple[tuple[str, ...], float]] = []
     for name, factor in (("diameter", 1.0), ("radius", 2.0)):

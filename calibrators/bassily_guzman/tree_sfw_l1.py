@@ -75,9 +75,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine; the number of trees is `iterations` or, without it, that of least bound.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: the number of trees or the batch size is solved for; a penalty or a step size is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If the number of trees or the batch size is solved for, or if a penalty or a step size is given.
+        Unreachable: If no noise meets the target.
     """
     refuse(
         spec,

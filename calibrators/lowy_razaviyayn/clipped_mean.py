@@ -61,10 +61,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, and C is where noise and squared bias cost about the same.
 
     Raises:
-        InvalidValue: a number is outside its range; the threshold is missing if no preset can fill it in; there is
-            more than one step, another batch than all records, or another step size than 1.
-        Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range; if the threshold is missing and no preset can fill it in; or if
+            the spec asks for more than one step, a batch that is not all records, or a step size other than 1.
+        Unsupported: If the number of steps or the batch size is solved for, or if a domain or a penalty is given.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_one_step(spec, _NAME)
     known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])

@@ -102,11 +102,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, T and C from Theorem 20, and the step size is the paper's.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing if no preset can fill it in; the PL constant is above
-            the smoothness; there are not enough records for the rounds.
-        Unsupported: the number of steps or the batch size is solved for, on which the privacy of one pass does not
+        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if the PL constant
+            is above the smoothness; or if there are not enough records for the rounds.
+        Unsupported: If the number of steps or the batch size is solved for, on which the privacy of one pass does not
             depend.
-        Unreachable: no noise multiplier meets the target.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_unknown(spec)
     problem, missing, order_constant = _read_problem(spec)

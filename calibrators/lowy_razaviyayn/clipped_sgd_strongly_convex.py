@@ -98,11 +98,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, T and C from Theorem 11, the steps from the explicit schedule.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing if no preset can fill it in; the assumptions
-            contradict each other; there are not enough records for the rounds.
-        Unsupported: the number of steps or the batch size is solved for, on which the privacy of one pass does not
-            depend; the domain is no l2 ball or the penalty not l2.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if the assumptions
+            contradict each other; or if there are not enough records for the rounds.
+        Unsupported: If the number of steps or the batch size is solved for, on which the privacy of one pass does not
+            depend; or if the domain is no l2 ball, or the penalty is not l2.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_unknown(spec)
     problem, missing, order_constant = _read_problem(spec)

@@ -68,11 +68,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, m suffices, and tau makes bias and noise together least.
 
     Raises:
-        InvalidValue: a number is outside its range; the number of parameters is missing, or tau if no preset can
-            fill it in; there are more groups than records, more than one step, another batch than all records, or
-            another step size than 1.
-        Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range; if the number of parameters is missing; if tau is missing and no
+            preset can fill it in; or if there are more groups than records, or the spec asks for more than one step, a
+            batch that is not all records, or a step size other than 1.
+        Unsupported: If the number of steps or the batch size is solved for, or if a domain or a penalty is given.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_one_step(spec, _NAME)
     known = read_assumptions(ASSUMPTIONS, spec.assumptions)

@@ -210,7 +210,7 @@ def block_steps(records: int, power: float) -> int:
     """T_i = ceil(2 n_i^p ln(e + n_i^p)), by which the start of a block is forgotten.
 
     Raises:
-        InvalidValue: more steps than a plan can hold.
+        InvalidValue: If there are more steps than a plan can hold.
 
     >>> block_steps(512, 1.0), block_steps(1, 1.0)
     (6394, 3)

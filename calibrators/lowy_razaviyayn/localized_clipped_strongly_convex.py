@@ -54,11 +54,12 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing if no preset can fill it in; there are not enough
-            records for the runs; the assumptions contradict each other; a block would have too many steps.
-        Unsupported: the number of steps or the batch size is solved for, on which the privacy does not depend; the
-            domain is no l2 ball or the penalty not l2.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if there are not
+            enough records for the runs; if the assumptions contradict each other; or if a block would have too many
+            steps.
+        Unsupported: If the number of steps or the batch size is solved for, on which the privacy does not depend; or if
+            the domain is no l2 ball, or the penalty is not l2.
+        Unreachable: If no noise multiplier meets the target.
     """
     steps = solve_noise(spec)
     setting = read_setting(spec, NAME, ALGORITHM.assumptions)

@@ -129,8 +129,8 @@ def solve_noise(spec: Spec) -> Steps:
     """The one Gaussian mechanism that meets the target.
 
     Raises:
-        Unsupported: a number of steps or of records is solved for.
-        InvalidValue: a batch size is given.
+        Unsupported: If the number of steps or of records is solved for.
+        InvalidValue: If a batch size is given.
     """
     refuse(
         spec,
@@ -150,8 +150,8 @@ def read_setting(spec: Spec, algorithm: str, assumptions: Sequence[Assumption]) 
     """The setting of a spec.
 
     Raises:
-        InvalidValue: a constant is unknown, outside its range, or contradicts another.
-        Unsupported: the domain is no l2 ball, or the penalty not l2.
+        InvalidValue: If a constant is unknown, outside its range, or contradicts another.
+        Unsupported: If the domain is no l2 ball, or the penalty is not l2.
     """
     given = with_diameter(spec, algorithm)
     known = read_assumptions(assumptions, given, needed=[("dimension", spec.dimension)])
@@ -178,7 +178,7 @@ def thresholds(
     """The blocks with the spec's own C, or with the C_i of the theorem.
 
     Raises:
-        InvalidValue: neither is there (``missing``), or blocks have too many steps.
+        InvalidValue: If no threshold is given and none can be derived (``missing``), or blocks have too many steps.
     """
     if problem is None or spec.gradient_bound is not None:
         own = clip_of(spec, None, "the theorem's assumptions")

@@ -108,7 +108,7 @@ def check_unknown(spec: Spec) -> None:
     """Refuse to solve for a size on which the privacy of one pass does not depend.
 
     Raises:
-        Unsupported: the number of steps or the batch size is solved for.
+        Unsupported: If the number of steps or the batch size is solved for.
     """
     refuse(
         spec,
@@ -134,8 +134,8 @@ def choose(
         extra_rounds: The number of rounds beside T.
 
     Raises:
-        InvalidValue: there are more rounds than records or than `MAX_ROUNDS`, the batch size is given and another one,
-            or what no preset fills in is missing.
+        InvalidValue: If there are more rounds than records or than `MAX_ROUNDS`, a different batch size is given, or a
+            number that no preset fills in is missing.
     """
     n = spec.dataset_size
     each, number = "each round", "the number of rounds, which without the assumptions"
@@ -177,7 +177,7 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
         needs: The constants from which it would be computed.
 
     Raises:
-        InvalidValue: neither is there.
+        InvalidValue: If it is not given and no preset can choose it.
     """
     if spec.gradient_bound is not None:
         return spec.clip
@@ -194,8 +194,8 @@ def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
     """The spec's constants, with the diameter of the domain where only that was given.
 
     Raises:
-        InvalidValue: the diameter that is stated is smaller than the domain's.
-        Unsupported: the domain is no l2 ball.
+        InvalidValue: If the diameter that is stated is smaller than the domain's.
+        Unsupported: If the domain is no l2 ball.
     """
     if spec.domain is None:
         return spec.assumptions
@@ -226,7 +226,7 @@ def l2_strength(spec: Spec, algorithm: str) -> float:
     """Return the strength of the penalty whose gradient is added outside the clip; 0 without one.
 
     Raises:
-        Unsupported: the penalty has no gradient everywhere.
+        Unsupported: If the penalty has no gradient everywhere.
     """
     if spec.penalty is None:
         return 0.0

@@ -15,8 +15,9 @@ def check_one_step(spec: Spec, name: str) -> None:
     """Refuse requests that do not fit one release about all records.
 
     Raises:
-        InvalidValue: more than one step, another batch than all records, or another step size than 1.
-        Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
+        InvalidValue: If the spec asks for more than one step, a batch that is not all records, or a step size other
+            than 1.
+        Unsupported: If the number of steps or the batch size is solved for, or if a domain or a penalty is given.
     """
     refuse(spec, sizes=f"{name} reads all records in one step: there is no {spec.unknown} to solve for")
     for field, value, only in (

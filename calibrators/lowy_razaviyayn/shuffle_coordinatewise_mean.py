@@ -69,11 +69,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: noise bits in closed form, an m that suffices, and the tau with the least bias and noise together.
 
     Raises:
-        InvalidValue: a number is outside its range or missing: the dimension, which the privacy depends on; tau if
-            no preset can fill it in; there are more groups than records.
-        Unsupported: a target that is not (epsilon, delta); one that Lemma 56 does not reach; sizes, a domain or a
-            penalty.
-        Unreachable: no number of noise bits meets the target.
+        InvalidValue: If a number is outside its range, or the dimension, on which the privacy depends, is missing; if
+            tau is missing and no preset can fill it in; or if there are more groups than records.
+        Unsupported: If the target is not (epsilon, delta); if Lemma 56 does not reach the target; or if sizes, a domain
+            or a penalty are given.
+        Unreachable: If no number of noise bits meets the target.
     """
     check_target(spec)
     check_one_step(spec, _NAME)

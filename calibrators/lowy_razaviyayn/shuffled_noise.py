@@ -49,7 +49,7 @@ def check_target(spec: Spec) -> None:
     """Refuse targets under which shuffled counts have no cost.
 
     Raises:
-        Unsupported: the target is not (epsilon, delta) with delta between 0 and 1/2.
+        Unsupported: If the target is not (epsilon, delta) with delta between 0 and 1/2.
     """
     target = spec.target
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
@@ -73,8 +73,9 @@ def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: flo
         reach: K: how far apart the counts of neighbours are in the l2 norm, over g.
 
     Raises:
-        Unsupported: the target, as `check_target`; a coordinate would cost more than Lemma 56 is proved for.
-        Unreachable: no number of noise bits, or no delta, meets the target.
+        Unsupported: If `check_target` refuses the target, or if a coordinate would cost more than Lemma 56 is proved
+            for.
+        Unreachable: If no number of noise bits, or no delta, meets the target.
     """
     check_target(spec)
     target = spec.target

@@ -138,9 +138,9 @@ def solve(spec: Spec) -> Solved:
           ones, that with fewer bands.
 
     Raises:
-        InvalidValue: a size is missing, or there are more bands than batches in a cycle or steps.
-        Unsupported: the number of bands is left open and something else than the noise is, too.
-        Unreachable, NoCostInFilter: as `calibrators.noise.solve_steps`.
+        InvalidValue: If a size is missing, or there are more bands than batches in a cycle or steps.
+        Unsupported: If both the number of bands and a quantity other than the noise are left open.
+        Unreachable, NoCostInFilter: As `calibrators.noise.solve_steps` does.
     """
     assert spec.correlation is not None, "the registry fills it in"
     if spec.unknown is not Unknown.BATCH_SIZE:
@@ -259,7 +259,7 @@ def _solved_for_all(spec: Spec, candidates: Iterable[int]) -> list[_Candidate]:
     """Return the numbers of bands up to the first whose noise does not meet the target: more bands need more noise.
 
     Raises:
-        AccountingError: the first one was refused.
+        AccountingError: If the first number of bands is refused.
     """
     found: list[_Candidate] = []
     for bands in candidates:

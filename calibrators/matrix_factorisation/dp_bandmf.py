@@ -42,11 +42,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Plan a run: noise from the engine, coefficients from the optimiser, and the number of bands if that is open.
 
     Raises:
-        InvalidValue: a number is outside its range; there are more bands than batches in a cycle or steps; a constant
-            is given, of which there are none.
-        Unsupported: the sampling is not accounted under the relation, or the number of bands is left open beside
-            something else than the noise.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range; if there are more bands than batches in a cycle or steps; or if
+            a constant is given: the algorithm has none.
+        Unsupported: If the sampling is not accounted under the relation, or the number of bands and a quantity other
+            than the noise are both left open.
+        Unreachable: If nothing meets the target.
     """
     read_assumptions(ALGORITHM.assumptions, spec.assumptions)
     solved = solve(spec)

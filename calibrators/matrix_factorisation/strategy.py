@@ -110,8 +110,8 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
         - coefficients_do_not_increase.
 
     Raises:
-        Unsupported: step sizes differ, and there are more than `MOST_SIZES`, or the largest error is the objective; or
-            the series does not settle within two million steps.
+        Unsupported: If step sizes differ and there are more than `MOST_SIZES` of them or the objective is the largest
+            error, or if the series does not settle within two million steps.
 
     >>> found = optimal(Workload(1000), 2)
     >>> round(found.least, 6), round(found.mean, 3)

@@ -16,7 +16,7 @@ def _by_kind() -> dict[str, type[StructuredPhase]]:
     """Return the phases that the modules of this folder define.
 
     Raises:
-        ValueError: two of them are of the same kind.
+        ValueError: If two phases have the same kind.
     """
     found: dict[str, type[StructuredPhase]] = {}
     for module in iter_modules(__path__, f"{__name__}."):

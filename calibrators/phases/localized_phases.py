@@ -125,7 +125,7 @@ def check_block_noise(
         pointer: The place of the noise in the request.
 
     Raises:
-        InvalidValue: it is below ``charged * bound * sqrt(steps) / records``, but for rounding.
+        InvalidValue: If the noise is below ``charged * bound * sqrt(steps) / records`` by more than rounding.
     """
     assert isinstance(event.mechanism, Gaussian), "as is charged"
     charged = event.mechanism.noise_multiplier

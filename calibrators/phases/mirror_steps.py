@@ -66,7 +66,7 @@ def read_noise_order(norm_order: float, noise_order: float) -> float:
     """Return r, which is from 2 to q.
 
     Raises:
-        InvalidValue: it is not.
+        InvalidValue: If r is not in [2, q].
     """
     largest = max(2.0, norm_order / (norm_order - 1.0) * (1.0 + 1e-12))
     return read_real("noise_order", noise_order, 2.0, largest)

@@ -60,7 +60,8 @@ class ShuffledBits(StructuredPhase):
         """Refuse coins that are not fair, and costs that are below what the bits are worth.
 
         Raises:
-            InvalidValue: the coordinates cost more than is charged, or than so few noise bits make them cost.
+            InvalidValue: If coins are not fair, if the coordinates cost more than is charged, or if so few noise bits
+                make a coordinate cost more than is stated.
         """
         if self.flip_probability != 0.5:
             raise InvalidValue(

@@ -43,7 +43,7 @@ class Charge:
         """Refuse an event of another kind.
 
         Raises:
-            InvalidValue: it breaks the rule.
+            InvalidValue: If an event is of another kind.
         """
         if (
             not isinstance(event.mechanism, self.mechanisms)
@@ -107,7 +107,7 @@ class StructuredPhase(ABC):
         """Refuse numbers that contradict each other; each is in its own range.
 
         Raises:
-            InvalidValue: they contradict each other.
+            InvalidValue: If numbers contradict each other.
         """
         return
 
@@ -166,8 +166,8 @@ class StructuredPhase(ABC):
         """Read what `to_json` wrote.
 
         Raises:
-            KeyError: a field is missing.
-            InvalidValue: a number is outside its range.
+            KeyError: If a field is missing.
+            InvalidValue: If a number is outside its range.
         """
         types = get_type_hints(cls)
         given = {field.name: _read(types[field.name], value[field.name]) for field in fields(cls)}

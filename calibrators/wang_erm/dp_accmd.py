@@ -52,9 +52,10 @@ def calibrate(spec: Spec) -> Calibration:
     the one with the least bound at the target.
 
     Raises:
-        InvalidValue: a number is outside its range or missing; radius or norm_order contradict the domain.
-        Unsupported: a domain that is no l2 or l1 ball, a penalty; the batch size of full batches is solved for.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range or missing, or if radius or norm_order contradict the domain.
+        Unsupported: If the domain is no l2 or l1 ball, or a penalty is given; or if the batch size of full batches is
+            solved for.
+        Unreachable: If no noise multiplier meets the target.
     """
     bound = spec.clip
     refuse(spec, penalty="dp_accmd has no penalty; put it into the loss and its constants")

@@ -52,9 +52,9 @@ def calibrate(spec: Spec) -> Calibration:
     the one with the least bound at the target.
 
     Raises:
-        InvalidValue: a number is outside its range or missing, or mu is above L.
-        Unsupported: the batch size of full batches is solved for.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range or missing, or mu is above L.
+        Unsupported: If the batch size of full batches is solved for.
+        Unreachable: If no noise multiplier meets the target.
     """
     bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])

@@ -70,11 +70,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size, inner steps and bound from the derived Theorem 4.2.
 
     Raises:
-        InvalidValue: a number is outside its range or missing, mu is above what L allows, or no number of inner steps
-            suits the step size.
-        Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target does not follow from Renyi divergences.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range or missing, mu is above what L allows, or no number of inner
+            steps suits the step size.
+        Unsupported: If the number of epochs is solved for.
+        NoCostInFilter: If the target does not follow from Renyi divergences.
+        Unreachable: If nothing meets the target.
     """
     bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])

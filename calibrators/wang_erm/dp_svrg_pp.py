@@ -62,10 +62,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size, inner steps and bound from the derived theorem.
 
     Raises:
-        InvalidValue: a number is outside its range or missing, or there are more inner steps than a plan can hold.
-        Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target does not follow from Renyi divergences.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range or missing, or there are more inner steps than a plan can hold.
+        Unsupported: If the number of epochs is solved for.
+        NoCostInFilter: If the target does not follow from Renyi divergences.
+        Unreachable: If nothing meets the target.
     """
     bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])

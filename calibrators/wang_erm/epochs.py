@@ -29,7 +29,7 @@ class StronglyConvexEpochs:
         variance_factor: k.
 
     Raises:
-        InvalidValue: eta is 1/(3 k L) or more: no m makes A smaller than 1/2.
+        InvalidValue: If eta is 1/(3 k L) or more: no m makes A smaller than 1/2.
 
     >>> epochs = StronglyConvexEpochs(smoothness=1.0, strong_convexity=0.1, step_size=1 / 24)
     >>> epochs.inner_iterations, round(epochs.contraction(961), 10)

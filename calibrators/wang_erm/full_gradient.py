@@ -34,7 +34,7 @@ class Smooth:
         step_size: eta; None takes 1/L.
 
     Raises:
-        InvalidValue: eta is above 1/L.
+        InvalidValue: If eta is above 1/L.
 
     >>> Smooth(smoothness=4.0, initial_gap=1.0, dimension=10).eta
     0.25
@@ -93,7 +93,7 @@ class PolyakLojasiewicz:
           At eta = 1/L: q = 1 - mu / L and c = p s^2 / (2 mu).
 
     Raises:
-        InvalidValue: mu is above L, which no loss has.
+        InvalidValue: If mu is above L, which no loss has.
 
     >>> theorem = PolyakLojasiewicz(Smooth(1.0, 1.0, dimension=10), pl_constant=0.1)
     >>> round(theorem.bound(0.008449357779, 100), 11)
@@ -246,7 +246,7 @@ def choose_iterations(
         formula, source: The formula and source of the chosen number.
 
     Raises:
-        InvalidValue: the number is missing, and nothing can choose it.
+        InvalidValue: If the number is missing, and nothing can choose it.
     """
     if spec.iterations is None and spec.unknown is Unknown.NOISE_MULTIPLIER and theorem is not None:
         one = solve_gaussian_steps(replace(spec, iterations=1))

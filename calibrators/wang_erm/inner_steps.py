@@ -105,7 +105,7 @@ def step_divergence(
         - divergence_is_an_upper_bound; it falls as s grows.
 
     Raises:
-        InvalidValue: the noise is so small that no divergence in the range of a renyi_dp event is known.
+        InvalidValue: If the noise is so small that no divergence in the range of a renyi_dp event is known.
 
     >>> orders, found = step_divergence(400.0, 0.01, NeighboringRelation.REPLACE_ONE)
     >>> drift = np.array(orders) * (2 * 0.01 / 800.0) ** 2 / 2

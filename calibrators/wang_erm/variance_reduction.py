@@ -130,8 +130,8 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """Refuse what these algorithms cannot answer.
 
     Raises:
-        Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target does not follow from Renyi divergences.
+        Unsupported: If the number of epochs is solved for.
+        NoCostInFilter: If the target does not follow from Renyi divergences.
     """
     if spec.unknown is Unknown.ITERATIONS:
         raise Unsupported(
@@ -155,7 +155,7 @@ def epochs_of(spec: Spec) -> int:
     """T, the number of epochs.
 
     Raises:
-        InvalidValue: it is missing, or more than a plan can hold.
+        InvalidValue: If the number of epochs is missing, or is more than a plan can hold.
     """
     epochs = spec.need("iterations", "T, the number of epochs")
     if epochs > MAX_EPOCHS:
@@ -170,7 +170,7 @@ def inner_iterations_of(given: Given, theorems: int | None, needs: str) -> int:
     """m: the request's, or else the theorem's.
 
     Raises:
-        InvalidValue: neither is there, or it is no integer or too large.
+        InvalidValue: If m is not given and does not follow from the theorem, or is no integer or too large.
     """
     stated = given.get("inner_iterations")
     if stated is None and theorems is None:
@@ -190,8 +190,8 @@ def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> 
     """Solve for the noise of all inner steps, or for another open quantity of the spec.
 
     Raises:
-        InvalidValue: there are too many inner steps.
-        Unreachable: nothing meets the target.
+        InvalidValue: If there are too many inner steps.
+        Unreachable: If nothing meets the target.
     """
     count = sum(inner_iterations)
     if count > MAX_COUNT:

@@ -60,10 +60,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: noise from the engine, step size from the corrected Theorem 12, error at the noise that is used.
 
     Raises:
-        InvalidValue: a number is outside its range or missing: a gradient bound, or the radius that it needs; the step
-            size of Theorem 12 is not below min(1, 1/L); its number of steps is more than a plan may have.
-        Unsupported: a domain that is no l2 ball, a penalty, or a sampling that is not available.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range; if the gradient bound, or the radius that it needs, is missing;
+            if the step size of Theorem 12 is not below min(1, 1/L); or if its number of steps is more than a plan may
+            have.
+        Unsupported: If the domain is no l2 ball, a penalty is given, or the sampling is not available.
+        Unreachable: If nothing meets the target.
     """
     refuse(spec, penalty="dp_sgd_gradient has no penalty; put it into the loss and the constants")
     problem = read_problem(spec)

@@ -80,10 +80,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the mixture, step size and steps from Theorem 10 (in a ball) or 9 (without one).
 
     Raises:
-        InvalidValue: a number is outside its range or missing; the step size is not below min(1, 1/L).
-        Unsupported: a target that is not (epsilon, delta), batches of more records, a penalty, a domain that is no l2
-            ball; the number of steps or the batch size is solved for.
-        Unreachable: no noise meets the target.
+        InvalidValue: If a number is outside its range or missing, or if the step size is not below min(1, 1/L).
+        Unsupported: If the target is not (epsilon, delta), batches have more than one record, a penalty is given, or
+            the domain is no l2 ball; or if the number of steps or the batch size is solved for.
+        Unreachable: If no noise meets the target.
     """
     _refuse_what_has_no_part(spec)
     problem = read_problem(spec)

@@ -118,9 +118,9 @@ def read_problem(spec: Spec) -> HolderProblem:
     """The constants of a spec.
 
     Raises:
-        InvalidValue: a constant is unknown or outside its range, the radius disagrees with the domain, w* lies outside
-            it, or every gradient is 0.
-        Unsupported: the domain is not an l2 ball.
+        InvalidValue: If a constant is unknown or outside its range, the radius disagrees with the domain, w* lies
+            outside it, or every gradient is 0.
+        Unsupported: If the domain is not an l2 ball.
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     radius = _radius(spec, given)

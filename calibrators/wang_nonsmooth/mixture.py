@@ -115,7 +115,7 @@ class Mixture:
         """The least noise, over G eta, whose certified delta is within the target's.
 
         Raises:
-            Unreachable: none does, or every one.
+            Unreachable: If no noise meets the target, or every noise does.
         """
         if self.delta(epsilon, MAX_NOISE_MULTIPLIER) > delta:
             raise Unreachable(
@@ -135,7 +135,7 @@ class Mixture:
         """The least epsilon whose certified delta is within this one.
 
         Raises:
-            Unreachable: none up to 1e6.
+            Unreachable: If no epsilon up to 1e6 is enough.
         """
         if self.delta(_LARGEST_EPSILON, noise_multiplier) > delta:
             raise Unreachable(

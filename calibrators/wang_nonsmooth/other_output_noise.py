@@ -68,7 +68,7 @@ def printed_stability(problem: HolderProblem, stability: Stability) -> Stability
     1/c here, as in the step size.
 
     Raises:
-        OverflowError: C_alpha has no value in floating point, as for alpha near 1.
+        OverflowError: If C_alpha has no value in floating point, as for alpha near 1.
     """
     alpha, loss, longest = stability.exponent, problem.loss_at_zero, problem.gradient_norm
     if longest is not None or loss is None or problem.gradient_at_zero is None:

@@ -109,7 +109,7 @@ def utility_of(run: Run) -> Utility:
     """Return step sizes and bounds, as far as the given constants allow.
 
     Raises:
-        InvalidValue: the step size of Theorem 12 is the plan's, and not below min(1, 1/L).
+        InvalidValue: If the step size of Theorem 12 is the plan's, and not below min(1, 1/L).
     """
     steps, size = run.phase.steps, run.phase.divisor
     utility = [

@@ -55,9 +55,9 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
     """Calibrate: the engine solves for the open quantity, and the caller's step size goes into the plan unchanged.
 
     Raises:
-        InvalidValue: a number is outside its range; a constant is given, of which there are none.
-        Unsupported: the sampling is not available; a domain other than a box.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range, or if a constant is given: the algorithm has none.
+        Unsupported: If the sampling is not available, or if the domain is not a box.
+        Unreachable: If nothing meets the target.
     """
     assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
     read_assumptions(algorithm.assumptions, spec.assumptions)

@@ -34,7 +34,7 @@ def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheor
         max_grad_norm: Clip threshold c >= 2 t_0, in gradient units.
 
     Raises:
-        InvalidValue: c < 2 t_0, where the first-order lower bound fails (Lemma A.5).
+        InvalidValue: If c < 2 t_0, where the first-order lower bound fails (Lemma A.5).
 
     Source: Yang et al. 2022, Theorem 3.4 and Lemma A.5; the proof of the constants is in docs/algorithms/yang_nsgd.md.
 
@@ -78,9 +78,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and gradient bound from the derived Theorem 3.4.
 
     Raises:
-        InvalidValue: a number is outside its range, the gradient bound is not `clip`, or c < 2 t_0.
-        Unsupported: the sampling is not available.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, the gradient bound is not `clip`, or c < 2 t_0.
+        Unsupported: If the sampling is not available.
+        Unreachable: If no noise multiplier meets the target.
     """
     bound = spec.gradient_bound
     if not isinstance(bound, Clip):

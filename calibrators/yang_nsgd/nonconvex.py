@@ -117,7 +117,7 @@ def read_problem(spec: Spec) -> tuple[Problem | None, tuple[str, ...]]:
     """The constants, or None and the names of those that are missing.
 
     Raises:
-        InvalidValue: a constant is unknown or outside its range, or L_0 = L_1 = 0.
+        InvalidValue: If a constant is unknown or outside its range, or L_0 = L_1 = 0.
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     if given.missing:

@@ -26,8 +26,8 @@ class CoordinatewiseMean(StructuredSteps):
         - noise_is_added_whatever_the_records_are.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, or one that was made for fewer parameters, or
-            numbers that the declared records or floating point have no room for.
+        InvalidValue: If the plan does not have the one phase of this algorithm, has one that was made for fewer
+            parameters, or has numbers that the declared records or floating point have no room for.
     """
 
     kept = (*StructuredSteps.kept, "_groups")

@@ -102,7 +102,7 @@ class AcceleratedMirrorDescent(Resumable):
         - points_stay_in_the_ball: z by its step, y and the query as convex combinations.
 
     Raises:
-        InvalidValue: the plan's domain is no l2 or l1 ball.
+        InvalidValue: If the plan's domain is no l2 or l1 ball.
     """
 
     kept = ("point", "_mirror", "_done")

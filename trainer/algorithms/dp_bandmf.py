@@ -51,7 +51,7 @@ def make(task: Task) -> GradientSteps:
     """Return the trainer of a plan.
 
     Raises:
-        InvalidValue: its phases have different momenta.
+        InvalidValue: If its phases have different momenta.
     """
     momenta = {phase.momentum for phase in task.plan.phases if isinstance(phase, CorrelatedSteps)}
     if len(momenta) > 1:

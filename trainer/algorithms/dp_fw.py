@@ -37,9 +37,9 @@ class FrankWolfe(StructuredSteps):
         - iterates_stay_in_the_ball: each is a convex combination of the last one and of a vertex.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l1 ball of this algorithm, or a bound that floating point
-            cannot keep.
-        Unsupported: the model is not linear.
+        InvalidValue: If the plan does not have the one phase and the l1 ball of this algorithm, or has a bound that
+            floating point cannot keep.
+        Unsupported: If the model is not linear.
     """
 
     def __init__(self, task: Task, phase_type: type[VertexSteps] = VertexSteps) -> None:

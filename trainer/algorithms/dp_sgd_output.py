@@ -52,8 +52,9 @@ class OutputPerturbationSteps(StructuredSteps):
         - one_record_is_drawn_uniformly: of the declared slots, each step anew; an empty slot moves nothing.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, or the model's constants are not within its.
-        Unsupported: the model is not linear.
+        InvalidValue: If the plan does not have the one phase of this algorithm, or the model's constants are not within
+            its.
+        Unsupported: If the model is not linear.
     """
 
     kept = (*StructuredSteps.kept, "_sum", "_sampler", "_sampling")
@@ -130,7 +131,7 @@ def phase_of(plan: Plan) -> OutputPerturbation:
     """The plan's one phase.
 
     Raises:
-        InvalidValue: the plan is another algorithm's.
+        InvalidValue: If the plan is another algorithm's.
     """
     [phase] = plan.phases if len(plan.phases) == 1 else [None]
     if not isinstance(phase, OutputPerturbation):
@@ -146,7 +147,7 @@ def linear(model: Model) -> LinearModel:
     """The model, if it is linear.
 
     Raises:
-        Unsupported: it is not.
+        Unsupported: If the model is not linear.
     """
     if not isinstance(model, LinearModel):
         raise Unsupported(
@@ -165,7 +166,7 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
         - constants_are_within_the_plans: of every record's loss, by the margin.
 
     Raises:
-        InvalidValue: no row is short enough, or there are too many steps for float64.
+        InvalidValue: If no row is short enough, or there are too many steps for float64.
     """
     phase, loss = phase_of(plan), model.loss
     input_norm = min(_smooth_enough(phase, model), _short_enough(phase, model)) * (1.0 - MARGIN)
@@ -218,7 +219,7 @@ def grid_of(plan: Plan, model: LinearModel) -> Grid:
     """Return the grid of the average, in units of `unit_of`.
 
     Raises:
-        InvalidValue: the noise is so large against one step that no grid keeps the margin.
+        InvalidValue: If the noise is so large against one step that no grid keeps the margin.
     """
     phase, unit = phase_of(plan), unit_of(plan)
     grid = grid_for(phase.noise_stddev / unit, model.num_parameters, "float64", math.ceil(phase.radius / unit))
@@ -271,7 +272,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse a plan whose steps do not shrink with the model, before anything is charged.
 
     Raises:
-        InvalidValue, Unsupported: as `OutputPerturbationSteps`.
+        InvalidValue, Unsupported: As `OutputPerturbationSteps` does.
     """
     longest_row(proposal.plan, linear(proposal.model))
     grid_of(proposal.plan, linear(proposal.model))

@@ -53,7 +53,8 @@ class Svrg(StructuredSteps):
         - nothing_is_drawn_from_the_number_of_rows: batches are of declared slots; divisors are b and n as declared.
 
     Raises:
-        InvalidValue: the plan is no plan of such epochs, or not executable, or its bound is too small for the dtype.
+        InvalidValue: If the plan is not one of such epochs or is not executable, or its bound is too small for the
+            dtype.
     """
 
     kept = (

@@ -22,8 +22,8 @@ def make(task: Task) -> FrankWolfe:
     """Frank-Wolfe steps on the model's losses with the plan's smoothing.
 
     Raises:
-        InvalidValue: as `FrankWolfe`, of plans of one phase of `SmoothedVertexSteps`.
-        Unsupported: the model is not linear in one logit.
+        InvalidValue: As `FrankWolfe` does, for plans of one phase of `SmoothedVertexSteps`.
+        Unsupported: If the model is not linear in one logit.
     """
     phase, model = task.plan.phases[0], task.model
     if not isinstance(model, LinearModel):

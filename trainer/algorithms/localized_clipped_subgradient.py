@@ -27,8 +27,8 @@ class LocalizedSubgradient(BlockSteps):
         - points_stay_near_their_blocks_start: within its radius, and in the domain.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, takes more than a run can do, or has bounds that
-            floating point cannot keep.
+        InvalidValue: If the plan does not have the one phase of this algorithm, takes more than a run can do, or has
+            bounds that floating point cannot keep.
     """
 
     def __init__(self, task: Task) -> None:
@@ -59,7 +59,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse clip thresholds that floating point cannot keep, and more gradients than a run takes.
 
     Raises:
-        InvalidValue: as `check_at_least` and `check_evaluations`.
+        InvalidValue: As `check_at_least` and `check_evaluations` do.
     """
     for phase in proposal.plan.phases:
         assert isinstance(phase, LocalizedPhase), "the algorithm's plans have no other phases"

@@ -101,9 +101,9 @@ class TreeOfGradients(TreeWalk):
     """The steps of a plan of gradient trees: noise on every node, and the best point of the ball at every leaf.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating
-            point cannot keep.
-        Unsupported: the model's gradients are not outer products of one layer.
+        InvalidValue: If the plan does not have the one phase and the l_p ball of this algorithm, or has a bound that
+            floating point cannot keep.
+        Unsupported: If the model's gradients are not outer products of one layer.
     """
 
     def __init__(self, task: Task) -> None:

@@ -31,8 +31,8 @@ class ProximalRounds(BlockSteps):
         - every_round_is_alike_likely_to_be_released: drawn before the first step, and without looking at rows.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, takes more than a run can do, or has bounds that
-            floating point cannot keep.
+        InvalidValue: If the plan does not have the one phase of this algorithm, takes more than a run can do, or has
+            bounds that floating point cannot keep.
     """
 
     kept = (*BlockSteps.kept, "_average", "_release")
@@ -82,7 +82,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse clip thresholds that floating point cannot keep, and more gradients than a run takes.
 
     Raises:
-        InvalidValue: as `check_at_least` and `check_evaluations`.
+        InvalidValue: As `check_at_least` and `check_evaluations` do.
     """
     for phase in proposal.plan.phases:
         assert isinstance(phase, ProximalPhase), "the algorithm's plans have no other phases"

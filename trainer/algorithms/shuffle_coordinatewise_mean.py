@@ -32,8 +32,9 @@ class ShuffleCoordinatewiseMean(StructuredSteps):
         - everybody_sends: as many bits are drawn whatever the number of rows.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, is not of its relation or of this model, or has
-            numbers that the declared records or floating point have no room for, or more bits than a run draws.
+        InvalidValue: If the plan does not have the one phase of this algorithm, is not of its relation or of this
+            model, or has numbers that the declared records or floating point have no room for, or more bits than a run
+            draws.
     """
 
     kept = ("_done", "_point", "_groups", "_coins")
@@ -86,7 +87,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse a truncation radius that floating point cannot keep, and more messages than a run draws.
 
     Raises:
-        InvalidValue: as `check_truncation_radius` and `check_bits`.
+        InvalidValue: As `check_truncation_radius` and `check_bits` do.
     """
     check_truncation_radius(proposal)
     check_bits(proposal.plan)

@@ -34,8 +34,8 @@ class ShuffleVectorMean(StructuredSteps):
         - everybody_sends: as many bits are drawn whatever the number of rows.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm or is not of its relation; a threshold that
-            floating point cannot keep; more bits than a run draws.
+        InvalidValue: If the plan does not have the one phase of this algorithm, or has another relation; if floating
+            point cannot keep a threshold; or if there are more bits than a run draws.
     """
 
     kept = ("_done", "_point", "_coins")
@@ -101,7 +101,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse a clip threshold that floating point cannot keep, and more messages than a run draws.
 
     Raises:
-        InvalidValue: as `check_max_grad_norm` and `check_bits`.
+        InvalidValue: As `check_max_grad_norm` and `check_bits` do.
     """
     check_max_grad_norm(proposal)
     check_bits(proposal.plan)

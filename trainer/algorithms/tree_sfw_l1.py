@@ -31,9 +31,9 @@ class TreeFrankWolfe(TreeWalk):
     """The steps of a plan of tree Frank-Wolfe: nodes without noise, and a vertex of least noisy score at every leaf.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l1 ball of this algorithm, or a bound that floating point
-            cannot keep.
-        Unsupported: the model's gradients are not outer products of one layer.
+        InvalidValue: If the plan does not have the one phase and the l1 ball of this algorithm, or has a bound that
+            floating point cannot keep.
+        Unsupported: If the model's gradients are not outer products of one layer.
     """
 
     def __init__(self, task: Task) -> None:

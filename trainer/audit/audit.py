@@ -81,7 +81,7 @@ def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
     """The runs that an audit would need; each is a full run of the plan.
 
     Raises:
-        InvalidValue: an unknown method or design, or a number of trials that is too large for them.
+        InvalidValue: If the method or the design is unknown, or the number of trials is too large for it.
     """
     trials = read_integer("trials", trials, MIN_TRIALS, MAX_TRIALS)
     _known("method", method, METHODS)
@@ -160,9 +160,9 @@ def audit(
         method counts independent trials (`canaries.dependence`). The method ``one_run`` requires nothing.
 
     Raises:
-        InvalidValue: a number outside its range, an unknown name, a plan that is not executable.
-        Unsupported: no trainer of this name.
-        AuditCancelled: ``is_cancelled`` said so.
+        InvalidValue: If a number is outside its range, a name is unknown, or the plan is not executable.
+        Unsupported: If there is no trainer of this name.
+        AuditCancelled: If ``is_cancelled`` returned true.
 
     Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846); Nasr et al. 2021, 2023 (arXiv 2101.04535, 2302.07956).
     """

@@ -71,7 +71,7 @@ def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, 
         - never_negative, never_infinite.
 
     Raises:
-        InvalidValue: not 0 <= correct <= guesses <= trials, or a number outside its range.
+        InvalidValue: If 0 <= correct <= guesses <= trials does not hold, or a number is outside its range.
 
     Source: Clopper & Pearson 1934; the reduction is ours (at delta 0 it is the one-run audit's).
 
@@ -108,7 +108,7 @@ def epsilon_from_rates(hits: int, members: int, alarms: int, others: int, delta:
         - exceeds_the_truth_rarely: with probability at most 1 - confidence, if the test was fixed beforehand.
 
     Raises:
-        InvalidValue: more hits than members, more alarms than others, or a number outside its range.
+        InvalidValue: If there are more hits than members or more alarms than others, or a number is outside its range.
 
     Source: Nasr et al. 2021 (arXiv 2101.04535), with Clopper-Pearson limits of both rates.
 
@@ -131,7 +131,7 @@ def mu_from_rates(hits: int, members: int, alarms: int, others: int, confidence:
           most 1 - confidence, if the test was fixed beforehand.
 
     Raises:
-        InvalidValue: as `epsilon_from_rates`.
+        InvalidValue: As `epsilon_from_rates` does.
 
     Source: Nasr et al. 2023 (arXiv 2302.07956); Dong, Roth & Su 2022, Definition 2.6.
 

@@ -36,8 +36,8 @@ def observe(
         before_step: Called before every step; an exception from it ends the run.
 
     Raises:
-        InvalidValue: the plan cannot be carried out.
-        Unsupported: no trainer of this name, or no sampler of a kind in the plan.
+        InvalidValue: If the plan cannot be carried out.
+        Unsupported: If there is no trainer of this name, or no sampler for a kind of sampling in the plan.
     """
     features = rows(plan, members, design)
     trained, streams = model(members.size), random_streams(seed)

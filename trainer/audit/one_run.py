@@ -39,7 +39,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
           mechanism on the m coins and every rule that makes at most r guesses.
 
     Raises:
-        InvalidValue: not 0 <= v <= r <= m, or a number outside its range.
+        InvalidValue: If 0 <= v <= r <= m does not hold, or a number is outside its range.
 
     Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846), Theorem 5.2.
 
@@ -71,7 +71,7 @@ def epsilon_from_one_run(canaries: int, guesses: int, correct: int, delta: float
         - the_result_is_rejected: its own p-value is at most 1 - confidence, unless it is 0.
 
     Raises:
-        InvalidValue: as `p_value`; confidence outside (0, 1).
+        InvalidValue: As `p_value` does, or if the confidence is not in (0, 1).
 
     Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846), Theorem 5.2 and Appendix D.
 

@@ -114,7 +114,7 @@ class CorrelatedNoise:
         - work_is_public: it follows from the sizes alone.
 
     Raises:
-        InvalidValue: more than `MOST_KEPT` numbers would have to be kept.
+        InvalidValue: If more than `MOST_KEPT` numbers would have to be kept.
     """
 
     def __init__(self, noise: Noise, recursion: Recursion, dimension: int) -> None:
@@ -149,7 +149,7 @@ class CorrelatedNoise:
         """Go on from where `state` was taken.
 
         Raises:
-            InvalidValue: the vectors that were kept are not there. Without them, the noise would be the noise of
+            InvalidValue: If the vectors that were kept are not there. Without them, the noise would be the noise of.
             another C.
         """
         kept: Any = state.get("kept")
@@ -171,7 +171,7 @@ def check_kept(recursion: Recursion, dimension: int) -> None:
     """Refuse noise of which too much would have to be kept from step to step.
 
     Raises:
-        InvalidValue: it is more than `MOST_KEPT` numbers.
+        InvalidValue: If more than `MOST_KEPT` numbers would have to be kept.
     """
     numbers = recursion.memory * dimension
     if numbers > MOST_KEPT:

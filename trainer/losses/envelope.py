@@ -33,8 +33,8 @@ class Envelope(Loss):
         - no_steeper_than_the_loss: the derivative is between 0 and the loss's own, whatever the logits.
 
     Raises:
-        Unsupported: the loss has several logits.
-        InvalidValue: the smoothing is not positive.
+        Unsupported: If the loss has several logits.
+        InvalidValue: If the smoothing is not positive.
 
     >>> import numpy as np
     >>> hinge = Envelope(QNormHinge(1.0), 4.0)

@@ -85,7 +85,7 @@ def build(
         options: The options of the kind's loss: threshold, quantile or q.
 
     Raises:
-        InvalidValue: no such kind, an option that it does not have, or a number outside its range.
+        InvalidValue: If the kind is unknown, the kind does not have an option, or a number is outside its range.
 
     >>> build(3, kind="q_norm_hinge", q=1.25).loss.q
     1.25

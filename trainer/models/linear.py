@@ -119,7 +119,7 @@ class LinearModel(Model):
         A row with a non-finite feature is read as a row of zeros, so its logits are the intercept.
 
         Raises:
-            InvalidValue: the features are not of shape (n, p).
+            InvalidValue: If the features are not of shape (n, p).
         """
         rows = public_rows(features, self.features)
         with silent():

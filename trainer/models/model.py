@@ -107,7 +107,7 @@ class Model(ABC):
             The share of rows whose prediction is their label, or the mean distance between the two.
 
         Raises:
-            InvalidValue: there are no rows, or not as many labels as rows.
+            InvalidValue: If there are no rows, or the numbers of labels and rows differ.
         """
         predicted, given = self.predict(parameters, features), np.asarray(labels)
         if predicted.size == 0 or given.shape != predicted.shape:
@@ -121,7 +121,7 @@ def public_rows(features: npt.ArrayLike, num_features: int) -> npt.NDArray[np.fl
     """Rows to predict, shape (n, p); one with a feature that is not finite becomes zero.
 
     Raises:
-        InvalidValue: the features are not of shape (n, p).
+        InvalidValue: If the features are not of shape (n, p).
     """
     rows = np.asarray(features, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != num_features:

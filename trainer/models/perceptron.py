@@ -158,7 +158,7 @@ class MultilayerPerceptron(Model):
         """Logits of rows that are public, shape (n, p) to (n, classes); a row with a non-finite feature is zeros.
 
         Raises:
-            InvalidValue: the features are not of shape (n, p).
+            InvalidValue: If the features are not of shape (n, p).
         """
         rows = public_rows(features, self.inputs)
         with silent():

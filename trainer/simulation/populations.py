@@ -169,9 +169,9 @@ def labelled_rows(
           their moments where tails are heavy.
 
     Raises:
-        InvalidValue: no number of features has this many parameters; the constants leave no room for features beside
-            the intercept and the penalty.
-        Unsupported: heavy tails with labels that have bounds.
+        InvalidValue: If no number of features has this many parameters, or if the constants leave no room for features
+            beside the intercept and the penalty.
+        Unsupported: If tails are heavy and labels have bounds.
     """
     outputs = classes if kind == Softmax.kind else 1
     if dimension % max(outputs, 1):

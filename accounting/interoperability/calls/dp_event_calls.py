@@ -105,7 +105,7 @@ def event_of(call: Call, facts: Facts) -> DpEventJson:
     """An event as JSON, of a class of dp-accounting or a function of JAX Privacy.
 
     Raises:
-        InvalidValue, Unsupported: It is not an event, or a part of it is not written out.
+        InvalidValue, Unsupported: If the value is not an event, or a part of it is not written out.
     """
     if call.name in EVENT_FUNCTIONS:
         return _made(call, facts)

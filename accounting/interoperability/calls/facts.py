@@ -87,7 +87,7 @@ class Signature:
         """The arguments of a call by their names.
 
         Raises:
-            InvalidValue: Too many of them, one given twice, or one that the function does not take.
+            InvalidValue: If there are too many arguments, an argument is given twice, or the function does not take it.
 
         >>> call = Call("f", None, "f", (1,), {"c": 3}, 1, 1)
         >>> Signature("a * b c").bind(call)
@@ -132,7 +132,7 @@ class Facts:
         """Return a number that only the call can give, or the default if it is left out.
 
         Raises:
-            InvalidValue: It is not a number, or out of range.
+            InvalidValue: If the value is not a number, or is out of range.
         """
         value = self.read(argument, given)
         if value is None:
@@ -158,7 +158,7 @@ class Facts:
             lower, upper: Its range.
 
         Raises:
-            InvalidValue: It is not a number or out of range, or another number is filled in.
+            InvalidValue: If the value is not a number or is out of range, or a different number is filled in.
         """
         value = self.read(argument, given)
         known: float | None = getattr(self._known, field)
@@ -194,7 +194,7 @@ class Facts:
         """Return the meaning of one of some words, or of an enumeration's names.
 
         Raises:
-            InvalidValue: It is another one.
+            InvalidValue: If the word is none of them.
         """
         value = self.read(argument, given)
         if value is None:
@@ -227,7 +227,7 @@ class Facts:
         """Go on only if nothing is missing.
 
         Raises:
-            Incomplete: Something is missing.
+            Incomplete: If something is missing.
         """
         if self._missing:
             raise Incomplete(self._missing)

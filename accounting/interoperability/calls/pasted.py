@@ -59,7 +59,8 @@ class PastedCall:
         """The record as events, with what the library reports for it.
 
         Raises:
-            InvalidValue, Unsupported: As `import_opacus` and `import_dp_event`; the pointer is empty, or the batches.
+            InvalidValue, Unsupported: As `import_opacus` and `import_dp_event` do. The pointer is empty or names the
+                batches.
         """
         try:
             return self._imported()
@@ -137,7 +138,7 @@ def least_noise(
         accountant bounds from above.
 
     Raises:
-        Incomplete: No noise is proved to be small enough, so the library's own result is needed.
+        Incomplete: If no noise is proved to be small enough, so the library's own result is needed.
     """
     found = solve_noise_multiplier(
         lambda noise: from_dp_event(charged(noise), relation), relation, epsilon=epsilon, delta=delta

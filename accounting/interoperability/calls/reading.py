@@ -49,10 +49,10 @@ def read_call(text: str, known: Known | None = None) -> PastedCall:
     Guarantees: nothing_is_run; nothing_is_guessed: a number that is not written there and not filled in is missing.
 
     Raises:
-        InvalidValue: It is no Python, has none of these calls or several that contradict each other, or a number out of
-            range; the pointer is empty, or names what is filled in.
-        Incomplete: The call lacks numbers.
-        Unsupported: What it releases has no account here.
+        InvalidValue: If the text is not Python, has none of these calls, has several that contradict each other, or has
+            a number out of range. The pointer is empty, or names what is filled in.
+        Incomplete: If the call lacks numbers.
+        Unsupported: If what it releases has no account here.
 
     >>> read_call("make_private(noise_multiplier=1.1)", Known(60_000, 600, epochs=10, delta=1e-5)).record.history
     ((1.1, 0.01, 1000),)

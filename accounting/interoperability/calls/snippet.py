@@ -96,8 +96,8 @@ def read_snippet(text: str) -> tuple[Call, ...]:
     Guarantees: nothing_is_run: the text is parsed, and only literals become values.
 
     Raises:
-        InvalidValue: It is no Python, is too long or too deep, or has a statement that is not read; the sentence says
-            the line and the column.
+        InvalidValue: If the text is not Python, is too long or too deeply nested, or has a statement that is not read.
+            The sentence says the line and the column.
 
     >>> [call] = read_snippet("RATE = 256 / 60_000\\nf(RATE, epochs=EPOCHS)")
     >>> call.arguments, call.keywords
