@@ -92,7 +92,7 @@ def gaussian_summary(
     deltas_at: Callable[[Sequence[float]], Sequence[Interval]] | None = None,
     group_size: int = 1,
 ) -> GaussianSummary:
-    """The Gaussian trade-off curves that stand for a list, with certified regrets.
+    """Return the Gaussian trade-off curves that stand for a list, with certified regrets.
 
     Args:
         events: 1 to 1000 events, fixed before the first output is seen.
@@ -209,7 +209,7 @@ def _risks_of_gaussian(mu: float, odds: Sequence[tuple[float, float, float]]) ->
 
 
 def _deltas_of_gaussian(mu: float, epsilons: Array, sign: float) -> Array:
-    """delta_mu(eps) rounded up (sign 1) or down (sign -1), as `AnalyticGaussian` has it."""
+    """Return delta_mu(eps) rounded up (sign 1) or down (sign -1), as `AnalyticGaussian` has it."""
     places = epsilons / mu - 0.5 * mu
     places = places - sign * 4.0 * _ROUNDING * (epsilons / mu + 0.5 * mu)
     deltas = scaled_mills_difference(places, mu) * (1.0 + sign * 1e-14 * (1.0 + places * places))
@@ -217,7 +217,7 @@ def _deltas_of_gaussian(mu: float, epsilons: Array, sign: float) -> Array:
 
 
 def _regret(priors: Array, first: Ends, second: Ends) -> float:
-    """Upper bound of the largest R_first - R_second over all priors, and 0.
+    """Return an upper bound of the largest R_first - R_second over all priors, and 0.
 
     On a cell R_first is below the extensions of the chords on either side (of slope 1 at prior 0, and mirrored at 1/2),
     R_second above its own chord: the difference of the bounds is largest at a node, or where the extensions cross.
@@ -238,7 +238,9 @@ def _regret(priors: Array, first: Ends, second: Ends) -> float:
 
 
 def _first(met: Callable[[float], bool], start: float) -> float | None:
-    """The smallest mu at which a condition that stays met is met, to a relative `_TOLERANCE`; None beyond `MAX_MU`."""
+    """Return the smallest mu at which a condition that stays met is met, to a relative `_TOLERANCE`; None beyond
+    `MAX_MU`.
+    """
     low = high = start
     while not met(high):
         if high >= MAX_MU:

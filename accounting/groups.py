@@ -58,7 +58,7 @@ _NARROW = 0.01
 def group_epsilon_for_delta(
     events: Sequence[Event], relation: NeighboringRelation, delta: float, group_size: int
 ) -> Answer:
-    """The smallest epsilon >= 0 at which the list is (epsilon, delta)-DP for groups, as an interval.
+    """Return the smallest epsilon >= 0 at which the list is (epsilon, delta)-DP for groups, as an interval.
 
     Args:
         events, relation, delta: As `accountant.epsilon_for_delta`.
@@ -106,7 +106,7 @@ def group_epsilon_for_delta(
 def estimate_group_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, delta: float, group_size: int
 ) -> float | None:
-    """A number near `group_epsilon_for_delta`, for a search that certifies where it ends; it bounds nothing.
+    """Return a number near `group_epsilon_for_delta`, for a search that certifies where it ends; it bounds nothing.
 
     None if there is none that is quicker.
     """
@@ -123,7 +123,7 @@ def estimate_group_epsilon(
 def group_delta_for_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, epsilon: float, group_size: int
 ) -> Answer:
-    """The smallest delta at which the list is (epsilon, delta)-DP for groups; see `group_epsilon_for_delta`."""
+    """Return the smallest delta at which the list is (epsilon, delta)-DP for groups; see `group_epsilon_for_delta`."""
     epsilon = read_real("epsilon", epsilon, 0.0, _MAX_EPSILON)
     size = read_integer("group_size", group_size, 1, MAX_GROUP_SIZE)
     single = compose(events, NeighboringRelation(relation))
@@ -204,7 +204,7 @@ def _is_narrow(value: Interval) -> bool:
 
 
 def _lower_of_steps(grouped: GroupComposition, delta: float) -> float:
-    """Epsilon from below: up to some epsilon the list costs hardly less than its pairs, and more than delta."""
+    """Return epsilon from below: up to some epsilon the list costs hardly less than its pairs, and more than delta."""
     slight = _SLIGHT * delta
     if not grouped.is_exact or grouped.less(0.0) > slight or delta + slight >= 1.0:
         return 0.0
@@ -333,7 +333,7 @@ def _estimate(composition: Composition, delta: float) -> float | None:
 
 
 def _log_factor(share: float, size: int) -> float:
-    """log of 1 + e^share + ... + e^((size - 1) share), rounded up."""
+    """Return log of 1 + e^share + ... + e^((size - 1) share), rounded up."""
     if share == 0.0:
         return math.log(size) * (1.0 + 1e-15)
     largest = (size - 1) * share
@@ -341,7 +341,7 @@ def _log_factor(share: float, size: int) -> float:
 
 
 def _times_exp(delta: float, log_factor: float) -> float:
-    """delta e^log_factor, at most 1."""
+    """Return delta e^log_factor, at most 1."""
     if delta == 0.0:
         return 0.0
     return min(1.0, math.exp(min(0.0, math.log(delta) + log_factor)) * (1.0 + 1e-14))

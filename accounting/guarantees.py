@@ -176,7 +176,7 @@ def guarantee_from_json(value: Mapping[str, object]) -> Guarantee:
 
 
 def read_orders(values: object) -> tuple[float, ...]:
-    """Orders of Renyi divergences: 1 to 64 numbers above 1 and at most 1e7, increasing.
+    """Return orders of Renyi divergences: 1 to 64 numbers above 1 and at most 1e7, increasing.
 
     >>> read_orders([2, 8])
     (2.0, 8.0)

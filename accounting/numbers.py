@@ -21,7 +21,7 @@ MAX_NOISE_MULTIPLIER = 1e6
 
 
 def read_real(name: str, value: object, lower: float, upper: float, *, open_lower: bool = False) -> float:
-    """``value`` as a float, when it is a real number in the range.
+    """Return ``value`` as a float, when it is a real number in the range.
 
     Guarantees: int, float and NumPy scalars that mean the same number give the same bits.
 
@@ -40,7 +40,7 @@ def read_real(name: str, value: object, lower: float, upper: float, *, open_lowe
 
 
 def read_integer(name: str, value: object, lower: int, upper: int) -> int:
-    """``value`` as an int, when it is integral (3.0 is) and in the range; otherwise `InvalidValue`."""
+    """Return ``value`` as an int, when it is integral (3.0 is) and in the range; otherwise `InvalidValue`."""
     integral = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
     if isinstance(value, bool) or not integral:
         raise InvalidValue(f"{name} must be an integer", pointer=(name,))

@@ -26,7 +26,7 @@ def schedule_warnings(
     delta: float | None = None,
     epsilon: float | None = None,
 ) -> tuple[str, ...]:
-    """Sentences about the list's sampling schemes: what was charged or required, and which number is not valid.
+    """Return sentences about the list's sampling schemes: what was charged or required, and which number is not valid.
 
     Args:
         events: the list, accounted under ``relation``.
@@ -134,6 +134,6 @@ def _poisson_number(
 
 
 def _named(indices: Sequence[int]) -> str:
-    """The events by their places, the first few of many."""
+    """Return the events by their places, the first few of many."""
     shown = ", ".join(map(str, indices[:5])) + (", ..." if len(indices) > 5 else "")
     return f"{'event' if len(indices) == 1 else 'events'} {shown}"

@@ -49,7 +49,7 @@ class Opinion:
     discretization: float
 
     def position(self, interval: Interval) -> str:
-        """``"below"``, ``"within"`` or ``"above"`` the interval.
+        """Return ``"below"``, ``"within"`` or ``"above"`` the interval.
 
         >>> Opinion(1.2, 0.0, 0.0).position(Interval(1.0, 1.0, 1.1))
         'above'
@@ -71,7 +71,7 @@ class Opinion:
 
 
 def lattice_step(events: Sequence[Event], epsilon: float) -> float:
-    """A step fine enough for the allowances to be some 1e-4 of epsilon, and coarse enough for small arrays.
+    """Return a step fine enough for the allowances to be some 1e-4 of epsilon, and coarse enough for small arrays.
 
     >>> from accounting.events import Gaussian
     >>> round(lattice_step([Event(Gaussian(1.0))], 3.0), 9)
@@ -85,7 +85,7 @@ def lattice_step(events: Sequence[Event], epsilon: float) -> float:
 def opinions_on_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence[float], step: float
 ) -> list[Opinion]:
-    """dp-accounting's epsilon at each delta. Takes seconds, and memory: call it in a process of its own.
+    """Return dp-accounting's epsilon at each delta. Takes seconds, and memory: call it in a process of its own.
 
     Raises:
         Unsupported: If dp-accounting has no distribution for an event.
@@ -98,7 +98,7 @@ def opinions_on_epsilon(
 def opinions_on_delta(
     events: Sequence[Event], relation: NeighboringRelation, epsilons: Sequence[float], step: float
 ) -> list[Opinion]:
-    """dp-accounting's delta at each epsilon; otherwise as `opinions_on_epsilon`."""
+    """Return dp-accounting's delta at each epsilon; otherwise as `opinions_on_epsilon`."""
     curve = referee_distribution(events, relation, step)
     splits, roundings = _lattice_events(events, relation)
     return [_on_delta(curve, epsilon, step, splits, roundings) for epsilon in epsilons]

@@ -95,7 +95,7 @@ def _as_poisson(event: Event) -> Event:
 
 
 def _shown(events: Sequence[Event], relation: NeighboringRelation, *, largest: bool) -> Composition:
-    """The least that each pass reveals, computed in one of two ways; the second one counts only whole passes."""
+    """Return the least that each pass reveals, computed in one of two ways; the second one counts only whole passes."""
     others = [event for event in events if not is_shuffled(event)]
     rest = compose(others, relation) if others else Composition(())
     numbers: dict[PrivacyLoss, int] = {}

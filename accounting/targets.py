@@ -76,10 +76,10 @@ class Target(Protocol):
         """Return the events' cost in the unit of ``limit``; ``quick`` returns an estimate, which is not a bound."""
 
     def level(self, figure: float) -> float:
-        """An increasing function of the number whose logarithm is nearly linear in that of the noise multiplier."""
+        """Return an increasing function of the number whose log is nearly linear in the log of the noise multiplier."""
 
     def say(self, figure: float) -> str:
-        """The number in words, such as ``epsilon 2 at delta 1e-05``."""
+        """Return the number in words, such as ``epsilon 2 at delta 1e-05``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class PureDpTarget(Described):
         return self.epsilon
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """The sum of epsilons, attained where no event is sampled: by independent coins, or by Laplace noise.
+        """Return the sum of epsilons, attained where no event is sampled: by independent coins, or by Laplace noise.
 
         Guarantees: the decimal that the upper end is written as is at least the sum.
 
@@ -232,7 +232,7 @@ class BudgetTarget:
         return 1.0
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """The share of what remains that the events cost; at most 1 exactly where the filter admits them.
+        """Return the share of what remains that the events cost; at most 1 exactly where the filter admits them.
 
         Raises:
             NoCostInFilter: If an event has no proved additive cost in the budget's filter.
@@ -281,7 +281,7 @@ def _sum_of_squares(
     cost: Callable[[tuple[Event, ...], NeighboringRelation], Cost],
     unit: int,
 ) -> _Squares:
-    """Sum the squares that events cost.
+    """Return the sum the squares that events cost.
 
     A Gaussian with full batches or Poisson sampling has (sensitivity / noise multiplier)^2, exactly; any other event
     has ``unit`` times its cost.

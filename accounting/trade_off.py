@@ -40,7 +40,7 @@ _ROUNDING = 1e-14
 
 
 def false_positive_rates(points: int) -> list[float]:
-    """Rates from 1e-6 to 1 - 1e-6, evenly spaced in normal quantiles: a Gaussian's curve is a line there.
+    """Return rates from 1e-6 to 1 - 1e-6, evenly spaced in normal quantiles: a Gaussian's curve is a line there.
 
     >>> [round(rate, 6) for rate in false_positive_rates(3)]
     [1e-06, 0.5, 0.999999]
@@ -56,7 +56,7 @@ def largest_useful_epsilon(smallest_rate: float = SMALLEST_RATE) -> float:
 
 
 def trade_off(epsilons: Sequence[float], deltas: Sequence[Interval], rates: Sequence[float]) -> list[Interval]:
-    """The false negative rate F at each false positive rate, as intervals.
+    """Return the false negative rate F at each false positive rate, as intervals.
 
     Args:
         epsilons: nodes, increasing, the first one 0; two at least.
@@ -99,7 +99,7 @@ def trade_off(epsilons: Sequence[float], deltas: Sequence[Interval], rates: Sequ
 
 
 def _supremum(points: Array, values: Array, alphas: Array) -> Array:
-    """max over (x, G) of max(0, 1 - G - x a, (1 - a - G) / x), for each a."""
+    """Return max over (x, G) of max(0, 1 - G - x a, (1 - a - G) / x), for each a."""
     x, g, a = points[None, :], values[None, :], alphas[:, None]
     terms = np.maximum(1.0 - g - x * a, (1.0 - a - g) / x)
     largest: Array = np.maximum(np.max(terms, axis=1), 0.0)
@@ -107,7 +107,7 @@ def _supremum(points: Array, values: Array, alphas: Array) -> Array:
 
 
 def _corners(nodes: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Corners (x, G) of a piecewise linear function below g on x >= 1."""
+    """Return corners (x, G) of a piecewise linear function below g on x >= 1."""
     x = np.exp(nodes)
     mirrored = math.exp(-float(nodes[1]))
     # The node 1/x_1, left of x = 1.
@@ -136,7 +136,7 @@ def _corners(nodes: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 def _beyond(x: float, value: float, slope: float) -> tuple[Array, Array]:
-    """The last node, and where the last chord's extension reaches 0."""
+    """Return the last node, and where the last chord's extension reaches 0."""
     if slope == 0.0:
         return np.array([x]), np.array([value])
     # If it is nearly flat, a steeper line to a far point is valid too, and keeps the numbers finite.

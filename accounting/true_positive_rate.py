@@ -43,7 +43,7 @@ def tpr_for_fpr(
     *,
     evaluators: Sequence[Evaluator] = EVALUATORS,
 ) -> Answer:
-    """The largest true positive rate that a test of two neighbours has at this false positive rate.
+    """Return the largest true positive rate that a test of two neighbours has at this false positive rate.
 
     Args:
         events: 1 to 1000 events, fixed before the first output is seen.
@@ -81,7 +81,7 @@ def tpr_for_fpr(
 
 
 def _gaussian(mu: float, fpr: float) -> Answer:
-    """Phi(mu + Phi^-1(fpr)), rounded outward."""
+    """Return Phi(mu + Phi^-1(fpr)), rounded outward."""
     start = float(scipy.special.ndtri(fpr))
     quantile = mu + start
     slack = 16.0 * _ULP * (abs(start) + mu + 1.0)
@@ -130,10 +130,10 @@ def tpr_from_deltas(delta_at: Callable[[float], Answer], fpr: float, pure: float
 
 
 def _direct(epsilon: float, fpr: float, delta: float) -> float:
-    """e^eps fpr + delta, rounded up."""
+    """Return e^eps fpr + delta, rounded up."""
     return (math.exp(epsilon) * fpr + delta) * (1.0 + 8.0 * _ULP)
 
 
 def _mirrored(epsilon: float, fpr: float, delta: float) -> float:
-    """1 - e^-eps (1 - delta - fpr), rounded up."""
+    """Return 1 - e^-eps (1 - delta - fpr), rounded up."""
     return 1.0 - math.exp(-epsilon) * (1.0 - delta - fpr) + 8.0 * _ULP

@@ -64,7 +64,7 @@ def about(cost: float, least: float | None = None) -> Between:
 
 
 def to_nano_up(amount: Fraction) -> int:
-    """The smallest number of nano-units that is at least ``amount``, at most `SATURATED`.
+    """Return the smallest number of nano-units that is at least ``amount``, at most `SATURATED`.
 
     >>> to_nano_up(Fraction(1, 3 * 10**9))
     1
@@ -73,12 +73,12 @@ def to_nano_up(amount: Fraction) -> int:
 
 
 def to_nano_down(amount: Fraction) -> int:
-    """The largest number of nano-units that is at most ``amount``."""
+    """Return the largest number of nano-units that is at most ``amount``."""
     return min(math.floor(amount * NANO), SATURATED)
 
 
 def to_atto_up(amount: Fraction) -> int:
-    """The smallest number of atto-units that is at least ``amount``, at most `SATURATED`.
+    """Return the smallest number of atto-units that is at least ``amount``, at most `SATURATED`.
 
     >>> to_atto_up(Fraction(1, 10**5)), to_atto_up(Fraction(1, 10**30)), to_atto_up(Fraction(10**8)) == SATURATED
     (10000000000000, 1, True)
@@ -87,12 +87,12 @@ def to_atto_up(amount: Fraction) -> int:
 
 
 def to_atto_down(amount: Fraction) -> int:
-    """The largest number of atto-units that is at most ``amount``."""
+    """Return the largest number of atto-units that is at most ``amount``."""
     return min(math.floor(amount * ATTO), SATURATED)
 
 
 def add_saturating(first: Amounts, second: Amounts) -> Amounts:
-    """Sum per position, at most `SATURATED`.
+    """Return the sum per position, at most `SATURATED`.
 
     >>> add_saturating((1, SATURATED), (2, SATURATED)) == (3, SATURATED)
     True
@@ -101,7 +101,7 @@ def add_saturating(first: Amounts, second: Amounts) -> Amounts:
 
 
 def from_nano(amount: int) -> str:
-    """The exact decimal string of an amount in nano-units.
+    """Return the exact decimal string of an amount in nano-units.
 
     >>> from_nano(250_000_000), from_nano(3), from_nano(2 * NANO)
     ('0.25', '0.000000003', '2')
@@ -110,7 +110,7 @@ def from_nano(amount: int) -> str:
 
 
 def from_atto(amount: int) -> str:
-    """The exact decimal string of an amount in atto-units.
+    """Return the exact decimal string of an amount in atto-units.
 
     >>> from_atto(10**13), from_atto(1), from_atto(0)
     ('0.00001', '0.000000000000000001', '0')

@@ -86,7 +86,7 @@ class Example:
     bounded: bool = True
 
     def specs(self) -> dict[str, Spec]:
-        """The spec and its variants, by their words."""
+        """Return the spec and its variants, by their words."""
         return {"": self.spec} | {word: replace(self.spec, **changes) for word, changes in self.variants.items()}
 
 
@@ -200,7 +200,7 @@ class Given:
         return self.values[name]
 
     def get(self, name: str) -> float | None:
-        """The constant, or None if it was not given and has no default."""
+        """Return the constant, or None if it was not given and has no default."""
         return self.values.get(name)
 
 

@@ -104,7 +104,7 @@ def penalty_from_json(value: Mapping[str, object]) -> Penalty:
 
 
 def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
-    """The l_p norm, p = ``norm_order``, of the domain's longest point.
+    """Return the l_p norm, p = ``norm_order``, of the domain's longest point.
 
     >>> largest_norm(L1Ball(2.0), dimension=9), largest_norm(Box(-1.0, 0.5), dimension=9)
     (2.0, 3.0)
@@ -120,7 +120,7 @@ def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> flo
 
 
 def diameter(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
-    """The largest distance of two points of the domain, in the l_p norm with p = ``norm_order``.
+    """Return the largest distance of two points of the domain, in the l_p norm with p = ``norm_order``.
 
     Of a ball it is twice the norm of the longest point: e_1 or (1, .., 1)/d^(1/q), by which norm is the larger.
 

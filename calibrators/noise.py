@@ -146,7 +146,7 @@ class GaussianSteps:
 
 
 def one_mechanism(noise_multiplier: float, _iterations: int, _batch_size: int) -> Event:
-    """All of a run as one Gaussian mechanism: of steps that share the cost whatever their number."""
+    """Return all of a run as one Gaussian mechanism: of steps that share the cost whatever their number."""
     return Event(Gaussian(noise_multiplier))
 
 
@@ -168,7 +168,7 @@ class _Question:
     def events(
         self, *, noise_multiplier: float | None = None, iterations: int | None = None, batch_size: int | None = None
     ) -> tuple[Event]:
-        """The steps with the unknown filled in."""
+        """Return the steps with the unknown filled in."""
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         steps = self.iterations if iterations is None else iterations
         size = self.batch_size if batch_size is None else batch_size
@@ -252,13 +252,13 @@ def _in_a_fixed_order(steps: int, steps_per_epoch: int) -> tuple[str, ...]:
 
 
 def gaussian_event(spec: Spec) -> GaussianSteps:
-    """The usual event of a spec's steps."""
+    """Return the usual event of a spec's steps."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation, spec.max_batch_size, spec.slots)
 
 
 def solve_gaussian_steps(spec: Spec) -> Steps:
-    """The spec's Gaussian steps, with what it leaves open solved for.
+    """Return the spec's Gaussian steps, with what it leaves open solved for.
 
     Full batches need no batch size; one pass over disjoint batches needs it, or the number of steps.
 

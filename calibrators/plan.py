@@ -320,7 +320,7 @@ class Plan:
         return sum(phase.steps for phase in self.phases)
 
     def cost_of_prefix(self, steps: int) -> tuple[Event, ...]:
-        """The events of the first ``steps`` steps: what a run that stopped there has released.
+        """Return the events of the first ``steps`` steps: what a run that stopped there has released.
 
         An aggregate is charged as a whole from its first step on. An evaluation may be drawn once the last step is
         taken, and not before.
@@ -364,7 +364,7 @@ class Plan:
         return described
 
     def canonical(self) -> bytes:
-        """The bytes that travel between processes and that the hash is of."""
+        """Return the bytes that travel between processes and that the hash is of."""
         return canonical_bytes(self.to_json())
 
     @property

@@ -28,7 +28,7 @@ class Units:
     holder: int = 0
 
     def scale(self, loss: float, parameter: float, holder_exponent: float = 0.0) -> float:
-        """The factor on a number with these units.
+        """Return the factor on a number with these units.
 
         >>> GRADIENT.scale(loss=10.0, parameter=2.0)
         5.0

@@ -40,7 +40,7 @@ def _records() -> Iterator[Algorithm]:
 
 
 def _by_name(records: list[Algorithm]) -> dict[str, Algorithm]:
-    """The records in the order of lists: the first, then by their names."""
+    """Return the records in the order of lists: the first, then by their names."""
     names = [record.name for record in records]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -52,7 +52,7 @@ ALGORITHMS: dict[str, Algorithm] = _by_name(list(_records()))
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """The algorithm of that name.
+    """Return the algorithm of that name.
 
     Raises:
         InvalidValue: If no algorithm has this name. The detail lists those there are.
@@ -67,7 +67,7 @@ def find_algorithm(name: str) -> Algorithm:
 
 
 def calibrate(name: str, spec: Spec) -> Calibration:
-    """The calibration of a spec by the algorithm of that name, which fills in what the spec leaves to it.
+    """Return the calibration of a spec by the algorithm of that name, which fills in what the spec leaves to it.
 
     Raises:
         InvalidValue: If there is no such algorithm, a number is outside its range or missing, or the algorithm does not
@@ -87,7 +87,7 @@ def calibrate(name: str, spec: Spec) -> Calibration:
 
 
 def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
-    """The spec with the algorithm's own sampling, relation and variant where it names none, checked."""
+    """Return the spec with the algorithm's own sampling, relation and variant where it names none, checked."""
     sampling = default_sampling(algorithm, spec.neighboring_relation) if spec.sampling is None else spec.sampling
     _check_sampling(algorithm, sampling)
     filled = replace(

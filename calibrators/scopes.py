@@ -127,7 +127,7 @@ class Scope:
     allows_heavy_tails: bool = False
 
     def conflicts(self, problem: Problem) -> list[str]:
-        """Why the theorem does not speak of the problem, in sentences; none if it does."""
+        """Return why the theorem does not speak of the problem, in sentences; none if it does."""
         if (self.shape is Shape.MEAN) is not (problem.shape is Shape.MEAN):
             is_for = "the mean of records" if self.shape is Shape.MEAN else "minimising a loss"
             return [f"it is for {is_for}, and this problem is {problem.shape}"]

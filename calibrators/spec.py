@@ -168,7 +168,7 @@ class Spec:
         self._check_what_is_open()
 
     def need(self, name: str, why: str = "this algorithm needs it") -> int:
-        """The size of that name.
+        """Return the size of that name.
 
         Raises:
             InvalidValue: If the size was left out (``missing``).

@@ -16,7 +16,7 @@ TABLES: dict[str, Table] = {table.name: table for paper in PAPERS for table in p
 
 
 def find_table(name: str) -> Table:
-    """The table of that name.
+    """Return the table of that name.
 
     Raises:
         InvalidValue: If no table has this name. The detail lists those there are.

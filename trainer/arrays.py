@@ -57,7 +57,7 @@ def on_host(xp: Namespace) -> bool:
 
 
 def to_host(array: Array) -> npt.NDArray[Any]:
-    """``array`` as a NumPy array, copied from the device if it is on one."""
+    """Return ``array`` as a NumPy array, copied from the device if it is on one."""
     get = getattr(array, "get", None)
     return np.asarray(get() if callable(get) else array)
 
@@ -77,7 +77,7 @@ def float_dtype(xp: Namespace, name: str) -> Any:
 
 
 def as_float64(xp: Namespace, array: Array) -> Array:
-    """``array`` as float64 in ``xp``; a number too large for it becomes an infinity."""
+    """Return ``array`` as float64 in ``xp``; a number too large for it becomes an infinity."""
     converted = xp.asarray(array)
     return converted if converted.dtype == xp.float64 else xp.astype(converted, xp.float64)
 
@@ -132,7 +132,7 @@ def exponential(xp: Namespace, array: Array) -> Array:
 
 
 def silent() -> AbstractContextManager[object]:
-    """NumPy's floating-point warnings off.
+    """Return NumPy's floating-point warnings off.
 
     Whether an exponential overflows depends on the records, so a warning would tell something about them. The code
     inside replaces what is not finite by zero itself; nothing relies on being warned.
@@ -141,7 +141,7 @@ def silent() -> AbstractContextManager[object]:
 
 
 def squared_norms(xp: Namespace, rows: Array) -> Array:
-    """An upper bound of the squared l2 norm of each row, tight unless the square is too small to be shown.
+    """Return an upper bound of the squared l2 norm of each row, tight unless the square is too small to be shown.
 
     Args:
         rows: shape (B, m), a floating dtype.

@@ -29,7 +29,7 @@ from trainer.sums import BoundedSum
 
 
 def project_near(domain: L2Ball | None, centre: Array, radius: float, xp: Namespace, point: Array) -> Array:
-    """The point of the domain within ``radius`` of ``centre`` that is nearest to ``point``.
+    """Return the point of the domain within ``radius`` of ``centre`` that is nearest to ``point``.
 
     If neither ball's own projection lies in the other ball, the nearest point is on both spheres. They meet in a sphere
     about c + h u, with u the direction of the centre c. Its nearest point lies on the same side of the axis as the
@@ -116,7 +116,7 @@ class BlockSteps(StructuredSteps):
 
     @abstractmethod
     def _moved(self, block: int) -> Array:
-        """The point that the next step, one of this block, leads to."""
+        """Return the point that the next step, one of this block, leads to."""
 
     def step(self) -> None:
         block = bisect_right(self._step_ends, self._done)
@@ -141,7 +141,9 @@ class BlockSteps(StructuredSteps):
         return self._task.records.positions[self._order[last - self._records[block] : last]]
 
     def _noisy_mean(self, block: int, point: Array, bound: float, stddev: float) -> Array:
-        """1/n sum_j min(1, C/|g_j|) g_j + sigma Z: gradients at ``point``, n the block's public size; (d,), float64."""
+        """Return 1/n sum_j min(1, C/|g_j|) g_j + sigma Z: gradients at ``point``, n the block's public size; (d,),
+        float64.
+        """
         task, records = self._task, self._records[block]
         grid = task.grid(stddev * records / bound)
         total = self._sums.at(point, self._slots, Clip(bound), grid)

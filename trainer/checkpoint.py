@@ -58,7 +58,7 @@ class Checkpoints:
 
 
 def pack(binding: Binding, state: State) -> bytes:
-    """The state as bytes.
+    """Return the state as bytes.
 
     Args:
         state: Nested dictionaries of arrays, numbers, strings, booleans and None.
@@ -71,7 +71,7 @@ def pack(binding: Binding, state: State) -> bytes:
 
 
 def unpack(binding: Binding, data: bytes) -> State:
-    """The state that `pack` wrote, arrays on the host.
+    """Return the state that `pack` wrote, arrays on the host.
 
     Raises:
         InvalidValue: If these are not the bytes of a checkpoint, or the checkpoint belongs to something else.

@@ -132,7 +132,7 @@ class ClippedSums:
         return gradients.norms_of_order(self._dual_order)
 
     def _layer(self, point: Array, block: Block) -> Layer:
-        """The gradients' only layer, with derivatives in float64."""
+        """Return the gradients' only layer, with derivatives in float64."""
         [layer] = self._model.gradients(point, block).layers
         return Layer(as_float64(block.xp, layer.inputs), as_float64(block.xp, layer.deltas), layer.has_bias)
 

@@ -46,7 +46,7 @@ def contribution_factors(bound: GradientBound, norms: Array, margin: float) -> A
 
 
 def clip_factors(norms: Array, max_grad_norm: float, margin: float) -> Array:
-    """Factors that make gradients no longer than C: min(1, C (1 - margin) / |g|).
+    """Return factors that make gradients no longer than C: min(1, C (1 - margin) / |g|).
 
     Args:
         norms: shape (B,), float64, positive: upper bounds of |g|, in gradient units.
@@ -71,7 +71,7 @@ def clip_factors(norms: Array, max_grad_norm: float, margin: float) -> Array:
 
 
 def normalize_factors(norms: Array, regularizer: float, margin: float) -> Array:
-    """Factors that turn g into g / (r + |g|), held at norm 1 - margin at most.
+    """Return factors that turn g into g / (r + |g|), held at norm 1 - margin at most.
 
     The exact quotient is below 1, but it rounds to 1 or more if r is small against |g|. So the margin applies there and
     only there: min(1 / (r + |g|), (1 - margin) / |g|).

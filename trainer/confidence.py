@@ -30,7 +30,7 @@ class Estimate:
     upper: float | None
 
     def times(self, unit: float) -> Estimate:
-        """The estimate in another unit, a positive one."""
+        """Return the estimate in another unit, a positive one."""
         return Estimate(*(None if value is None else value * unit for value in (self.estimate, self.lower, self.upper)))
 
 
@@ -44,7 +44,7 @@ def two_sided(risk: float) -> float:
 
 
 def linear(weights: FloatArray, sums: FloatArray, stddev: float, risk: float) -> Estimate:
-    """The interval of a weighted sum, which is at least 0."""
+    """Return the interval of a weighted sum, which is at least 0."""
     found, half = float(weights @ sums), two_sided(risk) * stddev * float(np.linalg.norm(weights))
     return Estimate(max(found, 0.0), max(found - half, 0.0), max(found + half, 0.0))
 
@@ -52,7 +52,7 @@ def linear(weights: FloatArray, sums: FloatArray, stddev: float, risk: float) ->
 def ratio(
     above: FloatArray, below: FloatArray, sums: FloatArray, stddev: float, risk: float, within: tuple[float, float]
 ) -> Estimate:
-    """The interval of (above . true sums) / (below . true sums).
+    """Return the interval of (above . true sums) / (below . true sums).
 
     For the true ratio r, (above - r below) . sums is a normal number of mean 0 and known variance. The interval holds
     the r at which it is not too large.

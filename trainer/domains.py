@@ -17,7 +17,7 @@ _ENOUGH = 1e-14
 
 
 def project(domain: Domain | None, xp: Namespace, point: Array) -> Array:
-    """The point of the domain that is nearest in l2; the point itself without a domain.
+    """Return the point of the domain that is nearest in l2; the point itself without a domain.
 
     Args:
         point: shape (d,), float64. If it is not finite, so is what is returned.
@@ -60,7 +60,7 @@ def _simplex(xp: Namespace, point: Array, scale: float) -> Array:
 
 
 def _lp_ball(xp: Namespace, point: Array, p: float, radius: float) -> Array:
-    """x with x_i + a x_i^(p - 1) = y_i (for y_i >= 0), with the multiplier a by which |x|_p is the radius.
+    """Return x with x_i + a x_i^(p - 1) = y_i (for y_i >= 0), with the multiplier a by which |x|_p is the radius.
 
     In units of the radius and in logarithms, so that no size of the point is out of reach: ln a is found by Newton's
     method, by halving where that would leave the interval that is known to hold it.
@@ -94,7 +94,7 @@ def _lp_ball(xp: Namespace, point: Array, p: float, radius: float) -> Array:
 
 
 def _stationary(xp: Namespace, logs: Array, p: float, multiplier: float, start: Array) -> tuple[Array, Array]:
-    """ln x with x + e^multiplier x^(p - 1) = y, given ln y; and the share of the second term in the sum.
+    """Return ln x with x + e^multiplier x^(p - 1) = y, given ln y; and the share of the second term in the sum.
 
     The logarithm of the sum is convex and increases with ln x, so that Newton's method converges from any start.
     """

@@ -171,7 +171,7 @@ class _Batch:
 
 
 def check_lp_plan(plan: Plan, norm_order: float, lipschitz: float) -> float:
-    """The radius of the ball of a plan whose slots are given to means.
+    """Return the radius of the ball of a plan whose slots are given to means.
 
     Raises:
         InvalidValue: If the plan does not have the l_p ball of its phase, or has a bound that floating point cannot

@@ -111,7 +111,7 @@ class Trainer(Protocol):
         ...
 
     def state(self) -> State:
-        """All that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
+        """Return all that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
         ...
 
     def restore(self, state: State) -> None:
@@ -189,7 +189,7 @@ class Iteration(Protocol):
         ...
 
     def state(self) -> State:
-        """All that it carries, by names; one of them is "point"."""
+        """Return all that it carries, by names; one of them is "point"."""
         ...
 
     def restore(self, state: State) -> None:

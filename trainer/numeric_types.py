@@ -65,7 +65,7 @@ def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
 
 
 def _reason_against_float32(plan: Plan) -> str | None:
-    """Why the plan is better carried out in float64: a sentence."""
+    """Return why the plan is better carried out in float64: a sentence."""
     always = execution_of(plan).float64_because
     if always:
         return always

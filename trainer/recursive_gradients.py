@@ -77,12 +77,12 @@ class RecursiveFrankWolfe(StructuredSteps):
         return self._rule.released()
 
     def _first(self) -> Array:
-        """The mean gradient over the first batch."""
+        """Return the mean gradient over the first batch."""
         size = self._phase.first_batch
         return self._sums.mean(self._slots.take(size), size, Term(self._point, self._phase.lipschitz))
 
     def _corrected(self) -> Array:
-        """(1 - eta)(d + mean change) + eta mean gradient, so written that only the last addition rounds d.
+        """Return (1 - eta)(d + mean change) + eta mean gradient, so written that only the last addition rounds d.
 
         The distance of the last two points is public, since the selections are; the one that was planned for stays a
         bound.

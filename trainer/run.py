@@ -154,7 +154,7 @@ def cores_for(plan: Plan, model: Model, records: Records) -> AbstractContextMana
 
 
 def first_checkpoint(binding: Binding, seed: int | None = None) -> bytes:
-    """The checkpoint of a run that has not begun: its keys, from which nothing is drawn yet.
+    """Return the checkpoint of a run that has not begun: its keys, from which nothing is drawn yet.
 
     A run that goes on from it draws what every later one draws that goes on from it, so that whoever keeps it before
     the run begins can lose a run, and never has another one with other noise.
@@ -256,7 +256,7 @@ def usual_capacity(plan: Plan) -> int:
 
 
 def rows_per_step(plan: Plan) -> float:
-    """The most records that a step of the plan takes in the mean, by the declared size; a public number."""
+    """Return the most records that a step of the plan takes in the mean, by the declared size; a public number."""
     return max(rows_of(phase, plan.dataset_size) for phase in plan.phases)
 
 

@@ -43,7 +43,7 @@ class RandomStreams:
     release: Keystream
 
     def state(self) -> dict[str, Any]:
-        """The state of every stream; it determines everything that is drawn from then on."""
+        """Return the state of every stream; it determines everything that is drawn from then on."""
         return {field.name: getattr(self, field.name).state for field in fields(self)}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ class LatticeLaw:
     defect: float
 
     def log_moments(self, tilts: Array) -> Array:
-        """log sum of masses e^(x loss) for every x >= 0 in ``tilts``."""
+        """Return log sum of masses e^(x loss) for every x >= 0 in ``tilts``."""
         occupied = self.masses > 0.0
         losses = (self.first + np.flatnonzero(occupied)) * self.step
         logs = np.log(self.masses[occupied])
@@ -52,7 +52,7 @@ class LatticeLaw:
 
 
 def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float) -> LatticeLaw:
-    """The rounded law of one step in one direction.
+    """Return the rounded law of one step in one direction.
 
     Args:
         step: lattice step h > 0.

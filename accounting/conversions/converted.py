@@ -1,4 +1,4 @@
-"""The targets of conversions, and their answers."""
+"""The targets and the answers of conversions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _read(name: str, value: object) -> float | tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another guarantee that follows, by a form that textbooks and libraries use; never better than the answer."""
+    """A guarantee by a form that textbooks and libraries use. It is never better than the answer."""
 
     method: str
     guarantee: Guarantee
@@ -79,7 +79,7 @@ class Converted:
     """A guarantee that follows from another one.
 
     Attributes:
-        guarantee: Holds for every mechanism that the stated guarantee holds for; rounded outward.
+        guarantee: It holds for every mechanism that has the stated guarantee, and is rounded outward.
         method: Name of the form that gave it.
         tight: Whether some mechanism with the stated guarantee has no better one of the new kind (but for rounding).
         source: Paper and theorem.
@@ -94,7 +94,8 @@ class Converted:
 
 
 def refusal(source: str, target: str, why: str, working: Sequence[str], parameter: str = "kind") -> Unsupported:
-    """No finite guarantee of the kind ``target`` follows, or none is proved; ``working`` are the kinds that do."""
+    """Return the error that no finite guarantee of the kind ``target`` follows, or that none is proved. ``working``
+    lists the kinds that follow."""
     return Unsupported(
         f"{source} does not convert to {target}: {why}. It converts to {one_of(list(working))}",
         code="no_such_conversion",

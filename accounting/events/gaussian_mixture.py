@@ -63,5 +63,5 @@ class GaussianMixture(Mechanism):
 
     @property
     def least_noise(self) -> float:
-        """The smallest noise multiplier; its Gaussian dominates every branch."""
+        """The smallest noise multiplier. Its Gaussian dominates every branch."""
         return min(self.noise_multipliers)

@@ -1,4 +1,4 @@
-"""Shared code of mechanisms with discrete noise on a scalar sum: contributions and noise lie on one grid."""
+"""The code that mechanisms with discrete noise on a scalar sum share: contributions and noise lie on one grid."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ class GridNoise(Mechanism):
 
     @property
     def steps_per_bound(self) -> int:
-        """Grid steps in one contribution bound."""
+        """Number of grid steps in one contribution bound."""
         return round(1.0 / self.grid)

@@ -1,4 +1,5 @@
-"""Regularity constants of the dual of l_p^d: what noise of a smooth norm costs, and how means concentrate in it."""
+"""Regularity constants of the dual of l_p^d: they say what noise of a smooth norm costs, and how means concentrate in
+that norm."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class RegularityPair:
 
 
 def kappa_pair(norm_order: float, dimension: int) -> RegularityPair:
-    r"""The pair of least $\kappa(r) = (r-1)\, d^{2/r - 2/q}$ over r in [2, q], where 1/p + 1/q = 1.
+    r"""Return the pair of least $\kappa(r) = (r-1)\, d^{2/r - 2/q}$ over r in [2, q], where 1/p + 1/q = 1.
 
     Both constants are chosen jointly: separate minima, or $2 \ln d$ for p = 1, are no regularity constants.
 

@@ -109,7 +109,7 @@ class Poisson(Sampling):
         return self.sampling_probability < 1.0
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """All records at every step are a full batch."""
+        """Return one full batch for each event: all records at every step are a full batch."""
         return (self, count) if self.sampling_probability < 1.0 else (FULL_BATCH, count)
 
 
@@ -150,7 +150,7 @@ class WithoutReplacement(FixedSizeBatches):
         return self.sampling_probability < 1.0
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Batches of all records are a full batch."""
+        """Return a full batch if batches hold all records."""
         return (self, count) if self.sampling_probability < 1.0 else (FULL_BATCH, count)
 
     def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
@@ -178,7 +178,7 @@ class WithReplacement(FixedSizeBatches):
     dataset_size: Annotated[int, Whole(2, MAX_DATASET_SIZE, "Number of records, which is public.")]
 
     def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
-        """The distance for each time that the record is drawn."""
+        """Return the distance for each time that the record is drawn."""
         return NeighboringRelation.REPLACE_ONE.sensitivity
 
 
@@ -259,7 +259,7 @@ class ShuffledEpochs(Sampling):
     steps_per_epoch: Annotated[int, Whole(1, MAX_COUNT, "Batches in an epoch; `count` is in steps.")]
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """A full batch for each pass, begun passes included.
+        """Return a full batch for each pass, begun passes included.
 
         A random order does not amplify, and Poisson's number is not valid (at noise 0.5 over one epoch of 10,000 steps
         it is 1.95 where 10.99 is attained).
@@ -292,7 +292,7 @@ class DisjointBatches(Sampling):
         return _SIZE_KEEPING if self.assignment == "by_position" else tuple(NeighboringRelation)
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """One full batch, for each event."""
+        """Return one full batch, for each event."""
         return FULL_BATCH, 1
 
 
@@ -358,7 +358,7 @@ class Allocations(Sampling):
         return self, whole if whole <= MAX_COUNT else count
 
     def steps_charged(self, count: int) -> int:
-        """The steps that a record may have a part in, begun allocations in full."""
+        """Return the steps that a record may have a part in, begun allocations in full."""
         return self.participations * -(-count // self.num_bins)
 
 
@@ -452,7 +452,7 @@ class FixedOrderEpochs(Sampling):
     steps_per_epoch: Annotated[int, Whole(1, MAX_COUNT, "Batches in an epoch; `count` is in steps.")]
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """A full batch for each pass, begun passes included."""
+        """Return a full batch for each pass, begun passes included."""
         return FULL_BATCH, -(-count // self.steps_per_epoch)
 
 

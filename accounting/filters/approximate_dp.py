@@ -44,7 +44,7 @@ from accounting.units import (
 def approximate_dp_cost(
     events: tuple[Event, ...], relation: NeighboringRelation, charge_delta: float | None = None
 ) -> Cost:
-    """Epsilon and delta of the list as a whole.
+    """Return epsilon and delta of the list as a whole.
 
     Pure, Laplace and approximate_dp events alone: the sums of their epsilons and deltas, whatever ``charge_delta`` is.
     Otherwise: one certified epsilon of the whole list at ``charge_delta``, in which approximate_dp events count as pure
@@ -185,11 +185,11 @@ class ApproximateDpFilter(PrivacyFilter):
         return self.share(used, self.caps)
 
     def headroom(self, used: Amounts) -> int:
-        """The smaller of both rooms: each cap must hold."""
+        """Return the smaller of both rooms: each cap must hold."""
         return min(cap - amount for cap, amount in zip(self.caps, used, strict=True))
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """The charges' own epsilon, at every delta that is not below theirs."""
+        """Return the charges' own epsilon, at every delta that is not below theirs."""
         epsilon, charged_delta = amounts
         known = epsilon < SATURATED and charged_delta <= to_atto_down(exact(delta))
         return float_of_nano(epsilon) if known else None

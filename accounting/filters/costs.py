@@ -90,7 +90,7 @@ class Cost:
 
 
 def checked(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> tuple[Event, ...]:
-    """The list with its schedules resolved, when every event has a cost in the filter."""
+    """Return the list with its schedules resolved, when every event has a cost in the filter."""
     for index, event in enumerate(events):
         restricted = event.sampling.filters
         working = [each for each in event.mechanism.filters if restricted is None or each in restricted]

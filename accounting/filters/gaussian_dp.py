@@ -21,7 +21,7 @@ from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, Between, exact
 
 
 def gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
-    """Sum of squares of mu; a sampled Gaussian counts as a full batch, with a warning.
+    """Return the sum of squares of mu; a sampled Gaussian counts as a full batch, with a warning.
 
     Guarantees: no_amplified_cost_of_a_gaussian.
 
@@ -92,7 +92,7 @@ class GaussianDpFilter(PrivacyFilter):
         return SATURATED if amounts[0] >= SATURATED else _root_down(amounts[0] * NANO - 1) + 1
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
-        """mu squared exactly, and mu rounded up to 1e-9."""
+        """Return mu squared exactly, and mu rounded up to 1e-9."""
         return {"mu": from_nano(self.stated(amounts)), "mu_squared": from_nano(amounts[0])}
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
@@ -100,10 +100,10 @@ class GaussianDpFilter(PrivacyFilter):
         return {"mu": from_nano(self.left(used)), "mu_squared": from_nano(self.remaining(used)[0])}
 
     def describe_limit(self) -> dict[str, Json]:
-        """The limit as it was given, down to 1e-9, and the cap that is kept."""
+        """Return the limit as it was given, down to 1e-9, and the cap that is kept."""
         return {"mu": from_nano(self.stated_limit), "mu_squared": from_nano(self.caps[0])}
 
 
 def _root_down(square: int) -> int:
-    """The largest integer whose square is at most ``square``; -1 below zero."""
+    """Return the largest integer whose square is at most ``square``; -1 below zero."""
     return math.isqrt(square) if square >= 0 else -1

@@ -136,7 +136,8 @@ class PrivacyFilter(ABC):
         return min(total_amounts) >= 0 and self.headroom(total_amounts) >= 0
 
     def headroom(self, used: Amounts) -> int:
-        """The room that decides admission, in the filter's units; with several orders, the largest of their rooms.
+        """Return the room that decides admission, in the filter's units; with several orders, the largest of their
+        rooms.
 
         Guarantees: admits_exactly_where_not_negative, if ``used`` is at least 0.
         """
@@ -197,7 +198,7 @@ class PrivacyFilter(ABC):
         return self.cost(events, relation, charge_delta).amounts
 
     def add(self, first: Amounts, second: Amounts) -> Amounts:
-        """The sum, per position, at most `units.SATURATED`, which is beyond every cap and far from overflow."""
+        """Return the sum, per position, at most `units.SATURATED`, which is beyond every cap and far from overflow."""
         return add_saturating(first, second)
 
     @property
@@ -216,7 +217,7 @@ class PrivacyFilter(ABC):
         used: Amounts,
         charge_delta: float | None = None,
     ) -> int:
-        """The largest number of first steps of the list that is still admitted on top of ``used``; 0 if none.
+        """Return the largest number of first steps of the list that is still admitted on top of ``used``; 0 if none.
 
         Guarantees: one_more_does_not_fit: unless it is the whole list.
         """
@@ -237,7 +238,7 @@ class PrivacyFilter(ABC):
         return low
 
     def epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """An upper bound of the epsilon, at ``delta``, of all charges that add up to ``amounts``.
+        """Return an upper bound of the epsilon, at ``delta``, of all charges that add up to ``amounts``.
 
         Args:
             amounts: At least 0, in the filter's units.
@@ -319,14 +320,14 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def describe(self, amounts: Amounts) -> dict[str, Json]:
-        """The amounts in the filter's own fields, as exact decimal strings."""
+        """Return the amounts in the filter's own fields, as exact decimal strings."""
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
         """Return what is left, in the same fields."""
         return self.describe(self.remaining(used))
 
     def describe_limit(self) -> dict[str, Json]:
-        """The limit, in the same fields."""
+        """Return the limit, in the same fields."""
         return self.describe(self.caps)
 
     def to_json(self) -> dict[str, Json]:
@@ -346,13 +347,13 @@ def shares_of(amounts: Amounts, room: Amounts) -> list[float]:
 
 
 def read_limit(name: str, value: object, *, smallest: float = 1e-9, largest: float = MAX_LIMIT) -> float:
-    """A limit: at least one of its units, below the point where amounts saturate."""
+    """Return a limit: at least one of its units, below the point where amounts saturate."""
     number = float(value) if isinstance(value, Decimal) else value
     return read_real(name, number, smallest, largest)
 
 
 def read_number(description: Mapping[str, object], name: str) -> float:
-    """A field that `PrivacyFilter.to_json` wrote: a number, or its canonical string."""
+    """Return a field that `PrivacyFilter.to_json` wrote: a number, or its canonical string."""
     return to_number(description.get(name), name)
 
 
@@ -365,7 +366,7 @@ def to_number(value: object, *pointer: str | int) -> float:
 
 
 def float_of_nano(amount: int) -> float:
-    """The smallest float whose shortest decimal is at least the amount, in nano-units.
+    """Return the smallest float whose shortest decimal is at least the amount, in nano-units.
 
     >>> float_of_nano(300_000_000), float_of_nano(2**61)
     (0.3, 2305843009.213694)

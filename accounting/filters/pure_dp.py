@@ -16,7 +16,7 @@ from accounting.units import SATURATED, Amounts, Between, exact, from_nano, to_n
 
 
 def pure_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
-    """Sum of epsilons.
+    """Return the sum of epsilons.
 
     Args:
         events: 1 to `MAX_EVENTS`, of one reservation.
@@ -69,7 +69,7 @@ class PureDpFilter(PrivacyFilter):
         return (to_nano_up(total(steps, relation, pure_epsilon).least),)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """The charges' own epsilon, at every delta."""
+        """Return the charges' own epsilon, at every delta."""
         return float_of_nano(amounts[0]) if amounts[0] < SATURATED else None
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:

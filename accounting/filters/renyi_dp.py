@@ -130,7 +130,9 @@ class RenyiFilter(PrivacyFilter):
         return float_of_nano(limit) if limit < SATURATED else None
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
-        """The amounts per order, and as the epsilon that they cost at the budget's delta (0 when nothing is used)."""
+        """Return the amounts per order, and as the epsilon that they cost at the budget's delta (0 when nothing is
+        used).
+        """
         return {
             "epsilon": from_nano(self.stated(amounts)),
             "orders": list(self.orders),
@@ -170,7 +172,7 @@ class RenyiFilter(PrivacyFilter):
 
 
 def _least_epsilon(amounts: Amounts, orders: tuple[float, ...], delta: float, conversion: str) -> int:
-    """Smallest epsilon of the amounts over the orders, each with its share of delta, in nano-units.
+    """Return the smallest epsilon of the amounts over the orders, each with its share of delta, in nano-units.
 
     An amount that is not known is saturated, and `SATURATED` the answer if none is known.
     """
@@ -203,7 +205,7 @@ def _penalties(delta: float, orders: tuple[float, ...], conversion: str) -> list
 
 
 def _log_union(delta: float, count: int) -> float:
-    """ln(K / delta) of K orders, rounded up."""
+    """Return ln(K / delta) of K orders, rounded up."""
     return (math.log(count) - math.log(delta)) * _UP
 
 
@@ -257,7 +259,7 @@ def least_renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation
 
 
 def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orders: tuple[float, ...]) -> Cost:
-    """Sum of Renyi divergences at each order.
+    """Return the sum of Renyi divergences at each order.
 
     Guarantees: never_above_the_unsampled_cost: also where the sampled moment is not tried.
 
@@ -313,7 +315,9 @@ def _at_orders(orders: tuple[float, ...]) -> tuple[_AtOrder, ...]:
 def _amount(
     order: _AtOrder, rho: Fraction, stated: list[tuple[int, Fraction]], moments: list[tuple[int, int | None]]
 ) -> int:
-    """order rho + the stated divergences + the moments / (order - 1), each with its count, rounded up to nano-units."""
+    """Return order rho + the stated divergences + the moments / (order - 1), each with its count, rounded up to
+    nano-units.
+    """
     numerator, denominator = NANO * order.numerator * rho.numerator, order.denominator * rho.denominator
     if stated:
         total = NANO * sum((count * epsilon for count, epsilon in stated), Fraction(0))

@@ -21,7 +21,7 @@ from accounting.units import NANO, SATURATED, Amounts, Between, exact, from_nano
 
 
 def zcdp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
-    """Sum of rhos; a sampled Gaussian counts as a full batch, with a warning.
+    """Return the sum of rhos; a sampled Gaussian counts as a full batch, with a warning.
 
     Guarantees: no_amplified_cost_of_a_gaussian.
 

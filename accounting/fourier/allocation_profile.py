@@ -76,7 +76,7 @@ class AllocationProfile:
         return 2.0 * math.pi * shift / (DIGITS + growth), 2.02 * math.exp(-DIGITS)
 
     def _terms(self, epsilon: float) -> tuple[Array, Array, Array]:
-        """log of e^v / (1 + e^v), f there times the spacing, and relative errors."""
+        """Return log of e^v / (1 + e^v), f there times the spacing, and relative errors."""
         spacing = self._rule[0]
         end = float(self.law.logs[-1 - HALF]) - epsilon
         start = float(self.law.logs[HALF]) - epsilon
@@ -182,7 +182,7 @@ class _Shifted(LogSum):
 
 
 def _convolved(left: _Density, right: _Density, step: float, largest: float) -> _Density:
-    """The density of a sum of two independent losses.
+    """Return the density of a sum of two independent losses.
 
     Args:
         largest: A bound of either density.

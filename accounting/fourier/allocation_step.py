@@ -217,7 +217,7 @@ class AllocationStep:
         return 1.0 / self._precision if self.share == 1.0 else 0.0
 
     def _alias(self, tilt: float, last: float) -> float:
-        """A bound of how much the lattice's sum of M(c + iw)/M(c) is off for 0 <= w <= ``last``."""
+        """Return a bound of how much the lattice's sum of M(c + iw)/M(c) is off for 0 <= w <= ``last``."""
         gap = 2.0 * math.pi / self.step - last
         if gap <= 0.0:
             return math.inf
@@ -232,7 +232,7 @@ class AllocationStep:
         return growth if self.remove or self.share == 1.0 else growth - tilt * math.log(math.cos(0.5 * move))
 
     def _beyond(self, tilt: float, log_moment: float) -> float:
-        """A bound of the part beyond the lattice, over M(tilt)."""
+        """Return a bound of the part beyond the lattice, over M(tilt)."""
         low, high = self.means[0] + self.step, self.means[-1] - self.step
         bottom, ceiling = (float(self._ratio(np.array([end]))[0]) for end in (low, high))
         if self.remove:
@@ -248,7 +248,7 @@ class AllocationStep:
         return 2.0 * _CELLS * math.exp(min(max(below, above) - log_moment, 700.0))
 
     def _log_negative_power_below(self, tilt: float, low: float) -> float:
-        """log of a bound of E f^-tilt where m < low."""
+        """Return log of a bound of E f^-tilt where m < low."""
         if self.share < 1.0:
             return -tilt * math.log1p(-self.share) + self.law.log_below
         mu, count = self.law.mu, self.law.count

@@ -79,7 +79,7 @@ class DirectedComposition:
         return math.fsum(count * step.largest_loss for step, count in self.steps) * (1.0 + 1e-14)
 
     def table_at(self, epsilon: float) -> TiltTable:
-        """Moments at tilts around the saddle point of delta(eps)."""
+        """Return moments at tilts around the saddle point of delta(eps)."""
         mean, variance = self.moments
         gap = epsilon - mean
         # Were the loss normal, this would be the saddle point; heavier tails only bring it down.
@@ -88,7 +88,7 @@ class DirectedComposition:
         return self.table(min([4.0 * normal, _MAX_TILT, *bounds]) * _TILTS)
 
     def table_for(self, delta: float) -> TiltTable:
-        """Moments at tilts around the saddle point of epsilon(delta)."""
+        """Return moments at tilts around the saddle point of epsilon(delta)."""
         mean, variance = self.moments
         return self.table_at(max(0.0, mean + math.sqrt(variance * 2.0 * -math.log(delta))))
 
@@ -120,7 +120,7 @@ class LineChoice:
 def choose_line(
     table: TiltTable, epsilon: float, log_delta: float | None = None, largest: float = math.inf
 ) -> LineChoice:
-    """The tilt with the fewest points among those whose amplification is harmless.
+    """Return the tilt with the fewest points among those whose amplification is harmless.
 
     Args:
         table: log D at tilts in any order; 0 may be among them.
@@ -172,7 +172,7 @@ def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tu
 
 @compiled
 def _period(tilts: Array, needed: Array, at: int) -> float:
-    """The shortest period of a line at one tilt whose aliases are within the tolerance.
+    """Return the shortest period of a line at one tilt whose aliases are within the tolerance.
 
     Args:
         needed: At each tilt, log of its bound of an alias over the tolerance.
@@ -187,7 +187,7 @@ def _period(tilts: Array, needed: Array, at: int) -> float:
 
 
 def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float, TiltTable]:
-    """The saddle-point estimate of epsilon(delta), refined where epsilon changes fast with the tilt.
+    """Return the saddle-point estimate of epsilon(delta), refined where epsilon changes fast with the tilt.
 
     Returns:
         The estimate, and moments at tilts around its saddle point.
@@ -205,7 +205,7 @@ def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float
 
 @compiled
 def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float]:
-    """The epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
+    """Return the epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
 
     Returns:
         epsilon; how far apart those of the two tilts are, 0 if the table ends; the larger and the smaller tilt.
@@ -233,7 +233,7 @@ def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float
 
 @compiled
 def _saddle(tilt: float, moment: float, variance: float, epsilon: float) -> float:
-    """The saddle-point estimate of log delta."""
+    """Return the saddle-point estimate of log delta."""
     curvature = variance + 1.0 / (tilt * tilt) + 1.0 / ((1.0 + tilt) * (1.0 + tilt))
     return moment - tilt * epsilon - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2.0 * math.pi * curvature)
 
@@ -248,7 +248,7 @@ def contour_at(
     window: float = 0.0,
     known: Lines | None = None,
 ) -> Contour | None:
-    """The line for deltas near ``epsilon``; None if it would need more than ``max_points``.
+    """Return the line for deltas near ``epsilon``; None if it would need more than ``max_points``.
 
     Args:
         known: the steps' lines by their tilts, to use and to extend; lines without a window serve with any window.

@@ -65,7 +65,7 @@ class LineValues:
     decay: float = 0.0
 
     def tail_sum(self, last: float, spacing: float) -> float:
-        """Bound of the sum of spacing |D(c + it)/D(c)| over t = last, last + spacing, ...; inf without a Gaussian."""
+        """Bound the sum of spacing |D(c + it)/D(c)| over t = last, last + spacing, ...; inf without a Gaussian."""
         if self.decay * last == 0.0:
             return math.inf
         return math.exp(min(self.log_tail, 0.0)) * (spacing + 1.0 / (self.decay * last))
@@ -107,7 +107,7 @@ class Contour:
     left_out: float = 0.0
 
     def delta_bounds(self, epsilon: float) -> Bounds:
-        """Bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
+        """Return bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
         lower, middle, upper, *terms = self._rows(np.array([epsilon])).ravel().tolist()
         return Bounds(lower, upper, middle, dict(zip(_TERMS, terms, strict=True)))
 
@@ -117,7 +117,7 @@ class Contour:
         return ProfileValues(lower, middle, upper, dict(zip(_TERMS, terms, strict=True)))
 
     def _rows(self, epsilons: Array) -> Array:
-        """Lower ends, estimates, upper ends, and the terms of their widths in the order of `_TERMS`."""
+        """Return lower ends, estimates, upper ends, and the terms of their widths in the order of `_TERMS`."""
         rows = np.empty((len(_TERMS) + 3, epsilons.size))
         _evaluate(epsilons, *self._given, rows)
         return rows
@@ -249,7 +249,7 @@ def _estimate(
 
 @compiled
 def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: float) -> Array:
-    """Chernoff's bound of all aliases on either side; inf if no tilt of the table lies there.
+    """Return Chernoff's bound of all aliases on either side; inf if no tilt of the table lies there.
 
     Args:
         logs: log of M(x) B(x) at each tilt, rounded up.
@@ -274,7 +274,8 @@ def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: fl
 
 
 def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_tolerance: float) -> float:
-    """The smallest t on a geometric grid around ``start`` beyond which the sum is below e^log_tolerance, over D(c).
+    """Return the smallest t on a geometric grid around ``start`` beyond which the sum is below e^log_tolerance, over
+    D(c).
 
     Args:
         log_envelope: decreasing; log of a bound of |D(c + it')/D(c)| for every t' >= t.
@@ -295,7 +296,7 @@ def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_t
 def power_values(
     lines: Sequence[tuple[Line, int]], gaussian: float, tilt: float, period: float, points: int
 ) -> LineValues:
-    """M of a composition on its line: the steps' logarithms add up.
+    """Return M of a composition on its line: the steps' logarithms add up.
 
     Args:
         gaussian: mu^2 of the full-batch Gaussians and the window, whose M is e^(mu^2 z (z+1) / 2).
@@ -352,7 +353,7 @@ def _exponentiate(logs: Complex, quadrature: Array, rounding: Array) -> None:
 
 
 def gaussian_table(mu_squared: float, tilts: Array) -> TiltTable:
-    """K(x) = mu^2 x (x + 1) / 2."""
+    """Return K(x) = mu^2 x (x + 1) / 2."""
     moments = 0.5 * mu_squared * tilts * (tilts + 1.0)
     return TiltTable.of(
         tilts, moments, mu_squared * (tilts + 0.5), np.full_like(tilts, mu_squared), 8.0 * UNIT * np.abs(moments)

@@ -129,7 +129,7 @@ class DisplacementPart(RatioPart):
         return result
 
     def _log_sum(self, y: Complex) -> Complex:
-        """log(e^y + k)."""
+        """Return log(e^y + k)."""
         top = np.maximum(y.real, self.log_k)
         total: Complex = top + np.log(np.exp(y - top) + np.exp(self.log_k - top))
         return total

@@ -60,7 +60,7 @@ class Lattice(Protocol):
 
 
 def _lagrange(places: Array) -> Array:
-    """Weights of the nodes at each 0 <= u <= 1, one row for each."""
+    """Return weights of the nodes at each 0 <= u <= 1, one row for each."""
     others = np.subtract.outer(places, _NODES)[:, None, :].repeat(2 * HALF, axis=1)
     apart = np.subtract.outer(_NODES, _NODES).astype(np.float64)
     itself = np.eye(2 * HALF, dtype=bool)
@@ -76,7 +76,7 @@ _DIFFERENCE = np.array([(-1.0) ** k * math.comb(2 * HALF - 2, k) for k in range(
 
 @lru_cache(maxsize=8)
 def _magnification(stride: int) -> tuple[Array, Array]:
-    """Bounds in each part of the places that are nearest to a node: first those above it, then those below it.
+    """Return bounds in each part of the places that are nearest to a node: first those above it, then those below it.
 
     Returns:
         The largest |weight| of each node; the largest |product of (u - node)| of the inner nodes, over (2L - 2)!.
@@ -193,7 +193,9 @@ def interpolated(law: Lattice, table: Table, places: Array) -> tuple[Array, Arra
 
 @compiled
 def _placed(along: Array, stride: int, parts: int) -> tuple[Places, Places, Array, Array]:
-    """The cell of each place, its row of errors, where in the cell it is, and Lagrange's weights there, in columns."""
+    """Return the cell of each place, its row of errors, where in the cell it is, and Lagrange's weights there, in
+    columns.
+    """
     cells, rows = np.empty(along.size, np.int64), np.empty(along.size, np.int64)
     within, weights, of_one = np.empty(along.size), np.empty((2 * HALF, along.size)), np.empty(2 * HALF)
     for place in range(along.size):

@@ -158,7 +158,7 @@ def _node_step(mu: float, count: int) -> float:
 
 
 def _one(mu: float, node_step: float, stride: int, upper: float, log_above: float) -> LogSum:
-    """q_1, which is normal."""
+    """Return q_1, which is normal."""
     log_below = log_above - _DEEPER
     upper = min(upper, upper_end(mu, 1, log_below))
     lower = lower_end(mu, 1, log_below) - moved_by(shift_of(mu))
@@ -171,13 +171,13 @@ def _one(mu: float, node_step: float, stride: int, upper: float, log_above: floa
 
 
 def _places(lower: float, upper: float, node_step: float, stride: int) -> tuple[NDArray[np.int64], float]:
-    """The lattice, with the nodes that interpolation needs beyond its ends, and its step."""
+    """Return the lattice, with the nodes that interpolation needs beyond its ends, and its step."""
     first, last = math.floor(lower / node_step) - HALF - 1, math.ceil(upper / node_step) + HALF + 1
     return np.arange(stride * first, stride * last + 1), node_step / stride
 
 
 def _sum(left: LogSum, right: LogSum, node_step: float, stride: int, upper: float, spent: int) -> tuple[LogSum, int]:
-    """q of the sum of two independent sums, and the number of terms."""
+    """Return q of the sum of two independent sums, and the number of terms."""
     mu, count, same = left.mu, left.count + right.count, left is right
     upper = min(upper, upper_end(mu, count, left.log_below))
     lower = lower_end(mu, count, left.log_below) - moved_by(shift_of(mu / math.sqrt(count)))
@@ -235,12 +235,14 @@ def shift_of(sigma: float) -> float:
 
 
 def moved_by(shift: float) -> float:
-    """log kappa is at most this."""
+    """Return an upper bound of log kappa."""
     return -math.log(math.cos(0.5 * shift))
 
 
 def log_rise(law: LogSum, moved: float) -> float:
-    """A bound of log q(l + d) - log q(l) over d from 0 to ``moved``, of either sign, where q is known; rounded up."""
+    """Return a bound of log q(l + d) - log q(l) over d from 0 to ``moved``, of either sign, where q is known; rounded
+    up.
+    """
     logs, largest = np.where(law.errors <= KNOWN, np.log(law.density), math.nan), 0.0
     logs = logs if moved >= 0.0 else logs[::-1]
     for cells in range(1, math.ceil(abs(moved) / law.step) + 2):
@@ -250,7 +252,7 @@ def log_rise(law: LogSum, moved: float) -> float:
 
 
 def _left_out(law: LogSum, other: LogSum, logs: Array) -> Array:
-    """A bound of the part that is missed outside the ends of ``law``, or where it is not known well."""
+    """Return a bound of the part that is missed outside the ends of ``law``, or where it is not known well."""
     unknown = law.errors > KNOWN
     height = float((law.density * (1.0 + law.errors)).max(initial=0.0, where=unknown))
     inside = 600.0 * (1.0 + other.largest) * height * math.exp(-DIGITS)
@@ -271,7 +273,7 @@ def _convolve(
     moved_a: Array,
     moved_b: Array,
 ) -> tuple[Array, Array]:
-    """The trapezoid rule for every point of a lattice, and the sum of its terms' errors.
+    """Return the trapezoid rule for every point of a lattice, and the sum of its terms' errors.
 
     Args:
         lattice: Its first place and size; the step of the two sums over its own, and the other way round, at least 1;

@@ -110,7 +110,7 @@ class MixtureLine:
         return log1p_complex(change), np.log1p(quadrature / modulus), np.log1p(rounding / modulus)
 
     def log_envelope(self, t: Array) -> Array:
-        """log of the sum of v_i times the branches' envelopes, each of which falls."""
+        """Return log of the sum of v_i times the branches' envelopes, each of which falls."""
         logs = [math.log(share) + line.log_envelope(t) for share, line in zip(self.shares, self.lines, strict=True)]
         if self.left_out > 0.0:
             logs.append(np.full(t.shape, math.log(self.left_out)))
@@ -157,7 +157,7 @@ class MixtureStep:
         return TiltTable.of(tilts, moments, mean, variance, error)
 
     def _together(self, parts: Array, errors: Array) -> tuple[Array, Array, Array]:
-        """log M, the branches' shares of M, and the error of log M, from each branch's log M_i and its error."""
+        """Return log M, the branches' shares of M, and the error of log M, from each branch's log M_i and its error."""
         weights = np.array(self.weights)[:, None]
         small = np.log1p((weights * np.expm1(np.minimum(parts, _LARGE))).sum(axis=0))
         large = np.logaddexp.reduce(np.log(weights) + parts, axis=0)

@@ -25,7 +25,7 @@ _NOTHING = 46.0
 def moments_at(
     log_mass: Array, base: Array, loss: Array, at_zero: float, tilts: Array, from_one: bool, cancellation: float
 ) -> tuple[Array, Array, Array, Array]:
-    """Moments M(x) = at_zero + sum of e^(log_mass + base + x loss) at each tilt x.
+    """Return moments M(x) = at_zero + sum of e^(log_mass + base + x loss) at each tilt x.
 
     If M is within a half of 1, it is 1 plus the sum of mass (e^(base + x loss) - 1), which loses no digits; for that
     the masses e^log_mass and ``at_zero`` must add up to 1.

@@ -130,7 +130,7 @@ class GaussianPair:
         return shifted_exponents(u, angle, self.law)
 
     def slope(self, x: float) -> float:
-        """|d loss / dx|."""
+        """Return |d loss / dx|."""
         return slope_at(x, self.law)
 
     @cached_property
@@ -168,12 +168,12 @@ class GaussianPair:
         return steepest_tilt(math.log(self.probability), 0.5 / self.noise**2, count, epsilon, level)
 
     def mass_beyond(self, x: float, width: float) -> float:
-        """The P-mass beyond x, with further noise of this width on x, except for rounding (not ADD)."""
+        """Return the P-mass beyond x, with further noise of this width on x, except for rounding (not ADD)."""
         s, q = math.hypot(self.noise, width), self.probability
         return float((1.0 - q) * scipy.special.ndtr(-x / s) + q * scipy.special.ndtr((1.0 - x) / s))
 
     def place_of_loss(self, loss: float) -> float:
-        """x with loss(x) = ``loss`` > 0; the loss grows with x in the directions that are cut."""
+        """Return x with loss(x) = ``loss`` > 0; the loss grows with x in the directions that are cut."""
         if self.pair is Pair.REMOVE:
             # log(1 - q + q e^a) = loss
             q = self.probability
@@ -196,7 +196,9 @@ class GaussianPair:
 
 @compiled
 def window_of(law: Law, tilt: float, reach: float) -> tuple[float, float]:
-    """A window for density e^(tilt L) N(0, s^2): as far as ``reach`` standard deviations from where its mass may be."""
+    """Return a window for density e^(tilt L) N(0, s^2): as far as ``reach`` standard deviations from where its mass may
+    be.
+    """
     number, s, places, _, log_weights, _ = law
     width = reach * s
     # Left of the floor f is dominated by its infimum, and hardly moves.
@@ -211,7 +213,7 @@ def window_of(law: Law, tilt: float, reach: float) -> tuple[float, float]:
 
 @compiled
 def log_growth_of(law: Law, angle: float, tilt: float) -> float:
-    """log of how much |density e^(tilt L)| on the line at ``angle`` s^2 can exceed its value on the real line.
+    """Return log of how much |density e^(tilt L)| on the line at ``angle`` s^2 can exceed its value on the real line.
 
     Without the Gaussian's own e^(angle^2 s^2 / 2). |f(u + iv)| <= f(u) and >= f(u) cos(v / (2 s^2)), because
     |A + B e^(i phi)|^2 = (A + B)^2 - 2AB (1 - cos phi) >= (A + B)^2 cos^2(phi / 2) for A, B >= 0.
@@ -221,7 +223,7 @@ def log_growth_of(law: Law, angle: float, tilt: float) -> float:
 
 @compiled
 def log_ratio_at(x: float, law: Law) -> float:
-    """log f(x) without overflow, relatively accurate where f is near 1."""
+    """Return log f(x) without overflow, relatively accurate where f is near 1."""
     _, s, places, weights, log_weights, _ = law
     change, top = 0.0, log_weights[0]
     for h in range(1, places.size):
@@ -242,7 +244,7 @@ def log_ratio_at(x: float, law: Law) -> float:
 
 @compiled
 def exponents_at(x: float, law: Law) -> tuple[float, float]:
-    """(log density of P over N(0, s^2), loss) at x."""
+    """Return (log density of P over N(0, s^2), loss) at x."""
     here = log_ratio_at(x, law)
     if law[0] == REMOVE:
         return here, here
@@ -259,7 +261,7 @@ def loss_at(x: float, law: Law) -> float:
 
 @compiled
 def slope_at(x: float, law: Law) -> float:
-    """|d loss / dx| at x."""
+    """Return |d loss / dx| at x."""
     slope = _mean_place(x, law)
     if law[0] == REPLACE:
         slope += _mean_place(-x, law)
@@ -268,7 +270,7 @@ def slope_at(x: float, law: Law) -> float:
 
 @compiled
 def _mean_place(x: float, law: Law) -> float:
-    """The mean of k under the weights of f's terms."""
+    """Return the mean of k under the weights of f's terms."""
     _, s, places, _, log_weights, _ = law
     top = -math.inf
     for h in range(places.size):
@@ -291,7 +293,7 @@ def _exponents(x: Array, law: Law) -> tuple[Array, Array]:
 
 @compiled
 def _shifted_log_ratio(u: float, law: Law, turns: Array) -> tuple[float, float]:
-    """log |f| and arg f at u + i angle s^2.
+    """Return log |f| and arg f at u + i angle s^2.
 
     Args:
         turns: The turns of each place, rows: cosine and sine of its phase k angle, and 1 less the cosine.
@@ -364,6 +366,6 @@ def _log_shares(x: Array, band: Ends) -> Array:
 
 
 def steepest_tilt(log_weight: float, half: float, count: int, epsilon: float, level: float) -> float:
-    """x with count ((x + 1) log_weight + half x (x + 1)) - x eps = level."""
+    """Return x with count ((x + 1) log_weight + half x (x + 1)) - x eps = level."""
     slope = half + log_weight - epsilon / count
     return (-slope + math.sqrt(slope * slope + 4.0 * half * (level / count - log_weight))) / (2.0 * half)

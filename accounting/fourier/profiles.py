@@ -151,7 +151,7 @@ class DirectedProfiles:
     def plain(
         self, table: TiltTable, epsilon: float, log_delta: float | None = None, known: Lines | None = None
     ) -> Contour | None:
-        """The contour of the whole, where it takes few points.
+        """Return the contour of the whole, where it takes few points.
 
         Args:
             log_delta: The logarithm of the wanted delta, if it is known.
@@ -193,7 +193,7 @@ class DirectedProfiles:
                 yield replace(without, bound=without.bound + left_out)
 
     def chernoff_epsilon(self, delta: float) -> float:
-        """The smallest eps at which some tilt's M(x) B(x) e^(-x eps) is at most delta."""
+        """Return the smallest eps at which some tilt's M(x) B(x) e^(-x eps) is at most delta."""
         left = delta - self.composition.left_out
         bounds = [_chernoff_epsilon(self.composition.table_for(delta), left) if left > 0.0 else math.inf]
         if self._repeated is not None:
@@ -216,7 +216,7 @@ class DirectedProfiles:
         return math.fsum(count * step.participation for step, count in self.composition.steps)
 
     def guess_epsilon(self, delta: float) -> float:
-        """An estimate of epsilon(delta) that is not misled by moments that explode."""
+        """Return an estimate of epsilon(delta) that is not misled by moments that explode."""
         mean, variance = self.composition.moments
         reach = math.sqrt(2.0 * -math.log(delta))
         if self._repeated is None:
@@ -228,7 +228,7 @@ class DirectedProfiles:
             return mean + reach * math.sqrt(variance)
 
     def _capped(self, log_scale: float, tilt: float) -> tuple[DirectedComposition, float]:
-        """The repeated step without its far tail, and a bound of the mass that is left out.
+        """Return the repeated step without its far tail, and a bound of the mass that is left out.
 
         Args:
             tilt: about the largest for which moments are needed: the band must end before they grow again.
@@ -311,25 +311,25 @@ def windowed_contours(
 
 
 def goal(epsilon: float) -> float:
-    """The width at which an interval of epsilon is narrow enough."""
+    """Return the width at which an interval of epsilon is narrow enough."""
     if math.isinf(epsilon):
         return 0.0
     return 1e-6 * max(1e-3, epsilon) if epsilon <= 200.0 else 1e-3 * epsilon
 
 
 def chernoff_delta(table: TiltTable, epsilon: float) -> float:
-    """The smallest M(x) B(x) e^(-x eps) among the tilts: at least delta."""
+    """Return the smallest M(x) B(x) e^(-x eps) among the tilts: at least delta."""
     return math.exp(min(0.0, max(log_chernoff(table.rows, epsilon) + 1e-12, -700.0)))
 
 
 def known_log_delta(profile: Profile, epsilon: float) -> float | None:
-    """log delta where the profile shows it to a tenth."""
+    """Return log delta where the profile shows it to a tenth."""
     bounds = profile.delta_bounds(epsilon)
     return math.log(bounds.estimate) if bounds.lower > 0.9 * bounds.upper else None
 
 
 def _narrow_enough(pair: GaussianPair, tilt: float) -> float:
-    """Width of a band's end up to which the moments at ``tilt`` do not explode beyond it.
+    """Return the width of a band's end up to which the moments at ``tilt`` do not explode beyond it.
 
     There e^(tilt loss) grows like e^(tilt (x / s^2 - log 1/q)) against e^(-x^2 / 2 w^2).
     """
@@ -337,7 +337,7 @@ def _narrow_enough(pair: GaussianPair, tilt: float) -> float:
 
 
 def _log_left_out(log_scale: float, count: int) -> float:
-    """log of the mass of one step that may be left out."""
+    """Return log of the mass of one step that may be left out."""
     return log_scale - 23.0 - math.log(count)
 
 
@@ -383,7 +383,7 @@ def _split_at(cut: Cut, count: int, places: Sequence[float], epsilon: float, lef
 def _without_atoms(
     composition: DirectedComposition, table: TiltTable, epsilon: float, log_delta: float | None = None
 ) -> SumProfile | None:
-    """Sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
+    """Return the sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
 
     Return None if the composition is something else, or if there are too many outcomes or points.
 

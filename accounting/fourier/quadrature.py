@@ -86,7 +86,7 @@ class GaussianPairStep:
     band: Band | None = None
 
     def table(self, tilts: Array) -> TiltTable:
-        """K, K', K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
+        """Return K, K', K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
         # Where participations are rare, K itself is as small as the square of the probability.
         needed = _LEAST_DIGITS - 2.0 * math.log(self.pair.probability)
         return self._table(tilts, min(self.digits, max(self.digits - _FEWER_DIGITS, needed)))
@@ -100,7 +100,7 @@ class GaussianPairStep:
         return table
 
     def line(self, tilt: float, decay: float) -> StepLine:
-        """M on Re z = ``tilt``.
+        """Return M on Re z = ``tilt``.
 
         Args:
             decay: a value of Im z at which the envelope should be good.
@@ -214,7 +214,8 @@ def _envelope(
     digits: float,
     cancellation: float,
 ) -> tuple[Array, Array, float]:
-    """(log weights, decay rates) of a few lines, rounded up, and what their rules add: see `StepLine.log_envelope`.
+    """Return (log weights, decay rates) of a few lines, rounded up, and what their rules add: see
+    `StepLine.log_envelope`.
 
     The modulus on the line at an angle is itself analytic in u, as far as angle + strip <= pi/2, where arg f still
     grows; so the rule that sums it has an error of its own, the same for every t >= 0.
@@ -324,7 +325,7 @@ def _weigh(
 
 @compiled
 def _log_beyond(law: Law, band: Ends, window: tuple[float, float], tilt: float) -> float:
-    """log of a bound of the tilted mass outside a window."""
+    """Return log of a bound of the tilted mass outside a window."""
     tilts = np.empty(1)
     tilts[0] = tilt
     return float(log_tail(law, window[0], window[1], tilts, band)[0])
@@ -343,7 +344,9 @@ def _rule_on_axis(law: Law, band: Ends, window: tuple[float, float], digits: flo
 
 @compiled
 def _rule_on_line(law: Law, band: Ends, window: tuple[float, float], digits: float, tilt: float) -> tuple[Rule, float]:
-    """The rule on a line, and the line's angle: weights grow by e^3 at most, and arg f >= 0 up to twice the angle."""
+    """Return the rule on a line, and the line's angle: weights grow by e^3 at most, and arg f >= 0 up to twice the
+    angle.
+    """
     widest = 0.5 * math.pi if law[0] == REMOVE else 1.4
     angle = min(widest, math.sqrt(2.0 / _curvature(law, band, tilt)))
     spacing = 2.0 * math.pi * angle * law[1] ** 2 / (digits + _log_growth(law, band, 2.0 * angle, tilt))
@@ -361,7 +364,7 @@ def _largest(tilts: Array) -> float:
 
 @compiled
 def _window_on_axis(law: Law, band: Ends, tilts: Array, digits: float) -> tuple[float, float]:
-    """The window of several tilts; differences from 1 need every node that carries mass of N(0, s^2)."""
+    """Return the window of several tilts; differences from 1 need every node that carries mass of N(0, s^2)."""
     left, right = _window(law, band, _largest(tilts), digits)
     if band[0] > -math.inf:
         return left, right
@@ -371,7 +374,7 @@ def _window_on_axis(law: Law, band: Ends, tilts: Array, digits: float) -> tuple[
 
 @compiled
 def _window(law: Law, band: Ends, tilt: float, digits: float) -> tuple[float, float]:
-    """A generous window for the part of the law that is integrated; `log_tail` bounds what is left out."""
+    """Return a generous window for the part of the law that is integrated; `log_tail` bounds what is left out."""
     low, high, width = band
     left, right = window_of(law, tilt, _reach(digits))
     if low == -math.inf and high == math.inf:
@@ -394,7 +397,7 @@ def _reach(digits: float) -> float:
 
 @compiled
 def _log_growth(law: Law, band: Ends, angle: float, tilt: float) -> float:
-    """log of how much the integrand's norm can grow from the real line to the one at ``angle`` s^2."""
+    """Return log of how much the integrand's norm can grow from the real line to the one at ``angle`` s^2."""
     s = law[1]
     growth = 0.5 * (angle * s) ** 2 + log_growth_of(law, angle, tilt)
     if band[0] > -math.inf or band[1] < math.inf:
@@ -416,13 +419,13 @@ def _curvature(law: Law, band: Ends, tilt: float) -> float:
 
 @compiled
 def _log_weight(spacing: float, s: float) -> float:
-    """log of the rule's weight over the scale of N(0, s^2)."""
+    """Return log of the rule's weight over the scale of N(0, s^2)."""
     return math.log(spacing / s) - _LOG_SQRT_TWO_PI
 
 
 @compiled
 def _grid(window: tuple[float, float], spacing: float) -> tuple[int, int]:
-    """The first node, as a multiple of the spacing, and their number."""
+    """Return the first node, as a multiple of the spacing, and their number."""
     left, right = window
     if (right - left) / spacing > MAX_NODES:
         raise OverflowError("the quadrature would need too many nodes")

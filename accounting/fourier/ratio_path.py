@@ -160,7 +160,7 @@ class RatioPart:
         return np.asarray(spread - tilt * np.where(height <= 0.5 * math.pi, smallest, -math.inf))
 
     def best_scale(self, angle: float, tilt: float, digits: float) -> tuple[float, float, float]:
-        """(S, log growth, reach) with about the fewest nodes."""
+        """Return (S, log growth, reach) with about the fewest nodes."""
         reach = self.reach(tilt, digits)
         length = reach - self.low
         scales = min(self.highest / angle, length) * _SCALES
@@ -171,7 +171,7 @@ class RatioPart:
         return float(scales[best]), float(growth[best]), reach
 
     def reach(self, tilt: float, digits: float) -> float:
-        """The upper end, or a place beyond which the rest is negligible."""
+        """Return the upper end, or a place beyond which the rest is negligible."""
         if math.isfinite(self.high):
             return self.high
         s = math.sqrt(self.curvature)
@@ -190,7 +190,7 @@ class RatioPart:
         return min(REACH / s + (tilt + 1.0) / self.curvature, farthest)
 
     def grid(self, scale: float, spacing: float, digits: float, reach: float) -> Array:
-        """Nodes u, from where the rule's weights are e^-digits to where they are again, or to ``reach``."""
+        """Return nodes u, from where the rule's weights are e^-digits to where they are again, or to ``reach``."""
         length = (reach - self.low) / scale
         right = length + (digits + 4.0 if math.isfinite(self.high) else 1.0)
         left = -digits - 4.0
@@ -199,7 +199,7 @@ class RatioPart:
         return np.arange(math.floor(left / spacing), math.ceil(right / spacing) + 1, dtype=np.float64) * spacing
 
     def log_left_out(self, nodes: Array, scale: float, tilts: Array, growth: float = 0.0, angle: float = 0.0) -> Array:
-        """log of a bound of the part that the rule leaves out beyond its nodes, for every tilt.
+        """Return log of a bound of the part that the rule leaves out beyond its nodes, for every tilt.
 
         Args:
             growth: `log_growth` of a shifted line. At the ends themselves the path does not leave the axis.
@@ -247,7 +247,7 @@ class RatioPart:
         return log_mass, self._log_share(y.real), log_f if self.upward else -log_f
 
     def line_nodes(self, nodes: Array, spacing: float, scale: float, tilt: float) -> tuple[Complex, Complex]:
-        """(log weights, losses) of the rule on the shifted line, weights with the factor e^(tilt L)."""
+        """Return (log weights, losses) of the rule on the shifted line, weights with the factor e^(tilt L)."""
         y, derivative = self._path(nodes, LINE_ANGLE, scale)
         log_f = self._log_f(y)
         log_mass = self._log_mass(y) + np.log(derivative * spacing)
@@ -269,11 +269,11 @@ class RatioPart:
         return np.asarray(scipy.special.log_ndtr((self.cut[0] - y) / self.cut[1]))
 
     def _share(self, y: float) -> float:
-        """q e^y / f."""
+        """Return q e^y / f."""
         return 1.0 / (1.0 + (1.0 - self.probability) / self.probability * math.exp(-y))
 
     def _path(self, u: Array, angle: float, scale: float) -> tuple[Complex, Complex]:
-        """(y, dy/du) at u + i angle; imaginary parts keep their sign at the ends."""
+        """Return (y, dy/du) at u + i angle; imaginary parts keep their sign at the ends."""
         here: Complex = (u + 1j * angle).astype(np.complex128)
         if math.isinf(self.high):
             return self.low + scale * _softplus(here), scale * _logistic(here)
@@ -288,7 +288,7 @@ class RatioPart:
         return y, derivative
 
     def _log_f(self, y: Complex) -> Complex:
-        """log f in 0 <= |Im y| <= pi without overflow, relatively accurate where f is near 1."""
+        """Return log f in 0 <= |Im y| <= pi without overflow, relatively accurate where f is near 1."""
         q, u, v = self.probability, y.real, y.imag
         if q == 1.0:
             return y
@@ -310,14 +310,14 @@ class RatioPart:
 
 
 def _softplus(z: Complex) -> Complex:
-    """log(1 + e^z)."""
+    """Return log(1 + e^z)."""
     right = z.real > 0.0
     folded: Complex = np.exp(np.where(right, -z, z))
     return np.where(right, z, 0.0) + log1p_complex(folded)
 
 
 def _logistic(z: Complex) -> Complex:
-    """1 / (1 + e^-z)."""
+    """Return 1 / (1 + e^-z)."""
     right = z.real > 0.0
     folded: Complex = np.exp(np.where(right, -z, z))
     logistic: Complex = np.where(right, 1.0, folded) / (1.0 + folded)

@@ -174,7 +174,7 @@ class RatioStep:
         return TiltTable.of(tilts, moments, means, variances, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
 
     def line(self, tilt: float, decay: float) -> SampledLine:
-        """M on Re z = ``tilt``; see `ratio_path` for the rule.
+        """Return M on Re z = ``tilt``; see `ratio_path` for the rule.
 
         Guarantees: line_within_its_error; envelope_is_above_and_falls.
         """
@@ -284,7 +284,9 @@ class RatioStep:
         return knots, falling
 
     def _second_moment(self, tilt: float, first_moment: float) -> float:
-        """A bound of E L^2 under the tilted law: (hL)^2 <= e^(hL) + e^(-hL) - 2, whose mean is moments at tilt +- h."""
+        """Return a bound of E L^2 under the tilted law: (hL)^2 <= e^(hL) + e^(-hL) - 2, whose mean is moments at tilt
+        +- h.
+        """
         step = min(0.5 * tilt, 0.2 / max(first_moment, 1e-300))
         table = self._table(np.array([tilt - step, tilt, tilt + step]), tilt + step, self.digits)
         change = table.moments - table.moments[1]

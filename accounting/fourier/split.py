@@ -103,7 +103,7 @@ class Cut:
         ]
 
     def bulk_bound(self, high: float, count: int, epsilon: float) -> float:
-        """Bound of D_nu(eps): Chernoff for the part of nu below some x_2, the mass of the rest beyond it.
+        """Return a bound of D_nu(eps): Chernoff's bound for the part of nu below some x_2, plus the mass beyond it.
 
         Without x_2 the Gaussian tail of psi would give Chernoff a phase transition that nu hardly has. The moments of
         the part are bounded by sums over panels: the largest value on the panel times the mass of N(0, s^2). For
@@ -322,7 +322,7 @@ def _expm1(z: complex) -> complex:
 
 
 def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:
-    """x beyond which one step's P-mass is at most e^log_mass."""
+    """Return x beyond which one step's P-mass is at most e^log_mass."""
     s = math.hypot(pair.noise, width)
     # Both components are bounded by their tail at the same number of standard deviations.
     return 1.0 + s * -float(scipy.special.ndtri_exp(min(log_mass, -1.0)))

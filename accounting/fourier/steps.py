@@ -135,7 +135,8 @@ class StepLine:
     envelope: tuple[Array, Array, float]
 
     def log_ratios(self, blocks: int, width: int, spacing: float) -> tuple[Complex, Array, Array]:
-        """log(M(c + i t_k)/M(c)) at t_k = k spacing, 0 <= k < blocks * width; errors from quadrature and rounding.
+        """Return log(M(c + i t_k)/M(c)) at t_k = k spacing, 0 <= k < blocks * width; errors from quadrature and
+        rounding.
 
         An error e is that of the modulus: it lies within a factor e^(+-e) even where the ratio itself is nearly 0.
 
@@ -156,7 +157,7 @@ class StepLine:
         return logs, quadrature, floating
 
     def moduli(self, t: Array) -> Array:
-        """|M(c + it)/M(c)| at each t, but for its errors."""
+        """Return |M(c + it)/M(c)| at each t, but for its errors."""
         return _moduli(t, self.weights, self.losses)
 
     def log_envelope(self, t: Array) -> Array:
@@ -282,7 +283,7 @@ def _log_envelope(t: Array, log_weights: Array, rates: Array, extra: float) -> A
 
 @compiled
 def _expm1_it(t: float, loss: complex) -> complex:
-    """e^(i t l) - 1, without cancellation."""
+    """Return e^(i t l) - 1, without cancellation."""
     shrink = math.expm1(-t * loss.imag)
     half = 0.5 * t * loss.real
     sine, cosine = math.sin(half), math.cos(half)
@@ -332,7 +333,7 @@ def _log1p_of(y: Complex) -> Complex:
 
 @compiled
 def log_kernel_at(tilt: float) -> float:
-    """log B(x), B(x) = x^x / (1 + x)^(1 + x) = sup over y > 0 of e^(-xy) (1 - e^-y); B(0) = 1."""
+    """Return log B(x), B(x) = x^x / (1 + x)^(1 + x) = sup over y > 0 of e^(-xy) (1 - e^-y); B(0) = 1."""
     return -tilt * math.log1p(1.0 / tilt) - math.log1p(tilt) if tilt > 0.0 else 0.0
 
 
@@ -356,7 +357,7 @@ def _log_bounds(rows: Array) -> Array:
 
 @compiled
 def log_chernoff(rows: Array, epsilon: float) -> float:
-    """log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf if none is known."""
+    """Return log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf if none is known."""
     least = math.inf
     for j in range(rows.shape[1]):
         shift = rows[TILTS, j] * epsilon

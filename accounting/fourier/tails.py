@@ -24,7 +24,7 @@ _NOTHING = -37.0
 
 @compiled
 def log_tail(law: Law, left: float, right: float, tilts: Array, band: Ends) -> Array:
-    """log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt."""
+    """Return log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt."""
     number, s = law[0], law[1]
     # ADD has no bands: if there is one, outward is to the right.
     near, flat, sign = (left, right, -1.0) if number == ADD else (right, left, 1.0)
@@ -46,7 +46,7 @@ def log_tail(law: Law, left: float, right: float, tilts: Array, band: Ends) -> A
 
 @compiled
 def _log_panels(law: Law, near: float, sign: float, tilts: Array, band: Ends) -> Array:
-    """log of a bound of the integral further out than ``near``, in the direction of ``sign``, by panels."""
+    """Return log of a bound of the integral further out than ``near``, in the direction of ``sign``, by panels."""
     s, bounded = law[1], band[1] < math.inf
     # A band's share needs finer panels, because tilts there are larger.
     even, step, ratio, geometric = (80, 0.125, 1.1, 120) if bounded or band[0] > -math.inf else (40, 0.25, 1.35, 16)
@@ -76,7 +76,7 @@ def _log_panels(law: Law, near: float, sign: float, tilts: Array, band: Ends) ->
 
 @compiled
 def _log_beyond(law: Law, place: float, tilt: float, band: Ends) -> float:
-    """log of a bound of the integral further out than ``place``."""
+    """Return log of a bound of the integral further out than ``place``."""
     number, s, _, _, _, log_least = law
     if number == ADD:
         return log_normal_below(-abs(place) / s) - tilt * log_least
@@ -91,7 +91,7 @@ def _log_beyond(law: Law, place: float, tilt: float, band: Ends) -> float:
 
 @compiled
 def _log_below(left: float, s: float, band: Ends) -> float:
-    """log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
+    """Return log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
 
     There Phi((x - low) / w) is at most its value at ``left`` times e^(k (x - left)) with k = (low - left) / w^2,
     because phi(z) >= -z Phi(z).
@@ -104,7 +104,7 @@ def _log_below(left: float, s: float, band: Ends) -> float:
 
 @compiled
 def _log_sum(first: float, second: float) -> float:
-    """log(e^first + e^second), rounded up by more than its rounding."""
+    """Return log(e^first + e^second), rounded up by more than its rounding."""
     top, other = max(first, second), min(first, second)
     if other == -math.inf or top == math.inf:
         return top

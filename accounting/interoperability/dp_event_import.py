@@ -25,7 +25,7 @@ def import_dp_event(
     batches: Batches = Batches.POISSON,
     reported_epsilon: float | None = None,
 ) -> Imported:
-    """A `DpEvent`, or its JSON form, as events, with the reasons why dp-accounting's number differs.
+    """Return a `DpEvent`, or its JSON form, as events, with the reasons why dp-accounting's number differs.
 
     Args:
         dp_event: As for `from_dp_event`.

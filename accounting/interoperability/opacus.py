@@ -81,7 +81,7 @@ class OpacusHistory:
         return cls(str(mechanism), tuple(entries))
 
     def events(self, batches: Batches) -> tuple[Event, ...]:
-        """The steps, as the loader took them.
+        """Return the steps, as the loader took them.
 
         Raises:
             InvalidValue: If the sample rate of shuffled batches is not 1 over a whole number of batches.
@@ -119,7 +119,7 @@ class OpacusHistory:
 def import_opacus(
     history: OpacusHistory, relation: NeighboringRelation, delta: float, batches: Batches = Batches.POISSON
 ) -> Imported:
-    """A history as events, with what Opacus reports and why it differs.
+    """Return a history as events, with what Opacus reports and why it differs.
 
     Args:
         history: The record of its accountant.

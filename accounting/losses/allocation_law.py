@@ -92,7 +92,7 @@ class _Grid:
 
 @lru_cache(maxsize=64)
 def spread_law(noise_multiplier: float, bins: int, points: int = SPREAD_POINTS) -> RatioAtoms:
-    """A law above that of X in convex order.
+    """Return a law above that of X in convex order.
 
     Args:
         noise_multiplier: s, from 0.05.
@@ -108,7 +108,7 @@ def spread_law(noise_multiplier: float, bins: int, points: int = SPREAD_POINTS) 
 
 @lru_cache(maxsize=64)
 def grouped_law(noise_multiplier: float, bins: int, cells: int = GROUPED_CELLS) -> RatioAtoms:
-    """A law below that of X in convex order; otherwise as `spread_law`.
+    """Return a law below that of X in convex order; otherwise as `spread_law`.
 
     Guarantees: below_in_convex_order.
     """
@@ -150,7 +150,7 @@ def _density(z: Array) -> Array:
 
 
 def _one_spread(mu: float, points: int) -> _Grid:
-    """One step's ratio e^(mu z - mu^2/2), z normal, on a grid."""
+    """Return one step's ratio e^(mu z - mu^2/2), z normal, on a grid."""
     step = mu * (mu + 2.0 * _REACH) / points
     first = math.floor((-mu * _REACH - 0.5 * mu * mu) / step)
     last = math.ceil((mu * (mu + _REACH) - 0.5 * mu * mu) / step)
@@ -171,7 +171,7 @@ def _one_spread(mu: float, points: int) -> _Grid:
 
 
 def _spread_mean(left: _Grid, right: _Grid, share: float, points: int) -> _Grid:
-    """share X + (1 - share) Y, each value split between its two neighbours on the finer grid of the two."""
+    """Return share X + (1 - share) Y, each value split between its two neighbours on the finer grid of the two."""
     step = min(left.step, right.step)
     left, right = _on_grid(left, step), _on_grid(right, step)
     a, b = left.masses, right.masses
@@ -250,7 +250,7 @@ def _one_grouped(mu: float, cells: int) -> tuple[Array, Array]:
 def _grouped_mean(
     left: tuple[Array, Array], right: tuple[Array, Array], share: float, cells: int
 ) -> tuple[Array, Array]:
-    """share X + (1 - share) Y, in cells of equal ratio between ends of next to no mass."""
+    """Return share X + (1 - share) Y, in cells of equal ratio between ends of next to no mass."""
     values = np.add.outer(share * left[0], (1.0 - share) * right[0]).ravel()
     masses = np.multiply.outer(left[1], right[1]).ravel()
     low, high = math.log(values[0]), math.log(values[-1])

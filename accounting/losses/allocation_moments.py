@@ -36,7 +36,7 @@ _POWERS = 1.0 + np.geomspace(1e-2, 1e3, 60)
 
 
 def allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array:
-    """K of the worse direction for every x > 0 in ``tilts``.
+    """Return K of the worse direction for every x > 0 in ``tilts``.
 
     Args:
         noise_multiplier: s, from 0.05; mu = 1/s.
@@ -61,7 +61,7 @@ def least_allocation_moment(noise_multiplier: float, bins: int, tilts: Array) ->
 
 @lru_cache(maxsize=256)
 def _moments(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
-    """Tilts, 0 first, and K there."""
+    """Return tilts, 0 first, and K there."""
     integers = np.arange(float(LARGEST_ORDER))
     exact = remove_moments(noise_multiplier, bins)
     between = remove_moments_between(noise_multiplier, bins, exact)
@@ -74,7 +74,7 @@ def _moments(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
 
 
 def remove_moments(noise_multiplier: float, bins: int) -> Array:
-    """log E_Q X^(x+1) at x = 0, 1, ..., `LARGEST_ORDER` - 1."""
+    """Return log E_Q X^(x+1) at x = 0, 1, ..., `LARGEST_ORDER` - 1."""
     return _remove_ends(noise_multiplier, bins)[1]
 
 
@@ -114,7 +114,7 @@ def _product(left: Array, right: Array) -> Array:
 
 
 def remove_moments_between(noise_multiplier: float, bins: int, exact: Array) -> Array:
-    """Upper bounds of log E_Q X^(x+1) at `_FRACTIONS`, from those at integers and the law from above."""
+    """Return the upper bounds of log E_Q X^(x+1) at `_FRACTIONS`, from those at integers and the law from above."""
     law = spread_law(noise_multiplier, bins)
     highest, orders = float(law.logs[-1]), _FRACTIONS + 1.0
     at_infinity = math.log(law.infinity) + np.log(orders) + _FRACTIONS * highest
@@ -126,7 +126,7 @@ def remove_moments_between(noise_multiplier: float, bins: int, exact: Array) -> 
 
 
 def add_moments(noise_multiplier: float, bins: int, tilts: Array) -> Array:
-    """Upper bounds of log E_Q X^-x at x in ``tilts``, the first of which is 0."""
+    """Return the upper bounds of log E_Q X^-x at x in ``tilts``, the first of which is 0."""
     mu = 1.0 / noise_multiplier
     geometric = _geometric(mu, bins, tilts)
     law = spread_law(noise_multiplier, bins)
@@ -144,7 +144,7 @@ def add_moments(noise_multiplier: float, bins: int, tilts: Array) -> Array:
 
 
 def _with_ends(moments: Array, law: RatioAtoms, *log_rests: Array) -> Array:
-    """log (e^moments + the rests) <= moments + the rests; each term of a moment has the law's relative error."""
+    """Return log (e^moments + the rests) <= moments + the rests; each term of a moment has the law's relative error."""
     with np.errstate(over="ignore"):
         rests = sum(np.exp(rest) for rest in log_rests)
     bound: Array = moments * (1.0 + 2.0 * law.relative_error + 1e-11) + rests
@@ -152,7 +152,7 @@ def _with_ends(moments: Array, law: RatioAtoms, *log_rests: Array) -> Array:
 
 
 def _log_below(law: RatioAtoms) -> float:
-    """A bound of log P(X < v_0), v_0 the first point of a law above X in convex order."""
+    """Return a bound of log P(X < v_0), v_0 the first point of a law above X in convex order."""
     values = np.exp(law.logs)
     puts = values * (law.zero + np.cumsum(law.masses)) - np.cumsum(law.masses * values)
     gaps = values[1:] - values[0]
@@ -160,7 +160,7 @@ def _log_below(law: RatioAtoms) -> float:
 
 
 def _log_above(law: RatioAtoms) -> float:
-    """A bound of log P(X > v), v the last point of a law above X in convex order."""
+    """Return a bound of log P(X > v), v the last point of a law above X in convex order."""
     values = np.exp(law.logs - law.logs[-1])
     masses, terms = np.cumsum(law.masses[::-1])[::-1], np.cumsum((law.masses * values)[::-1])[::-1]
     calls = terms - values * masses + law.infinity * math.exp(-float(law.logs[-1]))

@@ -55,7 +55,7 @@ class Atoms:
         return above, np.array(profile[::-1])
 
     def profile(self, epsilons: Array) -> Array:
-        """delta at every eps, relatively accurate."""
+        """Return delta at every eps, relatively accurate."""
         above, profile = self._sums
         place = np.searchsorted(self.losses, epsilons, side="right")
         inside = np.minimum(place, self.losses.size - 1)
@@ -65,7 +65,7 @@ class Atoms:
         return profile_at
 
     def log_moment(self, tilts: Array) -> Array:
-        """K(x) for every x > 0, to a relative error of 1e-12."""
+        """Return K(x) for every x > 0, to a relative error of 1e-12."""
         flat = np.asarray(tilts, dtype=np.float64).reshape(-1)
         rows = max(1, _BLOCK // self.losses.size)
         parts = [self._log_moment(flat[start : start + rows]) for start in range(0, flat.size, rows)]
@@ -89,7 +89,8 @@ class Atoms:
 
 
 def _series(x: Array, losses: Array) -> Array:
-    """e^(x l) - 1 + x (e^-l - 1) where x |l| and |l| are below 0.1: the sum over n > 1 of (x^n + x (-1)^n) l^n / n!.
+    """Return e^(x l) - 1 + x (e^-l - 1) where x |l| and |l| are below 0.1: the sum over n > 1 of (x^n + x (-1)^n) l^n /
+    n!.
 
     (x^n + x (-1)^n) = x (x + 1) r_(n-1), r_1 = 1, r_m = x r_(m-1) + (-1)^(m-1).
     """

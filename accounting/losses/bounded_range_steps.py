@@ -172,7 +172,7 @@ class Lattice:
         return sum(parts * count for parts, count in self.kinds)
 
     def start(self) -> tuple[Array, Array]:
-        """D_0 from -last to last, and 1 - e^x further left, where no loss is as small."""
+        """Return D_0 from -last to last, and 1 - e^x further left, where no loss is as small."""
         most = max(parts for parts, _ in self.kinds)
         places = np.arange(-self.last - most, self.last + 1, dtype=np.float64) * np.float64(self.step)
         start: Array = np.maximum(-np.expm1(places), 0.0)
@@ -189,7 +189,7 @@ def fits(kinds: Kinds) -> bool:
 
 
 def _finest(kinds: Kinds) -> int | None:
-    """Parts of the shortest interval; None if even a coarse lattice takes too long."""
+    """Return parts of the shortest interval; None if even a coarse lattice takes too long."""
     total, shortest = math.fsum(size * count for size, count in kinds), min(size for size, _ in kinds)
     if not 0.0 < total <= _LARGEST:
         return None
@@ -220,7 +220,7 @@ def _from_above(lattice: Lattice) -> Array:
 
 
 def _pieces(parts: int, step: float) -> tuple[Array, Array]:
-    """p_t in the middle of each piece of [0, eps], and its change over the piece along the tangent in v = e^-t.
+    """Return p_t in the middle of each piece of [0, eps], and its change over the piece along the tangent in v = e^-t.
 
     p = (1 - e^-eps / v) / (1 - e^-eps), from differences that keep their digits however small eps is.
     """
@@ -232,7 +232,7 @@ def _pieces(parts: int, step: float) -> tuple[Array, Array]:
 
 
 def _worst_of_a_step(deltas: Array, beyond: Array, masses: Array, slopes: Array) -> Array:
-    """A bound of A D at every point."""
+    """Return a bound of A D at every point."""
     parts, number = masses.size, deltas.size
     padded = np.concatenate([beyond[beyond.size - parts :], deltas, np.zeros(parts)])
     worst = np.zeros_like(deltas)
@@ -249,7 +249,7 @@ def _worst_of_a_step(deltas: Array, beyond: Array, masses: Array, slopes: Array)
 
 
 def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
-    """The pair of the convex minorant of bounds at x = 0, step, ..., and of its mirror image below 0.
+    """Return the pair of the convex minorant of bounds at x = 0, step, ..., and of its mirror image below 0.
 
     D(-x) = 1 - e^-x + e^-x D(x), because the mirror image of a choice is a choice.
     """
@@ -269,7 +269,7 @@ def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
 
 
 def _convex_minorant(places: Array, deltas: Array) -> NDArray[np.int64]:
-    """Corners of the largest function below the points that is convex in e^x."""
+    """Return corners of the largest function below the points that is convex in e^x."""
     x, y = places.tolist(), deltas.tolist()
     corners: list[int] = []
     falls: list[float] = []
@@ -316,7 +316,7 @@ def _from_below(lattice: Lattice) -> tuple[Array, Array]:
 
 
 def _atoms_below(step: float, deltas: Array, chances: Array) -> Atoms:
-    """The pair of the largest of the lines through (e^x_j, D_j) with slopes -q_j, and of their mirror images."""
+    """Return the pair of the largest of the lines through (e^x_j, D_j) with slopes -q_j, and of their mirror images."""
     chances = chances.copy()
     # At 0 the mirror image of the first line may be the flatter one.
     chances[0] = min(chances[0], 1.0 - deltas[0] - chances[0])
@@ -346,5 +346,5 @@ def _atoms_below(step: float, deltas: Array, chances: Array) -> Atoms:
 
 
 def _log_expm1(y: float) -> float:
-    """log(e^y - 1), y > 0."""
+    """Return log(e^y - 1), y > 0."""
     return y + math.log(-math.expm1(-y))

@@ -40,7 +40,7 @@ def _rho_of(loss: PrivacyLoss) -> tuple[float, float]:
 
 
 def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> tuple[float, float]:
-    """Bounds of the smallest rho with K(x) <= rho x (x + 1) for every x > 0, about 1e-6 apart relatively.
+    """Return bounds of the smallest rho with K(x) <= rho x (x + 1) for every x > 0, about 1e-6 apart relatively.
 
     The lower one is attained at some tilt.
 
@@ -79,7 +79,7 @@ def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> t
 
 
 def _largest_on_chords(left: Array, right: Array, low: Array, high: Array) -> Array:
-    """The largest value of the chord from (left, low) to (right, high) over x (x + 1), on each cell."""
+    """Return the largest value of the chord from (left, low) to (right, high) over x (x + 1), on each cell."""
     slope = (high - low) / (right - left)
     # The chord is slope x - drop; K is convex with K(0) = 0, so drop >= 0 but for rounding.
     drop = np.maximum(slope * left - low, 0.0)

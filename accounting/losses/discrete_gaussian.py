@@ -99,7 +99,7 @@ class DiscreteGaussianLoss(AtomicLoss):
         return _loss(self.deviation * math.sqrt(count), self.shift * count), 1
 
     def log_moment(self, tilts: Array) -> Array:
-        """x (x + 1) k^2 / (2 s^2)."""
+        """Return x (x + 1) k^2 / (2 s^2)."""
         return _log_moment(self.deviation, self.shift, tilts)
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
@@ -110,7 +110,9 @@ class DiscreteGaussianLoss(AtomicLoss):
         return Support(scale * (centre - reach), scale * (centre + reach), mass, mass)
 
     def for_group(self, size: int) -> GroupStep:
-        """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst."""
+        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
+        worst.
+        """
         return GroupStep(replace(self, shift=size * self.shift), is_exact=True)
 
 
@@ -132,7 +134,7 @@ class FineGaussianLoss(PrivacyLoss):
     is_tight = False
 
     def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
-        """``count`` steps as one."""
+        """Return ``count`` steps as one."""
         return _loss(self.deviation * math.sqrt(count), self.shift * count), 1
 
     @property
@@ -145,7 +147,7 @@ class FineGaussianLoss(PrivacyLoss):
         return GaussianLoss(self.shift / math.hypot(self.deviation, _SMOOTHING) * (1.0 - 4.0 * _ULP))
 
     def log_moment(self, tilts: Array) -> Array:
-        """x (x + 1) k^2 / (2 s^2)."""
+        """Return x (x + 1) k^2 / (2 s^2)."""
         return _log_moment(self.deviation, self.shift, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
@@ -157,7 +159,9 @@ class FineGaussianLoss(PrivacyLoss):
         return self.dominating.support(log_mass, remove=remove)
 
     def for_group(self, size: int) -> GroupStep:
-        """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst."""
+        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
+        worst.
+        """
         return GroupStep(replace(self, shift=size * self.shift), is_exact=True)
 
 

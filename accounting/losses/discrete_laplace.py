@@ -73,7 +73,8 @@ class DiscreteLaplaceLoss(AtomicLoss):
         return less_rounding(self.gaussian_mu)
 
     def for_group(self, size: int) -> GroupStep:
-        """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst.
+        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
+        worst.
 
         A group that moves by very many grid steps is charged for fewer losses. The law's own losses refine them:
         between two losses the profile is linear in e^eps, and the law's own profile is convex.

@@ -153,7 +153,7 @@ def displaced_profile(s: float, r: float, epsilons: Array) -> Array:
 
 
 def _log_displaced_ratio(s: float, r: float, x: float) -> float:
-    """log f of A at x."""
+    """Return log f of A at x."""
     log_k, y = math.log1p(-r) - math.log(r) - 1.0 / s**2, (x - 1.5) / s**2
     return float(np.logaddexp(2.0 * y, log_k) - np.logaddexp(y, log_k))
 

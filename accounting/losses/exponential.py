@@ -48,7 +48,7 @@ _LARGEST_RANGE = 1000.0
 
 
 def bounded_range(epsilon: float) -> BoundedRangeLoss | RandomizedResponseLoss:
-    """The loss of a mechanism whose losses lie in an interval of this length."""
+    """Return the loss of a mechanism whose losses lie in an interval of this length."""
     return BoundedRangeLoss(epsilon) if epsilon > 0.0 else RandomizedResponseLoss(0.0)
 
 
@@ -85,7 +85,7 @@ class BoundedRangeLoss(PrivacyLoss):
         return RandomizedResponseLoss(0.5 * self.epsilon)
 
     def log_moment(self, tilts: Array) -> Array:
-        """x (S(x h + h) - S(x h)) + S(h + x h) - S(h), S(y) = log(sinh(y) / y), h = eps / 2.
+        """Return x (S(x h + h) - S(x h)) + S(h + x h) - S(h), S(y) = log(sinh(y) / y), h = eps / 2.
 
         Source: E e^(x L) = u^x (A - B u) / (e^eps - 1) with u = e^t, A = e^eps - e^(-x eps), B = 1 - e^(-x eps), is
         largest at u = x A / ((x + 1) B).
@@ -109,7 +109,7 @@ class BoundedRangeLoss(PrivacyLoss):
         return least_rho_of(self)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """(1 - e^((|x| - eps)/2))^2 / (1 - e^-eps)."""
+        """Return (1 - e^((|x| - eps)/2))^2 / (1 - e^-eps)."""
         return self.dominating.excess(epsilons, remove=remove)
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
@@ -134,7 +134,7 @@ class BoundedRangePairLoss(PrivacyLoss):
         return self.epsilon
 
     def log_moment(self, tilts: Array) -> Array:
-        """log [ sinh((2 x + 1) h) / ((2 x + 1) sinh h) ], h = eps / 2."""
+        """Return log [ sinh((2 x + 1) h) / ((2 x + 1) sinh h) ], h = eps / 2."""
         half = 0.5 * self.epsilon
         return _growth(np.full_like(tilts, half), 2.0 * tilts * half) * (1.0 + _ALLOWANCE)
 
@@ -159,7 +159,7 @@ class BoundedRangePairLoss(PrivacyLoss):
 
 
 def _growth(start: Array, length: Array) -> Array:
-    """S(start + length) - S(start), relatively accurate; S' is Langevin's function, positive and rising."""
+    """Return S(start + length) - S(start), relatively accurate; S' is Langevin's function, positive and rising."""
     nodes, weights = _nodes()
     places = start[..., None] + np.minimum(length, 1.0)[..., None] * nodes
     short = length * (_langevin(places) @ weights)
@@ -169,7 +169,7 @@ def _growth(start: Array, length: Array) -> Array:
 
 
 def _langevin(y: Array) -> Array:
-    """coth(y) - 1 / y."""
+    """Return coth(y) - 1 / y."""
     square = y * y
     series = y / 3.0 * (1.0 - square / 15.0 * (1.0 - square * (2.0 / 21.0) * (1.0 - 0.1 * square)))
     safe = np.maximum(y, 0.05)
@@ -177,7 +177,7 @@ def _langevin(y: Array) -> Array:
 
 
 def _log_sinhc(y: Array) -> Array:
-    """log(sinh(y) / y)."""
+    """Return log(sinh(y) / y)."""
     nodes, weights = _nodes()
     near = np.minimum(y, 1.0)
     small = near * (_langevin(near[..., None] * nodes) @ weights)

@@ -39,12 +39,12 @@ class GaussianLoss(PrivacyLoss):
     moments_within = 1e-14
 
     def log_moment(self, tilts: Array) -> Array:
-        """x (x + 1) mu^2 / 2."""
+        """Return x (x + 1) mu^2 / 2."""
         moment: Array = 0.5 * self.mu * self.mu * tilts * (tilts + 1.0) * (1.0 + 8.0 * _ULP)
         return moment
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) for eps >= 0  (Balle & Wang 2018, Theorem 8)."""
+        """Return Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) for eps >= 0  (Balle & Wang 2018, Theorem 8)."""
         size = np.abs(epsilons)
         profile = scaled_mills_difference(size / self.mu - 0.5 * self.mu, self.mu)
         return mirrored(epsilons, profile)

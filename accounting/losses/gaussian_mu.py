@@ -8,7 +8,7 @@ import scipy
 
 
 def mu_of_pure_dp(epsilon: float) -> float:
-    """Smallest mu such that every epsilon-DP mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
+    """Return the smallest mu such that every epsilon-DP mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
 
     Source: the trade-off function of randomised response is two segments that join (0, 1), (c, c) and (1, 0),
     c = 1 / (1 + e^eps). The Gaussian's is convex and goes through the same three points when Phi(-mu/2) = c, so it lies
@@ -21,7 +21,8 @@ def mu_of_pure_dp(epsilon: float) -> float:
 
 
 def mu_of_laplace(epsilon: float) -> float:
-    """Smallest mu such that the Laplace mechanism of largest loss epsilon is mu-GDP: -2 Phi^-1(e^(-eps/2) / 2).
+    """Return the smallest mu such that the Laplace mechanism of largest loss epsilon is mu-GDP: -2 Phi^-1(e^(-eps/2) /
+    2).
 
     Source: the trade-off function of two Laplace laws is linear from (0, 1) to (e^-eps / 2, 1/2), then e^-eps / (4 a)
     up to (1/2, e^-eps / 2), then linear to (1, 0). At the point a = e^-t / 2, f = e^-(eps-t) / 2 of the curve it needs
@@ -36,7 +37,7 @@ def mu_of_laplace(epsilon: float) -> float:
 
 
 def mu_of_discrete_laplace(epsilon: float, shift: int) -> float:
-    """Smallest mu such that the discrete Laplace mechanism of largest loss epsilon is mu-GDP, rounded up.
+    """Return the smallest mu such that the discrete Laplace mechanism of largest loss epsilon is mu-GDP, rounded up.
 
     Args:
         shift: Distance of the centres in grid steps, k; a = epsilon / k.
@@ -50,7 +51,7 @@ def mu_of_discrete_laplace(epsilon: float, shift: int) -> float:
 
 
 def mu_of_categorical_response(num_categories: int, flip_probability: float, against_null: bool) -> float:
-    """Smallest mu such that randomised response on k categories is mu-GDP, rounded up.
+    """Return the smallest mu such that randomised response on k categories is mu-GDP, rounded up.
 
     Source: a test that rejects on one answer alone is the trade-off function's corner, or both corners with their
     mirror image: (p/k, (k-1) p/k), against the null record (1/k, (k-1) p/k); elsewhere it is linear.
@@ -77,13 +78,13 @@ def less_rounding(mu: float) -> float:
 
 
 def _mu_at(log_first: float, log_second: float) -> float:
-    """mu of the Gaussian trade-off function through (e^log_first, e^log_second), rounded up."""
+    """Return mu of the Gaussian trade-off function through (e^log_first, e^log_second), rounded up."""
     quantiles = [float(scipy.special.ndtri_exp(log_first)), float(scipy.special.ndtri_exp(log_second))]
     return max(0.0, -math.fsum(quantiles)) + _QUANTILE_ALLOWANCE * (1.0 + sum(map(abs, quantiles)))
 
 
 def _mu_through(total_variation: float, log_error: float) -> float:
-    """mu of the Gaussian trade-off function through (c, c), c = (1 - total variation) / 2 = e^log_error."""
+    """Return mu of the Gaussian trade-off function through (c, c), c = (1 - total variation) / 2 = e^log_error."""
     if total_variation < 0.5:
         return 2.0 * math.sqrt(2.0) * float(scipy.special.erfinv(total_variation))
     return -2.0 * float(scipy.special.ndtri_exp(log_error))

@@ -105,7 +105,7 @@ def laplace_group(epsilon: float, sampling_probability: float, size: int, *, rep
 
 
 def masses_between(edges: Array, means: Array, weights: Array, epsilon: float) -> Array:
-    """The mixture's masses left of the first edge, between edges, and right of the last one."""
+    """Return the mixture's masses left of the first edge, between edges, and right of the last one."""
     distances = epsilon * (edges[:, None] - means)
     lengths = np.diff(distances, axis=0)
     # Every mean is an edge, so each cell lies on one side of it.
@@ -125,7 +125,9 @@ def _log_density(places: Array, means: Array, weights: Array, epsilon: float) ->
 
 
 def _at_the_ends(p: Array, q: Array, at_edges: Array) -> Array:
-    """P-masses at the edges: each cell's at its two ends, so that its Q-mass is kept, too; the outer ones have one."""
+    """Return P-masses at the edges: each cell's at its two ends, so that its Q-mass is kept, too; the outer ones have
+    one.
+    """
     low, high = at_edges[:-1], at_edges[1:]
     widths = np.maximum(high - low, 0.0)
     place = np.clip(np.log(p[1:-1] / q[1:-1]), low, high)

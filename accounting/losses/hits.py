@@ -82,7 +82,7 @@ class HitsLoss(PrivacyLoss):
         return GaussianPairStep(GroupPair(pair, noise, -math.expm1(weights[0]), weights), line_digits(log_count))
 
     def _log_f(self, z: Array) -> tuple[Array, Array]:
-        """log of sum_h w_h N(h) over N(0) at x = s z, and its slope in z."""
+        """Return log of sum_h w_h N(h) over N(0) at x = s z, and its slope in z."""
         shifts, logs = self._hits
         exponents = (z[..., None] - 0.5 * shifts) * shifts
         terms = logs + exponents
@@ -95,7 +95,7 @@ class HitsLoss(PrivacyLoss):
         return np.where(near, np.log1p(np.where(near, change, 0.0)), top + np.log(total)), (shares @ shifts) / total
 
     def log_moment(self, tilts: Array) -> Array:
-        """K of the worse direction, by the trapezoid rule at some tilts and chords between them.
+        """Return K of the worse direction, by the trapezoid rule at some tilts and chords between them.
 
         Guarantees: moment_is_an_upper_bound: where every h Im z / s is within pi / 3, |f(z)| is between f(Re z) / 2
         and f(Re z), so that the rule's error is below 2^(2x+1) e^(w^2/2 - 2 pi w / step) of the integral, w = pi s /
@@ -142,7 +142,7 @@ class HitsLoss(PrivacyLoss):
         return worst
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Sums of differences of Mills ratios, all of them nonnegative, at the place where the ratio is e^eps."""
+        """Return sums of nonnegative differences of Mills ratios, at the place where the likelihood ratio is e^eps."""
         if self.replaced:
             return mirrored(epsilons, self._replaced(np.abs(epsilons)))
         excess = np.empty_like(epsilons)
@@ -167,13 +167,13 @@ class HitsLoss(PrivacyLoss):
         return Support(min(0.0, -float(self._log_f(np.array([reach]))[0][0])), -floor, mass, 0.0)
 
     def _beyond(self, epsilons: Array) -> Array:
-        """P(z > z*) - e^eps Q(z > z*)."""
+        """Return P(z > z*) - e^eps Q(z > z*)."""
         place, (shifts, logs) = self._place(epsilons), self._hits
         parts = [math.exp(w) * scaled_mills_difference(place - d, d) for d, w in zip(shifts[1:], logs[1:], strict=True)]
         return np.sum(parts, axis=0) if epsilons.size else epsilons
 
     def _before(self, epsilons: Array, times_exp: Array) -> Array:
-        """e^eps Q(z < z*) - P(z < z*), times e^times_exp; zero below log w_0."""
+        """Return e^eps Q(z < z*) - P(z < z*), times e^times_exp; zero below log w_0."""
         shifts, logs = self._hits
         before = np.zeros_like(epsilons)
         inside = epsilons > logs[0]
@@ -185,7 +185,7 @@ class HitsLoss(PrivacyLoss):
         return before
 
     def _replaced(self, epsilons: Array) -> Array:
-        """P(z > z*) - e^eps Q(z > z*), eps >= 0: N(h) is split between the N(-g) as their densities are at z*."""
+        """Return P(z > z*) - e^eps Q(z > z*), eps >= 0. N(h) is split among the N(-g) as their densities are at z*."""
         shifts, logs = self._hits
         high = self._place(epsilons)
         low = np.zeros_like(high)
@@ -213,7 +213,7 @@ class HitsLoss(PrivacyLoss):
         return stick
 
     def _place(self, epsilons: Array) -> Array:
-        """z with log f(z) = eps: log f is convex, so that Newton's steps stay above it from the first one on."""
+        """Return z with log f(z) = eps: log f is convex, so that Newton's steps stay above it from the first one on."""
         shifts, logs = self._hits
         if epsilons.size > _FEW:
             # Many places: close to those of a table, which chords find from below.

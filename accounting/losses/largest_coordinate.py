@@ -59,7 +59,7 @@ class LargestCoordinateLoss(AtomicLoss):
         return Atoms(together, together - others_together)
 
     def _log_masses(self, edges: Array, others: float, mean: float) -> Array:
-        """log of the probability of each cell; below the first edge and above the last one there are two more."""
+        """Return the log-probability of each cell. Two further cells lie below the first edge and above the last."""
         s = self.noise_multiplier
         logs = others * scipy.special.log_ndtr(edges / s) + scipy.special.log_ndtr((edges - mean) / s)
         between = logs[1:] + np.log(-np.expm1(np.minimum(logs[:-1] - logs[1:], -1e-300)))

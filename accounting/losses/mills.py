@@ -24,19 +24,19 @@ _NEGLIGIBLE = 1e-18
 
 
 def mills(x: Array) -> Array:
-    """m(x) for x > -37 (below that it overflows)."""
+    """Return m(x) for x > -37 (below that it overflows)."""
     ratio: Array = _SQRT_HALF_PI * scipy.special.erfcx(x / math.sqrt(2.0))
     return ratio
 
 
 def normal_density(x: Array) -> Array:
-    """phi(x)."""
+    """Return phi(x)."""
     density: Array = np.exp(-0.5 * x * x) / _SQRT_TWO_PI
     return density
 
 
 def scaled_mills_difference(a: Array, d: float) -> Array:
-    """G(a, d) = phi(a) (m(a) - m(a + d)).
+    """Return G(a, d) = phi(a) (m(a) - m(a + d)).
 
     Args:
         a: any shape, any sign, in standard deviations.
@@ -127,7 +127,7 @@ def _far_left(a: Array, d: float) -> Array:
 
 
 def _minus_mills_derivative(x: Array) -> Array:
-    """1 - x m(x) = -m'(x) > 0."""
+    """Return 1 - x m(x) = -m'(x) > 0."""
     direct: Array = 1.0 - x * mills(x)
     if not bool(np.any(x > _ASYMPTOTIC)):
         return direct

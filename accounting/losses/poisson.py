@@ -57,14 +57,14 @@ class PoissonGaussianLoss(PrivacyLoss):
     moments = Moments.BINOMIAL_SUM
 
     def log_moment(self, tilts: Array) -> Array:
-        """K(x) of the remove direction, which is the larger one (see `poisson_moments.remove_moment`)."""
+        """Return K(x) of the remove direction, which is the larger one (see `poisson_moments.remove_moment`)."""
         return remove_moment(self.noise_multiplier, self.sampling_probability, tilts)
 
     def least_log_moment(self, tilts: Array) -> Array:
         return least_remove_moment(self.noise_multiplier, self.sampling_probability, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """The profile of one direction in closed form, less 1 - e^eps where eps < 0.
+        """Return the profile of one direction in closed form, less 1 - e^eps where eps < 0.
 
         The remove hockey stick integrates P - e^eps Q over x > x*, f(x*) = e^eps, and v = (x* - 1)/s. For eps < 0 its
         excess is the integral of e^eps Q - P over x < x*; add follows from
@@ -99,7 +99,9 @@ class PoissonGaussianLoss(PrivacyLoss):
         return GaussianPairStep(pairs, line_digits(log_count))
 
     def symmetrized_step(self, log_count: float) -> RatioStep:
-        """y = (2x - 1) / (2 s^2) is N(-1/(2 s^2), 1/s^2) under Q; the mass at 0 is (1 - q) P(|N(0, 1)| < 1/(2s))."""
+        """Return y = (2x - 1) / (2 s^2) is N(-1/(2 s^2), 1/s^2) under Q; the mass at 0 is (1 - q) P(|N(0, 1)| <
+        1/(2s)).
+        """
         s, q = self.noise_multiplier, self.sampling_probability
         log_scale = math.log(s) - 0.5 * math.log(2.0 * math.pi) - 0.125 / s**2
         parts = tuple(RatioPart(q, log_scale, s * s, 0.0, math.inf, upward=upward) for upward in (True, False))
@@ -108,7 +110,7 @@ class PoissonGaussianLoss(PrivacyLoss):
         return RatioStep(parts, (), at_zero, ratio_digits(log_count), q, math.inf, pair=pair)
 
     def symmetrized_moment(self, tilt: float) -> float:
-        """log M(tilt) of the symmetrised pair, rounded up."""
+        """Return log M(tilt) of the symmetrised pair, rounded up."""
         return symmetrized_gaussian_moment(self.noise_multiplier, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
@@ -132,18 +134,18 @@ class PoissonGaussianLoss(PrivacyLoss):
         return PoissonGaussianLoss(noise, probability) if probability < 1.0 else GaussianLoss(1.0 / noise)
 
     def _loss(self, x: float) -> float:
-        """log f(x)."""
+        """Return log f(x)."""
         return _log_f(x, self.noise_multiplier, self.sampling_probability)
 
     def _beyond(self, epsilons: Array) -> Array:
-        """P(x > x*) - e^eps Q(x > x*), eps >= 0."""
+        """Return P(x > x*) - e^eps Q(x > x*), eps >= 0."""
         s, q = self.noise_multiplier, self.sampling_probability
         v = s * _log1p_expm1_over(epsilons, q) - 0.5 / s
         beyond: Array = q * scaled_mills_difference(v, 1.0 / s)
         return beyond
 
     def _before(self, epsilons: Array, *, times_exp: Array) -> Array:
-        """e^eps Q(x < x*) - P(x < x*), eps <= 0, times e^times_exp; zero below log(1 - q)."""
+        """Return e^eps Q(x < x*) - P(x < x*), eps <= 0, times e^times_exp; zero below log(1 - q)."""
         s, q = self.noise_multiplier, self.sampling_probability
         before = np.zeros_like(epsilons)
         ratio = np.expm1(epsilons) / q
@@ -234,7 +236,7 @@ def _log_f(x: float, s: float, q: float) -> float:
 
 
 def _log1p_expm1_over(epsilons: Array, q: float) -> Array:
-    """log(1 + (e^eps - 1)/q) for eps >= 0, without overflow."""
+    """Return log(1 + (e^eps - 1)/q) for eps >= 0, without overflow."""
     with np.errstate(over="ignore", divide="ignore"):  # in the branch that is not chosen
         small = np.log1p(np.expm1(epsilons) / q)
         large = epsilons - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-epsilons))
@@ -242,7 +244,9 @@ def _log1p_expm1_over(epsilons: Array, q: float) -> Array:
 
 
 def _from_right(v: Array, d: float, times_exp: Array) -> Array:
-    """phi(b) (m(b - d) - m(b)) = e^(-d (b - d/2)) G(b - d, d), b = -v, times e^times_exp; in logarithms throughout."""
+    """Return phi(b) (m(b - d) - m(b)) = e^(-d (b - d/2)) G(b - d, d), b = -v, times e^times_exp; in logarithms
+    throughout.
+    """
     b = -v
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         value: Array = np.exp(np.log(scaled_mills_difference(b - d, d)) - d * (b - 0.5 * d) + times_exp)
@@ -250,13 +254,13 @@ def _from_right(v: Array, d: float, times_exp: Array) -> Array:
 
 
 def _log_sinh(y: Array) -> Array:
-    """log sinh(y) for y >= 0."""
+    """Return log sinh(y) for y >= 0."""
     with np.errstate(divide="ignore", over="ignore"):
         small = np.log(np.sinh(np.minimum(y, 20.0)))
     return np.where(y > 20.0, y - math.log(2.0) + np.log1p(-np.exp(-2.0 * np.maximum(y, 20.0))), small)
 
 
 def _asinh_of_exp(log_y: Array) -> Array:
-    """asinh(e^log_y)."""
+    """Return asinh(e^log_y)."""
     small = np.arcsinh(np.exp(np.minimum(log_y, 20.0)))
     return np.where(log_y > 20.0, log_y + math.log(2.0), small)

@@ -32,7 +32,7 @@ _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def remove_moment(s: float, q: float, tilts: Array) -> Array:
-    """log E_N(0,s^2) f^(x+1) for every tilt x > 0, rounded up; it bounds both directions.
+    """Return log E_N(0,s^2) f^(x+1) for every tilt x > 0, rounded up; it bounds both directions.
 
     Guarantees:
         moment_is_an_upper_bound: exact up to `ALLOWANCE` at integer tilts and below `MAX_FRACTIONAL_TILT`, on the chord
@@ -85,7 +85,7 @@ def _chord(known: Mapping[int, float], tilt: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _binomial_moments(s: float, q: float, tilts: tuple[int, ...]) -> tuple[float, ...]:
-    """log sum_k C(a, k) (1-q)^(a-k) q^k e^(k(k-1)/(2 s^2)), a = tilt + 1, for every tilt, increasing.
+    """Return log sum_k C(a, k) (1-q)^(a-k) q^k e^(k(k-1)/(2 s^2)), a = tilt + 1, for every tilt, increasing.
 
     The weights without the exponential add up to 1 and the exponential is 1 for k = 0 and 1, so the sum minus 1 is the
     sum over k >= 2 with e^... - 1: positive terms, and no digit is lost where the moment is tiny.
@@ -160,7 +160,7 @@ def _integrated_ends(s: float, q: float, tilt: float) -> tuple[float, float]:
 
 
 def _log_convex_excess(log_f: Array, p: float) -> Array:
-    """log [ f^p - 1 - p (f - 1) ] for p > 1; -inf at f = 1."""
+    """Return log [ f^p - 1 - p (f - 1) ] for p > 1; -inf at f = 1."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         y = np.expm1(log_f)
         direct = np.log(np.expm1(p * log_f) - p * y)
@@ -173,7 +173,7 @@ def _log_convex_excess(log_f: Array, p: float) -> Array:
 
 
 def replace_moment(s: float, q: float, tilts: Array) -> Array:
-    """log E f(x)^(c+1) f(-x)^(-c) for every tilt c > 0, rounded up: the replace_one pair in either direction.
+    """Return log E f(x)^(c+1) f(-x)^(-c) for every tilt c > 0, rounded up: the replace_one pair in either direction.
 
     Guarantees: moment_is_an_upper_bound.
 
@@ -228,12 +228,12 @@ def _best_line(s: float, c: float, accuracy: float) -> tuple[float, float]:
 
 
 def _log_plus_one(log_excess: float) -> float:
-    """log(1 + e^log_excess); where that is tiny e^log_excess, which is larger."""
+    """Return log(1 + e^log_excess); where that is tiny e^log_excess, which is larger."""
     return float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
 
 
 def _least(log_excess: float, log_error: float) -> float:
-    """A lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 if there is no better one.
+    """Return a lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 if there is no better one.
 
     -log(1 - u) <= 2 u for u up to 1/2, with u = e^log_error / (1 + e^log_excess).
     """
@@ -246,7 +246,7 @@ def _least(log_excess: float, log_error: float) -> float:
 
 
 def _plus_log(moment: float, log_error: float) -> float:
-    """An upper bound of log(e^moment + e^log_error)."""
+    """Return an upper bound of log(e^moment + e^log_error)."""
     return moment + math.exp(min(log_error - moment, 700.0))
 
 
@@ -261,7 +261,7 @@ def _log_f(x: Array, s: float, q: float) -> Array:
 
 
 def _log_ratio(x: Array, s: float, q: float, difference: Array) -> Array:
-    """log f(x) - log f(-x), from the difference of the f where those of the logarithms would cancel."""
+    """Return log f(x) - log f(-x), from the difference of the f where those of the logarithms would cancel."""
     inside = np.minimum(x / s**2, 20.0)
     excess = 2.0 * q * math.exp(-0.5 / s**2) * np.sinh(inside)
     small = np.log1p(excess / (1.0 - q + q * np.exp(-inside - 0.5 / s**2)))
@@ -269,14 +269,14 @@ def _log_ratio(x: Array, s: float, q: float, difference: Array) -> Array:
 
 
 def _log_expm1(y: Array) -> Array:
-    """log(e^y - 1) for y > 0."""
+    """Return log(e^y - 1) for y > 0."""
     with np.errstate(over="ignore"):
         small = np.log(np.expm1(np.minimum(y, 40.0)))
     return np.where(y > 40.0, y + np.log1p(-np.exp(-np.maximum(y, 40.0))), small)
 
 
 def _log_sinh(y: Array) -> Array:
-    """log sinh(y) for y >= 0; -inf at 0."""
+    """Return log sinh(y) for y >= 0; -inf at 0."""
     with np.errstate(divide="ignore"):
         log_sinh: Array = y - math.log(2.0) + np.log(-np.expm1(-2.0 * y))
     return log_sinh

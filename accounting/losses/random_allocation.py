@@ -225,7 +225,7 @@ class RatioLoss(PrivacyLoss):
 def one_participation(
     mechanism: Gaussian, sampling: RandomAllocation | Blocks, _relation: NeighboringRelation, sensitivity: float
 ) -> AllocationLoss:
-    """The loss of the costliest participation; the rules of the samplings have all of them."""
+    """Return the loss of the costliest participation; the rules of the samplings have all of them."""
     return AllocationLoss(mechanism.noise_multiplier / sensitivity, sampling.num_bins // sampling.participations)
 
 
@@ -250,7 +250,7 @@ class BlocksRules(SamplingRules[Blocks]):
 
 
 def block_steps(noise_multiplier: float, bins: int, blocks: int, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
-    """The losses of ``count`` steps, each record in one step of every block, and how often each is met.
+    """Return the losses of ``count`` steps, each record in one step of every block, and how often each is met.
 
     Block b of an epoch begins at its step floor(b bins / blocks), counted from 0.
 
@@ -290,7 +290,8 @@ def _seen_part(noise_multiplier: float, bins: int, seen: int) -> PrivacyLoss:
 
 
 def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
-    """The losses of ``count`` steps with random sets of several, and how often each is met, the last set as a whole.
+    """Return the losses of ``count`` steps with random sets of several, and how often each is met, the last set as a
+    whole.
 
     >>> [(loss.above.bins, number) for loss, number in set_steps(1.0, RandomAllocation(7, 3), 14)]
     [(2, 2), (2, 2), (3, 2)]

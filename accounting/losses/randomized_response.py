@@ -32,7 +32,7 @@ class BinaryResponseLoss(RandomizedResponseLoss):
     """One record's answer, of two; others answer by themselves."""
 
     def for_group(self, size: int) -> GroupStep:
-        """k steps, as every record answers by itself."""
+        """Return k steps, as every record answers by itself."""
         return GroupStep(self, is_exact=True, repeats=size)
 
 
@@ -88,7 +88,7 @@ class CategoricalResponseLoss(AtomicLoss):
         return less_rounding(self.gaussian_mu)
 
     def for_group(self, size: int) -> GroupStep:
-        """k steps, as every record answers by itself."""
+        """Return k steps, as every record answers by itself."""
         return GroupStep(self, is_exact=True, repeats=size)
 
     def find_atoms(self) -> Atoms:
@@ -104,5 +104,5 @@ class CategoricalResponseLoss(AtomicLoss):
 
 
 def _log_of_one_plus(log_ratio: float) -> float:
-    """log(1 + e^log_ratio), where e^log_ratio may overflow."""
+    """Return log(1 + e^log_ratio), where e^log_ratio may overflow."""
     return max(log_ratio, 0.0) + math.log1p(math.exp(-abs(log_ratio)))

@@ -52,7 +52,7 @@ class Kernel(Protocol):
         """Its logarithm; -inf at f = 1."""
 
     def log_integral_of_bound(self, log_powers: dict[float, float]) -> float:
-        """The logarithm of its integral, from the logarithms of the integrals of its powers."""
+        """Return the logarithm of its integral, from the logarithms of the integrals of its powers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,12 @@ class RatioLaw:
 
     @classmethod
     def gaussian_above_zero(cls, s: float) -> RatioLaw:
-        """y = (2x - 1)/(2 s^2) >= 0, x ~ N(0, s^2)."""
+        """Return y = (2x - 1)/(2 s^2) >= 0, x ~ N(0, s^2)."""
         return cls(math.log(s) - 0.5 * math.log(2.0 * math.pi) - 0.125 / s**2, s * s, 0.0, math.inf)
 
     @classmethod
     def laplace(cls, loss: float, *, above_zero: bool) -> RatioLaw:
-        """y = loss (|x| - |x - 1|), x Laplace with scale 1/loss: all of it, or y >= 0."""
+        """Return y = loss (|x| - |x - 1|), x Laplace with scale 1/loss: all of it, or y >= 0."""
         right = (-loss - math.log(2.0), loss)
         masses = (right,) if above_zero else (right, (-math.log(2.0), -loss))
         return cls(-0.5 * loss - math.log(4.0), 0.0, 0.0 if above_zero else -loss, loss, masses)
@@ -137,7 +137,7 @@ class RatioLaw:
         return density
 
     def log_power(self, power: float, start: float, end: float) -> float:
-        """log of the integral of e^(power y) over the density on [start, end]; ``end`` is inf if k > 0."""
+        """Return log of the integral of e^(power y) over the density on [start, end]; ``end`` is inf if k > 0."""
         slope = power - 0.5
         if self.curvature == 0.0:
             largest = max(slope * start, slope * end)
@@ -149,7 +149,7 @@ class RatioLaw:
 
 
 def log_sampled_ratio(y: Array, log_q: float) -> Array:
-    """log f(y) = log(1 - q + q e^y), accurate also where it is tiny."""
+    """Return log f(y) = log(1 - q + q e^y), accurate also where it is tiny."""
     q = math.exp(log_q)
     with np.errstate(over="ignore"):
         rise = np.where(y > 30.0, np.exp(np.minimum(log_q + y, 0.0)), q * np.expm1(np.minimum(y, 30.0)))
@@ -159,7 +159,7 @@ def log_sampled_ratio(y: Array, log_q: float) -> Array:
 
 
 def log_integral(law: RatioLaw, log_q: float, kernel: Kernel) -> float:
-    """log of the integral of the kernel over the law, rounded up but for its summation's rounding.
+    """Return log of the integral of the kernel over the law, rounded up but for its summation's rounding.
 
     Args:
         law: of the unsampled log likelihood ratio.
@@ -195,7 +195,7 @@ def log_integral(law: RatioLaw, log_q: float, kernel: Kernel) -> float:
 
 
 def _panel_integral(law: RatioLaw, log_q: float, kernel: Kernel, start: float, end: float, known: float) -> float:
-    """The integral over [start, end], with the bound of its error; ``known`` is the logarithm of another part."""
+    """Return the integral over [start, end], and a bound of its error; ``known`` is the log of another part."""
     panels, bounded = _split(law, log_q, kernel, start, end, known)
     if panels is None:
         return math.inf
@@ -216,7 +216,8 @@ def _panel_integral(law: RatioLaw, log_q: float, kernel: Kernel, start: float, e
 def _split(
     law: RatioLaw, log_q: float, kernel: Kernel, start: float, end: float, known: float
 ) -> tuple[Array | None, float]:
-    """Panels (middles, half widths) on which the rule converges, and the logarithm of a bound of what they leave out.
+    """Return panels (middles, half widths) on which the rule converges, and the logarithm of a bound of what they leave
+    out.
 
     Halved until the bound on the ellipse is close to the integrand; what is far below the largest is left out.
     """
@@ -262,14 +263,14 @@ def _overshoot(law: RatioLaw, log_q: float, kernel: Kernel, middle: Array, half:
 
 
 def _log_bound(law: RatioLaw, log_q: float, kernel: Kernel, middle: Array, half: Array) -> Array:
-    """log of a bound of |kernel times density| inside each panel's ellipse."""
+    """Return log of a bound of |kernel times density| inside each panel's ellipse."""
     terms = [coefficient + _log_power_bound(law, log_q, p, middle, half) for coefficient, p in kernel.terms]
     bound: Array = scipy.special.logsumexp(np.stack(terms), axis=0)
     return bound
 
 
 def _log_power_bound(law: RatioLaw, log_q: float, power: float, middle: Array, half: Array) -> Array:
-    """log of a bound of |f^power times density| inside each panel's ellipse.
+    """Return log of a bound of |f^power times density| inside each panel's ellipse.
 
     The density is log-concave; log f is convex, with a curvature of at most min(1/4, e^-|y - y0|), f(y0) = 2 (1 - q).
     """
@@ -300,7 +301,7 @@ def _log_power_bound(law: RatioLaw, log_q: float, power: float, middle: Array, h
 
 
 def _node_count(log_q: float) -> int:
-    """Nodes at which the error's bound is some e^-66 of a moment of size q^2."""
+    """Return nodes at which the error's bound is some e^-66 of a moment of size q^2."""
     return min(128, math.ceil((_OVERSHOOT + 66.0 + 2.0 * min(-log_q, 100.0)) / (2.0 * math.log(_RHO))))
 
 
@@ -311,7 +312,7 @@ def _legendre(count: int) -> tuple[Array, Array]:
 
 
 def _log_sum(terms: list[tuple[float, float]]) -> float:
-    """log of the sum of coefficient e^log, rounded up by far more than its rounding."""
+    """Return log of the sum of coefficient e^log, rounded up by far more than its rounding."""
     largest = max(log for _, log in terms)
     if largest == -math.inf:
         return largest
@@ -320,7 +321,7 @@ def _log_sum(terms: list[tuple[float, float]]) -> float:
 
 
 def _expm1_minus(z: Array) -> Array:
-    """e^z - 1 - z."""
+    """Return e^z - 1 - z."""
     series = np.ones_like(z)
     for k in range(14, 2, -1):
         series = 1.0 + series * z / k
@@ -328,5 +329,5 @@ def _expm1_minus(z: Array) -> Array:
 
 
 def _log_expm1(z: Array) -> Array:
-    """log(e^z - 1) for z >= 0."""
+    """Return log(e^z - 1) for z >= 0."""
     return np.where(z > 40.0, z + np.log1p(-np.exp(-np.maximum(z, 40.0))), np.log(np.expm1(np.minimum(z, 40.0))))

@@ -190,7 +190,7 @@ class TwoCandidatesLoss(AtomicLoss):
         return self.epsilon
 
     def find_atoms(self) -> Atoms:
-        """1 - e^-g / 2 against e^(g - eps) / 2, and the rest; rounding moves the losses towards each other."""
+        """Return 1 - e^-g / 2 against e^(g - eps) / 2, and the rest; rounding moves the losses towards each other."""
         likely, unlikely = -0.5 * math.exp(-self.ahead), 0.5 * math.exp(self.ahead - self.epsilon)
         high = math.log1p(likely) - math.log(unlikely)
         low = math.log(-likely) - math.log1p(-unlikely)
@@ -224,7 +224,7 @@ class FewCandidatesLoss(AtomicLoss):
         return self.epsilon
 
     def find_atoms(self) -> Atoms:
-        """The chances of the first of them, which rounding moves towards each other."""
+        """Return the chances of the first of them, which rounding moves towards each other."""
         likely = _chance(self.first, self.others, -self.ahead) * (1.0 - _INWARD)
         unlikely = _chance(self.first, self.others, self.epsilon - self.ahead) * (1.0 + _INWARD)
         low = math.log1p(-likely) - math.log1p(-unlikely)
@@ -251,6 +251,6 @@ def _chance(first: int, others: int, behind: float) -> float:
 
 
 def _below(y: Array) -> Array:
-    """Laplace's distribution function."""
+    """Return Laplace's distribution function."""
     tail = 0.5 * np.exp(-np.abs(y))
     return np.where(y < 0.0, tail, 1.0 - tail)

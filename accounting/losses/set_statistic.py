@@ -154,7 +154,7 @@ def _cells_of(edges: Array) -> _Law:
 
 
 def _power(law: _Law, count: int) -> _Law:
-    """The law of a sum of this many independent terms."""
+    """Return the law of a sum of this many independent terms."""
     total = _Law(0, np.ones(1), 0.0)
     while count:
         if count & 1:

@@ -160,7 +160,7 @@ def shuffled(
 @sampling_rules_for(ShuffleModel)
 class ShuffleModelRules(SamplingRules[ShuffleModel]):
     def stand_in(self, event: Event, sampling: ShuffleModel) -> tuple[Event, Discrepancy]:
-        """A pure randomiser, where the stated one has a delta, and how far it may be from it."""
+        """Return a pure randomiser, where the stated one has a delta, and how far it may be from it."""
         users, epsilon = sampling.num_users, sampling.local_epsilon
         if sampling.local_delta == 0.0:
             return event, Discrepancy()
@@ -170,7 +170,7 @@ class ShuffleModelRules(SamplingRules[ShuffleModel]):
 
 
 def closed_form_epsilon(local_epsilon: float, num_users: int, delta: float) -> float | None:
-    """The central epsilon of one round, as published; None if local_epsilon > log(n / (16 log(2 / delta))).
+    """Return the central epsilon of one round, as published; None if local_epsilon > log(n / (16 log(2 / delta))).
 
     Source: Feldman, McMillan & Talwar 2021, Theorem 3.1: log(1 + (e^e - 1)/(e^e + 1) (8 sqrt(e^e log(4/delta) / n) +
     8 e^e / n)).
@@ -186,7 +186,7 @@ def closed_form_epsilon(local_epsilon: float, num_users: int, delta: float) -> f
 
 
 def distance_of_randomizers(local_epsilon: float, local_delta: float, num_users: int) -> float:
-    """Total variation between a round of an (e0, d0)-DP randomiser and one with the pair, rounded up.
+    """Return the total variation between a round of an (e0, d0)-DP randomiser and one with the pair, rounded up.
 
     >>> distance_of_randomizers(1.0, 0.0, 100)
     0.0

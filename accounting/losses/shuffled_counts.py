@@ -111,7 +111,7 @@ class ThreeCategoriesLoss(AtomicLoss):
 
 
 def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
-    """Atoms of the number of ones without user 1's one, against that with it."""
+    """Return atoms of the number of ones without user 1's one, against that with it."""
     odds = math.exp(-local_epsilon)
     chance = odds / (1.0 + odds)
     mean = num_users * chance
@@ -135,7 +135,7 @@ def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _differences(local_epsilon: float, num_users: int) -> Atoms:
-    """Atoms of the number of the first category less that of the second, user 1 having the first or the second."""
+    """Return the atoms of the count of category 1 less the count of category 2, if user 1 has the one or the other."""
     odds, others = math.exp(-local_epsilon), num_users - 1
     chance = odds / (1.0 + 2.0 * odds)
     reach = math.ceil(math.sqrt(4.0 * _TAIL * others * chance) + _TAIL)
@@ -163,7 +163,8 @@ def _differences(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _trinomial_ratios(steps: int, weight: float, length: int) -> Array:
-    """a_(k+1) / a_k for the last ``length`` k < steps, where a_k are the coefficients of (1 + weight z + z^2)^steps.
+    """Return a_(k+1) / a_k for the last ``length`` k < steps, where a_k are the coefficients of (1 + weight z +
+    z^2)^steps.
 
     From the recurrence (k + 1) a_(k+1) = weight (steps - k) a_k + (2 steps - k + 1) a_(k-1), whose terms are positive.
     If it does not begin at k = 0 it forgets its beginning within the first third.
@@ -208,7 +209,7 @@ def _clones(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _groups(others: int, chance: float) -> tuple[Array, Array]:
-    """Numbers of clones and their probabilities: Bin(others, chance), grouped downward."""
+    """Return numbers of clones and their probabilities: Bin(others, chance), grouped downward."""
     mean = others * chance
     low = max(0, math.floor(mean - math.sqrt(2.0 * _TAIL * mean)))
     high = min(others, math.ceil(mean + math.sqrt(2.0 * _TAIL * mean) + _TAIL))
@@ -225,7 +226,7 @@ def _groups(others: int, chance: float) -> tuple[Array, Array]:
 
 
 def _messages(clones: int, kept: float, local_epsilon: float) -> tuple[Array, Array]:
-    """Losses and P-masses of the numbers of messages from Q0, given how many clones there are."""
+    """Return losses and P-masses of the numbers of messages from Q0, given how many clones there are."""
     reach = math.ceil(math.sqrt(0.5 * _TAIL * clones))
     low, high = max(0, clones // 2 - reach), min(clones, -(-clones // 2) + reach)
     zeros = np.arange(low, high + 1, dtype=np.float64)
@@ -240,7 +241,7 @@ def _messages(clones: int, kept: float, local_epsilon: float) -> tuple[Array, Ar
 
 
 def _normalised(log_ratios: Array) -> Array:
-    """A law from the logarithms of the ratios of neighbours, relatively accurate around its mode."""
+    """Return a law from the logarithms of the ratios of neighbours, relatively accurate around its mode."""
     law: Array = np.exp(_log_law(log_ratios))
     return law
 
@@ -258,7 +259,7 @@ def _log_law(log_ratios: Array) -> Array:
 
 
 def _nodes(local_epsilon: float, clones: float) -> Array:
-    """Losses from -e0 to e0, fine in the middle."""
+    """Return losses from -e0 to e0, fine in the middle."""
     deviation = 2.0 * math.tanh(0.5 * local_epsilon) / math.sqrt(clones + 1.0)
     fine = deviation / _FINENESS
     inner = np.arange(0.0, min(_FINE_REACH * deviation, local_epsilon), fine)

@@ -48,7 +48,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return self.epsilon
 
     def log_moment(self, tilts: Array) -> Array:
-        """log [ cosh((x + 1/2) eps) / cosh(eps/2) ]  (Mironov 2017, Proposition 5, order x + 1)."""
+        """Return log [ cosh((x + 1/2) eps) / cosh(eps/2) ]  (Mironov 2017, Proposition 5, order x + 1)."""
         epsilon = self.epsilon
         largest = (tilts + 0.5) * epsilon
         with np.errstate(over="ignore", invalid="ignore"):
@@ -59,7 +59,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return moment
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
+        """Return p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
         likely = 1.0 / (1.0 + math.exp(-self.epsilon))
         profile = -likely * np.expm1(np.minimum(np.abs(epsilons) - self.epsilon, 0.0))
         return mirrored(epsilons, profile)
@@ -68,7 +68,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Phases meet again, so that |M(c + it)| does not fall.
+        """Return a step whose phases meet again, so that |M(c + it)| does not fall.
 
         Guarantees: moment_within_its_error; line_within_its_error.
         """
@@ -79,7 +79,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return RatioStep((), atoms, 0.0, ratio_digits(log_count), 1.0, size)
 
     def for_group(self, size: int) -> GroupStep:
-        """The pair of discrete Laplace noise of scale 1 / epsilon, k steps apart.
+        """Return the pair of discrete Laplace noise of scale 1 / epsilon, k steps apart.
 
         Of f-DP steps a group has the trade-off 1 - (1 - f)^{o k} (Dong, Roth & Su 2022, Theorem 2.14). With f of
         epsilon-DP, 1 - f is what one step of such noise does to the tails of its law, at every point of the lattice and
@@ -126,13 +126,13 @@ class ApproximateDpLoss(PrivacyLoss):
         return self.epsilon if self.delta == 0.0 else math.inf
 
     def log_moment(self, tilts: Array) -> Array:
-        """inf if delta > 0: no Renyi divergence is bounded."""
+        """Return inf if delta > 0: no Renyi divergence is bounded."""
         if self.delta == 0.0:
             return self.without_failure.log_moment(tilts)
         return np.full_like(tilts, math.inf)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """delta + (1 - delta) times the profile of randomised response, for eps >= 0."""
+        """Return delta + (1 - delta) times the profile of randomised response, for eps >= 0."""
         profile = self.delta + (1.0 - self.delta) * self.without_failure.excess(np.abs(epsilons))
         return mirrored(epsilons, profile)
 
@@ -162,7 +162,7 @@ class RenyiLineLoss(PrivacyLoss):
         raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
 
     def for_group(self, size: int) -> GroupStep:
-        """k^2 times rho (Bun & Steinke 2016, Proposition 1.9); of one mechanism, nothing is known from below."""
+        """Return k^2 times rho (Bun & Steinke 2016, Proposition 1.9); of one mechanism, nothing is known from below."""
         return GroupStep(RenyiLineLoss(size * size * self.rho * (1.0 + 4e-16)), is_exact=False)
 
 
@@ -171,7 +171,7 @@ class ZcdpLoss(RenyiLineLoss):
     """rho-zCDP as stated: one mechanism that has it is the Gaussian with mu^2 = 2 rho, whose moments these are."""
 
     def for_group(self, size: int) -> GroupStep:
-        """k^2 times rho, which k records attain."""
+        """Return k^2 times rho, which k records attain."""
         return GroupStep(ZcdpLoss(size * size * self.rho * (1.0 + 4e-16)), is_exact=True)
 
 
@@ -237,7 +237,8 @@ class ApproximateDpRules(MechanismRules[ApproximateDp]):
         return ApproximateDpLoss(mechanism.epsilon, mechanism.delta)
 
     def without_failure(self, mechanism: ApproximateDp) -> tuple[Mechanism, float]:
-        """An (eps, delta)-DP step is an eps-DP one with probability 1 - delta at least, so that the deltas add up.
+        """Return an (eps, delta)-DP step is an eps-DP one with probability 1 - delta at least, so that the deltas add
+        up.
 
         Source: Kairouz, Oh & Viswanath 2015, Theorem 3.1.
         """
@@ -265,7 +266,7 @@ class RenyiDpRules(MechanismRules[RenyiDp]):
 
 
 def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The corners of the lower convex hull of points with increasing x. Any of its chords is a bound by itself."""
+    """Return the corners of the lower convex hull of points with increasing x. Each of its chords is a bound."""
     corners: list[tuple[float, float]] = []
     for x, y in points:
         while len(corners) > 1:

@@ -22,7 +22,7 @@ _CLOSE_FROM_TILT, _CLOSE_FROM_PROBABILITY = 0.01, 1e-12
 
 
 def moments_at(tilts: Array, moment: Callable[[float], float]) -> Array:
-    """``moment`` at every tilt x > 0 in its range; the chord below it (K is convex and K(0) = 0), inf above."""
+    """Return ``moment`` at every tilt x > 0 in its range; the chord below it (K is convex and K(0) = 0), inf above."""
     moments = np.full(tilts.shape, math.inf)
     for index, tilt in np.ndenumerate(tilts):
         if tilt < MIN_TILT:
@@ -45,14 +45,16 @@ def least_moments_at(tilts: Array, moments: Array, probability: float) -> Array:
 
 
 def upper_moment(log_excess: float) -> float:
-    """log(1 + e^log_excess), rounded up; a moment below every positive float is reported as the smallest normal."""
+    """Return log(1 + e^log_excess), rounded up; a moment below every float is reported as the smallest normal one."""
     moment = float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
     return max(moment * (1.0 + ALLOWANCE), 2.3e-308)
 
 
 @lru_cache(maxsize=4096)
 def symmetrized_gaussian_moment(s: float, q: float, tilt: float) -> float:
-    """log M(tilt), M(z) = 1 + E[(f^(z+1) + f^-z - f - 1) 1{x >= 1/2}], x ~ N(0, s^2); s = noise over sensitivity."""
+    """Return log M(tilt), M(z) = 1 + E[(f^(z+1) + f^-z - f - 1) 1{x >= 1/2}], x ~ N(0, s^2); s = noise over
+    sensitivity.
+    """
     return upper_moment(log_integral(RatioLaw.gaussian_above_zero(s), math.log(q), SymmetrizedExcess(tilt)))
 
 

@@ -98,7 +98,7 @@ class TruncatedPoissonRules(SamplingRules[TruncatedPoisson]):
 def randomly_truncated(
     mechanism: Gaussian, sampling: TruncatedPoisson, relation: NeighboringRelation, _sensitivity: float
 ) -> PrivacyLoss:
-    """The loss of a step whose batch is cut at random."""
+    """Return the loss of a step whose batch is cut at random."""
     assert sampling.is_random  # Otherwise Poisson batches stand in.
     if sampling.truncation == "random_slots" and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
         relation = NeighboringRelation.REPLACE_SPECIAL
@@ -115,7 +115,7 @@ def randomly_truncated(
 
 
 def _of_private_size(noise: float, probability: float, size: int, most_records: int) -> EnclosedLoss:
-    """The loss of a record that comes or goes, for every number of records up to ``most_records``.
+    """Return the loss of a record that comes or goes, for every number of records up to ``most_records``.
 
     Data sets of few records are never cut, and so attain Poisson's pair.
     """
@@ -154,7 +154,7 @@ def most_displaced(probability: float, size: int, most_records: int) -> float:
         return size / records * binomial_tail(records, probability, size + 1).upper * (1.0 + _ALLOWANCE)
 
     def falling(records: int) -> tuple[float, float]:
-        """R(n), from both sides; g falls after n where it is above 1."""
+        """Return R(n), from both sides; g falls after n where it is above 1."""
         kept, mass = binomial_tail(records, probability, size + 1), binomial_mass(records, probability, size)
         low, high = records * probability * mass[0] * (1.0 - _ALLOWANCE), records * probability * mass[1]
         return kept.lower / high * (1.0 - _ALLOWANCE), kept.upper / low if low > 0.0 else math.inf
@@ -184,7 +184,7 @@ def most_displaced(probability: float, size: int, most_records: int) -> float:
 def _of_public_size(
     noise: float, probability: float, size: int, records: int, relation: NeighboringRelation, most: float
 ) -> EnclosedLoss:
-    """The loss for this many records under a replace relation.
+    """Return the loss for this many records under a replace relation.
 
     Args:
         most: A number below ``probability`` that r is not above.

@@ -64,7 +64,7 @@ class VisibleMixtureLoss(PrivacyLoss):
         return len(self.losses) > _MOST_ON_LATTICE or any(loss.slow_on_lattice for loss in self.losses)
 
     def log_moment(self, tilts: Array) -> Array:
-        """log of the weighted sum, from differences to 1 if the moments are small; rounded up."""
+        """Return log of the weighted sum, from differences to 1 if the moments are small; rounded up."""
         return self._weighted(np.array([loss.log_moment(tilts) for loss in self.losses])) * (1.0 + _ALLOWANCE)
 
     def least_log_moment(self, tilts: Array) -> Array:
@@ -85,7 +85,7 @@ class VisibleMixtureLoss(PrivacyLoss):
         return total
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """The branches' supports together; each may leave out its share of the mass, over its weight."""
+        """Return the branches' supports together; each may leave out its share of the mass, over its weight."""
         share = log_mass - math.log(len(self.losses))
         supports = [
             loss.support(min(share - math.log(weight), -1.0), remove=remove)

@@ -65,7 +65,7 @@ class SymmetrizedLoss(PrivacyLoss):
         return self.pair.pure_epsilon
 
     def log_moment(self, tilts: Array) -> Array:
-        """log(1 + E_Q [(f^(x+1) + f^-x - f - 1) 1{f >= 1}]), f the sampled likelihood ratio, rounded up.
+        """Return log(1 + E_Q [(f^(x+1) + f^-x - f - 1) 1{f >= 1}]), f the sampled likelihood ratio, rounded up.
 
         Guarantees: moment_is_an_upper_bound; moment_belongs_to_the_profile.
 

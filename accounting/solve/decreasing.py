@@ -33,7 +33,7 @@ def smallest_that_meets(
     guess: float = 1.0,
     close: Estimate = lambda _: None,
 ) -> Solution:
-    """The smallest value whose certified cost meets the target.
+    """Return the smallest value whose certified cost meets the target.
 
     Args:
         assess: the certified cost at a value; it must not grow with the value.
@@ -86,7 +86,7 @@ def _start(
     tolerance: float,
     guess: float,
 ) -> tuple[Solution, float, float]:
-    """A value that meets the target, one that fails (0 if none is known), and the slope there, in logs.
+    """Return a value that meets the target, one that fails (0 if none is known), and the slope there, in logs.
 
     The quick estimate says about where, and the close one nearly exactly. Without a close one, the quick one's error at
     the first certified cost is taken for its error nearby, so that its second proposal is nearly exact, too. From there
@@ -207,7 +207,7 @@ def _point(tried: Solution, target: Target) -> tuple[float, float]:
 def _propose(
     points: list[tuple[float, float]], slope: float, aim: float, failing: float, passing: float, smallest: float
 ) -> float:
-    """The secant's proposal where it falls inside the bracket, else a step that halves the bracket."""
+    """Return the secant's proposal where it falls inside the bracket, else a step that halves the bracket."""
     if len(points) == 2 and points[0][0] != points[1][0]:
         slope = (points[1][1] - points[0][1]) / (points[1][0] - points[0][0])
     x, y = points[-1]

@@ -13,7 +13,7 @@ from accounting.solve.solution import Solution
 
 
 def solve_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> Solution:
-    """The smallest epsilon that is certified at delta.
+    """Return the smallest epsilon that is certified at delta.
 
     Guarantees: is_the_certified_upper_end: the list is (value, delta)-DP, and value is what a ledger would charge.
 
@@ -33,7 +33,7 @@ def solve_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta:
 
 
 def solve_delta(events: Sequence[Event], relation: NeighboringRelation, epsilon: float) -> Solution:
-    """The smallest delta that is certified at epsilon.
+    """Return the smallest delta that is certified at epsilon.
 
     Guarantees: is_the_certified_upper_end: the list is (epsilon, value)-DP.
 

@@ -20,7 +20,7 @@ Assess = Callable[[int], Answer]
 def solve_count(
     events_at: EventsAtInteger, relation: NeighboringRelation, target: Target, *, most: int = MAX_COUNT
 ) -> IntegerSolution:
-    """The largest number of steps at which the list's certified cost meets the target.
+    """Return the largest number of steps at which the list's certified cost meets the target.
 
     Args:
         events_at: the event list as a function of the number of steps; more steps must not cost less.
@@ -54,7 +54,7 @@ def solve_count(
 def solve_batch_size(
     events_at: EventsAtInteger, relation: NeighboringRelation, target: Target, dataset_size: int
 ) -> IntegerSolution:
-    """The largest batch size at which the list's certified cost meets the target.
+    """Return the largest batch size at which the list's certified cost meets the target.
 
     Args:
         events_at: the event list as a function of the batch size; a larger one must not cost less.
@@ -100,7 +100,8 @@ def _solve(
 
 
 def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: int, words: Range) -> IntegerSolution:
-    """The largest integer from 1 to ``largest`` whose certified cost meets the target, and the failure of the next.
+    """Return the largest integer from 1 to ``largest`` whose certified cost meets the target, and the failure of the
+    next.
 
     The bracket [passing, failing) always has certificates at both ends; secants in logs narrow it from either side, and
     every third proposal halves it, so that no shape of the cost makes the search long.
@@ -133,7 +134,9 @@ def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: i
 
 
 def _quick_largest(quick: Assess, target: Target, largest: int) -> int:
-    """An integer that meets the target by the quick bound, within 3 % of the largest such; 1 if it knows of none."""
+    """Return an integer that meets the target by the quick bound, within 3 % of the largest such; 1 if it knows of
+    none.
+    """
     if quick(1).value.upper > target.limit:
         return 1
     low, high = 1, largest + 1
@@ -144,7 +147,7 @@ def _quick_largest(quick: Assess, target: Target, largest: int) -> int:
 
 
 def _propose(points: list[tuple[float, float]], aim: float, passing: int, failing: int, *, halve: bool) -> int:
-    """An integer strictly inside the bracket: the secant's, or the middle."""
+    """Return an integer strictly inside the bracket: the secant's, or the middle."""
     slope = 0.5
     if len(points) == 2 and points[0][0] != points[1][0]:
         slope = (points[1][1] - points[0][1]) / (points[1][0] - points[0][0])

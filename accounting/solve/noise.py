@@ -34,7 +34,7 @@ class Calibrated:
 def solve_noise_multiplier(
     events_at: EventsAt, relation: NeighboringRelation, *, epsilon: float, delta: float
 ) -> Calibrated:
-    """The smallest noise multiplier at which the list is certified (epsilon, delta)-DP.
+    """Return the smallest noise multiplier at which the list is certified (epsilon, delta)-DP.
 
     Args:
         events_at: the event list as a function of the noise multiplier; more noise must not cost more.
@@ -57,7 +57,7 @@ def solve_noise_multiplier(
 def solve_noise(
     events_at: EventsAt, relation: NeighboringRelation, target: Target, *, least: float = MIN_NOISE_MULTIPLIER
 ) -> Solution:
-    """The smallest noise multiplier at which the list's certified cost meets the target.
+    """Return the smallest noise multiplier at which the list's certified cost meets the target.
 
     Args:
         events_at: the event list as a function of the noise multiplier; more noise must not cost more.

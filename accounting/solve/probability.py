@@ -19,7 +19,7 @@ _TOLERANCE = 8e-6
 
 
 def solve_sampling_probability(events_at: EventsAt, relation: NeighboringRelation, target: Target) -> Solution:
-    """The largest sampling probability at which the list's certified cost meets the target.
+    """Return the largest sampling probability at which the list's certified cost meets the target.
 
     Args:
         events_at: the event list as a function of the probability; a larger one must not cost less.

@@ -63,7 +63,7 @@ class Range:
     advice: str
 
     def too_costly(self, target: Target, figure: float) -> Unreachable:
-        """No value meets the target: the most private one costs ``figure``."""
+        """Return the error that no value meets the target: the most private value costs ``figure``."""
         if math.isinf(figure):
             return Unreachable(
                 f"{self.most_private} has no finite bound ({target.say(figure)}): the mechanism's loss is unbounded "
@@ -75,7 +75,7 @@ class Range:
         )
 
     def too_cheap(self, target: Target) -> Unreachable:
-        """Every value meets the target."""
+        """Return the error that every value meets the target."""
         return Unreachable(
             f"{self.everything} meets {target.say(target.limit)}, so the target does not decide it: take "
             f"{self.least_private}, or a smaller target"
@@ -83,7 +83,7 @@ class Range:
 
 
 def log_level(level: float) -> float:
-    """The logarithm in which searches take their secants; -inf if the cost is 0, inf if it is not bounded."""
+    """Return the logarithm in which searches take their secants; -inf if the cost is 0, inf if it is not bounded."""
     if level <= 0.0:
         return -math.inf
     return math.log(level) if math.isfinite(level) else math.inf

@@ -124,7 +124,7 @@ def selection_moments(
 
 
 def selection_event(moments: RenyiDpGuarantee) -> Event:
-    """The whole selection as one event, for a budget: charged once, whatever K was.
+    """Return the whole selection as one event, for a budget: charged once, whatever K was.
 
     Orders at which it costs more than an event may state (1e6) are left out.
 
@@ -206,7 +206,7 @@ def tuning_cost(
 def selection_epsilon(
     selection: Selection, delta: float, moments: RenyiDpGuarantee | None = None
 ) -> tuple[Answer, dict[str, float]]:
-    """Epsilon of a selection at ``delta``, and each bound of it by method."""
+    """Return epsilon of a selection at ``delta``, and each bound of it by method."""
     by_profile = selection.epsilon_by_profile(delta)
     bounds = {PROFILE: by_profile.value.upper}
     if moments is not None and delta > 0.0:
@@ -230,7 +230,7 @@ def epsilon_of_runs(
     delta: float,
     evaluators: Sequence[Evaluator] = EVALUATORS,
 ) -> Answer:
-    """Epsilon of this many runs, all released: that of the list repeated, each run with schedules of its own.
+    """Return epsilon of this many runs, all released: that of the list repeated, each run with schedules of its own.
 
     Raises:
         InvalidValue: If together they have more steps than are accounted. The pointer is ``trials``.

@@ -56,7 +56,7 @@ def draw_trials(trials: RandomTrials, below: Callable[[int], int]) -> int:
 
 
 def most_trials(trials: RandomTrials) -> int:
-    """The cap: no draw is above it.
+    """Return the cap: no draw is above it.
 
     Raises:
         Unsupported: With code ``too_many_trials``, if the number would be above `MAX_TRIALS`.
@@ -65,7 +65,7 @@ def most_trials(trials: RandomTrials) -> int:
 
 
 def trials_quantile(trials: RandomTrials, probability: float) -> int:
-    """The smallest number that a draw is at most with this probability. It is public: it follows from the law.
+    """Return the smallest number that a draw is at most with this probability. It is public: it follows from the law.
 
     >>> from accounting.tuning.trials import TruncatedNegativeBinomial
     >>> trials_quantile(TruncatedNegativeBinomial(1.0, 0.1), 0.999)
@@ -95,7 +95,7 @@ def delta_before_cap(delta: float) -> float:
 
 
 def capped_epsilon(epsilon: float) -> float:
-    """Epsilon of a selection whose number of trials is drawn here, from that of the law at `delta_before_cap`."""
+    """Return epsilon of a selection whose number of trials is drawn here, from the law's at `delta_before_cap`."""
     return (epsilon + 2.0 * _loss_of_cut()) * (1.0 + 1e-15)
 
 
@@ -105,7 +105,7 @@ def _loss_of_cut() -> float:
 
 @lru_cache(maxsize=64)
 def _weights(trials: RandomTrials) -> tuple[int, ...]:
-    """Numbers in proportion to P(K = 0), P(K = 1) and so on up to the cap, rounded down to integers.
+    """Return numbers in proportion to P(K = 0), P(K = 1) and so on up to the cap, rounded down to integers.
 
     Successive probabilities are in the ratios mean / (k + 1), or (1 - gamma) (k + eta) / (k + 1).
     """

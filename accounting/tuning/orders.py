@@ -84,7 +84,7 @@ def weights_of_shifts(trials: RandomTrials, slopes: Array, deltas: Array, log_ra
 
 
 def _largest(trials: RandomTrials, slopes: Array, deltas: Array, z: float) -> float:
-    """Psi(z), from above: cells of u that may hold the largest value are divided."""
+    """Return Psi(z), from above: cells of u that may hold the largest value are divided."""
     left = np.concatenate([[0.0], np.geomspace(_LEAST_U, 1.0, _CELLS)])
     left, right = left[:-1], left[1:]
     for _ in range(_DIVISIONS):
@@ -100,13 +100,13 @@ def _largest(trials: RandomTrials, slopes: Array, deltas: Array, z: float) -> fl
 
 
 def _edge(slopes: Array, deltas: Array, u: Array) -> Array:
-    """The largest v of the region at each u, or more."""
+    """Return the largest v of the region at each u, or more."""
     edge: Array = np.minimum((slopes[:, None] * u + deltas[:, None]).min(axis=0), 1.0)
     return edge
 
 
 def _convex_minorant(x: Array, y: Array) -> NDArray[np.int64]:
-    """Corners of the largest convex function below the points."""
+    """Return corners of the largest convex function below the points."""
     corners: list[int] = []
     for i in range(x.size):
         while len(corners) > 1:
@@ -178,7 +178,8 @@ class _Sets:
 
 
 def deltas_by_direction(composition: Composition, direction: Direction, epsilons: Array) -> Sequence[Bounds | None]:
-    """Bounds of one run's delta in one direction at ascending epsilons; None if they are not known for it alone."""
+    """Bound one run's delta in one direction at ascending epsilons; return None without bounds of that direction
+    alone."""
     if composition.failure.upper or composition.discrepancy:
         return [None] * epsilons.size
     if any(loss.is_enclosed or not loss.has_pair for loss, _ in composition.steps):
@@ -189,7 +190,7 @@ def deltas_by_direction(composition: Composition, direction: Direction, epsilons
 def attained_epsilon(
     composition: Composition, trials: RandomTrials, delta: float, largest: float, before: float
 ) -> float:
-    """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 if none is found.
+    """Return epsilon that the selection costs by some score that prefers S_0, then S_1; 0 if none is found.
 
     Args:
         composition: The composition of one run.
@@ -215,7 +216,7 @@ def attained_epsilon(
 
 
 def _best(first: _Sets, last: _Sets, trials: RandomTrials, delta: float) -> float:
-    """The largest over all S_0 and S_1 of the smallest over all probabilities that they may have."""
+    """Return the largest over all S_0 and S_1 of the smallest over all probabilities that they may have."""
     shares = np.linspace(0.0, 1.0, (_FEW if first.places.size * last.places.size < _MANY else _FEW // 3) + 1)
 
     def cells(sets: _Sets) -> tuple[Array, Array]:

@@ -111,13 +111,13 @@ class Selection:
         return self._deltas[epsilon]
 
     def lines(self) -> tuple[Array, Array]:
-        """Slopes e^epsilon (rounded up) and deltas of all lines known so far."""
+        """Return slopes e^epsilon (rounded up) and deltas of all lines known so far."""
         epsilons = np.array(sorted(self._deltas))
         slopes: Array = np.exp(epsilons) * (1.0 + 1e-15)
         return slopes, np.array([self._deltas[epsilon].upper for epsilon in epsilons])
 
     def epsilon_by_profile(self, delta: float) -> Answer:
-        """c + epsilon(delta / E[K]), rounded up."""
+        """Return c + epsilon(delta / E[K]), rounded up."""
         share = delta / (self.trials.expected_trials * (1.0 + _ALLOWANCE))
         # If less than one run is expected, c + epsilon also holds at a delta above 1, with epsilon 0.
         run = epsilon_for_delta(self.events, self.relation, min(share, 1.0), evaluators=self.evaluators)
@@ -127,7 +127,7 @@ class Selection:
         return Answer(Interval(0.0, upper, upper), "selection_profile", {}, run.warnings)
 
     def _by_orders(self, delta: float, most: float) -> float:
-        """The smallest x up to ``most`` at which the sums of shifted deltas are proved to be at most ``delta``."""
+        """Return the smallest x up to ``most`` at which the sums of shifted deltas are certainly at most ``delta``."""
         # The other direction's profile bounds how much a test may prefer one neighbour.
         directions = self.composition.directions
         both = [(each, other) for each, other in zip(directions, directions[::-1], strict=True)]
@@ -151,7 +151,7 @@ class Selection:
         return high * (1.0 + _ALLOWANCE)
 
     def _deltas_in(self, direction: Direction, epsilons: Array) -> Array:
-        """Bounds of one run's deltas from above, of one direction if that is known."""
+        """Return bounds of one run's deltas from above, of one direction if that is known."""
         found = deltas_by_direction(self.composition, direction, epsilons)
         uppers = [math.inf if each is None else each.upper for each in found]
         if not np.all(np.isfinite(uppers)):
@@ -201,7 +201,7 @@ class Selection:
         return max(silent, *found)
 
     def _by_preferred_set(self, delta: float, base_delta: float) -> float:
-        """The score prefers the set at which one run's delta is ``base_delta``, about.
+        """Return the score prefers the set at which one run's delta is ``base_delta``, about.
 
         There p >= s p' + d with s = e^eps, d = delta(eps) from below, for some p' between 0 and the slope of a chord of
         delta on the left, a convex function of s. e^eps_A is at least the smallest (h(s p' + d) - delta) / h(p'),

@@ -60,7 +60,7 @@ class SelectionTarget(Described):
 
 
 def solve_noise_factor(events: Sequence[Event], relation: NeighboringRelation, target: SelectionTarget) -> Solution:
-    """The smallest factor on every noise multiplier of a run at which the selection meets the target.
+    """Return the smallest factor on every noise multiplier of a run at which the selection meets the target.
 
     Args:
         events: The events of one run; the proportions of their noise are kept. Stated guarantees stay as they are.
@@ -110,7 +110,7 @@ def solve_noise_factor(events: Sequence[Event], relation: NeighboringRelation, t
 
 
 def with_noise_factor(events: Sequence[Event], factor: float) -> tuple[Event, ...]:
-    """The events with every noise multiplier times ``factor``, those of a mixture's branches too.
+    """Return the events with every noise multiplier times ``factor``, those of a mixture's branches too.
 
     >>> from accounting.events import Laplace
     >>> with_noise_factor([Event(Laplace(2.0))], 1.5)[0].mechanism.noise_multiplier

@@ -68,7 +68,7 @@ class TruncatedNegativeBinomial(Described):
 
     @classmethod
     def with_expected_trials(cls, eta: float, expected_trials: float) -> TruncatedNegativeBinomial:
-        """The law whose mean is this.
+        """Return the law whose mean is this.
 
         Args:
             eta: As above.
@@ -110,7 +110,9 @@ class TruncatedNegativeBinomial(Described):
         return 0.0
 
     def chance_that_the_best_is_in(self, probabilities: Array) -> Array:
-        """1 - f(1 - x): that the best run lies in a set of the best outcomes that one run hits with probability x."""
+        """Return 1 - f(1 - x): that the best run lies in a set of the best outcomes that one run hits with probability
+        x.
+        """
         if self.gamma == 1.0 or self.eta == -1.0:
             return probabilities
         log_inverse = -math.log(self.gamma)
@@ -121,12 +123,12 @@ class TruncatedNegativeBinomial(Described):
         return chance
 
     def density(self, probabilities: Array) -> Array:
-        """f'(1 - u): E[K] (1 + b u)^-(eta + 1)."""
+        """Return f'(1 - u): E[K] (1 + b u)^-(eta + 1)."""
         density: Array = self.expected_trials * np.exp(-(1.0 + self.eta) * np.log1p(self._odds * probabilities))
         return density
 
     def log_ratio(self, slopes: Array, deltas: Array) -> float:
-        """Bound of log f'(1 - u) - log f'(1 - v) over v <= s u + d: (1 + eta) log((1 + b v) / (1 + b u)).
+        """Bound log f'(1 - u) - log f'(1 - v) over v <= s u + d: (1 + eta) log((1 + b v) / (1 + b u)).
 
         It is monotone up to where v = 1, and falls beyond.
         """
@@ -136,7 +138,7 @@ class TruncatedNegativeBinomial(Described):
         return self._enlarged((1.0 + self.eta) * float(np.min(ends)))
 
     def log_renyi_factor(self, order: float, slopes: Array, deltas: Array) -> float:
-        """Bound of order log f'(1 - u) - (order - 1) log f'(1 - v) over v <= s u + d.
+        """Bound order log f'(1 - u) - (order - 1) log f'(1 - v) over v <= s u + d.
 
         It is log E[K] + (1 + eta) ((order - 1) log(1 + b v) - order log(1 + b u)), which rises to one maximum.
         """
@@ -208,22 +210,22 @@ class PoissonTrials:
         return math.exp(-self.mean) * (1.0 + _ALLOWANCE)
 
     def chance_that_the_best_is_in(self, probabilities: Array) -> Array:
-        """1 - e^(-mean x)."""
+        """Return 1 - e^(-mean x)."""
         chance: Array = -np.expm1(-self.mean * probabilities)
         return chance
 
     def density(self, probabilities: Array) -> Array:
-        """f'(1 - u): mean e^(-mean u)."""
+        """Return f'(1 - u): mean e^(-mean u)."""
         density: Array = self.mean * np.exp(-self.mean * probabilities)
         return density
 
     def log_ratio(self, slopes: Array, deltas: Array) -> float:
-        """Bound of mean (v - u) over v <= s u + d: at u = 0, or where v is 1."""
+        """Bound mean (v - u) over v <= s u + d: at u = 0, or where v is 1."""
         whole = np.maximum(1.0 - deltas, 0.0) / slopes
         return self.mean * float(np.min(np.maximum(deltas, 1.0 - whole))) * (1.0 + _ALLOWANCE)
 
     def log_renyi_factor(self, order: float, slopes: Array, deltas: Array) -> float:
-        """Bound of log mean + mean ((order - 1) v - order u) over v <= s u + d: at u = 0, or where v is 1.
+        """Bound log mean + mean ((order - 1) v - order u) over v <= s u + d: at u = 0, or where v is 1.
 
         The line with s = order / (order - 1) gives (order - 1) d: Theorem 6.
         """
@@ -269,7 +271,7 @@ def trials_of(
     gamma: float | None = None,
     trials: int | None = None,
 ) -> Trials:
-    """A law by its name: ``geometric`` and ``logarithmic`` are truncated negative binomial with eta 1 and 0.
+    """Return a law by its name: ``geometric`` and ``logarithmic`` are truncated negative binomial with eta 1 and 0.
 
     Args:
         kind: One of `TRIALS`.

@@ -20,7 +20,7 @@ POLL_S = 0.5
 
 
 def at_once(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]], *, limit_s: float = 300.0) -> list[T]:
-    """What ``work(gate, *arguments[i])`` returns in each of the processes, in the order of ``arguments``.
+    """Return what ``work(gate, *arguments[i])`` returns in each of the processes, in the order of ``arguments``.
 
     Raises:
         RuntimeError: If a process raised (the cause), or if a process ended without a result, or did not end in time.

@@ -105,7 +105,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def noise_scale(problem: Problem, dataset_size: int, noise_multiplier: float, pure: bool) -> float:
-    r"""$\lambda = \tfrac\sigma2 L_0 M/n$, in loss units; twice that for pure DP.
+    r"""Return $\lambda = \tfrac\sigma2 L_0 M/n$, in loss units; twice that for pure DP.
 
     >>> noise_scale(Problem(2.0, 1.0, 2.0), 10_000, 200.0, pure=True)
     0.08
@@ -115,7 +115,7 @@ def noise_scale(problem: Problem, dataset_size: int, noise_multiplier: float, pu
 
 
 def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_vertices: int) -> float:
-    """The expected gap of the empirical risk after this many steps, in loss units.
+    """Return the expected gap of the empirical risk after this many steps, in loss units.
 
     Source: derived; see the module.
 

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def squared_errors(setting: LpSetting, phase: EstimatePhase) -> Floats:
-    """r of each step's estimate, shape (steps,), in squared gradient units."""
+    """Return r of each step's estimate, shape (steps,), in squared gradient units."""
     problem, kappa, eta = setting.problem, setting.regularity.kappa, phase.step_size
     change = min(2.0 * problem.lipschitz, problem.smoothness * eta * problem.diameter)
     noise = mean_square(setting.regularity, setting.dimension, phase.scale)
@@ -43,14 +43,14 @@ def squared_errors(setting: LpSetting, phase: EstimatePhase) -> Floats:
 
 
 def fresh_bound(setting: LpSetting, step_size: float) -> float:
-    r"""$(1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0$: the most that one record adds to a momentum estimate."""
+    r"""Return $(1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0$: the most that one record adds to a momentum estimate."""
     problem = setting.problem
     change = min(2.0 * problem.lipschitz, problem.smoothness * step_size * problem.diameter)
     return (1.0 - step_size) * change + step_size * problem.lipschitz
 
 
 def excess_risk_bound(setting: LpSetting, phase: EstimatePhase) -> float:
-    r"""$\Gamma$ after the last step, in loss units; starting from the initial gap, or $L_0 M$."""
+    r"""Return $\Gamma$ after the last step, in loss units; starting from the initial gap, or $L_0 M$."""
     problem, eta = setting.problem, phase.step_size
     errors = np.sqrt(squared_errors(setting, phase))
     per_step = eta * problem.diameter * errors + 0.5 * problem.smoothness * (problem.diameter * eta) ** 2
@@ -59,7 +59,7 @@ def excess_risk_bound(setting: LpSetting, phase: EstimatePhase) -> float:
 
 
 def mean_gap_bound(setting: LpSetting, phase: EstimatePhase) -> float:
-    r"""$\Gamma_0/(\eta T) + \tfrac1T\sum_t M\sqrt{r_t} + \tfrac12 L_1 M^2\eta$, in loss units."""
+    r"""Return $\Gamma_0/(\eta T) + \tfrac1T\sum_t M\sqrt{r_t} + \tfrac12 L_1 M^2\eta$, in loss units."""
     problem, eta = setting.problem, phase.step_size
     errors = float(np.mean(np.sqrt(squared_errors(setting, phase))))
     start = setting.trivial_gap / (eta * phase.estimates)
@@ -67,7 +67,7 @@ def mean_gap_bound(setting: LpSetting, phase: EstimatePhase) -> float:
 
 
 def tree_excess_risk_bound(setting: LpSetting, phase: GradientTreePhase) -> float:
-    r"""$\Gamma_N$ after the last leaf, in loss units: steps $2/(k+2)$, of which the first forgets the start."""
+    r"""Return $\Gamma_N$ after the last leaf, in loss units: steps $2/(k+2)$, of which the first forgets the start."""
     problem = setting.problem
     trees = Trees(phase.num_trees, phase.records_per_tree)
     nodes = [

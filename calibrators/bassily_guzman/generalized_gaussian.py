@@ -60,7 +60,7 @@ class Releases:
 def noise_scale(
     regularity: RegularityPair, bound: float, records: int, noise_multiplier: float, releases: int = 1
 ) -> float:
-    r"""$\sigma$ of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
+    r"""Return $\sigma$ of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
 
     Args:
         regularity: The regularity of the dual norm; the noise is of its norm.
@@ -88,7 +88,7 @@ def noise_scale(
 
 
 def mean_square(regularity: RegularityPair, dimension: int, scale: float) -> float:
-    r"""$\kappa_+ d \sigma^2$: what noise of this scale adds to the expected squared error, in the smooth norm.
+    r"""Return $\kappa_+ d \sigma^2$: what noise of this scale adds to the expected squared error, in the smooth norm.
 
     Source: Bassily, Guzman & Nandi 2021, Proposition 8, has $E\|z\|_+^2 = d\sigma^2$; the sum of independent vectors
     costs the factor.

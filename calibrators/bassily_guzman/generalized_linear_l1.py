@@ -161,7 +161,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def best_smoothing(link: Link, diameter: float, iterations: int) -> float:
-    r"""$\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, in losses per squared logit.
+    r"""Return $\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, in losses per squared logit.
 
     >>> round(best_smoothing(Link(1.0, 1.0), 2.0, 2000), 9)
     11.185928661
@@ -172,7 +172,7 @@ def best_smoothing(link: Link, diameter: float, iterations: int) -> float:
 def smoothed_risk_bound(
     link: Link, diameter: float, smoothing: float, iterations: int, scale: float, num_vertices: int
 ) -> float:
-    """The expected gap of the empirical risk, of the losses that were not smoothed, in loss units.
+    """Return the expected gap of the empirical risk, of the losses that were not smoothed, in loss units.
 
     Source: derived; see the module.
 
@@ -184,7 +184,8 @@ def smoothed_risk_bound(
 
 
 def generalisation_gap(lipschitz: float, radius: float, num_vertices: int, dataset_size: int) -> float:
-    r"""$2 L_0 D \sqrt{2 \ln K/n}$: by symmetrisation, contraction and Massart's lemma over the $K = 2d$ vertices.
+    r"""Return $2 L_0 D \sqrt{2 \ln K/n}$: by symmetrisation, contraction and Massart's lemma over the $K = 2d$
+    vertices.
 
     >>> round(generalisation_gap(1.0, 1.0, 100, 10_000), 13)
     0.0606970851754
@@ -193,7 +194,7 @@ def generalisation_gap(lipschitz: float, radius: float, num_vertices: int, datas
 
 
 def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, power: float, most: int) -> int:
-    r"""The integer $T$ of least $2 L_0 M/\sqrt{T+2} + r_1 T^p$ from 1 to ``most``.
+    r"""Return the integer $T$ of least $2 L_0 M/\sqrt{T+2} + r_1 T^p$ from 1 to ``most``.
 
     Above $(T+2)^{p+1/2} = L_0 M/(p r_1)$ the sum rises, so that only the integers below are tried.
 

@@ -105,7 +105,7 @@ class LpSetting:
 
 
 def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
-    """The setting of a spec.
+    """Return the setting of a spec.
 
     Raises:
         InvalidValue: If an assumption is unknown or outside its range; if an assumption to which the noise is scaled,

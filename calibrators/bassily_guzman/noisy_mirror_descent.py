@@ -108,17 +108,17 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def gradient_length(setting: LpSetting, scale: float) -> float:
-    r"""$L_0 + \sigma\sqrt d$: root of the mean squared l_q norm of a noisy gradient, at most."""
+    r"""Return $L_0 + \sigma\sqrt d$: root of the mean squared l_q norm of a noisy gradient, at most."""
     return setting.problem.lipschitz + scale * math.sqrt(setting.dimension)
 
 
 def best_step_size(setting: LpSetting, scale: float, iterations: int) -> float:
-    r"""$D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, of least bound."""
+    r"""Return $D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, of least bound."""
     return setting.radius / (gradient_length(setting, scale) * math.sqrt((setting.norm_order - 1.0) * iterations))
 
 
 def excess_risk_bound(setting: LpSetting, scale: float, step_size: float, iterations: int) -> float:
-    r"""$D^2/(2(p-1)\eta T) + \tfrac\eta2 (L_0 + \sigma\sqrt d)^2$, of the empirical risk, in loss units."""
+    r"""Return $D^2/(2(p-1)\eta T) + \tfrac\eta2 (L_0 + \sigma\sqrt d)^2$, of the empirical risk, in loss units."""
     start = setting.radius**2 / (2.0 * (setting.norm_order - 1.0) * step_size * iterations)
     return start + 0.5 * step_size * gradient_length(setting, scale) ** 2
 

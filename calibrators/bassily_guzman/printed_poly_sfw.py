@@ -109,8 +109,8 @@ class Printed:
 def printed_calibration(
     target: object, problem: Problem, num_vertices: int, dataset_size: int, needed: Callable[[], float] | None
 ) -> AsPublished | None:
-    """The paper's noise at this target, with a verdict; None if the paper does not treat such targets. It is never
-    executed.
+    """Return the paper's noise at this target, with a verdict; None if the paper does not treat such targets. It is
+    never executed.
 
     An odd number of records is reduced by one, because with half of them rounded down the first scale would be too
     small.

@@ -31,7 +31,7 @@ PURE_FORMULA = r"\lambda = \Delta_\infty/\varepsilon_0,\quad \varepsilon = T \va
 
 
 def attained_loss(epsilon: float, dataset_size: int) -> float:
-    """Log-ratio of one selection between two neighbours, with the talk's noise for ``epsilon``.
+    """Return the log-ratio of one selection between two neighbours, with the talk's noise for ``epsilon``.
 
     Args:
         epsilon: The talk's, of one selection.
@@ -45,7 +45,7 @@ def attained_loss(epsilon: float, dataset_size: int) -> float:
 
 
 def laplace_rho(range_over_scale: float) -> float:
-    r"""zCDP of one report-noisy-max with Laplace noise: $a \tanh(a/2)$, as of every a-DP mechanism.
+    r"""Return zCDP of one report-noisy-max with Laplace noise: $a \tanh(a/2)$, as of every a-DP mechanism.
 
     >>> round(laplace_rho(0.1), 9)
     0.004995837
@@ -54,8 +54,8 @@ def laplace_rho(range_over_scale: float) -> float:
 
 
 def printed_calibration(spec: Spec, iterations: int) -> AsPublished | None:
-    """The talk's noise for T selections at the spec's target, with a verdict; None if the talk does not treat such
-    targets.
+    """Return the talk's noise for T selections at the spec's target, with a verdict; None if the talk does not treat
+    such targets.
 
     Never executable.
     """

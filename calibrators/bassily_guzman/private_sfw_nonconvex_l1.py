@@ -101,7 +101,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def steps_of(dataset_size: int, iterations: int, step_size: float | None = None) -> Recursion:
-    """T steps over n records, of size 1/sqrt(T) unless it is given.
+    """Return T steps over n records, of size 1/sqrt(T) unless it is given.
 
     >>> steps_of(100_000, 100)
     Recursion(selections=100, first_batch=50000, batch=500, step_size=0.1)
@@ -115,7 +115,7 @@ def steps_of(dataset_size: int, iterations: int, step_size: float | None = None)
 
 
 def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
-    """The caller's number of steps, or that of least bound."""
+    """Return the caller's number of steps, or that of least bound."""
     if spec.iterations is not None:
         if not 2 <= spec.iterations <= MAX_SELECTIONS:
             raise InvalidValue(
@@ -143,7 +143,7 @@ def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
 
 
 def _bound(setting: Setting, recursion: Recursion, solved: Solved) -> float:
-    """The mean gap; the setting has its vertices."""
+    """Return the mean gap; the setting has its vertices."""
     assert setting.num_vertices is not None, "asked for where bounds are"
     return mean_gap_bound(
         setting.problem,

@@ -68,22 +68,22 @@ class ProximalProblem:
         return self.lipschitz + self.regularizer * self.radius
 
     def empirical_gap(self, inner_iterations: int, stddev: float, dimension: int) -> float:
-        """2 (L_t + sigma sqrt(d))^2 / (omega (T + 1)), in loss units."""
+        """Return 2 (L_t + sigma sqrt(d))^2 / (omega (T + 1)), in loss units."""
         longest = self.local_lipschitz + stddev * math.sqrt(dimension)
         return 2.0 * longest**2 / (self.weak_convexity * (inner_iterations + 1))
 
     def population_gap(self, empirical_gap: float, records: int) -> float:
-        """2 L_0^2 / (omega m) + L_t sqrt(2 gap / omega), in loss units."""
+        """Return 2 L_0^2 / (omega m) + L_t sqrt(2 gap / omega), in loss units."""
         statistical = 2.0 * self.lipschitz**2 / (self.weak_convexity * records)
         return statistical + self.local_lipschitz * math.sqrt(2.0 * empirical_gap / self.weak_convexity)
 
     def closeness(self, initial_gap: float, rounds: int, gap: float) -> float:
-        """theta, in parameter units."""
+        """Return theta, in parameter units."""
         return math.sqrt(2.0 / self.weak_convexity * (initial_gap / rounds + gap))
 
 
 def balanced_rounds(dataset_size: int, dimension: int, epsilon: float) -> int:
-    r"""$\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor$, at least 2 and at most n.
+    r"""Return $\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor$, at least 2 and at most n.
 
     Up to a constant it makes 1/R as large as the gap of a round.
 
@@ -95,7 +95,8 @@ def balanced_rounds(dataset_size: int, dimension: int, epsilon: float) -> int:
 
 
 def closeness_rate(dataset_size: int, dimension: int, epsilon: float) -> float:
-    r"""$n^{-1/4} + (\sqrt d/(n\varepsilon))^{1/3}$, of problems whose constants are of order 1; logarithms left out.
+    r"""Return $n^{-1/4} + (\sqrt d/(n\varepsilon))^{1/3}$, of problems whose constants are of order 1; logarithms left
+    out.
 
     >>> closeness_rate(10_000, 100, 1.0)
     0.2

@@ -117,7 +117,7 @@ class ProximalSetting:
 
 
 def read_proximal_setting(spec: Spec) -> ProximalSetting:
-    """The setting of a spec.
+    """Return the setting of a spec.
 
     Raises:
         InvalidValue: If an assumption is unknown or outside its range; if there is neither a bound on gradients nor a
@@ -154,7 +154,7 @@ def read_proximal_setting(spec: Spec) -> ProximalSetting:
 
 
 def _bound(spec: Spec, given: Given) -> float:
-    """C of the request, or L_0."""
+    """Return C of the request, or L_0."""
     if isinstance(spec.gradient_bound, Clip):
         return spec.gradient_bound.max_grad_norm
     lipschitz = given.get("lipschitz")
@@ -169,7 +169,7 @@ def _bound(spec: Spec, given: Given) -> float:
 
 
 def _diameter(spec: Spec, given: Given) -> float | None:
-    """M of the assumptions or of the spec's domain, which must agree; None if none of them is there."""
+    """Return M of the assumptions or of the spec's domain, which must agree; None if none of them is there."""
     if not isinstance(spec.domain, L2Ball | None):
         raise InvalidValue(
             f"the domain is an l2 ball, or left out; got {spec.domain.kind}. In other norms than l2 the domain and the "

@@ -24,7 +24,7 @@ _SLOPE = "of that nearby point in the mean: the length of a subgradient of F the
 
 
 def recommended(spec: Spec, phase: ProximalPhase) -> tuple[Provenance, ...]:
-    """The sizes, the regulariser and the noise."""
+    """Return the sizes, the regulariser and the noise."""
     balanced = r"\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor"
     derived, exact = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
     own_rounds, own_steps = spec.iterations is not None, "inner_iterations" in spec.assumptions
@@ -91,7 +91,9 @@ def utility(
 
 
 def _both(setting: ProximalSetting, theta: float, ending: str, formula: str) -> tuple[Provenance, Provenance]:
-    """Bounds on the distance of the released point from the proximal one, and on the proximal one's stationarity."""
+    """Return bounds on the distance of the released point from the proximal one, and on the proximal one's
+    stationarity.
+    """
     problem = setting.problem
     assert problem is not None, "asked for where bounds are"
     proved = ending == "bound"

@@ -137,7 +137,7 @@ def _phase(spec: Spec, setting: ProximalSetting, steps: Steps) -> ProximalPhase:
 
 
 def _rounds(spec: Spec, steps: Steps) -> int:
-    """The caller's R, or the balanced one."""
+    """Return the caller's R, or the balanced one."""
     n = spec.dataset_size
     if n < 2:
         raise InvalidValue(

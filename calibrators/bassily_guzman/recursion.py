@@ -78,20 +78,22 @@ class Recursion:
         return self.first_batch + 2 * (self.selections - 1) * self.batch
 
     def change_bound(self, problem: Problem) -> float:
-        r"""$\min(2 L_0, L_1 \eta M)$: how much a record's gradient changes from one point to the next."""
+        r"""Return $\min(2 L_0, L_1 \eta M)$: how much a record's gradient changes from one point to the next."""
         return min(2.0 * problem.lipschitz, problem.smoothness * self.step_size * problem.diameter)
 
     def increment_bound(self, problem: Problem) -> float:
-        r"""$(1-\eta) \min(2 L_0, L_1 \eta M) + \eta L_0$: what a record brings to the mean of a step but the first."""
+        r"""Return $(1-\eta) \min(2 L_0, L_1 \eta M) + \eta L_0$: what a record brings to the mean of a step but the
+        first.
+        """
         return (1.0 - self.step_size) * self.change_bound(problem) + self.step_size * problem.lipschitz
 
     def ranges(self, problem: Problem) -> tuple[float, float]:
-        """w of the first step's records and of those of every other one."""
+        """Return w of the first step's records and of those of every other one."""
         first = problem.diameter * problem.lipschitz / self.first_batch
         return first, problem.diameter * self.increment_bound(problem) / self.batch
 
     def zcdp_width(self, problem: Problem) -> float:
-        r"""$\max_t w_t \sqrt{S_t}$; records of the first two steps take part in most selections.
+        r"""Return $\max_t w_t \sqrt{S_t}$; records of the first two steps take part in most selections.
 
         >>> round(Recursion(5001, 5000, 1, 0.000768316074617).zcdp_width(Problem(2.0, 1.0, 2.0)), 9)
         0.156733483
@@ -102,14 +104,14 @@ class Recursion:
         return max(found, other * math.sqrt(geometric_sum(square, self.selections - 1)))
 
     def pure_width(self, problem: Problem) -> float:
-        r"""$\max_t w_t B_t$."""
+        r"""Return $\max_t w_t B_t$."""
         first, other = self.ranges(problem)
         ratio = 1.0 - self.step_size
         return max(first * geometric_sum(ratio, self.selections), other * geometric_sum(ratio, self.selections - 1))
 
 
 def geometric_sum(ratio: float, count: int) -> float:
-    r"""$\sum_{k < n} r^k$ for r in [0, 1), also where r is nearly 1.
+    r"""Return $\sum_{k < n} r^k$ for r in [0, 1), also where r is nearly 1.
 
     >>> geometric_sum(0.5, 3), geometric_sum(0.0, 4), geometric_sum(0.9, 0)
     (1.75, 1.0, 0.0)
@@ -120,7 +122,7 @@ def geometric_sum(ratio: float, count: int) -> float:
 
 
 def participations(step_sizes: Sequence[float]) -> tuple[list[float], list[float]]:
-    r"""$S_t$ and $B_t$ of a record that is read at t, for steps of any sizes $\eta_0..\eta_{T-1}$.
+    r"""Return $S_t$ and $B_t$ of a record that is read at t, for steps of any sizes $\eta_0..\eta_{T-1}$.
 
     >>> [round(number, 12) for number in participations([1.0, 0.5, 0.5])[0]]
     [1.3125, 1.25, 1.0]
@@ -133,7 +135,7 @@ def participations(step_sizes: Sequence[float]) -> tuple[list[float], list[float
 
 
 def squared_errors(problem: Problem, recursion: Recursion, kappa: float) -> npt.NDArray[np.float64]:
-    """r_t, shape (T,): bounds of the expected squared dual norm of the estimates' errors."""
+    """Return r_t, shape (T,): bounds of the expected squared dual norm of the estimates' errors."""
     fresh = 4.0 * kappa * recursion.increment_bound(problem) ** 2 / recursion.batch
     square = (1.0 - recursion.step_size) ** 2
     left = square ** np.arange(recursion.selections, dtype=np.float64)
@@ -144,7 +146,7 @@ def squared_errors(problem: Problem, recursion: Recursion, kappa: float) -> npt.
 def excess_risk_bound(
     problem: Problem, recursion: Recursion, noise_scale: float, *, num_vertices: int, kappa: float, initial_gap: float
 ) -> float:
-    r"""$\Gamma_T$ after the last step, in loss units, for convex losses.
+    r"""Return $\Gamma_T$ after the last step, in loss units, for convex losses.
 
     Args:
         problem: L_0, L_1, M.
@@ -166,7 +168,8 @@ def excess_risk_bound(
 def mean_gap_bound(
     problem: Problem, recursion: Recursion, noise_scale: float, *, num_vertices: int, kappa: float, initial_gap: float
 ) -> float:
-    """The mean gap of a uniformly drawn starting point of a step, in loss units, whether or not losses are convex.
+    """Return the mean gap of a uniformly drawn starting point of a step, in loss units, whether or not losses are
+    convex.
 
     Args, Source: as `excess_risk_bound`.
     """

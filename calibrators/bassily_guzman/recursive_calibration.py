@@ -47,7 +47,7 @@ class Solved:
     steps: Steps
 
     def noise_scale(self, setting: Setting, recursion: Recursion) -> float:
-        """lambda, in loss units.
+        """Return lambda, in loss units.
 
         Raises:
             InvalidValue: If floating point cannot represent it.
@@ -59,7 +59,7 @@ class Solved:
 
 
 def solve(spec: Spec) -> Solved:
-    """The aggregate event of all selections.
+    """Return the aggregate event of all selections.
 
     Raises:
         Unreachable: If no noise meets the target.
@@ -93,7 +93,7 @@ def refuse_what_has_no_part(spec: Spec) -> None:
 
 
 def checked_step_size(step_size: float) -> float:
-    """The caller's own step size.
+    """Return the caller's own step size.
 
     Raises:
         InvalidValue: If a step would leave the ball, or would not move.

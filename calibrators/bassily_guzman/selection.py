@@ -33,7 +33,7 @@ from calibrators.spec import OpenEpsilon, Spec
 
 
 def scale_for_zcdp(width: float, rho: float, selections: float = 1.0) -> float:
-    """Gumbel scale of each of several selections that together are rho-zCDP.
+    """Return the Gumbel scale of each of several selections that together are rho-zCDP.
 
     Args:
         width: Range of the change of the scores, in their unit.
@@ -47,7 +47,7 @@ def scale_for_zcdp(width: float, rho: float, selections: float = 1.0) -> float:
 
 
 def zcdp_of_scale(width: float, scale: float) -> float:
-    """rho of one selection.
+    """Return rho of one selection.
 
     >>> zcdp_of_scale(2.0, 1.0)
     0.5
@@ -56,7 +56,7 @@ def zcdp_of_scale(width: float, scale: float) -> float:
 
 
 def scale_for_pure_dp(width: float, epsilon: float, selections: float = 1.0) -> float:
-    """Gumbel (or Laplace) scale of each of several selections that together are epsilon-DP.
+    """Return the Gumbel (or Laplace) scale of each of several selections that together are epsilon-DP.
 
     >>> scale_for_pure_dp(0.0008, 1.0, selections=100)
     0.08
@@ -65,7 +65,7 @@ def scale_for_pure_dp(width: float, epsilon: float, selections: float = 1.0) -> 
 
 
 def expected_regret(scale: float, num_vertices: int) -> float:
-    """Largest expected excess of the selected score over the least, with Gumbel noise.
+    """Return the largest expected excess of the selected score over the least, with Gumbel noise.
 
     >>> expected_regret(0.5, 1)
     0.0
@@ -143,7 +143,7 @@ def checked_scales(scales: Sequence[float]) -> tuple[float, ...]:
 
 
 def multiplier(noise_multiplier: float, pure: bool, source: str, *holds: str) -> Provenance:
-    """The noise multiplier as a hyperparameter."""
+    """Return the noise multiplier as a hyperparameter."""
     return Provenance(
         "noise_multiplier",
         noise_multiplier,

@@ -113,7 +113,7 @@ class Setting:
 
 
 def read_setting(spec: Spec) -> Setting:
-    """The setting of a spec.
+    """Return the setting of a spec.
 
     Raises:
         InvalidValue: If an assumption is unknown or outside its range; if L_0, L_1 or the size of the domain, without
@@ -124,7 +124,7 @@ def read_setting(spec: Spec) -> Setting:
 
 
 def setting_of(spec: Spec, given: Given, smoothness: float | None) -> Setting:
-    """The setting of a spec with these assumptions, of losses with this L_1.
+    """Return the setting of a spec with these assumptions, of losses with this L_1.
 
     Raises:
         InvalidValue: As `read_setting` does.
@@ -147,7 +147,7 @@ def setting_of(spec: Spec, given: Given, smoothness: float | None) -> Setting:
 
 
 def _diameter(spec: Spec, given: Given) -> float:
-    """M of the assumptions or of the spec's domain, which must agree."""
+    """Return M of the assumptions or of the spec's domain, which must agree."""
     if spec.domain is not None and not isinstance(spec.domain, L1Ball):
         raise InvalidValue(
             f"the domain is an l1 ball, whose vertices are selected; got {spec.domain.kind}",
@@ -158,7 +158,7 @@ def _diameter(spec: Spec, given: Given) -> float:
 
 
 def agreed_diameter(given: Given, domain: L1Ball | L2Ball | LpBall | None, ball: str, *, wanted: str) -> float:
-    """M of the assumptions or of the domain, which must agree.
+    """Return M of the assumptions or of the domain, which must agree.
 
     Args:
         ball: In words.

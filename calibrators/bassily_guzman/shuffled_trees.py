@@ -27,7 +27,7 @@ PURE_FORMULA = r"\lambda_t = 2 L_0 D\, 2^t / (b \varepsilon),\quad b = n/\ln^2 n
 
 
 def attained_loss(epsilon: float, records_per_tree: int) -> float:
-    """Log-ratio of one event between two neighbours in the first tree, with the printed noise for delta = 0.
+    """Return the log-ratio of one event between two neighbours in the first tree, with the printed noise for delta = 0.
 
     >>> round(attained_loss(1.0, 427), 6)
     1.990698
@@ -37,7 +37,7 @@ def attained_loss(epsilon: float, records_per_tree: int) -> float:
 
 
 def printed_calibration(epsilon: float, delta: float, dataset_size: int) -> AsPublished:
-    """The paper's noise at this target, with a verdict. Never executable."""
+    """Return the paper's noise at this target, with a verdict. Never executable."""
     if delta > 0.0:
         why = (
             "The constants are unspecified: the printed noise is known up to a factor, and its proof amplifies by "

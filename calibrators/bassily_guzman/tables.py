@@ -38,7 +38,7 @@ def _tree(at: Setting) -> float:
 
 
 def _first_lp(at: Setting) -> float:
-    """The two branches of the first paper's theorem."""
+    """Return the two branches of the first paper's theorem."""
     kappa, n = _kappa(at), at.dataset_size
     slow = math.sqrt(kappa) * math.pow(at.dimension * at.log_delta, 0.25) / math.sqrt(n)
     noise = kappa * math.log(n) * math.sqrt(at.dimension * at.log_delta) / (at.epsilon * math.pow(n, 0.75))

@@ -93,7 +93,7 @@ class Trees:
         return self.records_per_tree * (self.num_trees * (self.num_trees + 3)) // 2
 
     def zcdp_width(self, problem: Problem, tree: int) -> float:
-        r"""Root of the sum of squared score ranges that one record's contribution has in this tree.
+        r"""Return the root of the sum of squared score ranges that one record's contribution has in this tree.
 
         A record at depth j moves the scores of $2^{\tau-j}$ selections by a range of at most $M c_j 2^j/b$ each, so
         $u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$. Replacing a record counts twice.
@@ -101,7 +101,7 @@ class Trees:
         return max(self._range(problem, depth) * math.sqrt(1 << (tree - depth)) for depth in range(tree + 1))
 
     def pure_width(self, problem: Problem, tree: int) -> float:
-        """Sum of the score ranges that one record's contribution has in this tree."""
+        """Return the sum of the score ranges that one record's contribution has in this tree."""
         return max(self._range(problem, depth) * (1 << (tree - depth)) for depth in range(tree + 1))
 
     def _range(self, problem: Problem, depth: int) -> float:
@@ -110,7 +110,7 @@ class Trees:
 
 
 def largest_records_per_tree(dataset_size: int, num_trees: int) -> int:
-    r"""b = the largest power of two for which every record is read at most once; 0 if not even one fits.
+    r"""Return b = the largest power of two for which every record is read at most once; 0 if not even one fits.
 
     >>> largest_records_per_tree(50_000, 4), largest_records_per_tree(1, 1)
     (4096, 0)
@@ -120,7 +120,7 @@ def largest_records_per_tree(dataset_size: int, num_trees: int) -> int:
 
 
 def possible_trees(dataset_size: int, records_per_tree: int | None = None) -> list[Trees]:
-    """The layouts that this many records allow: b at least 2^T, every record read at most once.
+    """Return the layouts that this many records allow: b at least 2^T, every record read at most once.
 
     >>> [trees.records_per_tree for trees in possible_trees(100)]
     [64, 16, 16]
@@ -134,7 +134,7 @@ def possible_trees(dataset_size: int, records_per_tree: int | None = None) -> li
 def excess_risk_bound(
     problem: Problem, trees: Trees, noise_scales: Sequence[float], *, num_vertices: int, kappa: float
 ) -> float:
-    r"""$\Gamma_N$ after the last leaf, in loss units.
+    r"""Return $\Gamma_N$ after the last leaf, in loss units.
 
     Args:
         problem: Convex losses, L_0-Lipschitz and L_1-smooth.
@@ -156,7 +156,9 @@ def excess_risk_bound(
 
 
 def squared_errors(problem: Problem, trees: Trees, tree: int, kappa: float) -> npt.NDArray[np.float64]:
-    """r at each leaf of a tree: bounds of the expected squared dual norm of the gradient's error; shape (2^tree,)."""
+    """Return r at each leaf of a tree: bounds of the expected squared dual norm of the gradient's error; shape
+    (2^tree,).
+    """
     errors = np.array([_node(problem, trees, 0, kappa)])
     for depth in range(1, tree + 1):
         errors = np.stack([errors, errors + _node(problem, trees, depth, kappa)], axis=1).ravel()

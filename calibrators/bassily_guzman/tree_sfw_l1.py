@@ -115,7 +115,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: float) -> tuple[float, ...]:
-    """lambda_1..lambda_T, in loss units."""
+    """Return lambda_1..lambda_T, in loss units."""
     width, factor = (trees.pure_width, 1.0) if pure else (trees.zcdp_width, 0.5)
     return checked_scales(
         [factor * noise_multiplier * width(setting.problem, tree) for tree in range(1, trees.num_trees + 1)]

@@ -27,7 +27,7 @@ RISK_HOLDS = (
 
 
 def bound_of(setting: Setting, trees: Trees, scales: tuple[float, ...]) -> float:
-    """The excess risk bound at this layout and noise; the setting has its vertices."""
+    """Return the excess risk bound at this layout and noise; the setting has its vertices."""
     assert setting.num_vertices is not None, "asked for where bounds are"
     return excess_risk_bound(
         setting.problem,

@@ -136,7 +136,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[ProximalPlProblem | None, tuple[str, ...], float]:
-    """The constants, or None and the names of those that are missing; and the constant of the rates."""
+    """Return the constants, or None and the names of those that are missing; and the constant of the rates."""
     known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     if known.missing:
         return None, known.missing, known["order_constant"]

@@ -144,7 +144,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[StronglyConvexProblem | None, tuple[str, ...], float]:
-    """The constants, or None and the names of those that are missing; and the constant of the rates."""
+    """Return the constants, or None and the names of those that are missing; and the constant of the rates."""
     known = read_assumptions(ASSUMPTIONS, with_diameter(spec, _NAME), needed=[("dimension", spec.dimension)])
     strength = l2_strength(spec, _NAME)
     if known.missing:

@@ -84,7 +84,7 @@ class ConvexSmoothProblem:
         return 4.0 * step_size * self.smoothness <= 1.0 + 1e-12
 
     def inverse_step(self, iterations: int, oracle: MeanOracle) -> float:
-        """eta that minimises (2), in loss units / parameter units^2.
+        """Return eta that minimises (2), in loss units / parameter units^2.
 
         >>> problem = ConvexSmoothProblem(1.0, 2.0, 20, Moments(2.0, 3.0))
         >>> oracle = MeanOracle(problem.clip_threshold(5, 10_000, 1.0), 2000, 2.0, 20, problem.moments)
@@ -95,11 +95,11 @@ class ConvexSmoothProblem:
         return self._inverse_step(math.sqrt((2.0 * last + 1.0) * last * (last + 1.0) / 12.0), oracle)
 
     def printed_inverse_step(self, iterations: int, oracle: MeanOracle) -> float:
-        """eta of Theorem 9's proof."""
+        """Return eta of Theorem 9's proof."""
         return self._inverse_step(iterations**1.5, oracle)
 
     def evaluated_bound(self, inverse_step: float, bias: Vector, variance: float) -> float:
-        """(1), in loss units.
+        """Return (1), in loss units.
 
         Args:
             inverse_step: eta, larger than beta T / (T + 1).
@@ -113,7 +113,7 @@ class ConvexSmoothProblem:
         return 2.0 * total / (bias.size * (bias.size + 1.0))
 
     def closed_form(self, iterations: int, inverse_step: float, bias: float, variance: float) -> float:
-        """(2), in loss units.
+        """Return (2), in loss units.
 
         >>> problem = ConvexSmoothProblem(1.0, 2.0, 20, Moments(2.0, 3.0))
         >>> oracle = MeanOracle(problem.clip_threshold(5, 10_000, 1.0), 2000, 2.0, 20, problem.moments)
@@ -126,14 +126,14 @@ class ConvexSmoothProblem:
         return start + (2.0 * last + 1.0) * error / (6.0 * inverse_step) + bias * width
 
     def printed_bound(self, iterations: int, inverse_step: float, oracle: MeanOracle) -> float:
-        """4 eta D^2 / (T (T+1)) + 4 (T+2) (Sigma^2 + B^2) / (3 eta) + B D, as Proposition 30 is printed."""
+        """Return 4 eta D^2 / (T (T+1)) + 4 (T+2) (Sigma^2 + B^2) / (3 eta) + B D, as Proposition 30 is printed."""
         last, width = float(iterations), self.diameter
         error = oracle.variance + oracle.bias**2
         start = 4.0 * inverse_step * width**2 / (last * (last + 1.0))
         return start + 4.0 * (last + 2.0) * error / (3.0 * inverse_step) + oracle.bias * width
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """T = max(1, ceil(min{x^(2k/(5k-1)) (epsilon_p n / sqrt(d))^((2k-2)/(5k-1)), sqrt(x) n^(1/4)})).
+        """Return T = max(1, ceil(min{x^(2k/(5k-1)) (epsilon_p n / sqrt(d))^((2k-2)/(5k-1)), sqrt(x) n^(1/4)})).
 
         x = beta D / r_k.
 
@@ -143,14 +143,16 @@ class ConvexSmoothProblem:
         return max(1, math.ceil(min(self.iterations_by_terms(records, paper_epsilon))))
 
     def iterations_by_terms(self, records: int, paper_epsilon: float) -> tuple[float, float]:
-        """The two numbers of which T is the smaller: beta D^2/T^2 balanced with privacy and bias, and with sampling."""
+        """Return the two numbers of which T is the smaller: beta D^2/T^2 balanced with privacy and bias, and with
+        sampling.
+        """
         k, curvature = self.moments.order, self._curvature
         signal = paper_epsilon * records / math.sqrt(self.dimension)
         private = math.pow(curvature, 2.0 * k / (5.0 * k - 1.0)) * math.pow(signal, (2.0 * k - 2.0) / (5.0 * k - 1.0))
         return private, math.sqrt(curvature) * math.pow(records, 0.25)
 
     def clip_threshold(self, iterations: int, records: int, paper_epsilon: float) -> float:
-        """C = r_k (epsilon_p n / sqrt(d T))^(1/k), where noise and bias cost about the same; gradient units."""
+        """Return C = r_k (epsilon_p n / sqrt(d T))^(1/k), where noise and bias cost about the same; gradient units."""
         signal = paper_epsilon * records / math.sqrt(self.dimension * iterations)
         return min(LARGEST, self.moments.bound * math.pow(signal, 1.0 / self.moments.order))
 

@@ -112,7 +112,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _printed(spec: Spec, phase: MedianPhase) -> AsPublished | None:
-    """The listing's noise at this spec, and Lemma 52's; None for targets that the paper does not treat."""
+    """Return the listing's noise at this spec, and Lemma 52's; None for targets that the paper does not treat."""
     rho = rho_of(spec.target)
     if rho is None:
         return None

@@ -93,7 +93,8 @@ class UniformMoments:
         return self.lipschitz is not None and max_grad_norm >= self.lipschitz
 
     def power(self, records: int) -> float:
-        """p of the paper's rate: with L_f where n^p reaches n (L_f / r_2k)^2, without it where 2k moments need it.
+        """Return p of the paper's rate: with L_f where n^p reaches n (L_f / r_2k)^2, without it where 2k moments need
+        it.
 
         >>> UniformMoments(2.0, 1.5, lipschitz=3.0).power(1024), UniformMoments(4.0, 1.5).power(1024)
         (1.2, 1.125)
@@ -150,7 +151,7 @@ class LocalizedProblem:
         return moments.high * spread + self.penalty_slope
 
     def balanced_threshold(self, records: int, steps: int, power: float, noise_multiplier: float) -> float:
-        """C_i at which noise and squared bias cost the same; never above L_f, which no gradient exceeds."""
+        """Return C_i at which noise and squared bias cost the same; never above L_f, which no gradient exceeds."""
         moments, k = self.moments, self.moments.order
         log_signal = math.log(1.25 * paper_rho(noise_multiplier) / (self.dimension * steps))
         log_signal += (2.0 + power) * math.log(records) - 2.0 * math.log(k - 1.0)
@@ -169,16 +170,16 @@ class LocalizedProblem:
         return min(LARGEST, self.moments.high * math.pow(signal, 1.0 / self.moments.order))
 
     def rate_factor(self, total: int, noise_multiplier: float) -> float:
-        """Q = n^(-1/2) + (sqrt(d ln n) / (epsilon_p n))^((k-1)/k)."""
+        """Return Q = n^(-1/2) + (sqrt(d ln n) / (epsilon_p n))^((k-1)/k)."""
         spread = math.sqrt(self.dimension * math.log(total)) / (paper_epsilon(noise_multiplier) * total)
         return 1.0 / math.sqrt(total) + math.pow(spread, 1.0 - 1.0 / self.moments.order)
 
     def rate(self, total: int, noise_multiplier: float) -> float:
-        """r_2k D Q: Theorem 12 without its constant."""
+        """Return r_2k D Q: Theorem 12 without its constant."""
         return self.moments.high * self.diameter * self.rate_factor(total, noise_multiplier)
 
     def printed_step_size(self, total: int, power: float, noise_multiplier: float) -> float | None:
-        """eta as it is printed, its constant taken as 1; None without L_f, which its formula has.
+        """Return eta as it is printed, its constant taken as 1; None without L_f, which its formula has.
 
         >>> moments = UniformMoments(2.0, 1.5, 1.2, 1.0, 3.0)
         >>> round(LocalizedProblem(2.0, 5, moments).printed_step_size(1024, 1.2, 2.0**0.5), 12)
@@ -197,7 +198,7 @@ class LocalizedProblem:
 
 
 def block_sizes(records: int, blocks: int) -> tuple[int, ...]:
-    """n_i = n / 2^i of the most records that this many halvings leave whole.
+    """Return n_i = n / 2^i of the most records that this many halvings leave whole.
 
     >>> block_sizes(1000, 3), block_sizes(1000, 9)
     ((500, 250, 125), (256, 128, 64, 32, 16, 8, 4, 2, 1))
@@ -207,7 +208,7 @@ def block_sizes(records: int, blocks: int) -> tuple[int, ...]:
 
 
 def block_steps(records: int, power: float) -> int:
-    """T_i = ceil(2 n_i^p ln(e + n_i^p)), by which the start of a block is forgotten.
+    """Return T_i = ceil(2 n_i^p ln(e + n_i^p)), by which the start of a block is forgotten.
 
     Raises:
         InvalidValue: If there are more steps than a plan can hold.
@@ -246,7 +247,7 @@ class Blocks:
         return tuple(block_steps(size, self.power) for size in self.sizes)
 
     def noise_stddevs(self, noise_multiplier: float) -> tuple[float, ...]:
-        """sigma_i = z C_i sqrt(T_i) / n_i, of each coordinate of the mean: T_i steps cost what one with z does.
+        """Return sigma_i = z C_i sqrt(T_i) / n_i, of each coordinate of the mean: T_i steps cost what one with z does.
 
         >>> Blocks((2,), 1.0, (4.0,)).noise_stddevs(0.5) == (7.0**0.5,)
         True
@@ -255,11 +256,11 @@ class Blocks:
         return tuple(noise_multiplier * bound * math.sqrt(steps) / size for size, steps, bound in each)
 
     def step_sizes(self, step_size: float) -> tuple[float, ...]:
-        """eta_i = eta / 4^i."""
+        """Return eta_i = eta / 4^i."""
         return tuple(step_size / 4.0**index for index in range(1, len(self.sizes) + 1))
 
     def regularizers(self, step_size: float) -> tuple[float, ...]:
-        """lambda_i = 1 / (eta_i n_i^p).
+        """Return lambda_i = 1 / (eta_i n_i^p).
 
         >>> Blocks((2, 1), 1.0, (1.0, 1.0)).regularizers(0.5)
         (4.0, 32.0)
@@ -300,7 +301,7 @@ class Localization:
         )
 
     def _squared_bias(self, threshold: float) -> float:
-        """r_2k^2k / ((k-1)^2 C^(2k-2)), in logarithms."""
+        """Return r_2k^2k / ((k-1)^2 C^(2k-2)), in logarithms."""
         moments, k = self.problem.moments, self.problem.moments.order
         if moments.never_clipped(threshold):
             return 0.0
@@ -309,7 +310,7 @@ class Localization:
         return moments.high**2 * math.exp(min(exponent, _LARGEST_EXPONENT))
 
     def start_cost(self, start: float) -> float:
-        """a, from a bound on the root mean square of |w_0 - w*|."""
+        """Return a, from a bound on the root mean square of |w_0 - w*|."""
         p = self.blocks.power
         return math.pow(2.0, p + 1.0) * start**2 / math.pow(2 * self.blocks.sizes[0], p)
 
@@ -326,14 +327,14 @@ class Localization:
         return math.fsum([*terms, self.problem.lipschitz_of_mean * last])
 
     def best_step_size(self, start: float) -> float:
-        """eta* = sqrt(a / b)."""
+        """Return eta* = sqrt(a / b)."""
         return math.sqrt(self.start_cost(start) / self.step_cost)
 
     def bound(self, start: float, step_size: float) -> float:
-        """a / eta + b eta + r_1 D zeta, in loss units."""
+        """Return a / eta + b eta + r_1 D zeta, in loss units."""
         failed = self.problem.lipschitz_of_mean * self.problem.diameter * self.failure_probability
         return self.start_cost(start) / step_size + self.step_cost * step_size + failed
 
     def radii(self, step_size: float) -> tuple[float, ...]:
-        """D_i = 2 L / lambda_i."""
+        """Return D_i = 2 L / lambda_i."""
         return tuple(2.0 * self.reach / strength for strength in self.blocks.regularizers(step_size))

@@ -80,7 +80,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _totals(spec: Spec) -> tuple[int, ...]:
-    """N_j of all runs, or of the first ones, as many as the caller wants."""
+    """Return N_j of all runs, or of the first ones, as many as the caller wants."""
     totals = run_sizes(spec.dataset_size) if spec.dataset_size > 2 else (1,)
     if totals[0] < 2:
         raise InvalidValue(

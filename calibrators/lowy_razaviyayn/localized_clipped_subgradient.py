@@ -117,7 +117,7 @@ def _blocks(spec: Spec) -> int:
 def _localized(
     problem: LocalizedProblem, blocks: Blocks, noise_multiplier: float, step_size: float | None
 ) -> LocalizedRun:
-    """The one run, from anywhere in the domain; zeta = n^(-1/2) where L_f is not known."""
+    """Return the one run, from anywhere in the domain; zeta = n^(-1/2) where L_f is not known."""
     failure = 0.0 if problem.moments.lipschitz is not None else (2 * blocks.sizes[0]) ** -0.5
     reach = problem.reach(len(blocks.sizes), failure)
     localization = Localization(problem, blocks, reach, failure, noise_multiplier)

@@ -126,7 +126,7 @@ class LocalizedRun:
 
 
 def solve_noise(spec: Spec) -> Steps:
-    """The one Gaussian mechanism that meets the target.
+    """Return the one Gaussian mechanism that meets the target.
 
     Raises:
         Unsupported: If the number of steps or of records is solved for.
@@ -147,7 +147,7 @@ def solve_noise(spec: Spec) -> Steps:
 
 
 def read_setting(spec: Spec, algorithm: str, assumptions: Sequence[Assumption]) -> LocalizedSetting:
-    """The setting of a spec.
+    """Return the setting of a spec.
 
     Raises:
         InvalidValue: If a constant is unknown, outside its range, or contradicts another.
@@ -175,7 +175,7 @@ def read_setting(spec: Spec, algorithm: str, assumptions: Sequence[Assumption]) 
 def thresholds(
     spec: Spec, problem: LocalizedProblem | None, sizes: tuple[int, ...], power: float, noise_multiplier: float
 ) -> Blocks:
-    """The blocks with the spec's own C, or with the C_i of the theorem.
+    """Return the blocks with the spec's own C, or with the C_i of the theorem.
 
     Raises:
         InvalidValue: If no threshold is given and none can be derived (``missing``), or blocks have too many steps.
@@ -189,7 +189,7 @@ def thresholds(
 def balanced_thresholds(
     problem: LocalizedProblem, sizes: tuple[int, ...], power: float, noise_multiplier: float
 ) -> tuple[float, ...]:
-    """C_i of the theorem."""
+    """Return C_i of the theorem."""
     steps = Blocks(sizes, power, (1.0,) * len(sizes)).inner_iterations
     return tuple(
         problem.balanced_threshold(size, count, power, noise_multiplier)
@@ -198,7 +198,7 @@ def balanced_thresholds(
 
 
 def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]) -> LocalizedPhase:
-    """The blocks of all runs, one after the other."""
+    """Return the blocks of all runs, one after the other."""
     step_sizes: list[float] = []
     strengths: list[float] = []
     radii: list[float] = []

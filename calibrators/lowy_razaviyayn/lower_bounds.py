@@ -25,7 +25,7 @@ import math
 
 
 def convex_lower_bound(moment_order: float, moment_bound: float, radius: float, records: int, rho: float) -> float:
-    """A certified lower bound, in loss units, of every rho-zCDP algorithm on some convex problem on a ball.
+    """Return a certified lower bound, in loss units, of every rho-zCDP algorithm on some convex problem on a ball.
 
     >>> round(convex_lower_bound(2.0, 3.0, 1.0, 10_000, 0.5), 12)
     0.015
@@ -48,7 +48,7 @@ def strongly_convex_lower_bound(
 
 
 def mean_lower_bound(moment_order: float, moment_bound: float, records: int, rho: float) -> float:
-    """A certified lower bound of E|nu~ - nu|^2 for some records, whatever the rho-zCDP algorithm.
+    """Return a certified lower bound of E|nu~ - nu|^2 for some records, whatever the rho-zCDP algorithm.
 
     The two laws above with h = r_k, since here the records themselves have the moment; the two squared errors add up
     to at least 2 m^2, so one is at least m^2 / 2 on average.

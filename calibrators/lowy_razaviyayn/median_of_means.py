@@ -34,7 +34,7 @@ _HOEFFDING = 0.4802
 
 
 def groups_needed(dimension: int, failure_probability: float) -> int:
-    """An m that suffices: the least number of groups of which 99% are good on average and half are surely good.
+    """Return an m that suffices: the least number of groups of which 99% are good on average and half are surely good.
 
     >>> groups_needed(5, 1e-3)
     20
@@ -43,7 +43,7 @@ def groups_needed(dimension: int, failure_probability: float) -> int:
 
 
 def groups_printed(dimension: int, failure_probability: float) -> int:
-    """The paper's m.
+    """Return the paper's m.
 
     >>> groups_printed(5, 1e-3)
     199
@@ -117,7 +117,7 @@ class MedianOfMeans:
         return math.sqrt((spread**2 / self.group_size + noise_variance) / p) if p > 0.0 else math.inf
 
     def error(self, noise_variance: float = 0.0) -> float:
-        """sqrt(d) (beta + deviation): of all coordinates in the l2 norm, with probability at least 1 - zeta / 2."""
+        """Return sqrt(d) (beta + deviation), a bound in the l2 norm, with probability at least 1 - zeta / 2."""
         return math.sqrt(self.dimension) * (self.bias + self.deviation(noise_variance))
 
     @property
@@ -129,7 +129,7 @@ class MedianOfMeans:
         return math.sqrt(self.dimension) * (deviation + self.printed_bias)
 
     def _bias(self, log_constant: float) -> float:
-        """constant g (2 g / tau)^(k-1), in logarithms, since gamma = g^k overflows for large k."""
+        """Return constant g (2 g / tau)^(k-1), in logarithms, since gamma = g^k overflows for large k."""
         k, g = self.moment_order, self.coordinate_moment
         exponent = log_constant + (k - 1.0) * math.log(2.0 * g / self.truncation_radius)
         return g * math.exp(exponent) if exponent < 700.0 else math.inf
@@ -138,7 +138,7 @@ class MedianOfMeans:
 def balanced_radius(
     dimension: int, moment_order: float, coordinate_moment: float, noise_per_radius: float, mean_bound: float
 ) -> float:
-    r"""tau at which the bias and the noise together are least, and 2 L at least.
+    r"""Return tau at which the bias and the noise together are least, and 2 L at least.
 
     Of $\sqrt d\,\kappa_k \gamma (2/\tau)^{k-1} + N \tau$ the minimum is at
     $\tau = 2 \gamma^{1/k} \left((k-1) \kappa_k \sqrt d / (2 N)\right)^{1/k}$.
@@ -159,7 +159,8 @@ def balanced_radius(
 
 
 def normal_length(dimension: int, failure_probability: float) -> float:
-    """A length that a standard normal vector exceeds with probability zeta / 2 at most: sqrt(d) + sqrt(2 ln(2 / zeta)).
+    """Return a length that a standard normal vector exceeds with probability zeta / 2 at most: sqrt(d) + sqrt(2 ln(2 /
+    zeta)).
 
     >>> round(normal_length(4, 2.0 * math.exp(-2.0)), 12)
     4.0

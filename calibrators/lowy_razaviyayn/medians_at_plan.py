@@ -49,7 +49,7 @@ class PlannedMedians:
     order_constant: float
 
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for numbers that are left out."""
+        """Return sentences for numbers that are left out."""
         return warnings_of(self.phase.truncation_radius, self.mean_bound)
 
     def utility(self) -> tuple[Provenance, ...]:
@@ -141,7 +141,7 @@ class PlannedMedians:
     def _length(
         self, name: str, value: float | None, formula: str, kind: ProvenanceKind, words: tuple[str, ...]
     ) -> Provenance:
-        """A distance from the mean. The point 0 is within L of it, and no record has to be read for that."""
+        """Return a distance from the mean. The point 0 is within L of it, and no record has to be read for that."""
         kept = value if self._is_covered else None
         return Provenance(
             name,
@@ -164,7 +164,7 @@ class PlannedMedians:
 
 
 def recommended(groups: int, radius: float | None) -> tuple[Provenance, ...]:
-    """The step, m that suffices, and tau where the moments are known."""
+    """Return the step, m that suffices, and tau where the moments are known."""
     derived = ProvenanceKind.DERIVED
     found = (
         Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 12 (as one step: derived)", derived),

@@ -79,7 +79,8 @@ class Moments:
 
 
 def moment_bound_of_coordinates(coordinate_bound: float, order: float, dimension: int) -> float:
-    r"""r_k from a bound on the k-th central moment of each coordinate (Assumption 3): $r_k \le 2\sqrt d\,\gamma^{1/k}$.
+    r"""Return r_k from a bound on the k-th central moment of each coordinate (Assumption 3): $r_k \le 2\sqrt
+    d\,\gamma^{1/k}$.
 
     Args:
         coordinate_bound: gamma^(1/k), in gradient units, where E|<grad f - grad F, e_j>|^k <= gamma for every j and
@@ -96,7 +97,7 @@ def moment_bound_of_coordinates(coordinate_bound: float, order: float, dimension
 
 
 def trivial_excess_risk(lipschitz: float, diameter: float, strong_convexity: float = 0.0) -> float:
-    r"""The bound that needs no step: $F(w) - F^* \le \min(L D, L^2 / (2 \mu))$ at every point of the domain.
+    r"""Return the bound that needs no step: $F(w) - F^* \le \min(L D, L^2 / (2 \mu))$ at every point of the domain.
 
     Args:
         lipschitz: L of F on the domain; r_1 <= r_2 will do.

@@ -94,7 +94,7 @@ class PlannedBatches:
         return self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def errors(self) -> tuple[Vector, float]:
-        """Bounds on the root mean square bias of each step, and on the variance of every one; sharp constants."""
+        """Bound the root mean square bias and the variance of every step, with sharp constants."""
         if self.are_drawn:
             return errors_of_drawn_batches(self.oracle, self.phase.steps, self.dataset_size)
         return constant_errors(self.oracle, self.phase.steps)
@@ -191,7 +191,7 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
 
 
 def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
-    """The spec's constants, with the diameter of the domain where only that was given.
+    """Return the spec's constants, with the diameter of the domain where only that was given.
 
     Raises:
         InvalidValue: If the diameter that is stated is smaller than the domain's.
@@ -216,7 +216,7 @@ def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
 
 
 def ball(spec: Spec, diameter: float | None) -> L2Ball | None:
-    """The spec's domain, or the ball of the diameter; None if neither is known."""
+    """Return the spec's domain, or the ball of the diameter; None if neither is known."""
     if isinstance(spec.domain, L2Ball):
         return spec.domain
     return None if diameter is None else L2Ball(0.5 * diameter)

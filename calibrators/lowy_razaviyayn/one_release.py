@@ -45,7 +45,7 @@ def check_one_step(spec: Spec, name: str) -> None:
 
 
 def balanced_threshold(moments: Moments, noise_multiplier: float, dataset_size: int, dimension: int) -> float:
-    """C = r_k (epsilon_p n / sqrt(d))^(1/k), epsilon_p = 2/z: noise and squared bias cost about the same.
+    """Return C = r_k (epsilon_p n / sqrt(d))^(1/k), epsilon_p = 2/z: noise and squared bias cost about the same.
 
     Theorems 9 and 11 of the paper for one round.
 

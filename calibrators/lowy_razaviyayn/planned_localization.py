@@ -60,7 +60,7 @@ class PlannedLocalization:
         return trivial_excess_risk(self.problem.lipschitz_of_mean, self.problem.diameter, self.problem.strong_convexity)
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """The theorem's numbers with this plan's noise, one for each block, in the order in which they run."""
+        """Return the theorem's numbers with this plan's noise, one for each block, in the order in which they run."""
         step_sizes, strengths, radii, bounds, printed = self._of_blocks()
         theorem = f"{PAPER}, Theorem 12 (constants derived)"
         powers = tuple(run.blocks.power for run in self.runs)
@@ -153,7 +153,7 @@ class PlannedLocalization:
         return r"p = 1 + \tfrac{1}{2k}"
 
     def utility(self) -> tuple[Provenance, ...]:
-        """Bounds and rates; those whose conditions fail have no value, and their assumptions say why."""
+        """Return bounds and rates; those whose conditions fail have no value, and their assumptions say why."""
         return (self._bound(), self._trivial(), self._rate(), self._lower_bound(), self._lower_rate())
 
     def _of_blocks(self) -> tuple[tuple[float, ...], ...]:

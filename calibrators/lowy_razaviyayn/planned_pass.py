@@ -41,7 +41,7 @@ class PlannedPass(PlannedRisk):
         return (*self._drawn, _OWN_SCHEDULE) if self.step_size is not None else self._drawn
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """T, s, C and the step sizes that the theorem would take with this plan's noise."""
+        """Return T, s, C and the step sizes that the theorem would take with this plan's noise."""
         p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         derived, exact = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
         preset = p.recommended_iterations(n, epsilon_p)

@@ -31,7 +31,7 @@ from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 
 
 def run_sizes(records: int) -> tuple[int, ...]:
-    """N_1 .. N_M, powers of two; the first may be 1, which means no run.
+    """Return N_1 .. N_M, powers of two; the first may be 1, which means no run.
 
     >>> run_sizes(1024), run_sizes(100_000)
     ((32, 64, 128, 256), (2048, 4096, 8192, 16384, 32768))
@@ -42,25 +42,25 @@ def run_sizes(records: int) -> tuple[int, ...]:
 
 
 def default_power(problem: LocalizedProblem, records: int) -> float:
-    """p of a run: 1 + 1/k without L_f."""
+    """Return p of a run: 1 + 1/k without L_f."""
     moments = problem.moments
     return 1.0 + 1.0 / moments.order if moments.lipschitz is None else moments.power(records)
 
 
 def first_distance(problem: LocalizedProblem) -> float:
-    """D_0, of any point of the domain from the minimum."""
+    """Return D_0, of any point of the domain from the minimum."""
     return min(problem.diameter, problem.lipschitz_of_mean / problem.strong_convexity)
 
 
 def next_distance(problem: LocalizedProblem, bound: float) -> float:
-    """D_j, after a run with this bound on its excess risk."""
+    """Return D_j, after a run with this bound on its excess risk."""
     return min(first_distance(problem), math.sqrt(2.0 * bound / problem.strong_convexity))
 
 
 def localized_chain(
     problem: LocalizedProblem, runs: Sequence[Blocks], noise_multiplier: float, step_size: float | None
 ) -> tuple[LocalizedRun, ...]:
-    """The runs with their starts, and with their best step sizes where the caller has none."""
+    """Return the runs with their starts, and with their best step sizes where the caller has none."""
     found: list[LocalizedRun] = []
     start = first_distance(problem)
     for blocks in runs:

@@ -84,7 +84,7 @@ class PlannedRisk(ABC):
         )
 
     def utility(self) -> tuple[Provenance, ...]:
-        """Bounds and rates; those that this plan is outside of have no value, and their assumptions say why."""
+        """Return bounds and rates; those that this plan is outside of have no value, and their assumptions say why."""
         return (
             self._bound(),
             self._closed_form(),
@@ -130,12 +130,12 @@ class PlannedRisk(ABC):
         return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)
 
     def _lower(self, value: float, formula: str, theorem: str, worst: str) -> Provenance:
-        """A certified lower bound; ``worst`` names the hard problem."""
+        """Return a certified lower bound; ``worst`` names the hard problem."""
         source = f"{PAPER}, {theorem} (constants derived, without the gain of sqrt(d))"
         return Provenance("lower_bound", value, formula, source, ProvenanceKind.DERIVED, (worst,), units=LOSS)
 
     def _lower_order(self, rate: float, formula: str, theorem: str, worst: str) -> Provenance:
-        """A lower bound up to its constant; no value where the theorem's conditions fail."""
+        """Return a lower bound up to its constant; no value where the theorem's conditions fail."""
         failed = failed_conditions(self.batches.dimension, self.batches.rho)
         return Provenance(
             "lower_bound_rate",

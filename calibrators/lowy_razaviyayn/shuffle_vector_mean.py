@@ -245,7 +245,7 @@ def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None
 
 
 def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> AsPublished | None:
-    """The parameters of the paper that P_vec is taken from, judged as the plan is charged; a record is replaced."""
+    """Judge the parameters of the paper from which P_vec is taken as the plan is charged: a record is replaced."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
         return None

@@ -72,12 +72,12 @@ class ShuffledSum:
         return math.sqrt(float(self.users) * (float(self.noise_bits) + 1.0)) / self.levels
 
     def epsilon(self, delta: float) -> float:
-        """The least that Lemma 56 gives, of integers g apart."""
+        """Return the least that Lemma 56 gives, of integers g apart."""
         return math.sqrt(_NEEDED * math.log(2.0 / delta)) / self.noise_multiplier
 
 
 def noise_bits(users: int, levels: int, epsilon: float, delta: float) -> float:
-    """The least b of Lemma 56, a whole number, which may be too large for any plan.
+    """Return the least b of Lemma 56, a whole number, which may be too large for any plan.
 
     >>> noise_bits(400, 20, 0.1386894102, 5e-8)
     163808.0
@@ -86,17 +86,17 @@ def noise_bits(users: int, levels: int, epsilon: float, delta: float) -> float:
 
 
 def noise_bits_for(users: int, levels: int, noise_multiplier: float) -> float:
-    """The least b with this noise; that of a plan's own multiplier is the plan's."""
+    """Return the least b with this noise; that of a plan's own multiplier is the plan's."""
     return max(1.0, math.ceil((noise_multiplier * levels) ** 2 / users * (1.0 - 1e-14)))
 
 
 def share_of_delta(delta: float, dimension: int) -> float:
-    """delta_hat of each coordinate: half of delta is theirs, the other half the conversion's."""
+    """Return delta_hat of each coordinate: half of delta is theirs, the other half the conversion's."""
     return delta / (2.0 * dimension)
 
 
 def coordinate_epsilon(epsilon: float, delta: float, reach: float) -> float:
-    """epsilon_hat of each coordinate where all together are to cost epsilon at delta.
+    """Return epsilon_hat of each coordinate where all together are to cost epsilon at delta.
 
     Args:
         reach: K.
@@ -113,12 +113,12 @@ def composed_epsilon(epsilon: float, left_delta: float, reach: float) -> float:
 
 
 def reach_in_l2(distance: float, dimension: int, levels: int) -> float:
-    """K of vectors that are 2 C ``distance`` apart at most, in the l2 norm."""
+    """Return K of vectors that are 2 C ``distance`` apart at most, in the l2 norm."""
     return distance + 2.0 * math.sqrt(dimension) / levels
 
 
 def reach_of_coordinates(change: float, dimension: int, levels: int) -> float:
-    """K of vectors whose coordinates move independently, each by ``change`` half ranges at most.
+    """Return K of vectors whose coordinates move independently, each by ``change`` half ranges at most.
 
     Null is the middle of the range: of an odd g it is rounded away from it by half a level.
 
@@ -129,5 +129,5 @@ def reach_of_coordinates(change: float, dimension: int, levels: int) -> float:
 
 
 def levels_for(users: int, least: float = 0.0) -> int:
-    """The fewest g with which rounding adds no more than 1/4 of a squared half range to the variance of a sum."""
+    """Return the least g with which rounding adds at most 1/4 of a squared half range to the variance of a sum."""
     return math.ceil(max(LEAST_LEVELS, math.sqrt(users), least))

@@ -64,7 +64,7 @@ class Schedule:
     weights: tuple[float, ...]
 
     def worst_case(self, start: float, noise: float | Vector, drift: float | Vector = 0.0) -> float:
-        """The right side of (1): no sequence that obeys the recursion has a larger weighted mean of b s_t.
+        """Return the right side of (1): no sequence that obeys the recursion has a larger weighted mean of b s_t.
 
         Args:
             start: r_0.
@@ -85,7 +85,7 @@ class Schedule:
 
 
 def stich_schedule(iterations: int, contraction: float, inverse_step: float) -> Schedule:
-    """The schedule of the paper's T: T + 1 steps.
+    """Return the schedule of the paper's T: T + 1 steps.
 
     Args:
         iterations: T, at least 1.
@@ -108,7 +108,7 @@ def stich_schedule(iterations: int, contraction: float, inverse_step: float) -> 
 
 
 def constant_schedule(iterations: int, contraction: float, step_size: float) -> Schedule:
-    """T + 1 steps of one size, with the weights (1 - a eta)^(T - t); only the last point where a eta >= 1.
+    """Return T + 1 steps of one size, with the weights (1 - a eta)^(T - t); only the last point where a eta >= 1.
 
     >>> [round(weight, 10) for weight in constant_schedule(3, 0.5, 1 / 4.5).weights]
     [0.2077079108, 0.2336713996, 0.2628803245, 0.2957403651]
@@ -126,7 +126,9 @@ def is_constant(iterations: int, contraction: float, inverse_step: float) -> boo
 def closed_form(
     iterations: int, contraction: float, inverse_step: float, start: float, noise: float, drift: float
 ) -> float:
-    """The bound on (b/Z) sum zeta_t s_t with its proved constants; at least `Schedule.worst_case` of the schedule."""
+    """Return the bound on (b/Z) sum zeta_t s_t with its proved constants; at least `Schedule.worst_case` of the
+    schedule.
+    """
     a, g, last = contraction, inverse_step, iterations
     if is_constant(last, a, g):
         return g * start * math.exp(-a * (last + 1) / g) + noise / g + drift

@@ -98,7 +98,7 @@ class StronglyConvexProblem:
         return 0.5 * (self.strong_convexity - self.penalty_strength) * self.diameter
 
     def schedule(self, iterations: int, step_size: float | None = None) -> Schedule:
-        """T + 1 step sizes and weights; of one own step size if there is one."""
+        """Return T + 1 step sizes and weights; of one own step size if there is one."""
         if step_size is None:
             return stich_schedule(iterations, self.contraction, self.inverse_step)
         return constant_schedule(iterations, self.contraction, step_size)
@@ -108,7 +108,7 @@ class StronglyConvexProblem:
         return step_size * self.inverse_step <= 1.0 + 1e-12
 
     def closed_form(self, iterations: int, oracle: MeanOracle) -> float:
-        """The bound above for T + 1 batches of fixed size, in loss units.
+        """Return the bound above for T + 1 batches of fixed size, in loss units.
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> oracle = MeanOracle(problem.clip_threshold(238, 20_000, 1.0), 83, 2.0, 10, problem.moments)
@@ -119,7 +119,7 @@ class StronglyConvexProblem:
         return 0.5 * closed_form(iterations, self.contraction, self.inverse_step, self.diameter**2, noise, drift)
 
     def evaluated_bound(self, schedule: Schedule, oracle: MeanOracle) -> float:
-        """The bound without rounding constants up: (1) of the schedule, and the sharp constants of the oracle."""
+        """Return the bound without rounding constants up, by (1) of the schedule and the oracle's sharp constants."""
         drift = 4.0 * oracle.sharp_bias**2 / self.strong_convexity
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * oracle.sharp_variance, drift)
 
@@ -129,13 +129,13 @@ class StronglyConvexProblem:
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * variance, 4.0 * bias**2 / self.strong_convexity)
 
     def printed_bound(self, iterations: int, oracle: MeanOracle) -> float:
-        """32 beta D^2 e^(-T/(4 kappa)) + 72 Sigma^2 / (mu T) + 2 B^2 / mu, as Proposition 32 is printed."""
+        """Return 32 beta D^2 e^(-T/(4 kappa)) + 72 Sigma^2 / (mu T) + 2 B^2 / mu, as Proposition 32 is printed."""
         start = 32.0 * self.smoothness * self.diameter**2 * math.exp(-iterations / (4.0 * self.condition_number))
         mu = self.strong_convexity
         return start + 72.0 * oracle.variance / (mu * iterations) + 2.0 * oracle.bias**2 / mu
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """T = max(1, ceil(4 (kappa + 1/2) ln X)): Theorem 11's with the g that is proved.
+        """Return T = max(1, ceil(4 (kappa + 1/2) ln X)): Theorem 11's with the g that is proved.
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> problem.recommended_iterations(20_000, 1.0), problem.printed_iterations(20_000, 1.0)
@@ -144,16 +144,16 @@ class StronglyConvexProblem:
         return self._iterations(self.condition_number + 0.5, records, paper_epsilon)
 
     def printed_iterations(self, records: int, paper_epsilon: float) -> int:
-        """T = max(1, ceil(4 kappa ln X)), as Theorem 11 is printed."""
+        """Return T = max(1, ceil(4 kappa ln X)), as Theorem 11 is printed."""
         return self._iterations(self.condition_number, records, paper_epsilon)
 
     def clip_threshold(self, iterations: int, records: int, paper_epsilon: float) -> float:
-        """C = r_k (epsilon_p^2 n^2 / (d T))^(1/(2k)), where noise and bias cost about the same; gradient units."""
+        """Return C = r_k (epsilon_p^2 n^2 / (d T))^(1/(2k)), at which noise and bias cost about the same."""
         signal = (paper_epsilon * records) ** 2 / (self.dimension * iterations)
         return min(LARGEST, self.moments.bound * math.pow(signal, 0.5 / self.moments.order))
 
     def rate(self, records: int, paper_epsilon: float) -> float:
-        """(r_k^2 / mu) (1/n + (sqrt(d kappa ln n) / (epsilon_p n))^((2k-2)/k)): Theorem 11 without its constant.
+        """Return (r_k^2 / mu) (1/n + (sqrt(d kappa ln n) / (epsilon_p n))^((2k-2)/k)): Theorem 11 without its constant.
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> round(problem.rate(20_000, 1.0), 14)
@@ -164,7 +164,7 @@ class StronglyConvexProblem:
         return self.moments.bound**2 / self.strong_convexity * (1.0 / records + private)
 
     def is_well_conditioned(self, records: int) -> bool:
-        """kappa <= n / ln n, which the rate needs."""
+        """Return kappa <= n / ln n, which the rate needs."""
         return self.condition_number * math.log(records) <= records
 
     def _iterations(self, condition_number: float, records: int, paper_epsilon: float) -> int:

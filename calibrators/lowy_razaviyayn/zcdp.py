@@ -9,7 +9,7 @@ _REPLACED = 2.0
 
 
 def paper_epsilon(noise_multiplier: float) -> float:
-    """epsilon_p with which the paper would add this noise: 2 / z, since it has sigma = 2 C / (epsilon_p s).
+    """Return epsilon_p with which the paper would add this noise: 2 / z, since it has sigma = 2 C / (epsilon_p s).
 
     >>> paper_epsilon(2.0)
     1.0
@@ -18,7 +18,7 @@ def paper_epsilon(noise_multiplier: float) -> float:
 
 
 def paper_rho(noise_multiplier: float) -> float:
-    """epsilon_p^2 / 2: the zCDP of one pass with this noise when a record is replaced.
+    """Return epsilon_p^2 / 2: the zCDP of one pass with this noise when a record is replaced.
 
     Under the other relations a pass costs less; two changes in a row are a replacement, so the lower bounds for
     replaced records hold with this number there too (zCDP of groups: 2^2 rho).
@@ -27,7 +27,7 @@ def paper_rho(noise_multiplier: float) -> float:
 
 
 def proposition_3_epsilon(rho: float, delta: float) -> float:
-    """epsilon = rho + 2 sqrt(rho ln(1/delta)).
+    """Return epsilon = rho + 2 sqrt(rho ln(1/delta)).
 
     >>> round(proposition_3_epsilon(0.5, 1e-6), 9), round(proposition_3_epsilon(0.01, 1e-5), 10)
     (5.75652177, 0.6886140424)
@@ -36,7 +36,7 @@ def proposition_3_epsilon(rho: float, delta: float) -> float:
 
 
 def proposition_3_rho(epsilon: float, delta: float) -> float:
-    """The largest rho whose epsilon by Proposition 3 is at most this.
+    """Return the largest rho whose epsilon by Proposition 3 is at most this.
 
     >>> round(proposition_3_rho(1.0, 1e-6), 11)
     0.01746890477

@@ -192,7 +192,7 @@ def _checked(name: str, value: Any, within: Real | Whole) -> Any:
 
 
 def _read(annotation: Any, value: Any) -> Any:
-    """A field's value: canonical bytes write numbers as strings."""
+    """Return a field's value: canonical bytes write numbers as strings."""
     if annotation is Event:
         return event_from_json(value)
     if get_origin(annotation) is tuple:

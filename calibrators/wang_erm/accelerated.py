@@ -122,7 +122,9 @@ class Entropic:
 
 @lru_cache(maxsize=64)
 def _largest_of_normals(count: int, power: int) -> float:
-    """E max_j |N_j|^power of this many independent standard normals: the integral of power t^(power-1) P(max > t)."""
+    """Return E max_j |N_j|^power of this many independent standard normals: the integral of power t^(power-1) P(max >
+    t).
+    """
 
     def integrand(t: float) -> float:
         return float(
@@ -159,7 +161,7 @@ class Accelerated:
         return self.smoothness * self.geometry.radius**2
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
-        """The bound on the expected excess risk of y_T, in loss units."""
+        """Return the bound on the expected excess risk of y_T, in loss units."""
         after = iterations + 1.0
         start = 8.0 * self.scaled_smoothness * self.geometry.divergence / after**2
         noise = noise_stddev_on_mean**2 * self.geometry.dual_moment / (2.0 * self.scaled_smoothness)

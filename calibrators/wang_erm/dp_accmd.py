@@ -99,7 +99,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _ball(spec: Spec, given: Given) -> Domain:
-    """The ball that radius and norm_order, or the domain, describe; they must agree."""
+    """Return the ball that radius and norm_order, or the domain, describe; they must agree."""
     order, radius, domain = given.get("norm_order"), given.get("radius"), spec.domain
     if order is not None and order not in (1.0, 2.0):
         raise InvalidValue(
@@ -176,7 +176,7 @@ def _step_size(given: Given) -> tuple[Provenance, ...]:
 
 
 def _utility(spec: Spec, given: Given, theorem: Accelerated, phase: Phase, lipschitz: float) -> list[Provenance]:
-    """The bound at the noise that is used, and the paper's rate with the constants that it hides."""
+    """Return the bound at the noise that is used, and the paper's rate with the constants that it hides."""
     geometry = theorem.geometry
     trivial = lipschitz * geometry.radius
     gap = given.get("initial_gap")

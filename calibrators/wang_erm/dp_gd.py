@@ -150,7 +150,7 @@ def _recommended_step(spec: Spec, given: Given) -> tuple[Provenance, ...]:
 
 
 def _rates(spec: Spec, theorem: FullGradientTheorem, lipschitz: float, order_constant: float) -> list[Provenance]:
-    """The paper's rates, in epsilon and delta, with the constants that it hides put back by their units."""
+    """Return the paper's rates, in epsilon and delta, with the constants that it hides put back by their units."""
     target, p, n = spec.target, spec.need("dimension"), spec.dataset_size
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return []

@@ -56,7 +56,7 @@ class StronglyConvexEpochs:
         return self.variance_factor * self.step_size * self.smoothness
 
     def contraction(self, inner_iterations: int) -> float:
-        """A of an epoch of this many steps; a pure number."""
+        """Return a of an epoch of this many steps; a pure number."""
         left, m = 1.0 - self._share, inner_iterations
         return 1.0 / (self.step_size * left * self.strong_convexity * m) + self._share * (m + 1) / (m * left)
 
@@ -68,7 +68,7 @@ class StronglyConvexEpochs:
         return math.floor((1.0 / (self.step_size * self.strong_convexity * left) + y) / (0.5 - y)) + 1
 
     def floor(self, noise_stddev_on_mean: float, dimension: int, inner_iterations: int) -> float:
-        """The excess that noise leaves after many epochs, in loss units; inf if an epoch does not contract."""
+        """Return the excess that noise leaves after many epochs, in loss units; inf if an epoch does not contract."""
         kept = self.contraction(inner_iterations)
         if kept >= 1.0:
             return math.inf
@@ -79,7 +79,7 @@ class StronglyConvexEpochs:
     def bound(
         self, initial_gap: float, epochs: int, noise_stddev_on_mean: float, dimension: int, inner_iterations: int
     ) -> float:
-        """The bound on E F^r(x~_T) - F^r*, in loss units."""
+        """Return the bound on E F^r(x~_T) - F^r*, in loss units."""
         kept = self.contraction(inner_iterations)
         floor = self.floor(noise_stddev_on_mean, dimension, inner_iterations)
         return math.inf if kept >= 1.0 else kept**epochs * initial_gap + floor
@@ -117,7 +117,7 @@ class ConvexEpochs:
         return max(1, math.ceil(9.75 * self.smoothness * self.initial_distance**2 / self.initial_gap))
 
     def bound(self, epochs: int, noise_stddev_on_mean: float, dimension: int, first_iterations: int) -> float:
-        """The bound on E F^r(x~_T) - F^r*, in loss units."""
+        """Return the bound on E F^r(x~_T) - F^r*, in loss units."""
         m = first_iterations
         start = (1.0 + 0.5 / m) * self.initial_gap + 9.75 * self.smoothness * self.initial_distance**2 / m
         return math.ldexp(start, -epochs) + dimension * noise_stddev_on_mean**2 / (4.0 * self.smoothness)

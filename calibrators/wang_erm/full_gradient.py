@@ -63,7 +63,7 @@ class Smooth:
         return self.eta * (1.0 - 0.5 * min(1.0, self.smoothness * self.eta))
 
     def noise_cost(self, noise_stddev_on_mean: float) -> float:
-        """L eta^2 p s^2 / 2, in loss units."""
+        """Return L eta^2 p s^2 / 2, in loss units."""
         return 0.5 * self.smoothness * (self.eta * noise_stddev_on_mean) ** 2 * self.dimension
 
 
@@ -133,13 +133,13 @@ class PolyakLojasiewicz:
         return 2.0 * self.pl_constant * self.problem.decrease
 
     def _kept(self, iterations: int) -> float:
-        """q^T."""
+        """Return q^T."""
         if self.contraction >= 1.0:
             return 0.0
         return math.exp(iterations * math.log1p(-self.contraction))
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
-        """The bound on the expected excess risk of x_T, in loss units."""
+        """Return the bound on the expected excess risk of x_T, in loss units."""
         kept, floor = self._kept(iterations), self.problem.noise_cost(noise_stddev_on_mean) / self.contraction
         return kept * self.problem.initial_gap + floor * (1.0 - kept)
 
@@ -199,7 +199,7 @@ class NonConvex:
         return math.sqrt(2.0 * self.problem.smoothness * self.problem.initial_gap)
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
-        """The bound on the expected gradient norm at x_m, in gradient units."""
+        """Return the bound on the expected gradient norm at x_m, in gradient units."""
         cost = self.problem.noise_cost(noise_stddev_on_mean)
         return math.sqrt((self.problem.initial_gap / iterations + cost) / self.problem.decrease)
 
@@ -212,7 +212,7 @@ class NonConvex:
 
 
 def _best_of(theorem: FullGradientTheorem, noise_stddev_of_one_step: float, near: float) -> int:
-    """The better of the integers around ``near``, within what a plan can hold."""
+    """Return the better of the integers around ``near``, within what a plan can hold."""
     below = min(max(1, math.floor(near)), MAX_COUNT - 1)
     return min((below, below + 1), key=lambda count: theorem.bound(noise_stddev_of_one_step * math.sqrt(count), count))
 

@@ -94,7 +94,7 @@ class InnerSteps:
 def step_divergence(
     noise_multiplier: float, sampling_probability: float, relation: NeighboringRelation
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Orders, and upper bounds of the Renyi divergence of one inner step in both directions.
+    """Return orders, and upper bounds of the Renyi divergence of one inner step in both directions.
 
     Args:
         noise_multiplier: s, noise on the sum of a batch's differences over their bound 2 G.

@@ -36,7 +36,7 @@ _UNIT = 2.0**-53
 
 
 def mixture_divergences(sampling_probability: float, distance: float, one: float, other: float, orders: Array) -> Array:
-    r"""Upper bounds of the Renyi divergence of the first mixture from the second one.
+    r"""Return the upper bounds of the Renyi divergence of the first mixture from the second one.
 
     Args:
         sampling_probability: q in (0, 1].
@@ -74,7 +74,8 @@ def mixture_divergences(sampling_probability: float, distance: float, one: float
 
 
 def largest_mean(sampling_probability: float, distance: float, other: float, orders: Array) -> Array:
-    r"""Upper bounds of |m|, m the mean of Z under the weights $r_{a'}(Z + t)^{1-\lambda}$, $|t| \le \lambda\delta$.
+    r"""Return the upper bounds of |m|, m the mean of Z under the weights $r_{a'}(Z + t)^{1-\lambda}$, $|t| \le
+    \lambda\delta$.
 
     It is $-(\lambda - 1) a' E[p - q]$ under that law, with $p = q e^\tau / (1 - q + q e^\tau)$, $\tau = a'(Z + t) -
     (1 - 2q) a'^2/2$. If m is negative, $p \le q e^{(1-q)\tau}$, which is convex and grows with Z, bounds E p by its
@@ -96,7 +97,7 @@ def largest_mean(sampling_probability: float, distance: float, other: float, ord
 
 
 def log_moments(sampling_probability: float, length: float, powers: Array, shifts: Array) -> tuple[Array, Array]:
-    r"""Lower and upper bounds of $\log E\, r_a(Z + s)^w$.
+    r"""Return the lower and upper bounds of $\log E\, r_a(Z + s)^w$.
 
     Args:
         sampling_probability: q in (0, 1].
@@ -136,7 +137,7 @@ def log_moments(sampling_probability: float, length: float, powers: Array, shift
 
 
 def _nodes(q: float, a: float, largest: float, negative: float) -> tuple[Array, float]:
-    """Nodes, and their distance, for powers from ``-negative`` to ``largest``."""
+    """Return nodes, and their distance, for powers from ``-negative`` to ``largest``."""
     spread = 1.0 + 0.25 * negative * a * a
     height = min(math.sqrt(2.0 * _EXPONENT / spread), 2.5 / a if a > 0.0 else math.inf)
     grown = 0.5 * height**2 - negative * math.log(math.cos(0.5 * a * height))

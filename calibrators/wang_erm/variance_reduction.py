@@ -108,7 +108,7 @@ def answer(
     warnings: Sequence[str],
     as_published: AsPublished | None,
 ) -> Calibration:
-    """The calibration of epochs that were solved for; what all such epochs recommend and warn of is added."""
+    """Return the calibration of epochs that were solved for; what all such epochs recommend and warn of is added."""
     bound = spec.clip
     phase = solved.phase(bound, step_size)
     return calibration_of(
@@ -152,7 +152,7 @@ def refuse_what_has_no_part(spec: Spec) -> None:
 
 
 def epochs_of(spec: Spec) -> int:
-    """T, the number of epochs.
+    """Return T, the number of epochs.
 
     Raises:
         InvalidValue: If the number of epochs is missing, or is more than a plan can hold.
@@ -209,7 +209,7 @@ def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> 
 
 
 def own_batch_size(dataset_size: int, count: int) -> int:
-    """b = 4 n / sqrt(N), rounded up, at most n.
+    """Return b = 4 n / sqrt(N), rounded up, at most n.
 
     A batch has to hide a difference of up to 4 G behind sigma b. The noise sigma that large batches need grows like
     G sqrt(N)/n, so that with this b the noise on the sum over G depends on the target alone, not on n and N; larger
@@ -222,7 +222,7 @@ def own_batch_size(dataset_size: int, count: int) -> int:
 
 
 def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
-    """The noise, the batch size and the epochs."""
+    """Return the noise, the batch size and the epochs."""
     derived = ProvenanceKind.DERIVED
     own = spec.batch_size is None and spec.unknown is not Unknown.BATCH_SIZE
     return (
@@ -260,7 +260,7 @@ def _warnings_of(spec: Spec, solved: Solved) -> list[str]:
 def printed_noise(
     spec: Spec, solved: Solved, bound: Clip, order_constant: float, *, steps: float, numerator: float, formula: str
 ) -> AsPublished | None:
-    """The paper's noise at this spec; None for targets that it does not speak of.
+    """Return the paper's noise at this spec; None for targets that it does not speak of.
 
     Args:
         steps: N, as the paper counts inner steps in its noise and in its condition.

@@ -90,7 +90,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _gradient_bound(spec: Spec, problem: HolderProblem) -> Clip:
-    """The caller's own, else G; refused if neither is known, or G is known only with a radius."""
+    """Return the caller's own, else G; refused if neither is known, or G is known only with a radius."""
     if isinstance(spec.gradient_bound, Clip):
         return spec.gradient_bound
     if problem.radius is None and not problem.is_lipschitz:
@@ -110,7 +110,7 @@ def _gradient_bound(spec: Spec, problem: HolderProblem) -> Clip:
 
 
 def _with_sizes(spec: Spec, problem: HolderProblem, chosen: list[Provenance]) -> Spec:
-    """The spec with the paper's batch of one record and its number of steps, if the spec leaves them out."""
+    """Return the spec with the paper's batch of one record and its number of steps, if the spec leaves them out."""
     if spec.batch_size is None and spec.unknown is not Unknown.BATCH_SIZE and spec.sampling != FullBatch.kind:
         spec = replace(spec, batch_size=1)
         chosen.append(Provenance("batch_size", 1.0, "b = 1", f"{PAPER}, Algorithm 2", ProvenanceKind.EXACT))

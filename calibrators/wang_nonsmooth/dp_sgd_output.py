@@ -172,7 +172,7 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
 
 
 def _steps(spec: Spec, problem: HolderProblem) -> _Steps:
-    """Numbers of steps and step size, and the constants that the stability rests on."""
+    """Return numbers of steps and step size, and the constants that the stability rests on."""
     exponent, constant = problem.exponent, problem.constant
     if exponent is None or constant is None or problem.gradient_at_zero is None:
         named = (exponent, constant, problem.gradient_at_zero)
@@ -272,7 +272,7 @@ def _missing(spec: Spec, problem: HolderProblem, name: str, what: str) -> Invali
 
 
 def _solve(spec: Spec, mixture: Mixture) -> tuple[float, Event, Answer]:
-    """The noise multiplier, the event of the whole run and its certified cost."""
+    """Return the noise multiplier, the event of the whole run and its certified cost."""
     target = spec.target
     if isinstance(target, OpenEpsilon):
         assert spec.noise_multiplier is not None, "the spec has seen to it"
@@ -290,7 +290,7 @@ def _solve(spec: Spec, mixture: Mixture) -> tuple[float, Event, Answer]:
 
 
 def _noise(spec: Spec, stability: Stability, multiplier: float, stddev: float) -> list[Provenance]:
-    """The noise that is used, and the analytic rule's beside it."""
+    """Return the noise that is used, and the analytic rule's beside it."""
     derived, source = ProvenanceKind.DERIVED, f"{PAPER}, Theorems 7 and 8 (derived: mixture over the number of draws)"
     s = "s is 2 under replace_one and 1 under replace_special"
     found = [

@@ -118,7 +118,7 @@ class Theorem11:
         return 1.0 / (1.0 + 1.0 / math.sqrt(1.0 + inverse))
 
     def split(self, beta: float) -> Split:
-        """The noise at one split, with the margins of (32) and (33)."""
+        """Return the noise at one split, with the margins of (32) and (33)."""
         order, variance, ratio_margin, order_margin = self._at(np.array([beta]))
         return Split(beta, float(order[0]), float(variance[0]), float(ratio_margin[0]), float(order_margin[0]))
 
@@ -129,12 +129,12 @@ class Theorem11:
         return half if half.is_feasible else min(self._ends(), key=lambda found: abs(found.beta - 0.5), default=None)
 
     def least_noise(self) -> Split | None:
-        """The feasible split of least noise; None if none is feasible."""
+        """Return the feasible split of least noise; None if none is feasible."""
         best = self.split(self.unconstrained_beta)
         return best if best.is_feasible else min(self._ends(), key=lambda found: found.relative_variance, default=None)
 
     def nearest_to_feasible(self) -> Split:
-        """The split whose worse margin is best: what to show if nothing is feasible."""
+        """Return the split whose worse margin is best: what to show if nothing is feasible."""
         _, _, ratio_margin, order_margin = self._at(_GRID)
         return self.split(float(_GRID[int(np.argmax(np.minimum(ratio_margin, order_margin)))]))
 
@@ -149,7 +149,7 @@ class Theorem11:
         return ends
 
     def _refined(self, inside: float, outside: float) -> Split:
-        """The last feasible split between the two, found by bisection."""
+        """Return the last feasible split between the two, found by bisection."""
         while True:
             middle = 0.5 * (inside + outside)
             if middle in (inside, outside):
@@ -164,7 +164,7 @@ class Theorem11:
         return (ratio_margin >= 0.0) & (order_margin >= 0.0)
 
     def _at(self, beta: Vector) -> tuple[Vector, Vector, Vector, Vector]:
-        """lambda, sigma^2 / G^2, and the margins of (32) and (33)."""
+        """Return lambda, sigma^2 / G^2, and the margins of (32) and (33)."""
         order = -math.log(self.delta) / ((1.0 - beta) * self.epsilon) + 1.0
         variance = 14.0 * self.iterations * order / (beta * float(self.dataset_size) ** 2 * self.epsilon)
         ratio = variance * self.batch_size**2 / 4.0

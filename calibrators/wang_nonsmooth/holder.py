@@ -115,7 +115,7 @@ class HolderProblem:
 
 
 def read_problem(spec: Spec) -> HolderProblem:
-    """The constants of a spec.
+    """Return the constants of a spec.
 
     Raises:
         InvalidValue: If a constant is unknown or outside its range, the radius disagrees with the domain, w* lies
@@ -153,7 +153,7 @@ def read_problem(spec: Spec) -> HolderProblem:
 
 
 def gradient_norm_in_ball(gradient_at_zero: float, constant: float, exponent: float, radius: float) -> float:
-    """G = M + L R^alpha, the longest gradient of a record in the ball of radius R.
+    """Return G = M + L R^alpha, the longest gradient of a record in the ball of radius R.
 
     >>> round(gradient_norm_in_ball(1.5, 1.5, 0.5, 2.0), 9)
     3.621320344

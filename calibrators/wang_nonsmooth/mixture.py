@@ -50,7 +50,7 @@ class Draws:
 
 @lru_cache(maxsize=16)
 def draws_of(iterations: int, dataset_size: int) -> Draws:
-    """Bin(T, 1/n) by ratios from its mode.
+    """Return the probabilities of Bin(T, 1/n), computed by ratios from the mode.
 
     >>> law = draws_of(1000, 1000)
     >>> round(float(law.probabilities[0]), 9), law.outside < 1e-80
@@ -99,7 +99,7 @@ class Mixture:
     cap: float
 
     def delta(self, epsilon: float, noise_multiplier: float) -> float:
-        """Upper bound of delta at epsilon, for noise of this many times G eta.
+        """Return an upper bound of delta at epsilon, for noise of this many times G eta.
 
         >>> mixture = Mixture(1000, 1000, drift=0.0, sensitivity=2.0, cap=25.0)
         >>> round(mixture.delta(1.0, 2.552039261 / 0.08) * 1e6, 6)
@@ -112,7 +112,7 @@ class Mixture:
         return float(min(1.0, found * (1.0 + 1e-12) + law.outside))
 
     def noise_multiplier(self, epsilon: float, delta: float) -> float:
-        """The least noise, over G eta, whose certified delta is within the target's.
+        """Return the least noise, over G eta, whose certified delta is within the target's.
 
         Raises:
             Unreachable: If no noise meets the target, or every noise does.
@@ -132,7 +132,7 @@ class Mixture:
         return _least(lambda value: self.delta(epsilon, value) <= delta, MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
 
     def epsilon(self, delta: float, noise_multiplier: float) -> float:
-        """The least epsilon whose certified delta is within this one.
+        """Return the least epsilon whose certified delta is within this one.
 
         Raises:
             Unreachable: If no epsilon up to 1e6 is enough.
@@ -149,7 +149,7 @@ class Mixture:
 
 
 def _gaussian_delta(epsilon: float, mu: Floats) -> Floats:
-    """Upper bounds of delta_G(epsilon; mu), 0 at mu = 0."""
+    """Return the upper bounds of delta_G(epsilon; mu), 0 at mu = 0."""
     moved = mu > 0.0
     safe = np.where(moved, mu, 1.0)
     log_first = scipy.special.log_ndtr(0.5 * safe - epsilon / safe)
@@ -164,7 +164,7 @@ def _gaussian_delta(epsilon: float, mu: Floats) -> Floats:
 
 
 def _least(holds: Callable[[float], bool], failing: float, holding: float) -> float:
-    """The least value that holds, by halving in logarithms; what is returned was tried."""
+    """Return the least value that holds, by halving in logarithms; what is returned was tried."""
     for _ in range(_BISECTIONS):
         middle = math.sqrt(failing) * math.sqrt(holding)
         if not failing < middle < holding or holding <= failing * (1.0 + 1e-13):

@@ -67,7 +67,7 @@ BALANCED_FORMULA = r"\eta = \|w_*\| / \sqrt{T (V + d \sigma^2)}, \text{ below } 
 
 
 def paper_iterations(dataset_size: int, exponent: float) -> int:
-    """T of Theorem 12, with the constant 1 and rounded up.
+    """Return T of Theorem 12, with the constant 1 and rounded up.
 
     >>> paper_iterations(10_000, 0.25), paper_iterations(10_000, 0.5), paper_iterations(10_000, 0.0)
     (398108, 10000, 100000000)
@@ -100,11 +100,11 @@ class Rate:
         return max(self._sampling_term, self._privacy_term / math.pow(self._log_failure, 0.25))
 
     def step_size(self, iterations: int, order_constant: float) -> float:
-        """1/(c T A), parameter^2 / loss."""
+        """Return 1/(c T A), parameter^2 / loss."""
         return 1.0 / (order_constant * iterations * self.scale)
 
     def excess_risk(self, distance: float, order_constant: float) -> float:
-        """The rate of the excess population risk, in loss units."""
+        """Return the rate of the excess population risk, in loss units."""
         return order_constant * distance**2 * (self._privacy_term + self._sampling_term)
 
     @property
@@ -148,7 +148,7 @@ class OptimisationError:
         return self.gradient_norm**2 * (1.0 + self.batch_variance) + self.dimension * self.noise_stddev**2
 
     def expected(self, step_size: float) -> float:
-        """The bound in expectation, in loss units.
+        """Return the bound in expectation, in loss units.
 
         >>> error = OptimisationError(3.0, 1.0, 50, 10_000, 2.0)
         >>> round(error.expected(0.01), 6), round(error.expected(error.balanced_step_size), 9)
@@ -171,7 +171,7 @@ class OptimisationError:
         largest_loss_at_minimiser: float,
         sampled: bool,
     ) -> float | None:
-        """The bound that holds with probability 1 - gamma/3, in loss units; None if gamma is too small for it.
+        """Return the bound that holds with probability 1 - gamma/3, in loss units; None if gamma is too small for it.
 
         Args:
             step_size: eta.

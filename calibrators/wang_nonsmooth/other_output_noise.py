@@ -24,7 +24,7 @@ _SLACK = 1.01
 
 
 def printed_stddev(stability: Stability, dataset_size: int, target: ApproximateDpTarget) -> float:
-    """sigma of Theorem 8, in parameters.
+    """Return sigma of Theorem 8, in parameters.
 
     >>> hinge = Stability(0.5, 1.5, 3.0, 0.02, 1000, 1.0)
     >>> round(printed_stddev(hinge, 1000, ApproximateDpTarget(1.0, 1e-6)), 7)
@@ -35,7 +35,7 @@ def printed_stddev(stability: Stability, dataset_size: int, target: ApproximateD
 
 
 def quantile(iterations: int, dataset_size: int, probability: float) -> int:
-    """The least k with P(Bin(T, 1/n) > k) certainly at most this probability.
+    """Return the least k with P(Bin(T, 1/n) > k) certainly at most this probability.
 
     >>> quantile(1000, 1000, 5e-7), quantile(1000, 1000, 5e-10)
     (9, 12)
@@ -52,7 +52,7 @@ def quantile(iterations: int, dataset_size: int, probability: float) -> int:
 def analytic_stddev(
     stability: Stability, dataset_size: int, sensitivity: float, target: ApproximateDpTarget
 ) -> float | None:
-    """Delta_k over the exact mu of (epsilon, delta/2), in parameters; None if the engine finds no such noise."""
+    """Return Delta_k over the exact mu of (epsilon, delta/2), in parameters; None if the engine finds no such noise."""
     draws = quantile(stability.iterations, dataset_size, target.delta / 2.0)
     width = stability.displacement(draws, sensitivity)
     try:
@@ -82,7 +82,7 @@ def printed_stability(problem: HolderProblem, stability: Stability) -> Stability
 
 
 def theorem_8(spec: Spec, problem: HolderProblem, stability: Stability) -> AsPublished | None:
-    """The printed noise at this spec, in the paper's own relation; None for targets that it does not speak of."""
+    """Return the printed noise in the paper's own relation; None for targets that the paper does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
         return None

@@ -26,7 +26,7 @@ _FEW_STEPS = (math.sqrt(73.0) - 7.0) / 4.0
 
 
 def theorem_9_iterations(dataset_size: int, exponent: float) -> int:
-    """T of Theorem 9, with the constant 1 and rounded up.
+    """Return T of Theorem 9, with the constant 1 and rounded up.
 
     >>> theorem_9_iterations(10_000, 0.25), theorem_9_iterations(10_000, 1.0)
     (128143, 10000)
@@ -104,7 +104,7 @@ class OutputRate:
         return self.failure_probability > 4.0 * max(math.exp(-self.dimension / 8.0), self.delta)
 
     def excess_risk(self, distance: float, order_constant: float) -> float:
-        """The rate of the excess population risk, in loss units."""
+        """Return the rate of the excess population risk, in loss units."""
         if self.bounded:
             return order_constant * distance**2 * (self._privacy_term + self._sampling_term)
         n, power = self.dataset_size, 3.0 + self.exponent

@@ -66,7 +66,7 @@ class OutputNoise:
         return self.stddev * math.sqrt(self.dimension)
 
     def cost(self, length: float) -> float:
-        """G beta + L beta^(1 + alpha), in loss units.
+        """Return G beta + L beta^(1 + alpha), in loss units.
 
         >>> round(OutputNoise(0.1, 50, 3.0, 0.5, 1.5).cost(1.354150687), 8)
         6.42614877

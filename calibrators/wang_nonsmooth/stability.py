@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 
 def expansion(exponent: float, constant: float, step_size: float) -> float:
-    """a^2, squared parameters: what one step may add to the squared distance of two points.
+    """Return a^2, squared parameters: what one step may add to the squared distance of two points.
 
     >>> round(expansion(0.5, 1.5, 0.1 / 1.5) * 1e6, 9), expansion(1.0, 2.0, 0.1)
     (8.333333333, 0.0)
@@ -31,7 +31,7 @@ def expansion(exponent: float, constant: float, step_size: float) -> float:
 
 
 def _power(exponent: float, base: float) -> float:
-    """(1 - alpha)/(1 + alpha) base^(2/(1 - alpha)), its limit 0 at alpha = 1 for a base below 1."""
+    """Return (1 - alpha)/(1 + alpha) base^(2/(1 - alpha)), its limit 0 at alpha = 1 for a base below 1."""
     if exponent == 1.0 or base == 0.0:
         return 0.0
     return (1.0 - exponent) / (1.0 + exponent) * math.exp(2.0 / (1.0 - exponent) * math.log(base))
@@ -84,7 +84,7 @@ class Stability:
         return self.gradient_norm * self.step_size
 
     def displacement(self, draws: int, sensitivity: float = 2.0) -> float:
-        """Delta_k, in parameters."""
+        """Return Delta_k, in parameters."""
         if draws == 0:
             return 0.0
         return min(self.drift + sensitivity * self.draw * draws, 2.0 * self.radius)

@@ -144,7 +144,7 @@ def utility_of(run: Run) -> Utility:
 
 
 def step_sizes(run: Run) -> list[Provenance]:
-    """The recommended step size first: Theorem 12's if it has one, else the one of least bound."""
+    """Return the recommended step size first: Theorem 12's if it has one, else the one of least bound."""
     found = []
     if (rate := run.rate) is not None and (own := _paper_step_size(run, rate)) is not None:
         found.append(own)
@@ -237,7 +237,7 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
 
 
 def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
-    """The rate of Theorem 12 with its label, and a warning if it is not attained."""
+    """Return the rate of Theorem 12 with its label, and a warning if it is not attained."""
     problem, beta, steps = run.problem, run.beta, run.phase.steps
     constant = problem.order_constant
     value = None if problem.distance is None else rate.excess_risk(problem.distance, constant)
@@ -276,7 +276,7 @@ def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
 
 
 def step_size_limit(problem: HolderProblem) -> float:
-    """min(1, 1/L) as printed; the 1 is 1/c, a step size."""
+    """Return min(1, 1/L) as printed; the 1 is 1/c, a step size."""
     inverse = math.inf if not problem.constant else 1.0 / problem.constant
     return min(1.0 / problem.order_constant, inverse)
 

@@ -114,7 +114,7 @@ def deviation_of(constants: Mapping[str, float]) -> float | None:
 
 
 def read_problem(spec: Spec) -> tuple[Problem | None, tuple[str, ...]]:
-    """The constants, or None and the names of those that are missing.
+    """Return the constants, or None and the names of those that are missing.
 
     Raises:
         InvalidValue: If a constant is unknown or outside its range, or L_0 = L_1 = 0.

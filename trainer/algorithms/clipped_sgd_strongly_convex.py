@@ -14,7 +14,7 @@ from trainer.penalties import gradient
 
 
 def update(point: Array, step: Step) -> Array:
-    """Pi_W(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z) + lambda w)).
+    """Return Pi_W(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z) + lambda w)).
 
     Args:
         point: w, shape (d,).

@@ -53,7 +53,7 @@ class CoordinatewiseMean(StructuredSteps):
 
 
 def _checked(plan: Plan, num_parameters: int) -> MedianPhase:
-    """The plan's only phase."""
+    """Return the plan's only phase."""
     phase = only_phase(plan, MedianPhase)
     check_positions(plan, "slots are given to groups by position")
     if num_parameters > phase.dimension:  # for fewer there is more noise than they need

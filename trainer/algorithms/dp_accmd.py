@@ -141,7 +141,7 @@ def _mirror_point(task: Task, start: Array) -> MirrorPoint:
 
 
 def make(task: Task) -> GradientSteps:
-    """The trainer of a plan."""
+    """Return the trainer of a plan."""
     return GradientSteps(task, lambda start: AcceleratedMirrorDescent(task, start), Clip)
 
 

@@ -58,7 +58,7 @@ class FrankWolfe(StructuredSteps):
 
 
 def _checked(plan: Plan, phase_type: type[VertexSteps]) -> tuple[VertexSteps, float]:
-    """The plan's only phase and the radius of its ball."""
+    """Return the plan's only phase and the radius of its ball."""
     phase = only_phase(plan, phase_type, exactly=True, where=_WHERE)
     if phase.event.sampling != FullBatch():
         raise InvalidValue("every step reads all records", pointer=("phases", 0, "event", "sampling"))

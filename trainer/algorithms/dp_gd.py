@@ -13,7 +13,7 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """x - eta ((1/n) sum_i min(1, G/|g_i|) g_i + sigma Z).
+    """Return x - eta ((1/n) sum_i min(1, G/|g_i|) g_i + sigma Z).
 
     A penalty and a domain, which the paper's algorithm does not have, act on the new point: prox, then projection.
 

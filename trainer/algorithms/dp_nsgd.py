@@ -13,7 +13,8 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """x - (eta/B) (sum_i g_i/(r + |g_i|) + sigma Z), then the penalty's prox and the domain's projection, if any.
+    """Return x - (eta/B) (sum_i g_i/(r + |g_i|) + sigma Z), then the penalty's prox and the domain's projection, if
+    any.
 
     The noise is not scaled by r: a normalised gradient is as long as 1 for every r.
 

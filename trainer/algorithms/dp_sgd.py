@@ -13,7 +13,8 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """x - (eta/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z), then the penalty's prox and the domain's projection, if any.
+    """Return x - (eta/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z), then the penalty's prox and the domain's projection,
+    if any.
 
     Args:
         point: x, shape (d,), float64.

@@ -13,7 +13,7 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """Proj_W(w - eta (g + sigma Z)), g = (1/b) sum_i min(1, G/|g_i|) g_i.
+    """Return Proj_W(w - eta (g + sigma Z)), g = (1/b) sum_i min(1, G/|g_i|) g_i.
 
     Args:
         point: w, shape (d,).

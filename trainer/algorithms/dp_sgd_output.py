@@ -128,7 +128,7 @@ class OutputPerturbationSteps(StructuredSteps):
 
 
 def phase_of(plan: Plan) -> OutputPerturbation:
-    """The plan's one phase.
+    """Return the plan's one phase.
 
     Raises:
         InvalidValue: If the plan is another algorithm's.
@@ -144,7 +144,7 @@ def phase_of(plan: Plan) -> OutputPerturbation:
 
 
 def linear(model: Model) -> LinearModel:
-    """The model, if it is linear.
+    """Return the model, if it is linear.
 
     Raises:
         Unsupported: If the model is not linear.
@@ -160,7 +160,7 @@ def linear(model: Model) -> LinearModel:
 
 
 def longest_row(plan: Plan, model: LinearModel) -> float:
-    """The l2 norm to which longer rows are scaled down; without the constant feature of an intercept.
+    """Return the l2 norm to which longer rows are scaled down; without the constant feature of an intercept.
 
     Guarantees:
         - constants_are_within_the_plans: of every record's loss, by the margin.

@@ -104,7 +104,7 @@ class Svrg(StructuredSteps):
             self._epoch, self._within = self._epoch + 1, 0
 
     def released(self) -> Array:
-        """The mean of the last epoch's points."""
+        """Return the mean of the last epoch's points."""
         return self._snapshot
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Svrg(StructuredSteps):
 
 
 def _checked(task: Task) -> VarianceReducedEpochs:
-    """The plan's only phase."""
+    """Return the plan's only phase."""
     plan, phase = task.plan, only_phase(task.plan, VarianceReducedEpochs)
     if not phase.is_executable:
         raise InvalidValue(

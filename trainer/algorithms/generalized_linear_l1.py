@@ -19,7 +19,7 @@ from trainer.models import LinearModel
 
 
 def make(task: Task) -> FrankWolfe:
-    """Frank-Wolfe steps on the model's losses with the plan's smoothing.
+    """Return Frank-Wolfe steps on the model's losses with the plan's smoothing.
 
     Raises:
         InvalidValue: As `FrankWolfe` does, for plans of one phase of `SmoothedVertexSteps`.

@@ -62,7 +62,7 @@ class MirrorDescent(StructuredSteps):
 
 
 def _checked(plan: Plan) -> tuple[MirrorPhase, LpBall]:
-    """The plan's only phase and its ball."""
+    """Return the plan's only phase and its ball."""
     where = ", on all records and in the l_p ball of its norm"
     phase = only_phase(plan, MirrorPhase, where=where)
     domain = domain_of(plan, LpBall, MirrorPhase, where)

@@ -25,7 +25,7 @@ from trainer.tree_walk import TreeWalk
 
 
 def make(task: Task) -> Trainer:
-    """The trainer of the plan's variant."""
+    """Return the trainer of the plan's variant."""
     if isinstance(task.plan.phases[0], GradientTreePhase):
         return TreeOfGradients(task)
     return EstimateFrankWolfe(task, {"sums": Sums, "prefix_tree": PrefixTree})

@@ -14,7 +14,7 @@ from trainer.loop import State, Task, Trainer
 
 
 def make(task: Task) -> Trainer:
-    """The trainer of a plan."""
+    """Return the trainer of a plan."""
     return EstimateFrankWolfe(task, {"momentum": Momentum})
 
 

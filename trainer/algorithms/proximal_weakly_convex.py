@@ -45,7 +45,8 @@ class ProximalRounds(BlockSteps):
         self._release = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
 
     def _moved(self, block: int) -> Array:
-        """Pi(x_k - 2/(omega (k+1)) (noisy mean + beta (x_k - w'))), and at last the sum of 2k x_k / (T (T+1))."""
+        """Return Pi(x_k - 2/(omega (k+1)) (noisy mean + beta (x_k - w'))), and at the end the sum of 2k x_k / (T
+        (T+1))."""
         phase, point, centre = self._phase, self._point, self._centre
         assert phase.weak_convexity is not None, "as was checked"
         assert phase.regularizer is not None, "as was checked"
@@ -68,7 +69,7 @@ class ProximalRounds(BlockSteps):
 
 
 def _checked(plan: Plan) -> tuple[ProximalPhase, L2Ball | None]:
-    """The plan's only phase, and its domain."""
+    """Return the plan's only phase, and its domain."""
     phase, domain = only_phase(plan, ProximalPhase, where=_WHERE), plan.domain
     if not isinstance(domain, L2Ball | None):
         raise another_plan(plan, ProximalPhase, _WHERE)

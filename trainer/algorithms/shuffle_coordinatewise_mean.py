@@ -55,7 +55,7 @@ class ShuffleCoordinatewiseMean(StructuredSteps):
         self._done = 1
 
     def _next_mean(self) -> npt.NDArray[np.float64]:
-        """nu~_j^i of the next group, in all coordinates: shape (d,)."""
+        """Return nu~_j^i of the next group, in all coordinates: shape (d,)."""
         phase = self._phase
         ones = np.zeros(self._width, dtype=np.int64)
         for piece in self._groups.next_group(self._point):

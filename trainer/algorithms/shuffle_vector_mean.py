@@ -57,7 +57,7 @@ class ShuffleVectorMean(StructuredSteps):
         self._done += 1
 
     def _integers(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The sums of all users' integers: shape (d,)."""
+        """Return the sums of all users' integers: shape (d,)."""
         phase, xp = self._phase, self._task.records.xp
         total = np.zeros(self._width, dtype=np.int64)
         size = max(1, min(self._task.model.block_rows, _BLOCK_NUMBERS // self._width))

@@ -54,7 +54,7 @@ class TreeFrankWolfe(TreeWalk):
 
 
 def _checked(plan: Plan) -> tuple[TreePhase, float]:
-    """The plan's only phase and the radius of its ball."""
+    """Return the plan's only phase and the radius of its ball."""
     where = " in an l1 ball"
     phase = only_phase(plan, TreePhase, where=where)
     domain = domain_of(plan, L1Ball, TreePhase, where)

@@ -78,7 +78,7 @@ class Schedule:
 
 
 def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
-    """The runs that an audit would need; each is a full run of the plan.
+    """Return the runs that an audit would need; each is a full run of the plan.
 
     Raises:
         InvalidValue: If the method or the design is unknown, or the number of trials is too large for it.
@@ -108,7 +108,8 @@ def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
 
 
 def attacked_events(plan: Plan, design: str) -> tuple[Event, ...]:
-    """The events that a design attacks, and that the claim is of: those of the training, or that of the evaluation.
+    """Return the events that a design attacks, and that the claim is of: those of the training, or that of the
+    evaluation.
 
     A row is trained on or held out. So a canary is in one of the parts, and tests what that part alone is charged.
     """

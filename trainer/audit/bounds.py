@@ -51,7 +51,7 @@ def upper_limit(successes: int, trials: int, error: float) -> float:
 
 
 def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, confidence: float, kinds: int) -> float:
-    """A lower bound of the mechanism's epsilon at ``delta``, from the odds that a guess is right.
+    """Return a lower bound of the mechanism's epsilon at ``delta``, from the odds that a guess is right.
 
     With A the sum, over the kinds of guesses, of the probabilities to say it when right, and B of those to say it when
     wrong: A <= e^epsilon B + kinds * delta. A guess that was made is right with probability A / (A + B), a guess is
@@ -93,7 +93,7 @@ def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, 
 
 
 def epsilon_from_rates(hits: int, members: int, alarms: int, others: int, delta: float, confidence: float) -> float:
-    """A lower bound of the mechanism's epsilon at ``delta``, from limits on both rates of one test.
+    """Return a lower bound of the mechanism's epsilon at ``delta``, from limits on both rates of one test.
 
     The larger of ln((TPR - delta) / FPR) and ln((1 - FPR - delta) / (1 - TPR)), with the true positive rate bounded
     from below and the false positive rate from above, each with half of the error.
@@ -145,7 +145,7 @@ def mu_from_rates(hits: int, members: int, alarms: int, others: int, confidence:
 
 
 def rate_limits(hits: int, members: int, alarms: int, others: int, confidence: float) -> tuple[float, float]:
-    """The true positive rate from below and the false positive rate from above, together at ``confidence``."""
+    """Return the true positive rate from below and the false positive rate from above, together at ``confidence``."""
     members, hits = _counts(members, hits)
     others, alarms = _counts(others, alarms)
     error = _error(confidence)

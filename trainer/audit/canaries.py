@@ -52,15 +52,15 @@ class Linear(Loss):
     value_at_zero = 0.0
 
     def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
     def largest_change(self, norm_order: float) -> float:
-        """0."""
+        """Return 0."""
         return 0.0
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """1."""
+        """Return 1."""
         return xp.ones_like(logits)
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
@@ -93,7 +93,7 @@ def dependence(plan: Plan) -> str:
 
 
 def largest_number_of_rows(plan: Plan) -> int:
-    """Rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
+    """Return rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
     free = all(_has_every_slot(event.sampling) for event in plan.events)
     return MAX_DATASET_SIZE if free else plan.dataset_size
 
@@ -113,7 +113,7 @@ def _has_every_slot(sampling: Sampling) -> bool:
 
 
 def rows(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> Floats:
-    """The gradients of the records of one run.
+    """Return the gradients of the records of one run.
 
     Args:
         members: shape (m,), which canaries take part.

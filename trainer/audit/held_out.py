@@ -75,7 +75,7 @@ class EvaluationAttack:
         )
 
     def _rows(self, member: bool) -> tuple[Floats, Floats]:
-        """Features and labels of what is held out: a canary is predicted wrong, the row in its place right."""
+        """Return features and labels of what is held out: a canary is predicted wrong, the row in its place right."""
         classes = self._model.num_classes
         if member:
             return np.ones((1, 1)), np.array([1.0 if classes else -1.0])

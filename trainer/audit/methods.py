@@ -80,7 +80,7 @@ METHODS: dict[str, Method] = {method.name: method for method in (GUESSES, RATES,
 def best_rule(
     method: Method, pilot: Trials, goals: Sequence[tuple[float, float]], confidence: float
 ) -> tuple[Rule, float]:
-    """The rule, and the delta, that prove the most on trials that are not counted.
+    """Return the rule, and the delta, that prove the most on trials that are not counted.
 
     Args:
         goals: Pairs of a delta and the epsilon that the bound is to exceed there.

@@ -63,7 +63,7 @@ def observe(
 
 
 def noisy_sums(plan: Plan, path: Floats) -> Floats | None:
-    """The noisy sum of each step over the contribution bound, from the points x_0, ..., x_T of a run.
+    """Return the noisy sum of each step over the contribution bound, from the points x_0, ..., x_T of a run.
 
     Returns:
         shape (T, m); None if the algorithm's points do not determine it.

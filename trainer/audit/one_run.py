@@ -62,7 +62,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
 
 
 def epsilon_from_one_run(canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> float:
-    """The largest epsilon found that the guesses reject at ``delta``; no epsilon below it is true either.
+    """Return the largest epsilon found that the guesses reject at ``delta``; no epsilon below it is true either.
 
     (epsilon, delta)-DP implies (epsilon', delta)-DP for every larger epsilon', so rejecting one rejects all below it.
 

@@ -114,7 +114,7 @@ class AuditResult:
 
 
 def verdict_of(*findings: Finding | None) -> str:
-    """``"violated"`` when one of the findings contradicts its claim."""
+    """Return ``"violated"`` when one of the findings contradicts its claim."""
     contradicted = any(finding is not None and finding.contradicts_the_claim for finding in findings)
     return VIOLATED if contradicted else CONSISTENT
 

@@ -61,7 +61,7 @@ class Observation:
 
 
 def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
-    """Every score of every canary, each of shape (m,).
+    """Return every score of every canary, each of shape (m,).
 
     - ``likelihood_ratio``: ln of the densities of the y_t with and without the canary, under the plan's own sampling
       (of truncated batches, before they are cut); the most powerful test of the claim (Neyman & Pearson).
@@ -97,7 +97,7 @@ def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
 
 
 def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
-    """ln of the density of the column, where the canary contributes ``level``, over that of noise alone."""
+    """Return ln of the density of the column, where the canary contributes ``level``, over that of noise alone."""
     if level == 0.0:
         return np.zeros(sums.shape[1])
     terms = _terms(phase, sums, level)
@@ -195,7 +195,7 @@ def _noise(phase: Phase) -> float:
 
 
 def _epoch(sampling: Sampling) -> int:
-    """Steps in which every record is drawn once on average."""
+    """Return steps in which every record is drawn once on average."""
     match sampling:
         case Poisson() | TruncatedPoisson() | WithoutReplacement():
             return max(1, round(1.0 / sampling.sampling_probability))

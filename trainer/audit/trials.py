@@ -117,7 +117,7 @@ def _counts(trials: Trials, said: npt.NDArray[np.bool_], denied: npt.NDArray[np.
 
 
 def levels(count: int) -> list[int]:
-    """Numbers from 1 to ``count``, a constant factor apart.
+    """Return numbers from 1 to ``count``, a constant factor apart.
 
     >>> levels(5)
     [1, 2, 3, 4, 5]

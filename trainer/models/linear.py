@@ -84,7 +84,7 @@ class LinearModel(Model):
         return (self.features + self.fit_intercept) * self.num_outputs
 
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """Zeros."""
+        """Return Zeros."""
         return np.zeros(self.num_parameters)
 
     def gradients(self, point: Array, block: Block) -> OuterProducts:
@@ -114,7 +114,7 @@ class LinearModel(Model):
         return named
 
     def decision_function(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Logits of rows that are public: shape (n, p) to (n,) for one logit per row, else (n, K).
+        """Return logits of rows that are public: shape (n, p) to (n,) for one logit per row, else (n, K).
 
         A row with a non-finite feature is read as a row of zeros, so its logits are the intercept.
 
@@ -137,7 +137,8 @@ class LinearModel(Model):
             return self.loss.probabilities(self.decision_function(parameters, features))
 
     def gradient_norm_bound(self, feature_norm_bound: float) -> float | None:
-        """Largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None if there is none.
+        """Return the largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None if there is
+        none.
 
         Args:
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
@@ -161,7 +162,7 @@ class LinearModel(Model):
         return None if self.loss.curvature is None else self.loss.curvature * longest**2
 
     def holder(self, feature_norm_bound: float) -> Holder:
-        """The Hoelder constants of one record's loss.
+        """Return the Hoelder constants of one record's loss.
 
         Args:
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.

@@ -47,7 +47,7 @@ class MeanModel(Model):
         return self.inputs
 
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """Zeros, where a step of size 1 leads to the mean."""
+        """Return zeros, where a step of size 1 leads to the mean."""
         return np.zeros(self.inputs)
 
     def gradients(self, point: Array, block: Block) -> DenseGradients:

@@ -62,7 +62,7 @@ def compose(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
 
 
 def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJson, library: str) -> PastedCall:
-    """A call whose library charges this event.
+    """Return a call whose library charges this event.
 
     Args:
         call, facts, around: The pasted call, its facts, and the code around it.
@@ -91,7 +91,7 @@ def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJ
 
 
 def accountant_of(facts: Facts, around: Surroundings) -> tuple[str, NeighboringRelation]:
-    """The accountant of dp-accounting that was pasted, with its relation; its Renyi one if there is none."""
+    """Return the accountant of dp-accounting that was pasted, with its relation; its Renyi one if there is none."""
     found = around.last(*_ACCOUNTANTS)
     if found is None:
         facts.suppose("accountant", "rdp", "No accountant was pasted.")
@@ -102,7 +102,7 @@ def accountant_of(facts: Facts, around: Surroundings) -> tuple[str, NeighboringR
 
 
 def event_of(call: Call, facts: Facts) -> DpEventJson:
-    """An event as JSON, of a class of dp-accounting or a function of JAX Privacy.
+    """Return an event as JSON, of a class of dp-accounting or a function of JAX Privacy.
 
     Raises:
         InvalidValue, Unsupported: If the value is not an event, or a part of it is not written out.
@@ -132,7 +132,7 @@ def _field(call: Call, name: str, value: Value, facts: Facts) -> Any:
 
 
 def _made(call: Call, facts: Facts) -> DpEventJson:
-    """The event that a function of JAX Privacy makes, with its own arithmetic."""
+    """Return the event that a function of JAX Privacy makes, with its own arithmetic."""
     given = EVENT_FUNCTIONS[call.name].bind(call)
     noise = facts.noise("noise_multiplier", given)
     steps = facts.count("steps", "iterations", given)
@@ -159,7 +159,7 @@ _WHOLE = ("num_bands", "num_examples", "largest_group_size", "truncated_batch_si
 
 
 def truncated(noise: float, probability: float, records: int, most: int) -> DpEventJson:
-    """One step on a Poisson sample of which at most this many records are kept."""
+    """Return one step on a Poisson sample of which at most this many records are kept."""
     return {
         "class_name": "TruncatedSubsampledGaussianDpEvent",
         "dataset_size": records,

@@ -84,7 +84,7 @@ class Signature:
         self.names = (*self.by_place, *listed[star + 1 :])
 
     def bind(self, call: Call) -> dict[str, Value]:
-        """The arguments of a call by their names.
+        """Return the arguments of a call by their names.
 
         Raises:
             InvalidValue: If there are too many arguments, an argument is given twice, or the function does not take it.
@@ -172,11 +172,11 @@ class Facts:
         return found
 
     def noise(self, argument: str, given: Mapping[str, Value]) -> float:
-        """The noise multiplier that the call says or that is filled in, as `amount` does."""
+        """Return the noise multiplier that the call says or that is filled in, as `amount` does."""
         return self.amount("noise_multiplier", argument, given, 1e-3, MAX_NOISE_MULTIPLIER)
 
     def delta(self, argument: str, given: Mapping[str, Value]) -> float:
-        """The delta that the call says or that is filled in, as `amount` does."""
+        """Return the delta that the call says or that is filled in, as `amount` does."""
         return self.amount("delta", argument, given, 1e-30, 0.5)
 
     def flag(self, argument: str, given: Mapping[str, Value], default: bool) -> bool | None:
@@ -210,7 +210,7 @@ class Facts:
             raise InvalidValue(f"{argument}: {reason} ({self._call.place})")
 
     def read(self, argument: str, given: Mapping[str, Value]) -> Value:
-        """The argument, noted as said if it is a value."""
+        """Return the argument, noted as said if it is a value."""
         value = given.get(argument)
         if isinstance(value, bool | int | float | str):
             self.said[argument] = f"{value}"[:60]

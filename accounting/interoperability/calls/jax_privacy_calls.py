@@ -85,7 +85,7 @@ def _trained(
     target: float | None = None,
     method: str = "poisson",
 ) -> PastedCall:
-    """A training as `DpsgdTrainingAccountant` accounts it, with its arithmetic."""
+    """Return a training as `DpsgdTrainingAccountant` accounts it, with its arithmetic."""
     facts.refuse("examples_per_user", given, "several records of one user are accounted with group_size", 1)
     records = facts.count("dataset_size", "num_samples", given)
     expected = facts.count("batch_size", size, given)
@@ -138,7 +138,7 @@ def _fixed_size(
     noise: float,
     delta: float,
 ) -> PastedCall:
-    """Batches of a fixed size, which the library charges as Poisson samples with twice the sensitivity."""
+    """Return batches of a fixed size, which the library charges as Poisson samples with twice the sensitivity."""
     taken = {
         "class_name": "SampledWithoutReplacementDpEvent",
         "source_dataset_size": records,
@@ -268,7 +268,7 @@ def _pasted(
 
 
 def _accountant(facts: Facts, around: Surroundings) -> str:
-    """The accountant that a training accountant is configured with."""
+    """Return the accountant that a training accountant is configured with."""
     found = around.last("RdpAccountantConfig", "PldAccountantConfig")
     if found is None:
         facts.suppose("accountant", "pld", "No configuration of an accountant was pasted.")

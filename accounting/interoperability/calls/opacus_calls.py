@@ -152,7 +152,7 @@ def _pasted(
 
 
 def _engine(call: Call, facts: Facts, around: Surroundings) -> str:
-    """The accountant of the engine that the call is made on."""
+    """Return the accountant of the engine that the call is made on."""
     receiver = call.receiver if isinstance(call.receiver, Call) else around.last("PrivacyEngine")
     if receiver is None or receiver.name != "PrivacyEngine":
         facts.suppose("accountant", "prv", "PrivacyEngine(...) was not pasted, and takes this one unless it is told.")
@@ -171,7 +171,7 @@ def _engine(call: Call, facts: Facts, around: Surroundings) -> str:
 
 
 def _accountant(facts: Facts, around: Surroundings) -> str:
-    """The accountant that was pasted, by its class or by its name."""
+    """Return the accountant that was pasted, by its class or by its name."""
     found = around.last(*_CLASSES, "create_accountant")
     if found is None:
         facts.suppose("accountant", "rdp", "No accountant was pasted.")
@@ -187,7 +187,7 @@ def _delta(facts: Facts, around: Surroundings) -> float:
 
 
 def _rate(given: Mapping[str, Value], facts: Facts) -> float:
-    """The sample rate, or the quotient of what is filled in for it; 0 if that is missing."""
+    """Return the sample rate, or the quotient of what is filled in for it; 0 if that is missing."""
     if is_number(given.get("sample_rate")):
         return facts.number("sample_rate", given, 1e-12, 1.0)
     records = facts.count("dataset_size", "sample_rate", given)
@@ -196,7 +196,7 @@ def _rate(given: Mapping[str, Value], facts: Facts) -> float:
 
 
 def _batches_of_an_epoch(given: Mapping[str, Value], facts: Facts, around: Surroundings) -> int:
-    """The length of the loader that the call is given; 0 if what it follows from is missing."""
+    """Return the length of the loader that the call is given; 0 if what it follows from is missing."""
     loader = given.get("data_loader")
     if not isinstance(loader, Call):
         loader = around.last("DataLoader")

@@ -56,7 +56,7 @@ class PastedCall:
     target_epsilon: float | None
 
     def imported(self) -> Imported:
-        """The record as events, with what the library reports for it.
+        """Return the record as events, with what the library reports for it.
 
         Raises:
             InvalidValue, Unsupported: As `import_opacus` and `import_dp_event` do. The pointer is empty or names the
@@ -90,7 +90,7 @@ class Surroundings:
     known: Known
 
     def last(self, *names: str) -> Call | None:
-        """The last call of one of these names."""
+        """Return the last call of one of these names."""
         return next((each for each in reversed(self.calls) if each.name in names), None)
 
     def batches(self, facts: Facts, said: Batches, reason: str) -> Batches:
@@ -103,7 +103,8 @@ class Surroundings:
         return said
 
     def relation(self, facts: Facts, batches: Batches, theirs: NeighboringRelation) -> NeighboringRelation:
-        """The relation that is asked for, else the library's own; one that has an account for shuffled batches."""
+        """Return the relation that is asked for, else the library's own. It must have an account for shuffled
+        batches."""
         if self.known.relation is not None:
             return self.known.relation
         if batches is Batches.SHUFFLED and theirs is NeighboringRelation.ADD_OR_REMOVE_ONE:

@@ -86,7 +86,7 @@ Value = bool | int | float | str | None | tuple["Value", ...] | Unread | Call
 
 
 def read_snippet(text: str) -> tuple[Call, ...]:
-    """The calls of a piece of Python, in their order, those on the right of an assignment included.
+    """Return the calls of a piece of Python, in their order, those on the right of an assignment included.
 
     An assignment to an attribute, such as ``accountant.history = [...]``, is read as a call of that name.
 
@@ -122,7 +122,7 @@ def read_snippet(text: str) -> tuple[Call, ...]:
 
 
 def _dedented(text: str) -> tuple[str, int]:
-    """The text without the indentation that all its lines share, and how much that was."""
+    """Return the text without the indentation that all its lines share, and how much that was."""
     shown = dedent(text)
     lengths = ((len(old), len(new)) for old, new in zip(text.splitlines(), shown.splitlines(), strict=True))
     return shown, next((old - new for old, new in lengths if new), 0)
