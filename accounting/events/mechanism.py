@@ -27,12 +27,12 @@ class Mechanism(Described):
     How it is accounted is in `accounting.losses`, in the file of the same name.
 
     Attributes:
-        samplings: The samplings with which a pair of distributions, or a bound, is proved.
+        samplings: The samplings for which a pair of distributions, or a bound, is proved.
         relations: The relations under which it is accounted.
-        why_refused: Why it is refused under the other relations.
+        why_refused: The reason why the mechanism is refused under the other relations.
         filters: The kinds of budget in which it has a cost; see `accounting.filters`.
         norm: The norm in which contributions are bounded, for a mechanism that adds noise to them.
-        noise_multiplier_is: The meaning of the noise multiplier of such a mechanism.
+        noise_multiplier_is: The meaning of the noise multiplier of a mechanism that adds noise.
         parts_cost_less: Whether several steps that share a distance never cost more than one step that is moved by the
             whole distance. Records of one owner then cost no more in different batches than in the same batch.
     """

@@ -22,7 +22,7 @@ PARTS = (2, 4, 12)
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A plan that is alone in its budget, as epsilons at one delta.
+    """The cost of a plan that is alone in its budget, as epsilons at one delta.
 
     Attributes:
         tight: The epsilon of the plan if everything is fixed before any output is seen.
@@ -61,7 +61,8 @@ class Comparison:
         tight: The epsilon of the plan if everything is fixed before any output is seen.
         charged: The charge of the budget's filter for the plan alone; None if no finite epsilon follows.
         kinds: The charge in a budget of each kind, by kind; None if the plan has no price there.
-        parts: The charge by the number of equal parts in which the plan is reserved; None if it cannot be cut so.
+        parts: The charge by the number of equal parts in which the plan is reserved; None if it cannot be cut in this
+            way.
         after_a_quarter: The net charge when the last three quarters of the steps are given up; None if that gives
             nothing back.
     """
@@ -88,7 +89,7 @@ def compare(
         events: The plan.
         relation: The budget's relation.
         delta: The delta at which prices are stated as epsilons; in (0, 0.5].
-        charge_delta: The delta at which an approximate_dp budget prices it.
+        charge_delta: The delta at which an approximate_dp budget prices the plan.
 
     Guarantees: charged_is_the_price: of the budget's own filter.
 

@@ -19,7 +19,7 @@ def pure_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Co
     """Return the sum of epsilons.
 
     Args:
-        events: 1 to `MAX_EVENTS`, of one reservation.
+        events: The 1 to `MAX_EVENTS` events of one reservation.
         relation: The budget's relation.
 
     Returns:

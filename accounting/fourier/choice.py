@@ -40,7 +40,7 @@ _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
-#: If a line takes too many points, the largest tilt that is tried next is this share of its tilt.
+#: If a line takes too many points, the next tilt is at most this share of its tilt.
 _SHARES = (0.6, 0.5, 0.5)
 
 
@@ -51,8 +51,8 @@ class DirectedComposition:
     Attributes:
         steps: Steps with a line, and their counts.
         mu_squared: The mu squared of all full-batch Gaussians together.
-        left_out: P-mass that cuts leave out of the steps, all together; it bounds how far delta is above that of the
-        rest.
+        left_out: P-mass that the cuts of all steps leave out together. It bounds how far delta is above the delta of
+        the rest.
     """
 
     steps: tuple[tuple[Step, int], ...]
@@ -125,7 +125,7 @@ def choose_line(
     Args:
         table: log D at tilts in any order; 0 may be among them.
         log_delta: The logarithm of delta, if it is known better than by the saddle-point estimate.
-        largest: the tilt is at most this, if one of the table is.
+        largest: An upper bound of the tilt, if the table has a tilt below it.
     """
     known = math.nan if log_delta is None else log_delta
     return LineChoice(*_choose(table.rows, epsilon, known, largest))
@@ -133,7 +133,7 @@ def choose_line(
 
 @compiled
 def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tuple[float, float, float, float, float]:
-    """`choose_line`, ``log_delta`` being NaN if it is not known: the fields of a `LineChoice`."""
+    """Do what `choose_line` does, and return the fields of a `LineChoice`. ``log_delta`` is NaN if it is not known."""
     tilts, moments, variances, errors = rows[TILTS], rows[MOMENTS], rows[VARIANCES], rows[ERRORS]
     size = tilts.size
     exponents, logs = np.empty(size), np.empty(size)
@@ -175,7 +175,7 @@ def _period(tilts: Array, needed: Array, at: int) -> float:
     """Return the shortest period of a line at one tilt whose aliases are within the tolerance.
 
     Args:
-        needed: At each tilt, log of its bound of an alias over the tolerance.
+        needed: The log of the bound of an alias over the tolerance, at each tilt.
     """
     right, left = math.inf, math.inf
     for k in range(tilts.size):
@@ -208,7 +208,8 @@ def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float
     """Return the epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
 
     Returns:
-        epsilon; how far apart those of the two tilts are, 0 if the table ends; the larger and the smaller tilt.
+        epsilon; the distance between the epsilons of the two tilts, 0 if the table ends; the larger and the smaller
+        tilt.
     """
     tilts, moments, means, variances = rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES]
     logs, epsilons = np.full(tilts.size, math.nan), np.empty(tilts.size)
@@ -251,7 +252,7 @@ def contour_at(
     """Return the line for deltas near ``epsilon``; None if it would need more than ``max_points``.
 
     Args:
-        known: the steps' lines by their tilts, to use and to extend; lines without a window serve with any window.
+        known: The steps' lines by their tilts, to use and to extend. Lines without a window serve any window.
     """
     gaussian = composition.mu_squared + window * window
     if window > 0.0:

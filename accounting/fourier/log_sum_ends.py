@@ -1,8 +1,8 @@
 """The range of the logarithm of a sum of equal log-normal variables: bounds of its tails, and the ends that follow.
 
 Y_1, ..., Y_n are independent, Y_i = e^(mu Z_i - mu^2 / 2) with Z_i normal, and S is their sum, of mean n. Bounds are
-Chernoff's: of integer moments of S, whose generating series has positive terms; of exponential moments, from above
-without variables that are too large to be met; and of the geometric mean, which S/n is above.
+Chernoff's: of integer moments of S, whose generating series has positive terms; of exponential moments, where those
+from above leave out variables too large to occur; and of the geometric mean, which is at most S/n.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def upper_end(mu: float, count: int, log_mass: float) -> float:
 def _exponential_moments(mu: float, count: int, log_mass: float, *, upward: bool) -> tuple[Array, Array]:
     """Return tilts x, and log of bounds of E e^(-x (Y - 1)), or of E e^(x (Y - 1)) without the largest Y.
 
-    E S/n over what has one of those is e^(log_mass - 1) at most: E Y there, and n - 1 times its probability.
+    The part of E S/n in which such a variable occurs is at most e^(log_mass - 1): E Y of that variable, plus n - 1
+    times its probability.
     """
     half_mass = log_mass - 1.0 - math.log(2.0)
     reach = -float(scipy.special.ndtri_exp(half_mass - math.log(count))) + 1e-6

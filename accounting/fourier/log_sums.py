@@ -10,8 +10,8 @@ log-normal variables"; in short:
 * For independent sums A and B, q(l) = int q_A(l - log(1 + e^-v)) q_B(l - log(1 + e^v)) dv. The trapezoid rule converges
   exponentially: on Im v = y the integrand is at most e^(y^2 / (2 sigma^2)) times that of l + log kappa on the real
   line, with 1 <= kappa <= 1 / cos(y / 2).
-* A lattice reaches as far up as its caller needs: with many variables and little noise one large variable alone makes
-  the tail, which is a thousand sigma long.
+* A lattice reaches as far up as its caller needs. With many variables and little noise, a single large variable makes
+  the tail, which is then a thousand sigma long.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from accounting.fourier.steps import UNIT
 
 Array = NDArray[np.float64]
 
-#: log of the least share of the mean that is left out above a lattice, and its multiples that are used.
+#: The log of the least share of the mean that is left out above a lattice, and the multiples of this log that are used.
 LOG_LEAST, _GRAIN = -100.0, 10.0
-#: log of the probability below a lattice, over the share of the mean above it.
+#: The log of the ratio of the probability below a lattice to the share of the mean above it.
 _DEEPER = 70.0
 #: The least number of an interpolation's nodes per sigma, and the most lattice points from node to node.
 _PER_SIGMA, _STRIDE = 8.0, 4
@@ -59,9 +59,9 @@ class LogSum:
         mu, count: mu of one variable, and the number n of variables.
         density: q_n > 0.
         errors: Relative: q_n is within density (1 +- errors).
-        lower, upper: log(Y_1 + ... + Y_n) is below ``lower`` with probability e^log_below at most. What is above
-            ``upper`` has a probability of e^log_above at most, and a share of the mean of as much.
-        log_above: See above.
+        lower, upper: log(Y_1 + ... + Y_n) is below ``lower`` with probability e^log_below at most. Values above
+            ``upper`` have a probability of at most e^log_above, and make up at most the same share of the mean.
+        log_above: See ``lower, upper``.
         stride: The number of points from one node of an interpolation to the next.
     """
 
@@ -108,7 +108,7 @@ def log_sum(mu: float, count: int, log_above: float = LOG_LEAST, *, as_fine_as: 
         mu: Standard deviation of each logarithm.
         count: n.
         log_above: Logarithm of the share of the mean that may lie above the lattice; at least e^`LOG_LEAST` does.
-        as_fine_as: A number of variables: the lattice is as fine as theirs, if they are more than n.
+        as_fine_as: A number of variables. If it is above n, the lattice is as fine as for that many variables.
 
     Guarantees: density_within_its_errors.
 
@@ -129,7 +129,7 @@ def _log_sum(mu: float, count: int, log_above: float, as_fine_as: int) -> LogSum
     for step in steps:
         uppers.append(uppers[-1] + (HALF + 2) * step + moved_by(shift_of(_PER_SIGMA * 2.0 * step)))
     steps[0] = _node_step(mu, as_fine_as)
-    # Halves take about half as many terms as the whole, so that finer lattices are for small sums.
+    # Halves take about half as many terms as the whole, so finer lattices are for small sums.
     strides = [min(2 ** max(level - 2, 0), _STRIDE) for level in range(len(levels))]
     if levels[-1][-1] == 2:
         levels, steps, strides, uppers = (
@@ -216,7 +216,7 @@ def _in_phases(table: Table, apart: int) -> Table:
     """Return the cells of each phase one after the other, in steps of ``apart``, padded with empty ones.
 
     Returns:
-        The table, its arrays with the phase as a new first axis.
+        The table, whose arrays have the phase as a new first axis.
     """
     *arrays, curvature, stride = table
 
@@ -276,9 +276,9 @@ def _convolve(
     """Return the trapezoid rule for every point of a lattice, and the sum of its terms' errors.
 
     Args:
-        lattice: Its first place and size; the step of the two sums over its own, and the other way round, at least 1;
-            their step.
-        a, b: Of the two sums, `_in_phases`.
+        lattice: The first place and the size of the lattice; the ratio of the two sums' step to its own and the
+            inverse, each at least 1; the two sums' step.
+        a, b: The tables of the two sums, as `_in_phases` returns them.
         firsts: The first points of the two sums' lattices.
         moved_a, moved_b: log(1 + e^-v) and log(1 + e^v) at each v of the rule.
     """
@@ -310,7 +310,7 @@ def _convolve(
             weigh(s, weights_b)
             flat = -curvature_a * u * u - curvature_b * s * s
             for i in range(low, high, _BLOCK):
-                # Slices are what compilers make vectors of.
+                # Compilers vectorise slices.
                 number = min(high - i, _BLOCK)
                 p, q = i + shift_a, i + shift_b
                 a_end, b_end = p + number, q + number
