@@ -30,7 +30,7 @@ class Sampling(Described):
     Attributes:
         why_refused: Why it is refused under relations that are not among `relations`.
         filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. Some kinds
-            have none if no cost without amplification is proved: a record may be in a batch many times, or let others
+            have none if no cost without amplification is proved, as a record may be in a batch many times, or let others
             in and out of it, and moments of all hits together, or of a cut, bound nothing.
         is_drawn_apart: Whether several records of one owner may take part in different steps, while one record has a
             single step. The resolved steps of one record then say nothing about a group of them, unless the mechanism's
@@ -62,8 +62,8 @@ class Sampling(Described):
         """Return the distance between two neighbours' sums for which a step is charged, in contribution bounds.
 
         Args:
-            relation: The neighbouring relation. mechanism: The mechanism; some samplings have a closer pair for noise
-            in l2.
+            relation: The neighbouring relation.
+            mechanism: The mechanism; some samplings have a closer pair for noise in l2.
         """
         return relation.sensitivity
 

@@ -90,7 +90,9 @@ class PrivacyFilter(ABC):
         charge is therefore below the table of costs. If only a bound is known, but not how far it is above the table's
         number, the lower end is weaker, down to 0; but a positive loss costs at least one unit.
 
-        Guarantees: never_above_the_cost. Args, Raises: As `cost`.
+        Guarantees: never_above_the_cost.
+
+        Args, Raises: As `cost`.
         """
 
     def given_back(
@@ -242,17 +244,19 @@ class PrivacyFilter(ABC):
     def epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
         """Return an upper bound of the epsilon, at ``delta``, of all charges that add up to ``amounts``.
 
-                Args:
-                    amounts: Amounts of at least 0, in the filter's units.
-                    delta: In [0, 0.5]; it need not be the budget's own. Returns: The bound, rounded up (to a float whose
-        shortest decimal is no smaller); 0.0 if nothing was charged; None if no
-                    finite epsilon follows at this delta.
+        Args:
+            amounts: Amounts of at least 0, in the filter's units.
+            delta: In [0, 0.5]; it need not be the budget's own.
 
-                Guarantees: valid_for_adaptive_charges: for any epsilon fixed beforehand, an interaction that stops before this
-                    number would exceed it is (that epsilon, delta)-DP, whatever its charges depended on.
+        Returns:
+            The bound, rounded up (to a float whose shortest decimal is no smaller); 0.0 if nothing was charged; None if
+            no finite epsilon follows at this delta.
 
-                Raises:
-                    InvalidValue: If a delta is out of range.
+        Guarantees: valid_for_adaptive_charges: for any epsilon fixed beforehand, an interaction that stops before this
+            number would exceed it is (that epsilon, delta)-DP, whatever its charges depended on.
+
+        Raises:
+            InvalidValue: If a delta is out of range.
         """
         delta = read_real("delta", delta, 0.0, 0.5)
         return self._epsilon_at(amounts, delta) if any(amounts) else 0.0

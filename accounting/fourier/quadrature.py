@@ -2,8 +2,8 @@
 
 The integrand N(0, s^2) density e^(zL) is analytic in a strip, so a trapezoid rule of spacing h on a line errs by at
 most (norm on the line y above + norm on the line y below) / (e^(2 pi y / h) - 1). On the real line the norm grows like
-e^(ty) for z = c + it; on a line shifted by theta towards the side where arg f >= 0 it does not: for the line at 2 theta
-and the line at 0, |e^(itL)| <= 1, so the error is at most
+e^(ty) for z = c + it. This is avoided on a line that is shifted by theta towards the side where arg f >= 0: on the
+lines at 2 theta and at 0, |e^(itL)| <= 1, so the error is at most
 
     M(c) [e^((2 theta)^2 / 2 s^2) growth(2 theta) + 1] / (e^(2 pi theta / h) - 1)
 
@@ -62,11 +62,11 @@ Array = NDArray[np.float64]
 MAX_NODES = 400_000
 #: A rule on or along the real line: its first node, as a multiple of the spacing, their number, and the spacing.
 Rule = tuple[int, int, float]
-#: The number of digits by which a table's rule is shorter than a line's, and its least number; the same for an
-#: envelope.
+#: The number of digits by which a table's rule is shorter than a line's, and the least number of digits; then the same
+#: two for an envelope.
 _FEWER_DIGITS, _LEAST_DIGITS = 24.0, 16.0
 _FEWER_OF_ENVELOPE, _LEAST_OF_ENVELOPE = 34.0, 20.0
-#: The angles of the lines that make up an envelope, over the best angle at the given decay.
+#: The angles of the lines that make up an envelope, as multiples of the best angle at the given decay.
 _ENVELOPE_ANGLES = (0.7, 1.5, 4.0, 12.0)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -86,8 +86,8 @@ class GaussianPairStep:
     band: Band | None = None
 
     def table(self, tilts: Array) -> TiltTable:
-        """Return K, K', K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
-        # Where participations are rare, K itself is as small as the square of the probability.
+        """Return K, K' and K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
+        # If participations are rare, K itself is as small as the square of the probability.
         needed = _LEAST_DIGITS - 2.0 * math.log(self.pair.probability)
         return self._table(tilts, min(self.digits, max(self.digits - _FEWER_DIGITS, needed)))
 
@@ -103,7 +103,7 @@ class GaussianPairStep:
         """Return M on Re z = ``tilt``.
 
         Args:
-            decay: a value of Im z at which the envelope should be good.
+            decay: A value of Im z at which the envelope should be tight.
         """
         pair, ends = self.pair, self._ends
         table = self._table(np.array([tilt]), self.digits)
@@ -121,7 +121,8 @@ class GaussianPairStep:
         kept, mass, first_moment, size, inexact = _weigh(
             pair.law, ends, window, rule, angle, shares, (tilt, log_moment), self.digits, measure
         )
-        # The transform of a band must fall by itself; that of a whole law only as a power.
+        # The transform of a band must fall by itself; the transform of a whole law need only fall as a power of it
+        # does.
         fewer = _FEWER_OF_ENVELOPE if self.band is None else _FEWER_DIGITS
         digits = max(self.digits - fewer, _LEAST_OF_ENVELOPE)
         window = self._window(tilt, digits)
@@ -152,8 +153,8 @@ class GaussianPairStep:
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
         """Return a tilt beyond which no saddle point lies (`steps.Step`).
 
-        A band that ends bounds it by the logarithmic slope of the density where one step's loss is eps; for a band
-        that does not end, it is the pair's.
+        If the band ends, the tilt is bounded by the logarithmic slope of the density at the place where one step's loss
+        is eps; otherwise by the bound of the pair.
         """
         pair = self.pair
         if pair.pair is Pair.ADD:
@@ -166,11 +167,11 @@ class GaussianPairStep:
         return pair.largest_tilt(count, epsilon, level)
 
     def _window(self, tilt: float, digits: float) -> tuple[float, float]:
-        """Return where the integrand of a line is not negligible."""
+        """Return the window in which the integrand of a line is not negligible."""
         return _window(self.pair.law, self._ends, tilt, digits)
 
     def _window_on_axis(self, tilts: Array, digits: float) -> tuple[float, float]:
-        """Return where the integrands of a table are not negligible."""
+        """Return the window in which the integrands of a table are not negligible."""
         return _window_on_axis(self.pair.law, self._ends, tilts, digits)
 
     @property
@@ -214,11 +215,11 @@ def _envelope(
     digits: float,
     cancellation: float,
 ) -> tuple[Array, Array, float]:
-    """Return (log weights, decay rates) of a few lines, rounded up, and what their rules add: see
+    """Return (log weights, decay rates) of a few lines, rounded up, and the errors of their rules: see
     `StepLine.log_envelope`.
 
     The modulus on the line at an angle is itself analytic in u, as far as angle + strip <= pi/2, where arg f still
-    grows; so the rule that sums it has an error of its own, the same for every t >= 0.
+    grows. So the rule that sums it has an error of its own, which is the same for every t >= 0.
 
     Args:
         at: The tilt, and the decay that is asked for.
@@ -286,8 +287,8 @@ def _weigh(
         at: The tilt, and log M there.
 
     Returns:
-        How many nodes are kept; the sum of the weights' moduli; the same times those of the losses; the largest
-        exponent of a node that is kept; a bound of the error of M(c + it)/M(c).
+        The number of nodes that are kept; the sum of the moduli of the weights; the sum of the moduli of weights times
+        losses; the largest exponent of a node that is kept; a bound of the error of M(c + it)/M(c).
     """
     first, count, spacing = rule
     s, (tilt, log_moment) = law[1], at
@@ -381,7 +382,8 @@ def _window(law: Law, band: Ends, tilt: float, digits: float) -> tuple[float, fl
         return left, right
     reach = 13.0 * width
     if high < math.inf:
-        # Beyond its end the share falls like a Gaussian of width w, which the tilt moves by less than this.
+        # Beyond the end of the band, the share falls like a Gaussian of width w, which the tilt moves by less than
+        # this.
         pull = 2.0 * (tilt + 1.0) * slope_at(high + reach, law) * width**2
         right = min(right, high + reach + pull)
     if low > -math.inf:
@@ -391,13 +393,14 @@ def _window(law: Law, band: Ends, tilt: float, digits: float) -> tuple[float, fl
 
 @compiled
 def _reach(digits: float) -> float:
-    """Return how many standard deviations of N(0, s^2) contain all of it except e^-digits, and a little more."""
+    """Return a number of standard deviations outside which N(0, s^2) has a mass of less than e^-digits."""
     return 1.0 + math.sqrt(2.0 * digits)
 
 
 @compiled
 def _log_growth(law: Law, band: Ends, angle: float, tilt: float) -> float:
-    """Return log of how much the integrand's norm can grow from the real line to the one at ``angle`` s^2."""
+    """Return the log of the factor by which the integrand's norm can grow from the real line to the line at ``angle``
+    s^2."""
     s = law[1]
     growth = 0.5 * (angle * s) ** 2 + log_growth_of(law, angle, tilt)
     if band[0] > -math.inf or band[1] < math.inf:
@@ -407,7 +410,7 @@ def _log_growth(law: Law, band: Ends, angle: float, tilt: float) -> float:
 
 @compiled
 def _curvature(law: Law, band: Ends, tilt: float) -> float:
-    """Growth is at most about curvature angle^2 for small angles."""
+    """Return the curvature: the log-growth is at most about curvature angle^2 for small angles."""
     s = law[1]
     curvature = 0.5 * s * s
     if law[0] != REMOVE:

@@ -1,7 +1,7 @@
 """Bounds on the part of a sampled Gaussian pair that a quadrature leaves out: the integrals beyond its window.
 
 The factor grows towards one side. There it is bounded panel by panel, by its value at the outer end times the mass of
-N(0, s^2) beyond the inner end, and behind the last panel by a closed form, which may replace all panels. Towards the
+N(0, s^2) beyond the inner end, and beyond the last panel by a closed form, which may replace all panels. Towards the
 other side its value at the window's end bounds it.
 """
 
@@ -31,7 +31,7 @@ def log_tail(law: Law, left: float, right: float, tilts: Array, band: Ends) -> A
     flat_base, flat_loss = exponents_at(flat, law)
     below = log_normal_below(-abs(flat) / s) if band[0] == -math.inf else _log_below(flat, s, band)
     tails, closed = np.empty(tilts.size), np.empty(tilts.size)
-    # A moment of the whole law is at least 1, a band's may be anything.
+    # A moment of the whole law is at least 1; that of a band may be any positive number.
     panels = band[0] > -math.inf or band[1] < math.inf
     for i in range(tilts.size):
         tails[i] = flat_base + tilts[i] * flat_loss + below

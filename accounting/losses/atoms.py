@@ -2,7 +2,7 @@
 
 The formulas are written so that nothing cancels, however small the losses. With masses p_i and losses l_i,
 
-    delta(eps) = (1 - e^(eps - l_m)) A_m + e^(eps - l_m) D_m,   m the first with l_m > eps,
+    delta(eps) = (1 - e^(eps - l_m)) A_m + e^(eps - l_m) D_m,   m the first index with l_m > eps,
     A_m = sum of p_i over i >= m,   D_m = (1 - e^(l_m - l_(m+1))) A_(m+1) + e^(l_m - l_(m+1)) D_(m+1),
     M(x) = 1 + sum of p_i (e^(x l_i) - 1 + x (e^(-l_i) - 1)),
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Covers the rounding of a moment; see `test_atoms`.
+#: An allowance for the rounding of a moment; see `test_atoms`.
 ALLOWANCE = 1e-12
-#: Tilts times atoms that are held at once.
+#: The most tilts times atoms that are in memory at once.
 _BLOCK = 2_000_000
 
 

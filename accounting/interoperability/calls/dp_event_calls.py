@@ -41,7 +41,7 @@ EVENTS = (*FIELDS, *REFUSED, *EVENT_FUNCTIONS)
 
 
 def dp_event(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """Read an event by itself, with any accountant that stands beside it."""
+    """Read an event that was pasted by itself, with the accountant in the text around it, if there is one."""
     times = around.last("compose")
     composed = times is not None and call in times.arguments[:1]
     event = event_of(call, facts)
@@ -51,12 +51,12 @@ def dp_event(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
 
 
 def compose(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`accountant.compose(event, count)`."""
+    """Read `accountant.compose(event, count)`."""
     given = _COMPOSE.bind(call)
     composed = given.get("event")
     if not isinstance(composed, Call):
         shown = composed.text if isinstance(composed, Unread) else "it"
-        raise InvalidValue(f"what is composed is not written out: {shown} ({call.place}); paste the event, too")
+        raise InvalidValue(f"the composed event is not written out: {shown} ({call.place}); paste the event, too")
     event = {"class_name": "SelfComposedDpEvent", "event": event_of(composed, facts), "count": _count(call, facts)}
     return pasted_event(call, facts, around, event, "dp-accounting")
 
@@ -66,7 +66,7 @@ def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJ
 
     Args:
         call, facts, around: The pasted call, its facts, and the code around it.
-        event: JSON.
+        event: The event as JSON.
         library: The library of the call.
     """
     accountant, theirs = accountant_of(facts, around)
@@ -91,7 +91,7 @@ def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJ
 
 
 def accountant_of(facts: Facts, around: Surroundings) -> tuple[str, NeighboringRelation]:
-    """Return the accountant of dp-accounting that was pasted, with its relation; its Renyi one if there is none."""
+    """Return the accountant of dp-accounting that was pasted, with its relation; by default the Renyi accountant."""
     found = around.last(*_ACCOUNTANTS)
     if found is None:
         facts.suppose("accountant", "rdp", "No accountant was pasted.")
@@ -113,7 +113,7 @@ def event_of(call: Call, facts: Facts) -> DpEventJson:
         raise Unsupported(f"{call.name}: {REFUSED[call.name]} ({call.place})")
     if call.name not in FIELDS:
         raise InvalidValue(
-            f"{call.path} is not an event that can be read ({call.place}); those that can are "
+            f"{call.path} is not an event that can be read ({call.place}); the events that can are "
             f"{one_of(['SelfComposedDpEvent', *FIELDS])}"
         )
     fields = FIELDS[call.name]
@@ -132,7 +132,7 @@ def _field(call: Call, name: str, value: Value, facts: Facts) -> Any:
 
 
 def _made(call: Call, facts: Facts) -> DpEventJson:
-    """Return the event that a function of JAX Privacy makes, with its own arithmetic."""
+    """Return the event that a function of JAX Privacy makes, by the function's own arithmetic."""
     given = EVENT_FUNCTIONS[call.name].bind(call)
     noise = facts.noise("noise_multiplier", given)
     steps = facts.count("steps", "iterations", given)
@@ -170,7 +170,7 @@ def truncated(noise: float, probability: float, records: int, most: int) -> DpEv
 
 
 def repeated(event: DpEventJson, steps: int) -> DpEventJson:
-    """Return an event that is this many of one."""
+    """Return an event that repeats another one this many times."""
     return {"class_name": "SelfComposedDpEvent", "event": event, "count": steps}
 
 
