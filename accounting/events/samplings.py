@@ -30,8 +30,8 @@ class Sampling(Described):
     Attributes:
         why_refused: Why it is refused under relations that are not among `relations`.
         filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. Some kinds
-            have none if no cost without amplification is proved, as a record may be in a batch many times, or let others
-            in and out of it, and moments of all hits together, or of a cut, bound nothing.
+            have none if no cost without amplification is proved, as a record may be in a batch many times, or let
+            others in and out of it, and moments of all hits together, or of a cut, bound nothing.
         is_drawn_apart: Whether several records of one owner may take part in different steps, while one record has a
             single step. The resolved steps of one record then say nothing about a group of them, unless the mechanism's
             parts cost less.

@@ -12,7 +12,8 @@ pairs are attained, in the limit, by exponential mechanisms (Dong, Durfee & Roge
 
   As a function of e^x it is convex, so it is the profile of one pair, with loss density e^(l/2) / (4 sinh(eps/2)) on
   (-eps, eps) under P. It dominates each of the mechanisms, hence compositions of it dominate every adaptive
-  composition of them (Zhu, Dong & Wang 2022, Theorem 10). But those need not attain it, as t cannot follow x.
+  composition of them (Zhu, Dong & Wang 2022, Theorem 10). But adaptive compositions need not attain it, because t
+  cannot depend on x.
 * Moments: the largest over t has a closed form (`log_moment`); it is below eps^2 x (x + 1) / 8, because K'' is at most
   eps^2 / 4 and K(-1) = K(0) = 0. Divergences add up under adaptive composition.
 * From below: (eps/2)-randomised response (t = eps/2), in every step.
@@ -39,11 +40,11 @@ from accounting.units import Between, exact, exactly
 
 Array = NDArray[np.float64]
 
-#: Covers the rounding of the closed forms below; see `test_exponential`.
+#: An allowance for the rounding of the closed forms below; see `test_exponential`.
 _ALLOWANCE = 1e-12
 #: The range below which eps^2 / 8 is the smallest rho up to a relative 1e-9.
 _SMALL_RANGE = 1e-4
-#: Beyond it a quadrature over the losses would take too many nodes.
+#: The range beyond which a quadrature over the losses would take too many nodes.
 _LARGEST_RANGE = 1000.0
 
 
@@ -103,7 +104,8 @@ class BoundedRangeLoss(PrivacyLoss):
 
     @property
     def least_zcdp_rho(self) -> float:
-        """Return the rho that some tilt attains; for a short range, eps^2 / 8 less more than the next term."""
+        """Return the rho that some tilt attains. For a short range it is eps^2 / 8, less a little more than the next
+        term."""
         if self.epsilon < _SMALL_RANGE:
             return self.zcdp_rho * (1.0 - self.epsilon**2)
         return least_rho_of(self)
@@ -146,7 +148,7 @@ class BoundedRangePairLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep | None:
-        """Density e^(y/2) / (4 sinh(l/2)) between -l and l, without atoms.
+        """Return a step of density e^(y/2) / (4 sinh(l/2)) between -l and l, without atoms.
 
         Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
         """

@@ -25,7 +25,7 @@ _ULP = 2.0**-52
 class GaussianLoss(PrivacyLoss):
     """Loss of N(mu, 1) against N(0, 1): normal with mean mu^2 / 2 and standard deviation mu.
 
-    Compositions of such pairs are such pairs, mu^2 adding up (Dong, Roth & Su 2022, Corollary 3.3).
+    Compositions of such pairs are such pairs again, and mu^2 adds up (Dong, Roth & Su 2022, Corollary 3.3).
 
     Attributes:
         mu: sqrt(count) times sensitivity over the noise's standard deviation; no unit.
@@ -68,7 +68,8 @@ class GaussianLoss(PrivacyLoss):
 
 @rules_for(Gaussian)
 class GaussianRules(MechanismRules[Gaussian]):
-    """Costs are rational. A sampled step costs as much as a full batch if there is no amplified cost."""
+    """The rules of Gaussian noise. Costs are rational; a sampled step costs as much as a full batch if no amplified
+    cost is known."""
 
     linear_in_order = True
     amplified_sums = False

@@ -19,7 +19,7 @@ from accounting.losses.support import Support, mirrored
 from accounting.units import Between, about, exact, exactly
 
 Array = NDArray[np.float64]
-#: Covers the rounding of the closed forms below; see `test_laplace`.
+#: An allowance for the rounding of the closed forms below; see `test_laplace`.
 _ALLOWANCE = 1e-12
 #: The largest loss of a group for which the pair of two Laplace laws is composed.
 _LARGEST_FOR_GROUPS = 200.0
@@ -47,7 +47,7 @@ class LaplaceLoss(PrivacyLoss):
     def log_moment(self, tilts: Array) -> Array:
         """Return log [ ((x+1) e^(x eps) + x e^(-(x+1) eps)) / (2x+1) ]  (Mironov 2017, Proposition 6, order x + 1).
 
-        Written as log1p of terms that are each nonnegative, so that small eps lose no digits.
+        It is computed as log1p of nonnegative terms, so that small eps lose no digits.
         """
         epsilon, p = self.epsilon, tilts + 0.5
         largest = p * epsilon
@@ -111,7 +111,8 @@ class LaplaceLoss(PrivacyLoss):
 
 @rules_for(Laplace)
 class LaplaceRules(MechanismRules[Laplace]):
-    """A sampled step costs no more than the unsampled one, nor than any step with the same largest loss."""
+    """The rules of Laplace noise: a sampled step costs no more than the unsampled step, or than any step with the same
+    largest loss."""
 
     sums_epsilons = True
 

@@ -1,4 +1,4 @@
-"""Poisson sampling of the Gaussian mechanism: the pair per relation, its profile and where its loss lies.
+"""Poisson sampling of the Gaussian mechanism: the pair for each relation, its profile and the place of its loss.
 
 s = noise multiplier, q = sampling probability, f(x) = 1 - q + q e^((2x-1)/(2 s^2)), x ~ N(0, s^2).
 
@@ -8,7 +8,7 @@ s = noise multiplier, q = sampling probability, f(x) = 1 - q + q e^((2x-1)/(2 s^
   the hockey stick is q E (1 - beta Y_1 - alpha Y_2)_+ with Y_i log-normal of mean one; Gaussian interpolation shows
   that it grows with each entry of the covariance |u|^2, |u - v|^2, <u, u - v>, and u = 1, v = -1 attains the maxima
   1, 4, 2 of all three at once. alpha < 1 follows from H_alpha(P||Q) = 1 - alpha + alpha H_(1/alpha)(Q||P) and
-  symmetry. The case v = 0 is the first pair, which this one therefore dominates too.
+  symmetry. The case v = 0 is the first pair, so this pair dominates it, too.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class PoissonGaussianLoss(PrivacyLoss):
         return GaussianPairStep(pairs, line_digits(log_count))
 
     def symmetrized_step(self, log_count: float) -> RatioStep:
-        """Return y = (2x - 1) / (2 s^2) is N(-1/(2 s^2), 1/s^2) under Q; the mass at 0 is (1 - q) P(|N(0, 1)| <
-        1/(2s)).
+        """Return the step: y = (2x - 1) / (2 s^2) is N(-1/(2 s^2), 1/s^2) under Q, with the mass (1 - q) P(|N(0, 1)| <
+        1/(2s)) at 0.
         """
         s, q = self.noise_multiplier, self.sampling_probability
         log_scale = math.log(s) - 0.5 * math.log(2.0 * math.pi) - 0.125 / s**2
@@ -114,11 +114,12 @@ class PoissonGaussianLoss(PrivacyLoss):
         return symmetrized_gaussian_moment(self.noise_multiplier, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return a mixture over how many of the group are in the batch, if these are told apart."""
+        """Return a mixture over the number of the group's records in the batch, if these numbers are told apart."""
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=False)
         if mixture is not None:
             return mixture
-        # Given that the batch holds some of the group, outputs are within ``size`` times the distance of those without.
+        # Given that the batch holds records of the group, outputs are within ``size`` times the distance of those
+        # without them.
         probability = probability_of_some(self.sampling_probability, size)
         return GroupStep(self.at_distance(size, probability), is_exact=False)
 
@@ -150,7 +151,7 @@ class PoissonGaussianLoss(PrivacyLoss):
         before = np.zeros_like(epsilons)
         ratio = np.expm1(epsilons) / q
         inside = ratio > -1.0
-        # log(1 + ratio); near -1 from the numbers that 1 + ratio is made of, whose difference keeps its digits.
+        # log(1 + ratio). Near -1 it is computed from the parts of 1 + ratio, whose difference keeps its digits.
         logs = np.log1p(ratio[inside])
         near = ratio[inside] < -0.5
         logs[near] = np.log((np.exp(epsilons[inside][near]) - (1.0 - q)) / q)
@@ -161,7 +162,7 @@ class PoissonGaussianLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class PoissonReplaceLoss(PrivacyLoss):
-    """One step under replace_one; attributes as `PoissonGaussianLoss`. The pair is its own mirror image."""
+    """One step under replace_one, with the attributes of `PoissonGaussianLoss`. The pair is its own mirror image."""
 
     noise_multiplier: float
     sampling_probability: float
@@ -210,7 +211,8 @@ class PoissonReplaceLoss(PrivacyLoss):
         return GaussianPairStep(pairs, line_digits(log_count))
 
     def for_group(self, size: int) -> GroupStep:
-        """Return a group's loss as `PoissonGaussianLoss.for_group`, or a full batch's where hits are not told apart."""
+        """Return a group's loss as `PoissonGaussianLoss.for_group` does, or a full batch's if hits are not told
+        apart."""
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=True)
         return mixture or GroupStep(GaussianLoss(2.0 * size / self.noise_multiplier), is_exact=False)
 
@@ -237,7 +239,7 @@ def _log_f(x: float, s: float, q: float) -> float:
 
 def _log1p_expm1_over(epsilons: Array, q: float) -> Array:
     """Return log(1 + (e^eps - 1)/q) for eps >= 0, without overflow."""
-    with np.errstate(over="ignore", divide="ignore"):  # in the branch that is not chosen
+    with np.errstate(over="ignore", divide="ignore"):  # for the branch that is not chosen
         small = np.log1p(np.expm1(epsilons) / q)
         large = epsilons - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-epsilons))
     return np.where(epsilons > 30.0, large, small)

@@ -1,4 +1,4 @@
-"""Poisson sampling of the Laplace mechanism: the pair per relation, its profile, its moments.
+"""Poisson sampling of the Laplace mechanism: the pair for each relation, its profile and its moments.
 
 l = 1 / noise multiplier, q = sampling probability, f(y) = 1 - q + q e^y; L(m) is the Laplace law of mean m and scale
 1/l, and H_g(P|Q) = integral of (dP - g dQ)_+.
@@ -83,7 +83,8 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return least_moments_at(tilts, self.log_moment(tilts), self.sampling_probability)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """Return the profile of one direction, less 1 - e^eps where eps < 0; add from remove as for Gaussian noise."""
+        """Return the profile of one direction, less 1 - e^eps if eps < 0. Add follows from remove as for Gaussian
+        noise."""
         excess = np.empty_like(epsilons)
         positive = epsilons >= 0.0
         up, down = epsilons[positive], epsilons[~positive]
@@ -128,7 +129,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return symmetrized_laplace_moment(self.epsilon, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return a mixture over how many of the group are in the batch."""
+        """Return a mixture over the number of the group's records in the batch."""
         return laplace_group(self.epsilon, self.sampling_probability, size, replaced=False)
 
     @property
@@ -160,14 +161,14 @@ class PoissonLaplaceLoss(PrivacyLoss):
         start = log_f(-lam, q)
         rise = math.exp(start) * np.expm1(np.maximum(epsilons, start) - start)
         root = np.sqrt(math.exp(-lam) + rise / q)
-        # Both roots vanish together only where the rise does.
+        # Both roots vanish together only where the rise is 0.
         before: Array = rise * root / np.maximum(root + math.exp(-0.5 * lam), 1e-300)
         return before
 
 
 @dataclass(frozen=True, slots=True)
 class PoissonLaplaceReplaceLoss(PrivacyLoss):
-    """One step under replace_one; attributes as `PoissonLaplaceLoss`. The pair is its own mirror image."""
+    """One step under replace_one, with the attributes of `PoissonLaplaceLoss`. The pair is its own mirror image."""
 
     epsilon: float
     sampling_probability: float
@@ -212,7 +213,7 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
         return moments_at(tilts, lambda tilt: _replace_moment(self.epsilon, self.sampling_probability, tilt))
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Its ratio has a smaller probability; see `_replace_moment`."""
+        """Return lower bounds of the moments. The ratio has a smaller probability; see `_replace_moment`."""
         log_floor = log_f(-self.epsilon, self.sampling_probability)
         probability = self.sampling_probability * math.exp(-self.epsilon - log_floor)
         return least_moments_at(tilts, self.log_moment(tilts), probability)
@@ -247,7 +248,7 @@ def _replace_moment(lam: float, q: float, tilt: float) -> float:
     log_floor = log_f(-lam, q)
     log_q = math.log(q) - lam - log_floor
     law = RatioLaw.laplace(2.0 * lam, above_zero=True)
-    # Its law over that one's: f(-l) e^-y/4 dy against e^(-y/2 - l)/4 dy.
+    # The law of g over that of the ratio: f(-l) e^-y/4 dy against e^(-y/2 - l)/4 dy.
     return upper_moment(log_integral(law, log_q, SymmetrizedExcess(tilt)) + log_floor + lam)
 
 
