@@ -10,7 +10,7 @@
 | attack_risk | advantage | the certified delta at epsilon 0, which is the total variation |
 | attack_risk | tpr at fpr | the certified largest true positive rate |
 | attack_risk | bayes_risk at prior | the certified delta at the prior's log-odds, which decides the Bayes risk |
-| budget | share | the filter's own cost over what remains, at the order that has most room for it |
+| budget | share | the filter's own cost over the remaining room, at the order that has most room for it |
 
 A sampled Gaussian has no amplified zCDP or Gaussian-DP cost (its Renyi divergence over the order tends to that of the
 unsampled one), so these two targets pay as if every record took part in every step, and say so.
@@ -59,11 +59,11 @@ _NO_AMPLIFICATION = (
 
 
 class Target(Protocol):
-    """A number and the limit that it must not pass.
+    """A number, and the limit that it must not exceed.
 
     Attributes:
         additive: Whether the number is a proved sum over the events, rather than the outcome of an evaluator.
-        limit: The target is met where the certified upper end of `assess` is at most this.
+        limit: The target is met if the certified upper end of `assess` is at most this.
     """
 
     kind: ClassVar[str]
@@ -121,9 +121,9 @@ class PureDpTarget(Described):
         return self.epsilon
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """Return the sum of epsilons, attained where no event is sampled: by independent coins, or by Laplace noise.
+        """Return the sum of epsilons. If no event is sampled, independent coins or Laplace noise attain it.
 
-        Guarantees: the decimal that the upper end is written as is at least the sum.
+        Guarantees: the decimal with which the upper end is written is at least the sum.
 
         Raises:
             NoCostInFilter: If an event has no epsilon at delta 0, as Gaussian noise has none.
@@ -212,7 +212,7 @@ class GaussianDpTarget(_AdditiveTarget):
 
 @dataclass(frozen=True, slots=True)
 class BudgetTarget:
-    """A target that asks for what a budget still admits, priced as its ledger prices it.
+    """A target that the events fit into a budget's remaining room, priced as its ledger prices them.
 
     Attributes:
         filter: The budget's privacy filter.
@@ -228,11 +228,12 @@ class BudgetTarget:
 
     @property
     def limit(self) -> float:
-        """All that remains: 1."""
+        """The whole remaining room, which is 1."""
         return 1.0
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """Return the share of what remains that the events cost; at most 1 exactly where the filter admits them.
+        """Return the cost of the events as a share of the remaining room. It is at most 1 exactly if the filter admits
+        them.
 
         Raises:
             NoCostInFilter: If an event has no proved additive cost in the budget's filter.
@@ -261,7 +262,7 @@ class BudgetTarget:
     def _share(self, amounts: Amounts) -> float:
         room = self.filter.remaining(self.used)
         if isinstance(self.filter, ApproximateDpFilter):
-            # Its delta is chosen, not solved for: it fits or nothing does.
+            # The charge delta is chosen and not solved for: if it does not fit, nothing does.
             return min(shares_of(amounts[:1], room[:1]), default=math.inf) if amounts[1] <= room[1] else math.inf
         return self.filter.share(amounts, room)
 
@@ -281,7 +282,7 @@ def _sum_of_squares(
     cost: Callable[[tuple[Event, ...], NeighboringRelation], Cost],
     unit: int,
 ) -> _Squares:
-    """Return the sum the squares that events cost.
+    """Sum the squares that events cost.
 
     A Gaussian with full batches or Poisson sampling has (sensitivity / noise multiplier)^2, exactly; any other event
     has ``unit`` times its cost.

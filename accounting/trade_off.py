@@ -1,4 +1,4 @@
-"""Trade-off curves with bounds: the fewest false negatives of an attacker with this many false positives.
+"""Trade-off curves with bounds: the least false negative rate of an attacker at each false positive rate.
 
 delta(eps) of a list is the largest hockey-stick divergence over all pairs of neighbours, in both directions; g(x) =
 delta(log x). The trade-off function F of the list is the largest symmetric f for which it is f-DP: for every test of
@@ -14,9 +14,9 @@ pairs. With a = false positive rate (Dong, Roth & Su 2022, Proposition 6 and its
   two nodes g is therefore above the extensions of the chords on either side; with the LOWER end at the nearer node and
   the UPPER end at the farther one, a chord's extension is lower still. Right of the last node g is above the larger of
   the last chord's extension and 0. Under such a piecewise linear G the first term is concave and the second one
-  monotone between corners, so that their suprema are taken at corners.
+  monotone between corners, so their suprema are taken at corners.
 
-An upper delta alone therefore never gives an upper end here, nor a lower delta a lower end.
+So an upper bound of delta alone never gives an upper end here, nor a lower bound of delta a lower end.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from accounting.intervals import Interval
 
 Array = NDArray[np.float64]
 
-#: The smallest false positive rate of `false_positive_rates`, and 1 less it is the largest.
+#: The smallest false positive rate of `false_positive_rates`. The largest is 1 less this number.
 SMALLEST_RATE = 1e-6
-#: More than the rounding of sums of numbers of size 1.
+#: An allowance of more than the rounding of sums of numbers of size 1.
 _ROUNDING = 1e-14
 
 
@@ -59,9 +59,9 @@ def trade_off(epsilons: Sequence[float], deltas: Sequence[Interval], rates: Sequ
     """Return the false negative rate F at each false positive rate, as intervals.
 
     Args:
-        epsilons: nodes, increasing, the first one 0; two at least.
-        deltas: the certified delta at each node.
-        rates: false positive rates in [0, 1].
+        epsilons: At least two increasing nodes, the first of them 0.
+        deltas: The certified delta at each node.
+        rates: False positive rates in [0, 1].
 
     Returns:
         One interval for each rate. More nodes make it narrower, quadratically in their distance.
@@ -71,7 +71,7 @@ def trade_off(epsilons: Sequence[float], deltas: Sequence[Interval], rates: Sequ
         never_above_the_diagonal: upper <= 1 - rate.
 
     Requires:
-        intervals that contain delta of both directions, as `accountant.delta_for_epsilon` gives them.
+        Intervals that contain delta of both directions, as `accountant.delta_for_epsilon` gives them.
 
     Raises:
         InvalidValue: If the nodes do not increase from 0.
@@ -139,5 +139,5 @@ def _beyond(x: float, value: float, slope: float) -> tuple[Array, Array]:
     """Return the last node, and where the last chord's extension reaches 0."""
     if slope == 0.0:
         return np.array([x]), np.array([value])
-    # If it is nearly flat, a steeper line to a far point is valid too, and keeps the numbers finite.
+    # If it is nearly flat, a steeper line to a far point is valid, too, and keeps the numbers finite.
     return np.array([x, min(x - value / slope, 1e300)]), np.array([value, 0.0])

@@ -32,7 +32,7 @@ class BinaryResponseLoss(RandomizedResponseLoss):
     """The loss of one record's answer out of two; all other records answer independently."""
 
     def for_group(self, size: int) -> GroupStep:
-        """Return k steps, as every record answers by itself."""
+        """Return k steps, because every record answers independently."""
         return GroupStep(self, is_exact=True, repeats=size)
 
 
@@ -88,7 +88,7 @@ class CategoricalResponseLoss(AtomicLoss):
         return less_rounding(self.gaussian_mu)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return k steps, as every record answers by itself."""
+        """Return k steps, because every record answers independently."""
         return GroupStep(self, is_exact=True, repeats=size)
 
     def find_atoms(self) -> Atoms:

@@ -11,7 +11,7 @@ from accounting.relations import NeighboringRelation
 from accounting.solve.solution import EventsAtInteger, IntegerSolution, Range, log_level, refuse_if_indifferent
 from accounting.targets import Target
 
-#: The ratio up to which the quick bound's own largest integer is located.
+#: The ratio to which the largest integer by the quick bound is located.
 _QUICK_RATIO = 1.03
 
 Assess = Callable[[int], Answer]
@@ -23,10 +23,10 @@ def solve_count(
     """Return the largest number of steps at which the list's certified cost meets the target.
 
     Args:
-        events_at: the event list as a function of the number of steps; more steps must not cost less.
+        events_at: The event list as a function of the number of steps; more steps must not cost less.
         relation: the neighbouring relation.
         target: the target.
-        most: the largest number of steps for which the list is accounted.
+        most: The largest number of steps for which the list is accounted.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned number itself.
@@ -57,10 +57,10 @@ def solve_batch_size(
     """Return the largest batch size at which the list's certified cost meets the target.
 
     Args:
-        events_at: the event list as a function of the batch size; a larger one must not cost less.
+        events_at: The event list as a function of the batch size; a larger size must not cost less.
         relation: the neighbouring relation.
         target: the target.
-        dataset_size: the largest batch size there is.
+        dataset_size: The largest possible batch size.
 
     Guarantees: as `solve_count`.
 
@@ -100,8 +100,8 @@ def _solve(
 
 
 def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: int, words: Range) -> IntegerSolution:
-    """Return the largest integer from 1 to ``largest`` whose certified cost meets the target, and the failure of the
-    next.
+    """Find the largest integer up to ``largest`` whose certified cost meets the target; certify that the next one
+    misses it.
 
     The bracket [passing, failing) always has certificates at both ends; secants in logs narrow it from either side, and
     every third proposal halves it, so that no shape of the cost makes the search long.
@@ -134,7 +134,7 @@ def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: i
 
 
 def _quick_largest(quick: Assess, target: Target, largest: int) -> int:
-    """Return an integer that meets the target by the quick bound, within 3 % of the largest such; 1 if it knows of
+    """Return an integer that meets the target by the quick bound, within 3 % of the largest such integer; 1 if there is
     none.
     """
     if quick(1).value.upper > target.limit:
@@ -159,7 +159,7 @@ def _propose(points: list[tuple[float, float]], aim: float, passing: int, failin
 
 
 def _middle(low: int, high: int) -> int:
-    """Inside (low, high): the geometric mean of ends that are far apart, else the mean."""
+    """Return a point inside (low, high): the geometric mean if the ends are far apart, otherwise the mean."""
     middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
     return min(max(middle, low + 1), high - 1)
 

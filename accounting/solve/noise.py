@@ -13,14 +13,14 @@ from accounting.solve.decreasing import smallest_that_meets
 from accounting.solve.solution import EventsAt, Range, Solution, close_estimate
 from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
 
-#: Relative, in the target's level; certified numerical bounds are a millionth wide.
+#: The relative tolerance in the target's level. Certified numerical bounds are a millionth wide.
 _TOLERANCE = 8e-6
 _CLOSED_FORM_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A noise multiplier and what it achieves.
+    """A noise multiplier, and the epsilon that it achieves.
 
     Attributes:
         noise_multiplier: Noise over the contribution bound, as everywhere.
@@ -39,10 +39,10 @@ def solve_noise_multiplier(
     Args:
         events_at: the event list as a function of the noise multiplier; more noise must not cost more.
         relation: the neighbouring relation.
-        epsilon: target, positive.
-        delta: target, in [0, 1].
+        epsilon: The target's epsilon, positive.
+        delta: The target's delta, in [0, 1].
 
-    Guarantees, Raises: as `solve_noise`.
+    Guarantees, Raises: As `solve_noise`.
 
     >>> from accounting.events import Event, Gaussian
     >>> relation = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -63,7 +63,7 @@ def solve_noise(
         events_at: the event list as a function of the noise multiplier; more noise must not cost more.
         relation: the neighbouring relation.
         target: the target.
-        least: the smallest noise multiplier at which the list is accounted.
+        least: The smallest noise multiplier at which the list is accounted.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned number itself.
@@ -98,7 +98,7 @@ def solve_noise(
         advice="allow a larger epsilon or delta (or whatever the target limits), fewer steps or a smaller batch",
     )
     tolerance, guess = _TOLERANCE, max(1.0, least)
-    # A ledger counts whole units, so its noise is not solved to the last digits.
+    # A ledger counts whole units, so the noise for a budget is not solved to the last digits.
     if isinstance(target, BudgetTarget):
         tolerance = max(tolerance, 2.0 * target.filter.price_tolerance)
     else:

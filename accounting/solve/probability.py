@@ -22,7 +22,7 @@ def solve_sampling_probability(events_at: EventsAt, relation: NeighboringRelatio
     """Return the largest sampling probability at which the list's certified cost meets the target.
 
     Args:
-        events_at: the event list as a function of the probability; a larger one must not cost less.
+        events_at: The event list as a function of the probability; a larger probability must not cost less.
         relation: the neighbouring relation.
         target: the target.
 

@@ -1,4 +1,4 @@
-"""The answer of a search, and the range that it looks through."""
+"""The answer of a search, and the range in which it searches."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ EventsAtInteger = Callable[[int], Sequence[Event]]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A value and what it achieves.
+    """A value of an unknown, and the cost that it achieves.
 
     Attributes:
         value: The value of the unknown.
-        achieved: The certified cost at this very value, in the unit of the target's limit; its upper end meets it.
+        achieved: The certified cost at this very value, in the unit of the target's limit; its upper end meets the
+            limit.
     """
 
     value: float
@@ -49,7 +50,7 @@ class IntegerSolution:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The range in which an unknown is looked for, and the words for its ends.
+    """The range in which an unknown is searched, and the words for its ends.
 
     Attributes:
         least_private, most_private: The ends, in words with their value: ``noise multiplier 1e+06``.
@@ -105,8 +106,8 @@ def refuse_if_indifferent(
     Args:
         target: The target; only additive targets can be indifferent.
         relation: The neighbouring relation.
-        unknown: Its name, in words.
-        least, most: The events at the ends of its range.
+        unknown: The name of the unknown, in words.
+        least, most: The events at the ends of the unknown's range.
 
     Raises:
         Unsupported: If both ends of the range cost the same.

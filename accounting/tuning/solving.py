@@ -42,7 +42,7 @@ class SelectionTarget(Described):
         return self.epsilon
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """Bound epsilon from above by the profile alone, which is at most a few per cent above the smallest bound."""
+        """Bound epsilon from above by the profile alone, which exceeds the smallest bound by at most a few per cent."""
         evaluators = QUICK_EVALUATORS if quick else EVALUATORS
         if isinstance(self.trials, FixedTrials):
             return epsilon_of_runs(events, relation, self.trials.trials, self.delta, evaluators)

@@ -1,7 +1,8 @@
 """Laws of the random number of runs of a selection, as Papernot & Steinke 2022 analyse them.
 
-With f(x) = E x^K, the best of K independent runs lies in a set of the best outcomes that one run hits with probability
-x, with probability 1 - f(1 - x), and the selection's density relative to one run's is f' (`selection`). The cost of its
+With f(x) = E x^K, a set of the best outcomes that one run hits with probability x contains the best of K independent
+runs with probability 1 - f(1 - x), and the selection's density relative to one run's is f' (`selection`). The cost of
+its
 privacy therefore depends on the ratio of f' at two probabilities that a test of neighbours can have.
 
 With u, v the probabilities of a set under two neighbours, v <= s u + d for every s = e^epsilon, d = delta(epsilon)
@@ -33,7 +34,7 @@ Array = NDArray[np.float64]
 MAX_EXPECTED_TRIALS = 1e6
 MIN_GAMMA = 1e-12
 MAX_ETA = 100.0
-#: Covers the rounding of the closed forms in this module, relative to their largest terms.
+#: An allowance for the rounding of the closed forms in this module, relative to their largest terms.
 _ALLOWANCE = 1e-13
 
 
@@ -44,7 +45,7 @@ class TruncatedNegativeBinomial(Described):
     eta = 1 is the geometric law, eta = 0 the logarithmic one; at eta = -1 there is one trial.
 
     Attributes:
-        eta: In [-1, 100]: the smaller, the less privacy is lost and the more widely K is spread.
+        eta: In [-1, 100]. A smaller eta loses less privacy and spreads K more widely.
         gamma: In [1e-12, 1]; at 1 there is one trial.
 
     Source: Papernot & Steinke 2022, Definition 1.
@@ -110,8 +111,8 @@ class TruncatedNegativeBinomial(Described):
         return 0.0
 
     def chance_that_the_best_is_in(self, probabilities: Array) -> Array:
-        """Return 1 - f(1 - x): that the best run lies in a set of the best outcomes that one run hits with probability
-        x.
+        """Return 1 - f(1 - x), the probability that the best run lies in a set of best outcomes that one run hits with
+        probability x.
         """
         if self.gamma == 1.0 or self.eta == -1.0:
             return probabilities
@@ -130,7 +131,7 @@ class TruncatedNegativeBinomial(Described):
     def log_ratio(self, slopes: Array, deltas: Array) -> float:
         """Bound log f'(1 - u) - log f'(1 - v) over v <= s u + d: (1 + eta) log((1 + b v) / (1 + b u)).
 
-        It is monotone up to where v = 1, and falls beyond.
+        It is monotone up to the point where v = 1, and falls beyond.
         """
         b = self._odds
         whole = np.maximum(1.0 - deltas, 0.0) / slopes
@@ -241,7 +242,7 @@ class PoissonTrials:
 
 @dataclass(frozen=True, slots=True)
 class FixedTrials(Described):
-    """A number of runs that is fixed and may be known: all of them may be released, and they compose.
+    """A fixed number of runs, which may be known: all runs may be released, and they compose.
 
     No smaller cost is proved for the best run alone: f' = k x^(k - 1) vanishes at 0, so its ratio has no bound.
     """
@@ -275,7 +276,7 @@ def trials_of(
 
     Args:
         kind: One of `TRIALS`.
-        expected_trials: The mean; for the negative binomial laws ``gamma`` instead.
+        expected_trials: The mean. For the negative binomial laws, ``gamma`` may be given instead.
         eta: For ``truncated_negative_binomial``.
         gamma: For the negative binomial laws.
         trials: For ``fixed``.
