@@ -75,11 +75,11 @@ class LpSetting:
 
     Attributes:
         problem: L_0, L_1 (0 if the algorithm has no use for it) and M.
-        norm_order: p.
+        norm_order: The order p of the norm of parameters.
         dimension: Number d of parameters.
         regularity: The regularity of the dual norm: the noise is of its smooth norm.
-        initial_gap: The caller's own; None leaves L_0 M.
-        order_constant: c of the rates.
+        initial_gap: The caller's initial gap; None means L_0 M.
+        order_constant: The constant c of the rates.
     """
 
     problem: Problem
@@ -142,7 +142,7 @@ def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Refuse what l_p algorithms cannot do.
+    """Refuse requests that l_p algorithms cannot fulfil.
 
     Raises:
         Unsupported: If a size is solved for, or a penalty is given.

@@ -86,9 +86,9 @@ class Layout:
     """The schedule by which records are read, before any noise is added.
 
     Attributes:
-        iterations: T.
-        first_batch, batch: n0 and m.
-        step_size: eta.
+        iterations: The number T of steps.
+        first_batch, batch: The batch sizes n0 and m.
+        step_size: The step size eta.
     """
 
     iterations: int

@@ -69,8 +69,8 @@ ERRATA = (
     "The error bound of Lemma 6 grows with the square root of t; here it saturates, and M stands for the paper's 2 M.",
     "For an odd number of records the first printed scale is too small by n / (n - 1).",
 )
-#: Up to this number of records, each step takes one. Above it, m grows as (n / this)^2, which keeps rounding errors
-#: below the margin that a trainer leaves.
+#: Up to this number of records, each step takes one record. Above it, m grows as (n / this number)^2, which keeps
+#: rounding errors below the margin that a trainer leaves.
 SINGLE_RECORDS = 1 << 19
 
 

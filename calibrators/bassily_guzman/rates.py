@@ -64,7 +64,7 @@ def pure_tree_rate(problem: Problem, num_vertices: int, dataset_size: int, epsil
 def frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
     r"""Return $A + (L_1 M^2)^{1/3} A^{2/3}$ with $A = L_0 M \ln K/(n \sqrt\rho)$: of the empirical risk.
 
-    Source: derived, by balancing $L_1 M^2/T$ against the regret $A \sqrt T$ of T selections; one is the least.
+    Source: derived, by balancing $L_1 M^2/T$ against the regret $A \sqrt T$ of T selections; T is at least 1.
     """
     regret = problem.lipschitz * problem.diameter * math.log(num_vertices) / (dataset_size * math.sqrt(rho))
     curvature = problem.smoothness * problem.diameter**2
@@ -139,7 +139,7 @@ def lower_bound_rate(problem: Problem, dimension: int, dataset_size: int, epsilo
     r"""Return $L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})$, up to
     logarithms.
 
-    Without epsilon (rho-zCDP, say) the non-private term alone.
+    Without epsilon (for rho-zCDP, say), this is the non-private term alone.
 
     Source: Asi, Feldman, Koren & Talwar 2021, abstract (secondary).
 

@@ -11,7 +11,7 @@ $$w_0 = \frac{M L_0}{m_0},\qquad
 w_t = \frac{M}{m_t}\bigl((1-\eta_t) \min(2 L_0, L_1 \eta_{t-1} M) + \eta_t L_0\bigr),$$
 
 s = 2 if it is replaced and s = 1 if it becomes the null record, and $d_t$ for $t > \tau$ by
-$\prod_{\tau < r \le t} (1-\eta_r)$ times that, since everything else is as it was. So it moves the scores of the
+$\prod_{\tau < r \le t} (1-\eta_r)$ times that, since everything else stays the same. So it moves the scores of the
 selections from $\tau$ on by ranges that shrink geometrically. Costs along one record's selections add up adaptively,
 and other steps' records change nothing: with $S_t = 1 + (1-\eta_{t+1})^2 S_{t+1}$ and $B_t = 1 + (1-\eta_{t+1})
 B_{t+1}$, $S_{T-1} = B_{T-1} = 1$, Gumbel noise of scale $\lambda$ costs
@@ -27,10 +27,10 @@ $$F(x_{t+1}) \le F(x_t) + \eta \langle \nabla F(x_t), v_t - x_t \rangle + \tfrac
 \langle \nabla F, v_t - x_t \rangle \le M \|d_t - \nabla F\|_* + \lambda \ln K + \min_v \langle \nabla F, v - x_t
 \rangle$$
 
-in the mean, $\lambda \ln K$ for the selection's regret. Convex losses: the minimum is at most $-(F(x_t) - \min F)$, and
-$\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta(M\sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2\eta^2$. Any smooth losses: the
-minimum is minus the gap $\max_y \langle \nabla F, x_t - y\rangle$, and summed over t the mean gap of a uniformly drawn
-$x_0..x_{T-1}$ is at most
+on average, where $\lambda \ln K$ is the selection's regret. Convex losses: the minimum is at most $-(F(x_t) - \min F)$,
+and $\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta(M\sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2\eta^2$. Any smooth losses:
+the minimum is minus the gap $\max_y \langle \nabla F, x_t - y\rangle$, and summed over t the mean gap of a uniformly
+drawn $x_0..x_{T-1}$ is at most
 $\Gamma_0/(\eta T) + \tfrac1T \sum_t (M \sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2 \eta$.
 """
 
@@ -65,7 +65,7 @@ class Recursion:
 
     @property
     def records(self) -> int:
-        """Records that are read, each once."""
+        """The number of records that are read, each once."""
         return self.first_batch + (self.selections - 1) * self.batch
 
     @property
@@ -78,17 +78,18 @@ class Recursion:
         return self.first_batch + 2 * (self.selections - 1) * self.batch
 
     def change_bound(self, problem: Problem) -> float:
-        r"""Return $\min(2 L_0, L_1 \eta M)$: how much a record's gradient changes from one point to the next."""
+        r"""Return $\min(2 L_0, L_1 \eta M)$, a bound on the change of a record's gradient from one point to the
+        next."""
         return min(2.0 * problem.lipschitz, problem.smoothness * self.step_size * problem.diameter)
 
     def increment_bound(self, problem: Problem) -> float:
-        r"""Return $(1-\eta) \min(2 L_0, L_1 \eta M) + \eta L_0$: what a record brings to the mean of a step but the
-        first.
+        r"""Return $(1-\eta) \min(2 L_0, L_1 \eta M) + \eta L_0$, a record's contribution to the mean of any step after
+        the first.
         """
         return (1.0 - self.step_size) * self.change_bound(problem) + self.step_size * problem.lipschitz
 
     def ranges(self, problem: Problem) -> tuple[float, float]:
-        """Return w of the first step's records and of those of every other one."""
+        """Return w for the records of the first step, and for those of every other step."""
         first = problem.diameter * problem.lipschitz / self.first_batch
         return first, problem.diameter * self.increment_bound(problem) / self.batch
 
@@ -171,7 +172,7 @@ def mean_gap_bound(
     """Return the mean gap of a uniformly drawn starting point of a step, in loss units, whether or not losses are
     convex.
 
-    Args, Source: as `excess_risk_bound`.
+    Args, Source: As `excess_risk_bound`.
     """
     eta, steps = recursion.step_size, recursion.selections
     errors = problem.diameter * float(np.mean(np.sqrt(squared_errors(problem, recursion, kappa))))

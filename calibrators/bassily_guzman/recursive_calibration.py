@@ -28,7 +28,7 @@ PURE_SCALE_FORMULA = (
     r" c = (1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0"
 )
 _GAP = "upper bound of F(x_0) - min F, in place of L_0 M"
-#: The paper's assumption, with the use of the initial gap here.
+#: The paper's assumption, with the use of the initial gap in these algorithms.
 RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
     replace(item, meaning=_GAP) if item.name == "initial_gap" else item for item in ASSUMPTIONS
 )
@@ -36,7 +36,7 @@ RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The noise that meets the target for any batches; they decide only its scale.
+    """The noise that meets the target. The batches decide only its scale.
 
     Attributes:
         pure: Whether epsilon at delta 0 is stated, rather than rho.
@@ -47,7 +47,7 @@ class Solved:
     steps: Steps
 
     def noise_scale(self, setting: Setting, recursion: Recursion) -> float:
-        """Return lambda, in loss units.
+        """Return the noise scale lambda, in loss units.
 
         Raises:
             InvalidValue: If floating point cannot represent it.
@@ -134,10 +134,10 @@ def calibration(
     as_published: AsPublished | None,
     release: Release = LAST_ITERATE,
 ) -> Calibration:
-    """Return the answer, with the parts that all of these algorithms share.
+    """Return the answer, made of the parts that all these algorithms share.
 
     Args:
-        hyperparameters: Number of selections and step size.
+        hyperparameters: The number of selections and the step size.
         utility: Bounds and rates.
     """
     scale, steps = solved.noise_scale(setting, recursion), solved.steps

@@ -66,9 +66,9 @@ class Setting:
     Attributes:
         problem: L_0, L_1 and M.
         dimension: Number d of parameters.
-        num_vertices: K; 2 d if it was not given; None if neither was.
-        initial_gap: The caller's own; None leaves L_0 M.
-        order_constant: c of the rates.
+        num_vertices: The number of vertices K; by default 2 d; None if neither is known.
+        initial_gap: The caller's initial gap; None means L_0 M.
+        order_constant: The constant c of the rates.
     """
 
     problem: Problem
@@ -161,8 +161,8 @@ def agreed_diameter(given: Given, domain: L1Ball | L2Ball | LpBall | None, ball:
     """Return M of the assumptions or of the domain, which must agree.
 
     Args:
-        ball: In words.
-        wanted: The assumption to point at if there is none.
+        ball: The domain, in words.
+        wanted: The assumption to which the pointer leads if there is none.
 
     Raises:
         InvalidValue: If no size is given (``missing``), or two different sizes are given (``contradiction``).

@@ -13,7 +13,7 @@ _TALK = "Guzman 2022 (talk)"
 _BGN = "Bassily, Guzman & Nandi 2021"
 _BGM = "Bassily, Guzman & Menart 2021"
 
-#: Lipschitz constant, smoothness and radius 1.
+#: The setting of the table: Lipschitz constant, smoothness and radius are 1.
 _UNIT = Problem(1.0, 1.0, 2.0)
 
 
