@@ -44,7 +44,7 @@ def participation_norm(coefficients: Array, steps: int, separation: int) -> floa
 
     Args:
         coefficients: c_0, c_1, ...: nonnegative and not increasing. At most ``steps`` of them count; later ones are 0.
-        steps: T.
+        steps: The number T of steps.
         separation: The number m: two steps of one record are at least m apart.
 
     >>> participation_norm(np.array([1.0, 0.5, 0.375]), 1, 1)
@@ -101,7 +101,7 @@ def inverse_of_root(bands: int, steps: int) -> Array:
 
     Args:
         bands: The number of coefficients of C^-1.
-        steps: T.
+        steps: The number T of steps.
 
     Source: Kalinin et al. 2025, arXiv 2505.12128.
 

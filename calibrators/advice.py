@@ -205,7 +205,7 @@ def longest_in_l2(lipschitz: float, norm_order: float, dimension: int) -> float:
     Args:
         lipschitz: The number L, a bound of :math:`\|g\|_q` with 1/p + 1/q = 1.
         norm_order: The p of the norm of parameters, in [1, 2].
-        dimension: d, the number of parameters.
+        dimension: The dimension d, the number of parameters.
 
     :math:`\|g\|_2 \le d^{1/2 - 1/q} \|g\|_q` for q >= 2 (Hoelder), with equality where all entries are equally large.
 

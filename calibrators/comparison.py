@@ -21,8 +21,8 @@ class Setting:
     """The values at which the tables' expressions are evaluated.
 
     Attributes:
-        dataset_size: n.
-        dimension: d.
+        dataset_size: The number n of records.
+        dimension: The dimension d.
         epsilon, delta: The parameters of approximate differential privacy, delta in (0, 1).
         holder_exponent: alpha of Hoelder smooth losses.
         condition_number: kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong convexity is 1 / kappa.

@@ -244,7 +244,7 @@ class CorrelatedSteps(BoundedSteps):
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """c_0, c_1, ... of C."""
+        """The coefficients c_0, c_1, ... of C."""
         assert isinstance(self.event.mechanism, CorrelatedGaussian), "as the phase sees to"
         return self.event.mechanism.coefficients
 

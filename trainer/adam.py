@@ -19,7 +19,7 @@ class Adam(Resumable):
 
     Args:
         domain: A box or none.
-        start: x_0, shape (d,), float64.
+        start: The start x_0, shape (d,), float64.
 
     Guarantees:
         - records_enter_through_noisy_sums_alone: x and both moments are functions of those and of the plan.

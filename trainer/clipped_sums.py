@@ -47,7 +47,7 @@ class ClippedSums:
         records: All slots.
         model: The trained model; its gradients are outer products of one layer.
         algorithm: The name of the algorithm that asks, for the refusal.
-        dual_order: q; infinity measures the largest entry.
+        dual_order: The dual order q; infinity measures the largest entry.
 
     Guarantees:
         - one_record_moves_a_sum_by_at_most_its_bound: in the l_q norm, for any losses.

@@ -50,7 +50,7 @@ def clip_factors(norms: Array, max_grad_norm: float, margin: float) -> Array:
 
     Args:
         norms: shape (B,), float64, positive: upper bounds of |g|, in gradient units.
-        max_grad_norm: C, in gradient units.
+        max_grad_norm: The clip threshold C, in gradient units.
         margin: See `margin`.
 
     Returns:

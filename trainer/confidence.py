@@ -106,7 +106,7 @@ def bilinear_noise(matrix: FloatArray, left: FloatArray, right: FloatArray, stdd
     |M|_F + |M|_2 sqrt(2 ln(1/risk)) deviations. Each of the four events has a quarter of the risk.
 
     Args:
-        matrix: M, shape (k, k).
+        matrix: The matrix M, shape (k, k).
         left, right: p' and n', shape (k,).
         stddev: The standard deviation of the noise on each of their coordinates.
         risk: The probability on one side; the same d holds on the other.

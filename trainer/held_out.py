@@ -76,7 +76,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """d, the length of the vector."""
+        """The size d, the length of the vector."""
         return sum(self.sizes.values())
 
     @property

@@ -46,7 +46,7 @@ def least_in_ball(xp: Namespace, gradient: Array, norm_order: float, radius: flo
     0.
 
     Args:
-        gradient: g, shape (d,).
+        gradient: The gradient g, shape (d,).
         norm_order: p in (1, 2].
 
     >>> import numpy as np
@@ -72,9 +72,9 @@ def mirror_step(
     Bregman projection: the objective depends on a direction through one inner product alone.
 
     Args:
-        point: y, shape (d,), in the ball.
-        gradient: g, shape (d,).
-        step_size: eta.
+        point: The point y, shape (d,), in the ball.
+        gradient: The gradient g, shape (d,).
+        step_size: The step size eta.
         norm_order: p in (1, 2].
         radius: The radius of the ball.
 

@@ -10,7 +10,7 @@ def prox(penalty: Penalty | None, xp: Namespace, point: Array, step_size: float 
     """Return argmin_x |x - y|^2 / (2 step_size) + penalty(x); the point itself without a penalty.
 
     Args:
-        point: y, shape (d,), float64.
+        point: The point y, shape (d,), float64.
         step_size: Positive, in parameters^2 / loss; where it has shape (d,), each coordinate's own.
 
     Guarantees:

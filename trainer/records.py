@@ -95,7 +95,7 @@ class Records:
 
     @property
     def capacity(self) -> int:
-        """N, the public number of slots."""
+        """The capacity N, the public number of slots."""
         return int(self.positions.size)
 
     @property
@@ -120,7 +120,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         labels: shape (n,). A class between two is rounded, one outside their range is clipped to it; a real label is
             clipped to [-1, 1].
         dtype: "float64" or "float32", of the stored rows.
-        capacity: N, the number of slots; a public number.
+        capacity: The capacity N, the number of slots; a public number.
         stream: The stream from which the permutation is drawn.
 
     Guarantees:

@@ -88,7 +88,7 @@ def feature_norm_bound(columns: Sequence[Column], order: float = 2.0) -> float:
 
     Args:
         columns: The declarations.
-        order: q, at least 1.
+        order: The order q, at least 1.
 
     Guarantees:
         - scaled_rows_are_within_the_norm_bound: for every value of every column.

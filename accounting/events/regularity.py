@@ -33,7 +33,7 @@ def kappa_pair(norm_order: float, dimension: int) -> RegularityPair:
 
     Args:
         norm_order: The p of the norm of the parameters, in [1, 2].
-        dimension: d; for the norm of a polytope, its number of vertices up to sign.
+        dimension: The dimension d; for the norm of a polytope, its number of vertices up to sign.
 
     Source: derived; the stationary points of $\ln \kappa(r)$ solve $r^2 - 2 r \ln d + 2 \ln d = 0$.
 

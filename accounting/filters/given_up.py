@@ -68,7 +68,7 @@ class Worth:
     Attributes:
         least: The largest number for which (2) is proved.
         most: A number above which (2) fails.
-        failure: d, in atto-units; 0 if none is needed.
+        failure: The failure probability d, in atto-units; 0 if none is needed.
     """
 
     least: int

@@ -121,7 +121,7 @@ def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationPr
 
     Args:
         law: The law of the sum of the ratios of one allocation.
-        count: n.
+        count: The number n.
         remove: The direction.
     """
     bins = law.count

@@ -49,7 +49,7 @@ class AllocationStep:
 
     Attributes:
         law: The law of the sum of the ratios that are seen.
-        share: rho; 1 if all are seen.
+        share: The share rho; 1 if all are seen.
         remove: The direction.
         top: The m at which the sum is cut; inf in the add direction.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
@@ -87,7 +87,7 @@ class AllocationStep:
 
     @property
     def step(self) -> float:
-        """h."""
+        """The step h."""
         return float(self._used.step * self.law.step)
 
     @cached_property
@@ -214,7 +214,7 @@ class AllocationStep:
 
     @property
     def decay(self) -> float:
-        """tau^2, where all steps are seen; otherwise 0."""
+        """The decay tau^2 if all steps are seen; otherwise 0."""
         return 1.0 / self._precision if self.share == 1.0 else 0.0
 
     def _alias(self, tilt: float, last: float) -> float:
@@ -328,7 +328,7 @@ def allocation_step(
     """Return the step of one allocation, and the P-mass that its cut leaves out.
 
     Args:
-        noise_multiplier: s.
+        noise_multiplier: The noise multiplier s.
         bins, seen: The numbers t of steps and j of steps that are seen.
         log_count: Logarithm of the number of all steps.
         log_mass: Logarithm of the mass that the cut may leave out.

@@ -98,8 +98,8 @@ class LineChoice:
     """The line to integrate on.
 
     Attributes:
-        tilt: c.
-        period: P.
+        tilt: The tilt c.
+        period: The period P.
         log_delta: Estimate of log delta.
         log_amplification: log of M(c) e^(-c eps) over delta.
         decay: A value of Im z at which |M| has fallen about far enough.

@@ -92,10 +92,10 @@ class Contour:
     """Bounds of a profile near one epsilon.
 
     Attributes:
-        tilt: c.
-        period: P, in loss units.
+        tilt: The tilt c.
+        period: The period P, in loss units.
         values: The transform on the line.
-        window: eta, 0 for none; already in ``values`` and ``table``.
+        window: The window eta, 0 for none; already in ``values`` and ``table``.
         table: log D at other tilts, for the aliases.
         left_out: Mass that is missing from D. It bounds how far delta is above D's profile.
     """

@@ -82,7 +82,7 @@ class LogSum:
 
     @cached_property
     def logs(self) -> Array:
-        """l_i."""
+        """The lattice points l_i."""
         logs: Array = self.step * np.arange(self.first, self.first + self.density.size, dtype=np.float64)
         return logs
 
@@ -106,7 +106,7 @@ def log_sum(mu: float, count: int, log_above: float = LOG_LEAST, *, as_fine_as: 
 
     Args:
         mu: Standard deviation of each logarithm.
-        count: n.
+        count: The number n.
         log_above: Logarithm of the share of the mean that may lie above the lattice; at least e^`LOG_LEAST` does.
         as_fine_as: A number of variables. If it is above n, the lattice is as fine as for that many variables.
 

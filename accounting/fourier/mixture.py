@@ -80,7 +80,7 @@ class MixtureLine:
     """The branches' lines together.
 
     Attributes:
-        shares: v_i, each within ``share_error`` relatively.
+        shares: The shares v_i, each within ``share_error`` relatively.
         lines: The lines of the branches.
         left_out: The share of the branches without a line. Only its size is known, and it is not assumed to fall along
             the line.

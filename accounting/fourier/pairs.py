@@ -111,8 +111,8 @@ class GaussianPair:
     """One of the three pairs with its noise and its probability; losses as functions of x.
 
     Attributes:
-        noise: s.
-        probability: q, in (0, 1).
+        noise: The noise s.
+        probability: The probability q, in (0, 1).
     """
 
     pair: Pair

@@ -57,9 +57,9 @@ class RatioPart:
     """One integral.
 
     Attributes:
-        probability: q, in (0, 1]; 1 means no sampling.
-        log_scale: a.
-        curvature: k; s^2 for Gaussian noise, 0 for Laplace noise.
+        probability: The probability q, in (0, 1]; 1 means no sampling.
+        log_scale: The log-scale a.
+        curvature: The curvature k; s^2 for Gaussian noise, 0 for Laplace noise.
         low, high: The ends; high is inf if k > 0, and then low is 0.
         upward: Losses log f with masses density f; otherwise -log f with masses density.
         cut: The pair (b, w) of the share Phi((b - y) / w) by which the density is multiplied (only if k > 0 and

@@ -96,7 +96,7 @@ def spread_law(noise_multiplier: float, bins: int, points: int = SPREAD_POINTS) 
     """Return a law above that of X in convex order.
 
     Args:
-        noise_multiplier: s, from 0.05.
+        noise_multiplier: The noise multiplier s, from 0.05.
         bins: t >= 1.
         points: The approximate number of points.
 

@@ -39,7 +39,7 @@ def allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array
     """Return K of the worse direction for every x > 0 in ``tilts``.
 
     Args:
-        noise_multiplier: s, from 0.05; mu = 1/s.
+        noise_multiplier: The noise multiplier s, from 0.05; mu = 1/s.
         bins: t >= 2.
 
     Guarantees: moment_is_an_upper_bound; remove_is_exact_at_integer_orders.

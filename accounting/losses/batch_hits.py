@@ -85,9 +85,9 @@ class Branch(NamedTuple):
     """One branch of the mixture.
 
     Attributes:
-        hits: h.
+        hits: The number h of hits.
         share: pi_h.
-        probability: eta_h; 1 for a full batch.
+        probability: The probability eta_h; 1 for a full batch.
     """
 
     hits: int

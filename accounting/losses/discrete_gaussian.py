@@ -75,7 +75,7 @@ class DiscreteGaussianLoss(AtomicLoss):
     """Loss of two discrete Gaussian laws.
 
     Attributes:
-        deviation: s, in grid steps.
+        deviation: The deviation s, in grid steps.
         shift: The distance k of the centres, in grid steps.
     """
 

@@ -51,8 +51,8 @@ class DisplacementLoss(PrivacyLoss):
     """One step under replace_special; the record's law against the null record's is called the remove direction.
 
     Attributes:
-        noise_multiplier: s.
-        probability: r, below 1.
+        noise_multiplier: The noise multiplier s.
+        probability: The probability r, below 1.
     """
 
     noise_multiplier: float
@@ -65,7 +65,7 @@ class DisplacementLoss(PrivacyLoss):
 
     @property
     def _null(self) -> PoissonGaussianLoss:
-        """R."""
+        """The loss of the pair R."""
         return PoissonGaussianLoss(self.noise_multiplier, self.probability)
 
     def log_moment(self, tilts: Array) -> Array:

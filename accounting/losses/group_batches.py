@@ -44,7 +44,7 @@ class GroupBatchLoss(AtomicLoss):
     """A lower bound of the loss of a group in one step of a batch of a fixed size.
 
     Attributes:
-        noise_multiplier: s.
+        noise_multiplier: The noise multiplier s.
         hits: The law of the number of records of the group in the batch.
         to_null: Whether the group becomes null; otherwise it is replaced.
         laplace: Whether the noise is Laplace noise, and the group is replaced; otherwise the noise is Gaussian.

@@ -40,8 +40,8 @@ def group_poisson_loss(
     `MOST_HITS` are needed.
 
     Args:
-        noise_multiplier: s, over one record's contribution bound.
-        sampling_probability: q, below 1.
+        noise_multiplier: The noise multiplier s, over one record's contribution bound.
+        sampling_probability: The sampling probability q, below 1.
         group_size: k >= 2.
         replaced: Whether the group is replaced by another one.
     """

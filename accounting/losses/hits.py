@@ -46,7 +46,7 @@ class HitsLoss(PrivacyLoss):
     """The loss of one step.
 
     Attributes:
-        noise_multiplier: s, over the bound of one contribution.
+        noise_multiplier: The noise multiplier s, over the bound of one contribution.
         log_weights: log w_h for h = 0, ..., H. The w_h add up to 1 up to less than rounding, and w_0 > 0.
         replaced: Whether the contributions are replaced by their opposites.
     """
@@ -64,7 +64,7 @@ class HitsLoss(PrivacyLoss):
 
     @property
     def most_hits(self) -> int:
-        """H."""
+        """The largest number H of hits."""
         return len(self.log_weights) - 1
 
     @cached_property

@@ -33,8 +33,8 @@ class LargestCoordinateLoss(AtomicLoss):
     """The loss of one epoch if only the cell of its largest step is seen.
 
     Attributes:
-        noise_multiplier: s.
-        batches: t.
+        noise_multiplier: The noise multiplier s.
+        batches: The number t of batches.
     """
 
     noise_multiplier: float

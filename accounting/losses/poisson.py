@@ -44,8 +44,8 @@ class PoissonGaussianLoss(PrivacyLoss):
     """One step under add_or_remove_one or replace_special.
 
     Attributes:
-        noise_multiplier: s, the standard deviation over the sensitivity.
-        sampling_probability: q, below 1.
+        noise_multiplier: The noise multiplier s, the standard deviation over the sensitivity.
+        sampling_probability: The sampling probability q, below 1.
     """
 
     noise_multiplier: float

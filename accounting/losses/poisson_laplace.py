@@ -57,7 +57,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
 
     Attributes:
         epsilon: l, the sensitivity over the noise's scale: the largest loss without sampling.
-        sampling_probability: q, below 1.
+        sampling_probability: The sampling probability q, below 1.
     """
 
     epsilon: float

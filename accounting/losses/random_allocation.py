@@ -72,9 +72,9 @@ class AllocationLoss(PrivacyLoss):
     """The loss of a record's one step among ``bins`` steps, of which the first ``seen`` are seen; two laws enclose it.
 
     Attributes:
-        noise_multiplier: s, over the sensitivity.
-        bins: t.
-        seen: j, from 2; by default t.
+        noise_multiplier: The noise multiplier s, over the sensitivity.
+        bins: The number t of bins.
+        seen: The number j of steps that are seen, from 2; by default t.
     """
 
     noise_multiplier: float

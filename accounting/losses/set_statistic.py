@@ -72,7 +72,7 @@ class SetStatisticLoss(AtomicLoss):
     """The loss of one random set if only the sum is seen.
 
     Attributes:
-        noise_multiplier: s, over the sensitivity.
+        noise_multiplier: The noise multiplier s, over the sensitivity.
         bins, participations: t and k, from 1 to t - 1.
     """
 

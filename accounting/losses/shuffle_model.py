@@ -105,7 +105,7 @@ class ShuffledLoss(PrivacyLoss):
 
     Attributes:
         local_epsilon: e0 of the randomiser.
-        num_users: n.
+        num_users: The number n of users.
     """
 
     local_epsilon: float

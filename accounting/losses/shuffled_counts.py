@@ -42,8 +42,8 @@ class ClonesLoss(AtomicLoss):
     """The loss of the pair of the numbers of clones, which dominates a round.
 
     Attributes:
-        local_epsilon: e0, above 0.
-        num_users: n.
+        local_epsilon: The local epsilon e0, above 0.
+        num_users: The number n of users.
 
     Guarantees: profile_is_above_the_pair_of_the_theorem_and_close: within 1e-3 of its epsilon.
     """
@@ -67,8 +67,8 @@ class ResponsesLoss(AtomicLoss):
     """The attained loss of randomised response by n users, of whom all but one certainly have a 0.
 
     Attributes:
-        local_epsilon: e0, above 0.
-        num_users: n.
+        local_epsilon: The local epsilon e0, above 0.
+        num_users: The number n of users.
 
     Guarantees: profile_is_below_what_randomised_response_attains_and_close.
     """
@@ -93,8 +93,8 @@ class ThreeCategoriesLoss(AtomicLoss):
     third.
 
     Attributes:
-        local_epsilon: e0, above 0, and not so large that hardly anybody lies.
-        num_users: n.
+        local_epsilon: The local epsilon e0, above 0, and not so large that hardly anybody lies.
+        num_users: The number n of users.
 
     Guarantees: profile_is_below_what_three_categories_attain_and_close.
     """

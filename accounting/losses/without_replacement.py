@@ -138,7 +138,7 @@ class NullRecordLoss(EnclosedLoss):
     """The loss of one step of Gaussian noise under replace_special, between the two pairs of `losses.displacement`.
 
     Attributes:
-        noise_multiplier: s.
+        noise_multiplier: The noise multiplier s.
         sampling: The batches.
     """
 

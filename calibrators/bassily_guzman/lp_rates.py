@@ -1,6 +1,7 @@
 r"""Rates of private optimisation over l_p balls, 1 < p <= 2: correct up to a constant.
 
-They are pure numbers; times $(L_0 + L_1 M) M$ or $L_0 M$, they are in loss units. $\kappa$ is that of `regularity.kappa_pair`.
+They are pure numbers; times $(L_0 + L_1 M) M$ or $L_0 M$, they are in loss units. $\kappa$ is that of
+`regularity.kappa_pair`.
 """
 
 from __future__ import annotations

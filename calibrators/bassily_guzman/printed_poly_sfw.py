@@ -44,8 +44,8 @@ class Printed:
 
     Attributes:
         problem: L_0, L_1, M.
-        num_vertices: K.
-        dataset_size: n, even.
+        num_vertices: The number K of vertices.
+        dataset_size: The number n of records, even.
         epsilon, delta: The target's epsilon and delta.
         length: The length that replaces M in the noise: the diameter; the talk's D is a radius.
     """

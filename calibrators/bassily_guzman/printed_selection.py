@@ -35,7 +35,7 @@ def attained_loss(epsilon: float, dataset_size: int) -> float:
 
     Args:
         epsilon: The talk's epsilon of one selection.
-        dataset_size: n, at least 2.
+        dataset_size: The number n of records, at least 2.
 
     >>> round(attained_loss(1.0, 100), 6)
     1.980197

@@ -52,8 +52,8 @@ class Recursion:
     r"""Steps of one size, batches of one size after the first.
 
     Attributes:
-        selections: T.
-        first_batch: n_0.
+        selections: The number T of selections.
+        first_batch: The size n_0 of the first batch.
         batch: m of the other steps.
         step_size: $\eta$ in (0, 1].
     """
@@ -153,7 +153,7 @@ def excess_risk_bound(
         problem: L_0, L_1, M.
         recursion: The steps.
         noise_scale: The scale of the Gumbel noise.
-        num_vertices: K.
+        num_vertices: The number K of vertices.
         kappa: Regularity constant of the dual norm (`regularity.kappa_pair`).
         initial_gap: $\Gamma_0 \ge F(x_0) - \min F$.
 

@@ -21,9 +21,11 @@ public divisor.
 $C = r_k (\varepsilon_p^2 n^2/(d T^2))^{1/(2k)}$ with $\varepsilon_p = 2/z$.
 
 **Guarantee.** `proximal_pl` has the bound and its proof; `excess_risk_bound` evaluates it round by round,
-`excess_risk_bound_closed_form` is the formula, `excess_risk_bound_printed` the paper's. Theorem 20's rate is known up
-to its constant; the lower bounds are those of strongly convex losses, which are a part of the class. All are about
-clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in float32)
+`excess_risk_bound_closed_form` is the formula, and `excess_risk_bound_printed` is the paper's. Theorem 20's rate is
+known up
+to its constant; the lower bounds are those of strongly convex losses, which are a part of the class. All of these are
+for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in
+float32)
 is not in B.
 """
 
@@ -136,7 +138,8 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[ProximalPlProblem | None, tuple[str, ...], float]:
-    """Return the constants, or None and the names of those that are missing; and the constant of the rates."""
+    """Return the constants, or None if some are missing; the names of the missing ones; and the constant of the
+    rates."""
     known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     if known.missing:
         return None, known.missing, known["order_constant"]

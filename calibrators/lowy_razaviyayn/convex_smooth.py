@@ -21,9 +21,9 @@ $$F(w_t^{ag}) \le (1 - \alpha_t) F(w_{t-1}^{ag}) + \alpha_t F(u) + \alpha_t \lan
   + \tfrac{\beta \alpha_t^2}{2} \|w_t - w_{t-1}\|^2 .$$
 
 The projection has $\alpha_t \langle g_t, w_t - u\rangle \le
-\frac{\eta_t}{2} (\|w_{t-1} - u\|^2 - \|w_t - u\|^2 - \|w_t - w_{t-1}\|^2)$. What is left is
-$-\alpha_t \langle b_t + N_t, w_{t-1} - u \rangle$, whose mean is at most $\alpha_t B_t D$ since $w_{t-1}$ is known
-before $N_t$, and $-\alpha_t \langle b_t + N_t, w_t - w_{t-1} \rangle$, which with
+\frac{\eta_t}{2} (\|w_{t-1} - u\|^2 - \|w_t - u\|^2 - \|w_t - w_{t-1}\|^2)$. The remaining terms are $-\alpha_t \langle
+b_t + N_t, w_{t-1} - u \rangle$, whose mean is at most $\alpha_t B_t D$ since $w_{t-1}$ is known before $N_t$, and
+$-\alpha_t \langle b_t + N_t, w_t - w_{t-1} \rangle$, which with
 $-\frac12 (\eta_t - \beta\alpha_t^2) \|w_t - w_{t-1}\|^2$ is at most
 $\alpha_t^2 \|b_t + N_t\|^2 / (2 (\eta_t - \beta \alpha_t^2))$. Divide by $\Gamma_t = \frac{2}{t(t+1)}$, for which
 $\Gamma_t = (1 - \alpha_t) \Gamma_{t-1}$ and $\eta_t / \Gamma_t = 2\eta$, and add. $\square$
@@ -36,8 +36,8 @@ which the recommended $\eta = \max\{2\beta, \sqrt{(2T+1)T(T+1)/12}\, \sqrt{\Sigm
 prints $4 \eta D^2/(T(T+1)) + 4 (T+2) (\Sigma^2 + B^2)/(3\eta) + B D$, which is more, at
 $\eta = \max\{2\beta, T^{3/2} \sqrt{\Sigma^2 + B^2}/D\}$.
 
-A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping changes nothing in this: F includes it, and the
-moments are those of the gradients that are clipped.
+A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping does not change this result: F includes it, and
+the moments are those of the gradients that are clipped.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class ConvexSmoothProblem:
     """Constants of the objective.
 
     Attributes:
-        smoothness: beta of F, a penalty included; may be 0.
-        diameter: D, of the domain.
-        dimension: d.
+        smoothness: The smoothness beta of F, including a penalty; it may be 0.
+        diameter: The diameter D, of the domain.
+        dimension: The dimension d.
         moments: The moments of the gradients that are clipped.
-        penalty_strength: lambda, the share of beta that is added without being clipped.
+        penalty_strength: The penalty strength lambda, the share of beta that is added without being clipped.
     """
 
     smoothness: float
@@ -102,9 +102,9 @@ class ConvexSmoothProblem:
         """Return (1), in loss units.
 
         Args:
-            inverse_step: eta, larger than beta T / (T + 1).
-            bias: B_1 .. B_T, in gradient units.
-            variance: Sigma^2, in squared gradient units.
+            inverse_step: The inverse step eta, larger than beta T / (T + 1).
+            bias: The bias B_1 .. B_T, in gradient units.
+            variance: The variance Sigma^2, in squared gradient units.
         """
         t = np.arange(1.0, bias.size + 1.0)
         spread = t**2 * (t + 1.0) * (variance + bias**2) / (4.0 * (inverse_step * (t + 1.0) - self.smoothness * t))
@@ -143,7 +143,7 @@ class ConvexSmoothProblem:
         return max(1, math.ceil(min(self.iterations_by_terms(records, paper_epsilon))))
 
     def iterations_by_terms(self, records: int, paper_epsilon: float) -> tuple[float, float]:
-        """Return the two numbers of which T is the smaller: beta D^2/T^2 balanced with privacy and bias, and with
+        """Return the two numbers of which T is the smaller. They balance beta D^2/T^2 with privacy and bias, and with
         sampling.
         """
         k, curvature = self.moments.order, self._curvature
@@ -157,7 +157,7 @@ class ConvexSmoothProblem:
         return min(LARGEST, self.moments.bound * math.pow(signal, 1.0 / self.moments.order))
 
     def rate(self, records: int, paper_epsilon: float) -> float:
-        """Theorem 9 without its constant: with a = sqrt(d) / (epsilon_p n),
+        """Return Theorem 9 without its constant: with a = sqrt(d) / (epsilon_p n),
         r_k D (n^(-1/2) + max{(x^(1/4) a)^(4(k-1)/(5k-1)), a^((k-1)/k)}).
 
         >>> round(ConvexSmoothProblem(1.0, 2.0, 20, Moments(2.0, 3.0)).rate(10_000, 1.0), 10)
@@ -171,7 +171,7 @@ class ConvexSmoothProblem:
 
     @property
     def _curvature(self) -> float:
-        """x = beta D / r_k, a pure number."""
+        """The pure number x = beta D / r_k."""
         return self.smoothness * self.diameter / self.moments.bound
 
     def _inverse_step(self, factor: float, oracle: MeanOracle) -> float:

@@ -1,4 +1,4 @@
-"""The spec of the localised algorithms, read and checked; their one event, their plan and the paper's own noise."""
+"""The spec of the localised algorithms, read and checked; with its one event, its plan and the paper's own noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from calibrators.refusals import refuse
 from calibrators.spec import Spec
 from calibrators.verdicts import judge_steps
 
-#: Slots and block sizes stay under these; if a record comes or goes, later blocks would shift.
+#: The relations under which slots and block sizes stay the same. If a record came or went, later blocks would shift.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
 _OPTIONAL = "; the next higher moment's where it is left out"
@@ -89,8 +89,8 @@ class LocalizedSetting:
     """The setting that the spec states.
 
     Attributes:
-        problem: None if the theorem lacks a constant.
-        missing: Their names.
+        problem: The constants; None if the theorem lacks one.
+        missing: The names of the missing constants.
         power: The caller's p.
         order_constant: c of the rates.
     """
@@ -107,9 +107,9 @@ class LocalizedRun:
 
     Attributes:
         blocks: Its blocks.
-        step_size: eta; None in a plan for privacy alone.
+        step_size: The step size eta; None in a plan for privacy alone.
         localization: Its localization; None without the theorem's constants.
-        start: Bound on the root mean square of |w_0 - w*|; 0 likewise.
+        start: A bound on the root mean square of |w_0 - w*|; 0 without the theorem's constants.
     """
 
     blocks: Blocks
@@ -220,7 +220,7 @@ def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]
 
 
 def printed_noise(spec: Spec) -> AsPublished | None:
-    """Algorithm 3's noise at this spec with the engine's verdict; None for targets that the paper does not treat."""
+    """Return Algorithm 3's noise at this spec with a verdict; None for targets that the paper does not treat."""
     rho = rho_of(spec.target)
     if rho is None:
         return None

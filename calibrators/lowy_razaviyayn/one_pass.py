@@ -1,5 +1,5 @@
-"""Shared code of the paper's one-pass algorithms: noise, rounds, batches and clip threshold of a spec, and the
-errors that a theorem reads off a planned pass.
+"""Shared code of the paper's one-pass algorithms: noise, rounds, batches and clip threshold of a spec, and the errors
+of a planned pass that theorems use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIXED_BATCHES = "batches have the same size, which fails under add_or_remove_one
 
 #: Bounds are added up round by round.
 MAX_ROUNDS = 100_000
-#: Under each of them one pass costs one mechanism; the first is the paper's.
+#: The relations under which one pass costs one mechanism. The first is the paper's.
 RELATIONS = (
     NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.REPLACE_SPECIAL,
@@ -45,7 +45,7 @@ class Chosen:
 
     Attributes:
         iterations: The paper's T.
-        batch_size: s, of each round.
+        batch_size: The batch size s, of each round.
         bound: The clip threshold C.
     """
 
@@ -60,10 +60,10 @@ class PlannedBatches:
 
     Attributes:
         phase: The steps, which need no step size yet.
-        dimension: d.
+        dimension: The dimension d.
         moments: The moments of the gradients that are clipped.
-        dataset_size: n.
-        relation: Decides whether batches are cut or drawn.
+        dataset_size: The number n of records.
+        relation: The neighbouring relation, which decides whether batches are cut or drawn.
     """
 
     phase: Phase
@@ -125,11 +125,11 @@ def solve_pass(spec: Spec, rounds: int) -> Steps:
 def choose(
     spec: Spec, preset: Preset | None, paper_epsilon: float, *, preset_words: str, extra_rounds: int = 0
 ) -> Chosen:
-    """Return T, batches of floor(n / rounds) records, and C: the spec's own if it has them, else the preset's.
+    """Return T, batches of floor(n / rounds) records, and C: the spec's own values, or else the preset's.
 
     Args:
-        preset: None if the theorem's assumptions are not there.
-        paper_epsilon: The paper's epsilon of the noise that was solved for.
+        preset: The preset; None if assumptions of the theorem are missing.
+        paper_epsilon: The paper's epsilon of the noise that the engine found.
         preset_words: The preset's formula for T.
         extra_rounds: The number of rounds beside T.
 
@@ -173,7 +173,7 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
     """Return the spec's own clip threshold, or the preset's.
 
     Args:
-        preset: None if it cannot be computed.
+        preset: The preset's threshold; None if it cannot be computed.
         needs: The constants from which it would be computed.
 
     Raises:
@@ -191,7 +191,7 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
 
 
 def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
-    """Return the spec's constants, with the diameter of the domain where only that was given.
+    """Return the spec's constants, with the domain's diameter if only the domain was given.
 
     Raises:
         InvalidValue: If the diameter that is stated is smaller than the domain's.

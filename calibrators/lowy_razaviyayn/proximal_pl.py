@@ -47,10 +47,10 @@ class ProximalPlProblem:
     """Constants of the objective.
 
     Attributes:
-        smoothness: beta of F^0.
-        pl_constant: mu of F = F^0 + f^1; at most beta.
-        initial_gap: Delta >= F(w_0) - F^*.
-        dimension: d.
+        smoothness: The smoothness beta of F^0.
+        pl_constant: The constant mu of F = F^0 + f^1, at most beta.
+        initial_gap: A bound Delta >= F(w_0) - F^*.
+        dimension: The dimension d.
         moments: The moments of the gradients of f^0, which are clipped.
     """
 
@@ -62,7 +62,7 @@ class ProximalPlProblem:
 
     @property
     def condition_number(self) -> float:
-        """kappa."""
+        """The condition number kappa."""
         return self.smoothness / self.pl_constant
 
     @property
@@ -83,9 +83,9 @@ class ProximalPlProblem:
         """Return (1), in loss units.
 
         Args:
-            step_size: eta, in parameter units^2 / loss units.
+            step_size: The step size eta, in parameter units^2 / loss units.
             bias: B_0 .. B_{T-1}, in gradient units.
-            variance: Sigma^2, in squared gradient units.
+            variance: The variance Sigma^2, in squared gradient units.
         """
         remaining = self._remaining(step_size)
         shares = np.power(remaining, np.arange(bias.size - 1, -1, -1, dtype=float))
@@ -109,7 +109,8 @@ class ProximalPlProblem:
         return start + 4.0 * (oracle.bias**2 + oracle.variance) / self.pl_constant
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """Return T = 2 ceil(kappa ln max(e, Delta mu n / r_k^2)): Theorem 20's, with r_k^2 / n for what depends on T.
+        """Return T = 2 ceil(kappa ln max(e, Delta mu n / r_k^2)): Theorem 20's T, with r_k^2 / n for the term that
+        depends on T.
 
         >>> ProximalPlProblem(4.0, 1.0, 8.0, 10, Moments(3.0, 2.0)).recommended_iterations(50_000, 1.0)
         94
@@ -136,7 +137,7 @@ class ProximalPlProblem:
         return self.moments.bound**2 / self.pl_constant * (private + share)
 
     def is_well_conditioned(self, records: int) -> bool:
-        """Return kappa <= n / ln n, which the rate needs."""
+        """Return whether kappa <= n / ln n, which the rate needs."""
         return self.condition_number * math.log(records) <= records
 
     def _remaining(self, step_size: float) -> float:

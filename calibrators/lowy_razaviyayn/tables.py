@@ -1,6 +1,6 @@
 """The rates of Lowy & Razaviyayn 2023 beside the lower bounds: heavy-tailed stochastic optimisation under zCDP.
 
-Epsilon is read as theirs: rho = epsilon^2 / 2 of zero-concentrated differential privacy; delta plays no part.
+Epsilon is read as in the paper: rho = epsilon^2 / 2 of zero-concentrated differential privacy. Delta is not used.
 """
 
 from __future__ import annotations

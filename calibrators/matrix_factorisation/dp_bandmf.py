@@ -75,7 +75,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _step_sizes(spec: Spec, steps: int) -> float | tuple[float, ...] | None:
-    """Return one step size, or those of a schedule: the spec's is the largest."""
+    """Return one step size, or those of a schedule whose largest is the spec's."""
     schedule = spec.step_size_schedule
     if spec.step_size is None or schedule is None or schedule.is_constant:
         return spec.step_size
@@ -83,7 +83,8 @@ def _step_sizes(spec: Spec, steps: int) -> float | tuple[float, ...] | None:
 
 
 def _of_other_batches(solved: Solved) -> Iterator[str]:
-    """Yield warnings about the cost of batches that are not sampled; each sampling has its best number of bands."""
+    """Yield warnings about the cost of batches that are not sampled, comparing samplings at their best numbers of
+    bands."""
     best: dict[str, Alternative] = {}
     for each in solved.alternatives:
         if each.is_allowed and (each.sampling not in best or each.error < best[each.sampling].error):

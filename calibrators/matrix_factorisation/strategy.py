@@ -64,9 +64,9 @@ class Workload:
     """The sums that training follows: A.
 
     Attributes:
-        steps: T.
+        steps: The number T of steps.
         momentum: beta in [0, 1).
-        step_sizes: eta_0, ..., eta_(T-1), up to a common factor; None if all are equal.
+        step_sizes: The step sizes eta_0, ..., eta_(T-1), up to a common factor; None if all are equal.
     """
 
     steps: int
@@ -101,7 +101,7 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
 
     Args:
         workload: The sums that training follows.
-        bands: b, at most the number of steps.
+        bands: The number b of bands, at most the number of steps.
         objective: The error that is made small.
 
     Guarantees:

@@ -27,8 +27,8 @@ class GradientTreePhase(TreesOfMeans):
         event: One aggregate, since no two nodes share records: `ZcDp`, count 1.
         norm_order: p in (1, 2].
         noise_order: r in [2, q].
-        num_trees: T.
-        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
+        num_trees: The number T of trees.
+        records_per_tree: The number b of records per tree, a power of two, at least 2^T: records averaged at a root.
         scales: The scales of the noise at each depth 0..T, in gradient units; 0 for changes that are always 0.
         lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
         smoothness: Bound on its change per unit of l_p distance.

@@ -35,11 +35,11 @@ class LocalizedPhase(StructuredPhase):
             together are no worse than it, ``inner_iterations`` C^2 / n^2 <= sigma^2 / z^2.
         records: n_i of each block.
         inner_iterations: Steps in each block.
-        max_grad_norm: C_i.
-        noise_stddev_on_mean: sigma_i.
-        step_size: eta_i; empty in a plan that was made for its privacy alone.
-        regularizer: lambda_i; empty likewise.
-        radius: D_i; empty if there is no ball but the domain.
+        max_grad_norm: The clip threshold C_i.
+        noise_stddev_on_mean: The standard deviation sigma_i of the noise on the mean.
+        step_size: The step size eta_i; empty in a plan that was made for its privacy alone.
+        regularizer: The regularizer lambda_i; empty likewise.
+        radius: The radius D_i; empty if there is no ball but the domain.
     """
 
     kind = "localized_phases"

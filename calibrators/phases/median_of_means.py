@@ -30,9 +30,9 @@ class MedianPhase(StructuredPhase):
 
     Attributes:
         event: One Gaussian mechanism on all records.
-        groups: m.
+        groups: The number m of groups.
         group_size: The public divisor of every group's sum.
-        dimension: d.
+        dimension: The dimension d.
         truncation_radius: tau: coordinates are clamped to [-tau, tau], in gradient units.
         noise_stddev: Per coordinate, of what is released.
     """

@@ -26,7 +26,7 @@ class MirrorPhase(StructuredPhase):
         event: Every step: `ZcDp` in full batches, as many as there are steps.
         norm_order: p in (1, 2].
         noise_order: r in [2, q].
-        records: n, the public divisor of every sum.
+        records: The number n of records, the public divisor of every sum.
         scale: The scale of the noise on the mean, in gradient units.
         lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
         step_size: The size of every mirror step.

@@ -23,9 +23,9 @@ class OutputPerturbation(StructuredPhase):
 
     Attributes:
         event: One aggregate: `ApproximateDp`, count 1.
-        iterations: T.
-        step_size: eta, the same for all steps.
-        holder_exponent: alpha.
+        iterations: The number T of steps.
+        step_size: The step size eta, the same for all steps.
+        holder_exponent: The holder exponent alpha.
         holder_constant: L: every record's |g(w) - g(w')| <= L |w - w'|^alpha on all of R^d.
         gradient_norm: G: no record's gradient at a point is longer.
         radius: No point is farther from 0: that of the domain, or what follows for steps without one.

@@ -31,13 +31,13 @@ class ProximalPhase(StructuredPhase):
     Attributes:
         event: One Gaussian mechanism, count 1, over full batches: by its noise multiplier z, a round's steps together
             are no worse than it, ``inner_iterations`` C^2 / m^2 <= sigma^2 / z^2.
-        rounds: R.
-        records: m, of each round.
+        rounds: The number R of rounds.
+        records: The number m of records, of each round.
         inner_iterations: Steps in each round.
-        max_grad_norm: C.
-        noise_stddev_on_mean: sigma.
+        max_grad_norm: The clip threshold C.
+        noise_stddev_on_mean: The standard deviation sigma of the noise on the mean.
         weak_convexity: omega, which the step sizes follow from; None in a plan that was made for its privacy alone.
-        regularizer: beta, above omega; None likewise.
+        regularizer: The regularizer beta, above omega; None likewise.
         radius: The radius of the ball about w'; None likewise.
     """
 

@@ -25,9 +25,9 @@ class RecursiveSelections(StructuredPhase):
 
     Attributes:
         event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
-        selections: T, steps of the phase.
-        first_batch: n_0.
-        batch: m, records of each of the T - 1 other steps.
+        selections: The number T of selections, steps of the phase.
+        first_batch: The size n_0 of the first batch.
+        batch: The batch m, records of each of the T - 1 other steps.
         step_size: eta in (0, 1].
         gumbel_scale: The Gumbel scale of the noise on the scores, in loss units.
         lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.

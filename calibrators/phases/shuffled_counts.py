@@ -38,9 +38,9 @@ class ShuffledBits(StructuredPhase):
     Attributes:
         change: The change of one record's part in the sums, over the bound on coordinates.
         users: The number of users of one sum; all of them send, whether they have a record or not.
-        dimension: d.
-        levels: g.
-        noise_bits: b, fair coins of each user and coordinate.
+        dimension: The dimension d.
+        levels: The number g of levels.
+        noise_bits: The number b of noise bits, fair coins of each user and coordinate.
         flip_probability: The flip probability of a coin: a half.
         coordinate_epsilon, coordinate_delta: The cost of one coordinate.
     """
@@ -129,16 +129,16 @@ class ShuffledCounts(ShuffledBits):
 
     Attributes:
         event: One aggregate: `ApproximateDp`, count 1.
-        users: s; all of them send, whether they have a record or not.
-        dimension: d.
-        max_grad_norm: C, in gradient units.
+        users: The number s of users; all of them send, whether they have a record or not.
+        dimension: The dimension d.
+        max_grad_norm: The clip threshold C, in gradient units.
         change: How far apart in the l2 norm a changed record's two vectors may be, over C: 2 if it is replaced, 1
             where one of the two is null.
-        levels: g.
-        noise_bits: b, of each user and coordinate.
-        flip_probability: p, of a noise bit to be one: a half.
+        levels: The number g of levels.
+        noise_bits: The number b of noise bits, of each user and coordinate.
+        flip_probability: The flip probability p, of a noise bit to be one: a half.
         coordinate_epsilon: epsilon_hat: counts that are g apart cost as much at coordinate_delta.
-        coordinate_delta: delta_hat.
+        coordinate_delta: The delta delta_hat of a coordinate.
     """
 
     kind = "shuffled_counts"

@@ -31,17 +31,17 @@ class ShuffledMedians(ShuffledBits):
 
     Attributes:
         event: One aggregate: `ApproximateDp`, count 1.
-        groups: m.
-        users: b, of each group; all of them send, whether they have a record or not.
-        dimension: d.
-        truncation_radius: tau, in gradient units.
+        groups: The number m of groups.
+        users: The number b of users, of each group; all of them send, whether they have a record or not.
+        dimension: The dimension d.
+        truncation_radius: The truncation radius tau, in gradient units.
         change: By how many tau a changed record may move in each coordinate: 2 if it is replaced, 1 if one of the
             two is null.
-        levels: g.
+        levels: The number g of levels.
         noise_bits: The noise bits of each user and coordinate.
-        flip_probability: p, of a noise bit to be one: a half.
+        flip_probability: The flip probability p, of a noise bit to be one: a half.
         coordinate_epsilon: epsilon_j: counts that are g apart cost as much at coordinate_delta.
-        coordinate_delta: delta_j.
+        coordinate_delta: The delta delta_j of a coordinate.
     """
 
     kind = "shuffled_medians"

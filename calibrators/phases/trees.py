@@ -43,8 +43,8 @@ class TreesOfMeans(StructuredPhase):
     """Trees whose nodes average gradients, or their changes, over records of their own; a step at every leaf.
 
     Attributes:
-        num_trees: T.
-        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
+        num_trees: The number T of trees.
+        records_per_tree: The number b of records per tree, a power of two, at least 2^T: records averaged at a root.
         lipschitz: Bound on a record's gradient in the dual norm.
         smoothness: Bound on its change per unit of distance.
     """

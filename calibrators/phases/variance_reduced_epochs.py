@@ -30,8 +30,8 @@ class VarianceReducedEpochs(StructuredPhase):
     Attributes:
         event: `RenyiDp` of one inner step, counted once for each of them.
         inner_iterations: Steps of each epoch.
-        records_per_step: b, the public divisor of a batch's sum.
-        max_grad_norm: G, in gradient units.
+        records_per_step: The number b of records per step, the public divisor of a batch's sum.
+        max_grad_norm: The clip threshold G, in gradient units.
         noise_stddev_on_mean: sigma, per coordinate, of the noise on a step's direction.
         step_size: The size of every step; None in a plan that was made for its privacy alone.
     """

@@ -23,8 +23,8 @@ class TreePhase(TreesOfMeans):
 
     Attributes:
         event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
-        num_trees: T.
-        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
+        num_trees: The number T of trees.
+        records_per_tree: The number b of records per tree, a power of two, at least 2^T: records averaged at a root.
         noise_scales: The scales of the Gumbel noise in each tree, in loss units.
         lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
         smoothness: Bound on its change per unit of l1 distance.

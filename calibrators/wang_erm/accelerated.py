@@ -38,7 +38,7 @@ class Geometry(Protocol):
 
     @property
     def radius(self) -> float:
-        """R, in parameters."""
+        """The radius R, in parameters."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class Geometry(Protocol):
 
     @property
     def width(self) -> float:
-        """G_C, the Gaussian width E max_{x in C} <x, N>, in parameters."""
+        """The width G_C, the Gaussian width E max_{x in C} <x, N>, in parameters."""
         ...
 
     @property
@@ -157,7 +157,7 @@ class Accelerated:
 
     @property
     def scaled_smoothness(self) -> float:
-        """L_C, in loss units."""
+        """The scaled smoothness L_C, in loss units."""
         return self.smoothness * self.geometry.radius**2
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:

@@ -25,8 +25,8 @@ class StronglyConvexEpochs:
     Attributes:
         smoothness: L of every record's loss.
         strong_convexity: mu of F^r.
-        step_size: eta.
-        variance_factor: k.
+        step_size: The step size eta.
+        variance_factor: The variance factor k.
 
     Raises:
         InvalidValue: If eta is 1/(3 k L) or more: no m makes A smaller than 1/2.
@@ -95,7 +95,7 @@ class ConvexEpochs:
 
     Attributes:
         smoothness: L of every record's loss.
-        initial_gap: D_0.
+        initial_gap: The initial gap D_0.
         initial_distance: |x_0 - x*|.
 
     >>> ConvexEpochs(smoothness=1.0, initial_gap=0.5, initial_distance=2.0).bound(6, 0.05, 10, first_iterations=5)

@@ -28,10 +28,10 @@ class Smooth:
     E f(x - eta (grad f + s Z)) <= f - eta (1 - L eta / 2) |grad f|^2 + L eta^2 p s^2 / 2.
 
     Attributes:
-        smoothness: L.
+        smoothness: The smoothness L.
         initial_gap: D_0 >= f(x_0) - inf f.
-        dimension: p.
-        step_size: eta; None takes 1/L.
+        dimension: The dimension p.
+        step_size: The step size eta; None takes 1/L.
 
     Raises:
         InvalidValue: If eta is above 1/L.

@@ -72,7 +72,7 @@ class InnerSteps:
     """The event of all inner steps, from the noise multiplier s and the batch size; whatever the number of epochs is.
 
     Attributes:
-        dataset_size: n.
+        dataset_size: The number n of records.
         count: The number of inner steps in all epochs.
         relation: The neighbouring relation.
 
@@ -97,7 +97,7 @@ def step_divergence(
     """Return orders, and upper bounds of the Renyi divergence of one inner step in both directions.
 
     Args:
-        noise_multiplier: s, noise on the sum of a batch's differences over their bound 2 G.
+        noise_multiplier: The noise multiplier s, noise on the sum of a batch's differences over their bound 2 G.
         sampling_probability: q = b/n, in (0, 1].
         relation: `REPLACE_ONE` or `REPLACE_SPECIAL`.
 

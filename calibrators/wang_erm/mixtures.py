@@ -102,8 +102,8 @@ def log_moments(sampling_probability: float, length: float, powers: Array, shift
     Args:
         sampling_probability: q in (0, 1].
         length: a >= 0.
-        powers: w, above 1 or negative; shape (k,). Such that the expectation is below e^500.
-        shifts: s; shape (k,).
+        powers: The powers w, above 1 or negative; shape (k,). Such that the expectation is below e^500.
+        shifts: The shifts s; shape (k,).
 
     Returns:
         Each of shape (k,).

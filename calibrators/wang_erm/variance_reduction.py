@@ -72,7 +72,7 @@ class Solved:
 
     Attributes:
         steps: The noise, the batch size and their cost.
-        noise_stddev_on_mean: sigma, in gradient units.
+        noise_stddev_on_mean: The standard deviation sigma of the noise on the mean, in gradient units.
         inner_iterations: The inner iterations of each epoch.
     """
 
@@ -263,7 +263,7 @@ def printed_noise(
     """Return the paper's noise at this spec; None for targets that it does not speak of.
 
     Args:
-        steps: N, as the paper counts inner steps in its noise and in its condition.
+        steps: The number N of steps, as the paper counts inner steps in its noise and in its condition.
         numerator: k of its ln(k/delta).
         formula: LaTeX.
     """

@@ -55,7 +55,7 @@ def subsampled_renyi(order: float, fraction: float, noise_ratio: float) -> float
 
     Args:
         order: lambda > 1.
-        fraction: p, of the records that a batch holds.
+        fraction: The fraction p, of the records that a batch holds.
         noise_ratio: Standard deviation over sensitivity.
 
     >>> round(subsampled_renyi(4.0, 1e-3, 1.0), 12)
@@ -75,7 +75,7 @@ class Split:
 
     Attributes:
         beta: The share of epsilon that the composed Renyi divergence takes.
-        order: lambda.
+        order: The order lambda.
         relative_variance: sigma^2(beta) / G^2, on the mean gradient.
         ratio_margin: The margin by which (32) holds; negative if it fails.
         order_margin: The margin by which (33) holds.

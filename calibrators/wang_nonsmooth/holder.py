@@ -85,15 +85,15 @@ class HolderProblem:
     """The known constants of the problem; None means neither given nor implied.
 
     Attributes:
-        gradient_norm: G, the longest gradient of a record in the domain.
-        exponent: alpha.
+        gradient_norm: The bound G on gradients, the longest gradient of a record in the domain.
+        exponent: The exponent alpha.
         constant: L. A G-Lipschitz loss has alpha = 0 and L = 2 G.
-        loss_at_zero: M_0.
-        gradient_at_zero: M; G will do.
-        radius: R; None is all of R^d.
+        loss_at_zero: The bound M_0 on the loss at 0.
+        gradient_at_zero: The bound M on the gradient at 0; G will do.
+        radius: The radius R; None is all of R^d.
         distance: Upper bound of the norm of w*.
-        failure_probability: gamma.
-        order_constant: c.
+        failure_probability: The failure probability gamma.
+        order_constant: The order constant c.
         missing: Names that the utility bounds would still need.
     """
 

@@ -85,10 +85,10 @@ class Mixture:
     """The release of an average with noise.
 
     Attributes:
-        iterations: T.
-        dataset_size: n.
+        iterations: The number T of steps.
+        dataset_size: The number n of records.
         drift: c_0 over G eta.
-        sensitivity: s.
+        sensitivity: The sensitivity s.
         cap: 2 R over G eta; infinite without a ball.
     """
 

@@ -96,7 +96,7 @@ class Rate:
 
     @property
     def scale(self) -> float:
-        """A, a pure number."""
+        """The scale A, a pure number."""
         return max(self._sampling_term, self._privacy_term / math.pow(self._log_failure, 0.25))
 
     def step_size(self, iterations: int, order_constant: float) -> float:
@@ -127,11 +127,11 @@ class OptimisationError:
     """Bounds on the empirical optimisation error of the average of noisy projected subgradient steps.
 
     Attributes:
-        gradient_norm: G.
+        gradient_norm: The bound G on gradients.
         distance: Upper bound of the norm of w*.
-        dimension: d.
-        iterations: T.
-        noise_stddev: sigma, per coordinate on the mean gradient.
+        dimension: The dimension d.
+        iterations: The number T of steps.
+        noise_stddev: The standard deviation sigma of the noise, per coordinate on the mean gradient.
         batch_variance: (1 - p)/b where the batch size is random, else 0.
     """
 
@@ -174,10 +174,10 @@ class OptimisationError:
         """Return the bound that holds with probability 1 - gamma/3, in loss units; None if gamma is too small for it.
 
         Args:
-            step_size: eta.
-            failure_probability: gamma.
-            radius: R.
-            largest_loss: A_R.
+            step_size: The step size eta.
+            failure_probability: The failure probability gamma.
+            radius: The radius R.
+            largest_loss: The largest loss A_R.
             largest_loss_at_minimiser: A_*.
             sampled: Whether batches are drawn (of a fixed size), rather than all records.
 

@@ -42,7 +42,7 @@ class OutputRate:
     """The rate of the theorems in terms of the sizes and the target alone.
 
     Attributes:
-        exponent: alpha.
+        exponent: The exponent alpha.
         bounded: Whether W is a ball: Theorem 10, else Theorem 9.
 
     >>> ball = OutputRate(10_000, 50, 1.0, 1e-8, 0.05, exponent=1.0, bounded=True)
@@ -64,7 +64,7 @@ class OutputRate:
 
     @property
     def iterations(self) -> int:
-        """T."""
+        """The number T of steps."""
         own = paper_iterations if self.bounded else theorem_9_iterations
         return own(self.dataset_size, self.exponent)
 

@@ -42,11 +42,11 @@ class OutputNoise:
     """Noise on the average.
 
     Attributes:
-        stddev: sigma, per coordinate, in parameters.
-        dimension: d.
-        gradient_norm: G, where the average lies.
-        exponent: alpha.
-        constant: L.
+        stddev: The standard deviation sigma, per coordinate, in parameters.
+        dimension: The dimension d.
+        gradient_norm: The bound G on gradients, where the average lies.
+        exponent: The exponent alpha.
+        constant: The constant L.
     """
 
     stddev: float
@@ -81,8 +81,8 @@ class OutputRun:
     Attributes:
         problem: The constants.
         noise: The noise on the average.
-        iterations: T.
-        step_size: eta.
+        iterations: The number T of steps.
+        step_size: The step size eta.
         radius: The radius of all points.
         own_step_size: Whether the caller has chosen eta.
         rate: The rate of the theorem; None without all that it needs.

@@ -54,11 +54,11 @@ class Stability:
     """Bounds on the distance of two averages.
 
     Attributes:
-        exponent: alpha.
-        constant: L.
-        gradient_norm: G, on all points that the steps may reach.
-        step_size: eta.
-        iterations: T.
+        exponent: The exponent alpha.
+        constant: The constant L.
+        gradient_norm: The bound G on gradients, on all points that the steps may reach.
+        step_size: The step size eta.
+        iterations: The number T of steps.
         radius: R of W; infinite for all of R^d.
 
     >>> hinge = Stability(0.5, 1.5, 3.0, 0.02, 1000, 1.0)

@@ -31,7 +31,7 @@ class GradientNormTheorem:
 
     Attributes:
         problem: Constants of the objective.
-        contribution: b, in the unit of contributions.
+        contribution: The contribution b, in the unit of contributions.
         theta: The point where the two regimes meet, in gradient units.
         kappa: Share of the gradient that survives beyond theta, in the unit of contributions.
         floor: The part that no number of steps removes, in gradient units.

@@ -19,7 +19,7 @@ class AcceleratedSequences(Resumable):
     Everything that it carries is made of noisy sums, so that it costs no privacy.
 
     Args:
-        start: w_0, shape (d,), float64.
+        start: The start w_0, shape (d,), float64.
 
     Guarantees:
         - iteration_is_algorithm_2: equal to the paper's, up to the clip's margin; with a penalty, whose gradient at

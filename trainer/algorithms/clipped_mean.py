@@ -17,7 +17,7 @@ def update(point: Array, step: Step) -> Array:
     records.
 
     Args:
-        point: w, shape (d,).
+        point: The point w, shape (d,).
         step: noisy_mean = (1/n) (sum_i min(1, C/|g_i|) g_i + z C Z), with all g_i at w; a step size of 1.
 
     Returns:

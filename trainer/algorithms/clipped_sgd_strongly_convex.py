@@ -17,7 +17,7 @@ def update(point: Array, step: Step) -> Array:
     """Return Pi_W(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z) + lambda w)).
 
     Args:
-        point: w, shape (d,).
+        point: The point w, shape (d,).
         step: noisy_mean = 1/s (sum_i min(1, C/|g_i|) g_i + z C Z), with the g_i at w; eta = step_size, W = domain;
             lambda of the penalty, whose gradient is not clipped.
 

@@ -26,7 +26,7 @@ class MirrorPoint(Protocol):
 
     @property
     def point(self) -> Array:
-        """z, shape (d,)."""
+        """The point z, shape (d,)."""
         ...
 
     def move(self, gradient: Array, length: float) -> None:

@@ -17,8 +17,8 @@ class Momentum(Resumable):
     """x, and the sum of noisy means that fades by the momentum with each step.
 
     Args:
-        momentum: beta, in [0, 1).
-        start: x_0, shape (d,), float64.
+        momentum: The momentum beta, in [0, 1).
+        start: The start x_0, shape (d,), float64.
 
     Guarantees:
         - records_enter_through_noisy_sums_alone: x and m are functions of those and of the plan.

@@ -18,7 +18,7 @@ def update(point: Array, step: Step) -> Array:
     A penalty and a domain, which the paper's algorithm does not have, act on the new point: prox, then projection.
 
     Args:
-        point: x, shape (d,).
+        point: The point x, shape (d,).
         step: noisy_mean = (1/n) sum_i min(1, G/|g_i|) g_i + sigma Z, with all g_i at x; eta = step_size.
 
     Returns:

@@ -19,7 +19,7 @@ def update(point: Array, step: Step) -> Array:
     The noise is not scaled by r: a normalised gradient is as long as 1 for every r.
 
     Args:
-        point: x, shape (d,), float64.
+        point: The point x, shape (d,), float64.
         step: noisy_sum = sum_i g_i/(r + |g_i|) + sigma Z, with the g_i at x; eta = step_size, B = divisor.
 
     Returns:

@@ -17,7 +17,7 @@ def update(point: Array, step: Step) -> Array:
     if any.
 
     Args:
-        point: x, shape (d,), float64.
+        point: The point x, shape (d,), float64.
         step: noisy_sum = sum_i min(1, c/|g_i|) g_i + c sigma Z, with the g_i at x; eta = step_size, B = divisor.
 
     Returns:

@@ -16,7 +16,7 @@ def update(point: Array, step: Step) -> Array:
     """Return Proj_W(w - eta (g + sigma Z)), g = (1/b) sum_i min(1, G/|g_i|) g_i.
 
     Args:
-        point: w, shape (d,).
+        point: The point w, shape (d,).
         step: noisy_mean = g + sigma Z, with the g_i at w (the paper's batch is one record); eta = step_size,
             W = domain. The algorithm has no penalty.
 

@@ -28,9 +28,9 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         P(W >= v) + 2 m delta max_{i >= 1} P(v > W >= v - i) / i,    W binomial(r, e^epsilon / (1 + e^epsilon))
 
     Args:
-        canaries: m, each in the data with probability 1/2, independently.
-        guesses: r, a number fixed before the run; the other canaries are abstained from.
-        correct: v, the right ones among the guesses.
+        canaries: The number m of canaries, each in the data with probability 1/2, independently.
+        guesses: The number r of guesses, a number fixed before the run; the other canaries are abstained from.
+        correct: The number v of correct guesses, the right ones among the guesses.
         epsilon: The epsilon of the hypothesis, >= 0.
         delta: The delta of the hypothesis, in [0, 1].
 

@@ -80,7 +80,7 @@ class Recursion:
         """Return 2^m, or the larger factor that keeps all numbers exact; the grid of the sums is coarser by as much.
 
         Args:
-            steps: T.
+            steps: The number T of steps.
         """
         norm = self._inverse_norm(steps)
         growth = max((1.0 + sum(self.whole) * norm) / _LARGEST_NUMBER, norm / _LARGEST_KEPT)
@@ -106,7 +106,7 @@ class CorrelatedNoise:
     Args:
         noise: The source of R.
         recursion: C.
-        dimension: d.
+        dimension: The dimension d.
 
     Guarantees:
         - noise_solves_the_recursion: with C applied to it, it is the rounded normal numbers but for n_0 / 2 at most.
@@ -129,7 +129,7 @@ class CorrelatedNoise:
         """Return e_t, shape (size,), in an array of the caller's own.
 
         Args:
-            size: d.
+            size: The size d.
             scale: s / gamma, the noise multiplier in steps of the sums' grid; the same in every step.
         """
         values = self._noise.rounded(size, scale * 2.0**self._recursion.bits)

@@ -75,9 +75,9 @@ class GeneralizedGaussianNoise:
         """Return the next vector, shape (dimension,): whole numbers.
 
         Args:
-            dimension: d.
+            dimension: The dimension d.
             order: r of the norm, from 2 to 128.
-            scale: K; 0 draws nothing.
+            scale: The scale K; 0 draws nothing.
 
         Raises:
             InvalidValue: If the order is out of range.

@@ -33,8 +33,8 @@ class Layers:
 
     Attributes:
         rate, order: The rate and order of the density; the order is at least 2.
-        tail_start: x_0.
-        tail_rate: l.
+        tail_start: The tail start x_0.
+        tail_rate: The tail rate l.
         area: v times 2^64.
         heights: Y_1 to Y_256 times 2^64; the last one alone is at least 1.
         certain: k_0 to k_255.

@@ -18,7 +18,7 @@ class Loss(ABC):
     Attributes:
         kind: Name of a linear model with this loss.
         num_classes: Labels are the classes 0 to num_classes - 1; 0 for real labels in [-1, 1].
-        num_outputs: K.
+        num_outputs: The number K of outputs.
         lipschitz: Largest l2 norm of the derivative by the logits; None if there is none.
         curvature: Largest eigenvalue of the second derivative by the logits; None if there is none.
         holder_exponent: alpha, by which |r(z) - r(z')| <= holder_constant |z - z'|^alpha for the derivative r.

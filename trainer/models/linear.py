@@ -27,8 +27,8 @@ class Holder:
     Attributes:
         exponent: alpha in [0, 1].
         constant: L: |g(w) - g(w')| <= L |w - w'|^alpha for all w, w'.
-        gradient_at_zero: M, the longest gradient at w = 0.
-        loss_at_zero: M_0, the largest loss at w = 0.
+        gradient_at_zero: The bound M on the gradient at 0, the longest gradient at w = 0.
+        loss_at_zero: The bound M_0 on the loss at 0, the largest loss at w = 0.
     """
 
     exponent: float
@@ -43,7 +43,7 @@ class LinearModel(Model):
 
     Attributes:
         loss: A loss of K logits.
-        features: p.
+        features: The number p of features.
         fit_intercept: Whether there is a b.
 
     >>> from trainer.losses import Logistic, Softmax
@@ -76,7 +76,7 @@ class LinearModel(Model):
 
     @property
     def num_outputs(self) -> int:
-        """K, logits per record."""
+        """The number K of outputs, logits per record."""
         return self.loss.num_outputs
 
     @property

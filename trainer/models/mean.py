@@ -22,7 +22,7 @@ class MeanModel(Model):
     """The loss of a record x at w is |w - x|^2 / 2, its gradient w - x; labels are not looked at.
 
     Attributes:
-        inputs: p, the length of a record and of the point.
+        inputs: The number p of inputs, the length of a record and of the point.
 
     >>> MeanModel(3).num_parameters
     3

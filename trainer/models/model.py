@@ -25,7 +25,7 @@ class Model(ABC):
 
     Attributes:
         kind: Its name in requests.
-        num_features: p, the length of a row.
+        num_features: The number p of features, the length of a row.
         num_classes: Labels are 0 to num_classes - 1; 0 for real labels in [-1, 1].
         block_rows: Blocks have at most this many rows, which bounds the memory of a step.
     """

@@ -29,7 +29,7 @@ class MultilayerPerceptron(Model):
     """The parameters are each layer's matrix, row by row, and then its bias.
 
     Attributes:
-        inputs: p.
+        inputs: The number p of inputs.
         classes: Logits of the last layer.
         hidden: Widths of the layers before it.
         activation: "relu" or "tanh".

@@ -25,8 +25,8 @@ class BitProtocol:
 
     Attributes:
         bound: C: numbers lie in [-C, C].
-        levels: g.
-        noise_bits: b, of each user and coordinate.
+        levels: The number g of levels.
+        noise_bits: The number b of noise bits, of each user and coordinate.
 
     >>> BitProtocol(bound=1.0, levels=4, noise_bits=20).sums(np.array([28]), users=2).tolist()
     [2.0]

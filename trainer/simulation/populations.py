@@ -106,8 +106,8 @@ class RecordsAboutAMean:
     """Records whose mean is wanted.
 
     Attributes:
-        mean: nu, shape (d,).
-        spread: b, the root of the k-th moment of a record's distance from the mean.
+        mean: The mean nu, shape (d,).
+        spread: The spread b, the root of the k-th moment of a record's distance from the mean.
         moment_order: k of heavy tails; None if all records are equally far from the mean.
         unit: The unit of `excess`, in words.
     """
@@ -205,7 +205,7 @@ def records_about_a_mean(
     """Return the law of records whose moments and mean are within the given constants; within 1 if none is given.
 
     Args:
-        dimension: d.
+        dimension: The dimension d.
         constants: `moment_bound` (of a record's norm), `coordinate_moment_bound` (about the mean), `mean_bound`.
         random: Draws the mean.
         is_heavy_tailed: Whether records have moments up to `moment_order` alone.
