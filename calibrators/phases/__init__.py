@@ -1,4 +1,4 @@
-"""Phases of plans by their kinds. Noisy gradient steps that are alike have none: they are `calibrators.plan.Phase`.
+"""Phases of plans by their kinds. Equal noisy gradient steps have no file here: they are `calibrators.plan.Phase`.
 
 A kind is registered because its file exists: `PHASES` holds the phase of every module in this folder.
 """
@@ -23,7 +23,7 @@ def _by_kind() -> dict[str, type[StructuredPhase]]:
         for value in vars(import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, StructuredPhase) and value.__module__ == module.name:
                 if isabstract(value):
-                    continue  # what several kinds share
+                    continue  # these files are shared by several kinds
                 if value.kind in found:
                     raise ValueError(f"two phases are of the kind {value.kind!r}: {found[value.kind]} and {value}")
                 found[value.kind] = value

@@ -11,7 +11,7 @@ from accounting.numbers import read_real
 from calibrators.phases.structured import Charge, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, STEP
 
-#: p of the norm in which parameters are measured.
+#: The order p of the norm in which parameters are measured.
 NormOrder = Annotated[float, Real(1.0, 2.0, open_lower=True)]
 
 
@@ -23,12 +23,12 @@ class MirrorPhase(StructuredPhase):
     exp(-|z|_r^2 / (2 scale^2)), r = ``noise_order``.
 
     Attributes:
-        event: Every step: `ZcDp` in full batches, as many as there are steps.
-        norm_order: p in (1, 2].
-        noise_order: r in [2, q].
+        event: A step: `ZcDp` in full batches, whose count is the number of steps.
+        norm_order: The order p of the norm, in (1, 2].
+        noise_order: The order r of the noise's norm, in [2, q].
         records: The number n of records, the public divisor of every sum.
         scale: The scale of the noise on the mean, in gradient units.
-        lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
+        lipschitz: The bound on a record's gradient in the l_q norm, in gradient units.
         step_size: The size of every mirror step.
     """
 

@@ -41,15 +41,15 @@ HOLDS = (
     "the minimum is over the ball, and the steps start from its centre, as those of a linear model do",
 )
 _HIDDEN = "order_constant stands for the constant that the paper leaves open"
-#: A step size of 1/L that a caller rounded is still one.
+#: The tolerance with which a step size that a caller has rounded counts as 1/L.
 _ROUNDING = 1.0 + 1e-12
 
 
 def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and bound from the safe form's recursion.
 
-    The number of steps may be left out if the noise is solved for and the theorem's constants are given: it is then
-    the one with the least bound at the target.
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given. It is then the
+    number with the least bound at the target.
 
     Raises:
         InvalidValue: If a number is outside its range or missing, or if radius or norm_order contradict the domain.
@@ -61,7 +61,9 @@ def calibrate(spec: Spec) -> Calibration:
     refuse(spec, penalty="dp_accmd has no penalty; put it into the loss and its constants")
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     domain = _ball(spec, given)
-    given = replace(given, missing=tuple(name for name in given.missing if name != "radius"))  # the domain has it
+    given = replace(
+        given, missing=tuple(name for name in given.missing if name != "radius")
+    )  # the domain already bounds the norm
     theorem, warnings = _theorem(spec, given, domain)
     spec, chosen = choose_iterations(
         spec,

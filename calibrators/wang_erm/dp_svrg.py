@@ -11,9 +11,9 @@ r"""DP-SVRG: epochs of variance-reduced proximal descent (Wang, Ye & Xu 2017, Al
         x~ <- mean of the m points x
     return x~
 
-**Privacy.** The paper's noise has open constants and a condition that fails wherever its utility says anything; the
-verdict below says how. Here a step is charged for both of its parts together, the batch's and the full gradient's:
-see `calibrators.wang_erm.inner_steps`. Sigma is solved for.
+**Privacy.** The paper's noise has open constants, and a condition that fails wherever its utility bound is useful; the
+verdict below explains this. Here a step is charged for both of its parts together, the batch and the full gradient: see
+`calibrators.wang_erm.inner_steps`. The engine solves for sigma.
 
 **Utility.** With $A$ the contraction of an epoch and $\eta < 1/(4L)$,
 $E F^r(\tilde x_T) - F^r_* \le A^T D_0 + \eta p \sigma^2 / ((1 - 4\eta L)(1 - A))$. The best step is $1/(24 L)$, for

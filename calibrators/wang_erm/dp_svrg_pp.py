@@ -3,7 +3,8 @@ r"""DP-SVRG++: variance-reduced descent in epochs that double (Wang, Ye & Xu 201
 **Update.** As DP-SVRG, but epoch s = 1..T has $2^s m$ inner steps and starts where the last one ended: the snapshot is
 the mean of the last epoch's points, and the point goes on. The last snapshot is released.
 
-**Privacy.** That of $M = m (2^{T+1} - 2)$ inner steps: see `calibrators.wang_erm.inner_steps`. Sigma is solved for.
+**Privacy.** The cost is that of $M = m (2^{T+1} - 2)$ inner steps: see `calibrators.wang_erm.inner_steps`. The engine
+solves for sigma.
 
 **Utility.** For convex losses and $\eta = 1/(13 L)$, with any $m \ge 1$:
 $E F^r(\tilde x_T) - F^r_* \le 2^{-T} ((1 + \tfrac{1}{2m}) D_0 + \tfrac{39 L \|x_0 - x_*\|^2}{4 m}) +

@@ -1,7 +1,7 @@
 """The utility of epochs of variance-reduced descent with noise: the derived forms of section 4 of the paper.
 
-Noise u of variance sigma^2 per coordinate on every inner direction; it has mean zero and does not depend on the batch,
-so that it adds p sigma^2 to the direction's variance and nothing else.
+Every inner direction has noise u of variance sigma^2 per coordinate. It has mean zero and does not depend on the batch,
+so it only adds p sigma^2 to the direction's variance.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class StronglyConvexEpochs:
         - E F^r(x~_T) - F^r* <= A^T D_0 + floor, with contraction A of an epoch of m steps where A < 1,
           A = 1 / (eta (1 - k eta L) mu m) + k eta L (m + 1) / (m (1 - k eta L)).
 
-    The paper has k = 8; the noise is independent of the batch and of mean zero, so that k = 4 does.
+    The paper has k = 8; the noise is independent of the batch and has mean zero, so k = 4 suffices.
 
     Attributes:
         smoothness: L of every record's loss.
-        strong_convexity: mu of F^r.
+        strong_convexity: The strong convexity mu of F^r.
         step_size: The step size eta.
         variance_factor: The variance factor k.
 
@@ -56,7 +56,7 @@ class StronglyConvexEpochs:
         return self.variance_factor * self.step_size * self.smoothness
 
     def contraction(self, inner_iterations: int) -> float:
-        """Return a of an epoch of this many steps; a pure number."""
+        """Return the pure number A of an epoch of this many steps."""
         left, m = 1.0 - self._share, inner_iterations
         return 1.0 / (self.step_size * left * self.strong_convexity * m) + self._share * (m + 1) / (m * left)
 
@@ -113,7 +113,7 @@ class ConvexEpochs:
 
     @property
     def first_iterations(self) -> int:
-        """m from which on the distance weighs no more than the gap: the least m >= 39 L |x_0 - x*|^2 / (4 D_0)."""
+        """The least m >= 39 L |x_0 - x*|^2 / (4 D_0), from which on the distance weighs no more than the gap."""
         return max(1, math.ceil(9.75 * self.smoothness * self.initial_distance**2 / self.initial_gap))
 
     def bound(self, epochs: int, noise_stddev_on_mean: float, dimension: int, first_iterations: int) -> float:

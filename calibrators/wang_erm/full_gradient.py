@@ -15,7 +15,7 @@ from calibrators.spec import Spec, Unknown
 
 PAPER = "Wang, Ye & Xu 2017"
 
-#: A step size of 1/L that a caller rounded is still one.
+#: The tolerance with which a step size that a caller has rounded counts as 1/L.
 _ROUNDING = 1.0 + 1e-12
 
 
@@ -29,7 +29,7 @@ class Smooth:
 
     Attributes:
         smoothness: The smoothness L.
-        initial_gap: D_0 >= f(x_0) - inf f.
+        initial_gap: A bound D_0 >= f(x_0) - inf f.
         dimension: The dimension p.
         step_size: The step size eta; None takes 1/L.
 
@@ -59,7 +59,7 @@ class Smooth:
 
     @property
     def decrease(self) -> float:
-        """eta (1 - L eta / 2), in step-size units; 1/(2 L) at eta = 1/L."""
+        """The number eta (1 - L eta / 2), in step-size units; 1/(2 L) at eta = 1/L."""
         return self.eta * (1.0 - 0.5 * min(1.0, self.smoothness * self.eta))
 
     def noise_cost(self, noise_stddev_on_mean: float) -> float:
@@ -147,7 +147,7 @@ class PolyakLojasiewicz:
         """Return the T >= 1 with the least bound, if T steps need sqrt(T) times the noise of one.
 
         With a = -ln q the derivative of q^T D_0 + c T (1 - q^T) has the sign of u + e^u - 1 - a D_0 / c, u = a T, which
-        increases in T: one minimum, found by bisection of u.
+        increases in T. So there is one minimum, which is found by bisection of u.
         """
         if self.contraction >= 1.0:
             return 1
@@ -218,7 +218,7 @@ def _best_of(theorem: FullGradientTheorem, noise_stddev_of_one_step: float, near
 
 
 class Chooser(Protocol):
-    """Chooses a number of steps."""
+    """A function that chooses a number of steps."""
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int: ...
 
@@ -235,14 +235,14 @@ def choose_iterations(
 ) -> tuple[Spec, list[Provenance]]:
     """Return the spec with its number of steps, and the explanation of one that was chosen.
 
-    If the noise is solved for, it is the number of least bound; the cost of T full batches depends on the noise over
-    sqrt(T) alone.
+    If the noise is solved for, it is the number of least bound, because the cost of T full batches depends only on the
+    noise over sqrt(T).
 
     Args:
-        theorem: None if none speaks of the spec.
-        missing: Constants that it would need.
+        theorem: The theorem; None if none covers the spec.
+        missing: The constants that it would need.
         chooser: The source of the choice, in words.
-        silent: Why no theorem speaks of a spec that has all constants.
+        silent: The reason why no theorem covers a spec that has all constants.
         formula, source: The formula and source of the chosen number.
 
     Raises:
