@@ -13,7 +13,7 @@ from calibrators.spec import Spec
 
 PAPER = "Wang, Lei, Ying & Zhang 2022"
 
-#: The constants that G follows from if `lipschitz` is not given.
+#: The constants from which G follows if `lipschitz` is not given.
 HOLDER_NAMES = ("holder_exponent", "holder_constant", "gradient_at_zero")
 
 ASSUMPTIONS = (
@@ -82,19 +82,19 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HolderProblem:
-    """The known constants of the problem; None means neither given nor implied.
+    """The known constants of the problem. None means that a constant is neither given nor implied.
 
     Attributes:
-        gradient_norm: The bound G on gradients, the longest gradient of a record in the domain.
+        gradient_norm: The bound G on the gradient of a record in the domain.
         exponent: The exponent alpha.
-        constant: L. A G-Lipschitz loss has alpha = 0 and L = 2 G.
+        constant: The constant L. A G-Lipschitz loss has alpha = 0 and L = 2 G.
         loss_at_zero: The bound M_0 on the loss at 0.
-        gradient_at_zero: The bound M on the gradient at 0; G will do.
+        gradient_at_zero: The bound M on the gradient at 0; G is such a bound.
         radius: The radius R; None is all of R^d.
-        distance: Upper bound of the norm of w*.
+        distance: An upper bound of the norm of w*.
         failure_probability: The failure probability gamma.
         order_constant: The order constant c.
-        missing: Names that the utility bounds would still need.
+        missing: The names of constants that the utility bounds would still need.
     """
 
     gradient_norm: float | None
@@ -110,7 +110,7 @@ class HolderProblem:
 
     @property
     def is_lipschitz(self) -> bool:
-        """Return whether gradients are bounded on all of R^d: Remark 5, where no domain is needed."""
+        """Return whether gradients are bounded on all of R^d, so that no domain is needed (Remark 5)."""
         return self.exponent == 0.0 and self.gradient_norm is not None
 
 

@@ -1,4 +1,5 @@
-r"""Theorem 12: number of steps, step size and rate; and the optimisation error with the constants of its proof.
+r"""Theorem 12: the number of steps, the step size and the rate; and the optimisation error with the constants of its
+proof.
 
 **Steps.** $T = \lceil n^{(2-\alpha)/(1+\alpha)} \rceil$ for $\alpha < 1/2$, else $n$. **Step size.** With
 
@@ -100,7 +101,7 @@ class Rate:
         return max(self._sampling_term, self._privacy_term / math.pow(self._log_failure, 0.25))
 
     def step_size(self, iterations: int, order_constant: float) -> float:
-        """Return 1/(c T A), parameter^2 / loss."""
+        """Return the step size 1/(c T A), in parameter^2 / loss."""
         return 1.0 / (order_constant * iterations * self.scale)
 
     def excess_risk(self, distance: float, order_constant: float) -> float:
@@ -128,11 +129,11 @@ class OptimisationError:
 
     Attributes:
         gradient_norm: The bound G on gradients.
-        distance: Upper bound of the norm of w*.
+        distance: An upper bound of the norm of w*.
         dimension: The dimension d.
         iterations: The number T of steps.
         noise_stddev: The standard deviation sigma of the noise, per coordinate on the mean gradient.
-        batch_variance: (1 - p)/b where the batch size is random, else 0.
+        batch_variance: The number (1 - p)/b if the batch size is random, else 0.
     """
 
     gradient_norm: float
@@ -144,7 +145,7 @@ class OptimisationError:
 
     @property
     def second_moment(self) -> float:
-        """V + d sigma^2: of one noisy mean gradient, squared gradient units."""
+        """The second moment V + d sigma^2 of one noisy mean gradient, in squared gradient units."""
         return self.gradient_norm**2 * (1.0 + self.batch_variance) + self.dimension * self.noise_stddev**2
 
     def expected(self, step_size: float) -> float:
@@ -158,7 +159,7 @@ class OptimisationError:
 
     @property
     def balanced_step_size(self) -> float:
-        """The minimiser of `expected`."""
+        """The step size that minimises `expected`."""
         return self.distance / math.sqrt(self.iterations * self.second_moment)
 
     def with_probability(
@@ -178,8 +179,8 @@ class OptimisationError:
             failure_probability: The failure probability gamma.
             radius: The radius R.
             largest_loss: The largest loss A_R.
-            largest_loss_at_minimiser: A_*.
-            sampled: Whether batches are drawn (of a fixed size), rather than all records.
+            largest_loss_at_minimiser: The largest loss A_* at w*.
+            sampled: Whether steps use random batches of a fixed size, rather than all records.
 
         >>> error = OptimisationError(3.0, 1.0, 50, 10_000, 2.0)
         >>> found = error.with_probability(

@@ -19,7 +19,7 @@ FORMULA = (
     r"\sigma = \sqrt{2 \ln(2.5/\delta)}\, \Delta(\delta/2) / \varepsilon,\;"
     r" \Delta(\gamma)^2 = e \left[c_0^2 + 4 G^2 \eta^2 (1 + \kappa) \kappa\right]"
 )
-#: Noise that is at most this much above the least that meets the target is the paper's to the letter, not loose.
+#: If the printed noise exceeds the least that meets the target by at most this ratio, it is not called loose.
 _SLACK = 1.01
 
 
@@ -62,7 +62,8 @@ def analytic_stddev(
 
 
 def printed_stability(problem: HolderProblem, stability: Stability) -> Stability:
-    r"""Return the stability with the paper's own G: on all of R^d, M + L (C_alpha T eta)^(alpha/2), more than needed.
+    r"""Return the stability with the paper's own G. On all of R^d that is M + L (C_alpha T eta)^(alpha/2), which is
+    more than needed.
 
     C_alpha is (1 - alpha)/(1 + alpha) L^(2/(1 - alpha)) + 2 M_0, in which a power of eta below 1 was dropped; the 1 is
     1/c here, as in the step size.

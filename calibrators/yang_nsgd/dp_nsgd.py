@@ -30,8 +30,8 @@ def normalized_theorem(problem: Problem, regularizer: float) -> GradientNormTheo
     The floor is 0 if tau_0 is 0.
 
     Args:
-        problem: Constants of the objective.
-        regularizer: r > 0, in gradient units.
+        problem: The constants of the objective.
+        regularizer: The regularizer r > 0, in gradient units.
 
     Raises:
         InvalidValue: If r is 0.

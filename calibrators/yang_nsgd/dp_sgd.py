@@ -25,13 +25,13 @@ from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_th
 
 
 def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheorem:
-    """Return the derived form of Theorem 3.4: theta and kappa are G_c, and there is no floor.
+    """Return the derived form of Theorem 3.4, in which theta and kappa are G_c, and there is no floor.
 
     Up to the gradient norm G_c = (c - tau_0) / (1 + tau_1) no record is clipped.
 
     Args:
         problem: Constants of the objective.
-        max_grad_norm: Clip threshold c >= 2 t_0, in gradient units.
+        max_grad_norm: The clip threshold c >= 2 t_0, in gradient units.
 
     Raises:
         InvalidValue: If c < 2 t_0, where the first-order lower bound fails (Lemma A.5).
@@ -46,7 +46,7 @@ def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheor
     smallest = 2.0 * problem.t0
     if max_grad_norm < smallest:
         raise InvalidValue(
-            f"the theorem needs max_grad_norm >= 2 tau_0 / (1 - tau_1) = {smallest:g}, and it is {max_grad_norm:g}: "
+            f"the theorem needs max_grad_norm >= 2 tau_0 / (1 - tau_1) = {smallest:g}, got {max_grad_norm:g}: "
             "raise it, leave the assumptions out to calibrate the noise alone, or take the preset practical, which "
             "needs no theorem",
             code="clip_below_theorem",

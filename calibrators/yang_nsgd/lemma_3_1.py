@@ -52,7 +52,7 @@ def failed_conditions(epsilon: float, delta: float, sampling_fraction: float, it
 
 
 def lemma_3_1(spec: Spec, phase: Phase) -> AsPublished | None:
-    """Return the lemma at this spec with the engine's verdict; None for targets that it does not speak of."""
+    """Return the lemma at this spec with a verdict; None for targets that the lemma does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
         return None
