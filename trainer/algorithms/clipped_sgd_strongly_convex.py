@@ -22,7 +22,7 @@ def update(point: Array, step: Step) -> Array:
             lambda of the penalty, whose gradient is not clipped.
 
     Returns:
-        The next point, shape (d,). What is released is the weighted mean of these.
+        The next point, shape (d,). The weighted mean of these points is released.
 
     Guarantees:
         - update_is_algorithm_6: equal to the paper's, up to the clip's margin.

@@ -33,7 +33,7 @@ def make(task: Task) -> FrankWolfe:
             code="unsupported_model",
             pointer=("model", "kind"),
         )
-    if isinstance(phase, SmoothedVertexSteps):  # any other is refused by the steps
+    if isinstance(phase, SmoothedVertexSteps):  # the steps refuse any other phase
         model = replace(model, loss=Envelope(model.loss, phase.smoothing))
     return FrankWolfe(replace(task, model=model), SmoothedVertexSteps)
 

@@ -19,7 +19,8 @@ def make(task: Task) -> Trainer:
 
 
 class Momentum:
-    """d_t = (1 - eta)(d_(t-1) + mean change) + eta (mean gradient) + noise, both means over the same fresh records.
+    """Estimates d_t = (1 - eta)(d_(t-1) + mean change) + eta (mean gradient) + noise, with both means over the same
+    fresh records.
 
     Guarantees:
         - a_fresh_part_moves_by_what_was_charged: between neighbours by at most s / m times

@@ -23,12 +23,13 @@ _WHERE = ", in an l2 ball if in any domain"
 
 
 class ProximalRounds(BlockSteps):
-    """The steps of a plan of proximal rounds: each a block of `BlockSteps`, which ends at the average of its points.
+    """The steps of a plan of proximal rounds. Each round is a block of `BlockSteps`, which ends at the average of its
+    points.
 
     Guarantees:
         - one_record_moves_a_rounds_sums_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
         - points_stay_near_their_rounds_start: within the radius, and in the domain.
-        - every_round_is_alike_likely_to_be_released: drawn before the first step, and without looking at rows.
+        - every_round_is_alike_likely_to_be_released: the round is drawn before the first step, without looking at rows.
 
     Raises:
         InvalidValue: If the plan does not have the one phase of this algorithm, takes more than a run can do, or has
@@ -59,7 +60,9 @@ class ProximalRounds(BlockSteps):
         self._average = before + 2.0 * k / (steps * (steps + 1.0)) * point
         direction = self._noisy_mean(block, point, phase.max_grad_norm, phase.noise_stddev_on_mean)
         direction = direction + phase.regularizer * (point - centre)
-        if k == steps:  # the last step's result has no part in the average; the step is charged and taken all the same
+        if (
+            k == steps
+        ):  # the last step's result does not enter the average, but the step is charged and taken all the same
             return self._average
         step_size = 2.0 / (phase.weak_convexity * (k + 1.0))
         return project_near(self._domain, centre, phase.radius, self._task.records.xp, point - step_size * direction)
@@ -74,7 +77,7 @@ def _checked(plan: Plan) -> tuple[ProximalPhase, L2Ball | None]:
     if not isinstance(domain, L2Ball | None):
         raise another_plan(plan, ProximalPhase, _WHERE)
     if plan.penalty is not None:
-        raise InvalidValue("proximal rounds have no penalty but their own", pointer=("penalty",))
+        raise InvalidValue("proximal rounds take no other penalty than their own", pointer=("penalty",))
     check_blocks(plan, phase)
     return phase, domain
 
