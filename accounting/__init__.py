@@ -1,4 +1,4 @@
-"""Floor 1: the numerics of privacy. Events and a neighbouring relation in, certified intervals and costs out.
+"""Floor 1: the numerics of privacy. They turn events and a neighbouring relation into certified intervals and costs.
 
 No I/O, no clock, no environment, no logging. NumPy and SciPy; dp-accounting in one adapter, imported lazily.
 
@@ -8,13 +8,13 @@ No I/O, no clock, no environment, no logging. NumPy and SciPy; dp-accounting in 
 | which pair of distributions stands for a step, and what it costs | losses |
 | what a composition costs | accountant (the rule), composition (the evaluators), fourier (contour integrals) |
 | what steps with a stated delta cost | failure |
-| what a list costs that is only near the one accounted | discrepancy |
+| what a list costs that only differs a little from the list that is accounted | discrepancy |
 | which noise, steps, batch or probability meet a target | solve, targets |
 | what one guarantee implies about another | conversions |
 | what a charge costs in an adaptive budget | filters, units |
 | what an attacker can do | trade_off, true_positive_rate |
-| what another library says, and reads | second_opinion, dp_events, dp_accounting_adapter |
-| what goes with a number | convention, schedule_warnings, intervals, errors, numbers, canonical |
+| what another library answers, and how its events are read | second_opinion, dp_events, dp_accounting_adapter |
+| what an answer states beside its number | convention, schedule_warnings, intervals, errors, numbers, canonical |
 """
 
 #: Stored with every charge: a later engine that finds an older charge too low can tell which one made it.

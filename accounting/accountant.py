@@ -58,7 +58,7 @@ TOO_FAR = (
 #: Rare mixture branches are left out if their total probability is below this share of delta.
 RARE_SHARE = 1e-7
 _MOST_REACHES = 16
-#: The relative width that pairs around a law never improve on: they are some thousandths apart.
+#: The relative width that bounds by two enclosing laws never reach: the two differ by some thousandths.
 _NARROWER_THAN_LAWS = 1e-4
 #: Relative error of a sum of largest losses, whose exponentials magnify the rounding of a noise multiplier.
 PURE_ALLOWANCE = 2e-12
@@ -71,7 +71,7 @@ def epsilon_for_delta(
     *,
     evaluators: Sequence[Evaluator] = EVALUATORS,
 ) -> Answer:
-    """The smallest epsilon >= 0 at which the list is (epsilon, delta)-DP, as an interval.
+    """Return the smallest epsilon >= 0 at which the list is (epsilon, delta)-DP, as an interval.
 
     Args:
         events: 1 to 1000 events, fixed before the first output is seen.
@@ -89,10 +89,10 @@ def epsilon_for_delta(
         never_nan: no NaN and no exception for valid events.
 
     Requires:
-        events that do not depend on outputs; a budget whose next charge may needs `accounting.filters`.
+        Events that are fixed in advance. If later charges may depend on earlier outputs, use `accounting.filters`.
 
     Raises:
-        InvalidValue: a number outside its range.
+        InvalidValue: If a number is outside its range.
 
     Source: Balle & Wang 2018, Theorem 8 (analytic Gaussian); `accounting.composition` for the others.
 
@@ -108,7 +108,7 @@ def epsilon_for_delta(
 def epsilon_of_composition(
     composition: Composition, delta: float, evaluators: Sequence[Evaluator] = EVALUATORS
 ) -> Answer:
-    """`epsilon_for_delta` for losses that are already composed."""
+    """Return what `epsilon_for_delta` does, for losses that are already composed."""
     below = composition.from_below
     if below is not None:
         answer = epsilon_of_composition(replace(composition, from_below=None), delta, evaluators)
@@ -122,7 +122,7 @@ def epsilon_of_composition(
 
 
 def _lowered(answer: Answer, below: Answer | None) -> Answer:
-    """Return the answer with the lower end of another list that costs no more; without a list, that end is 0."""
+    """Replace the answer's lower end by that of another list, which costs no more; without such a list, by 0."""
     value, least = answer.value, 0.0 if below is None else below.value.lower
     lower = min(value.lower, least)
     budget = {**answer.error_budget, "rounded_events": value.lower - lower}
@@ -130,10 +130,9 @@ def _lowered(answer: Answer, below: Answer | None) -> Answer:
 
 
 def _epsilon_despite_discrepancy(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
-    """Bound epsilon by the stand-in's, at delta less the discrepancy and at delta plus the discrepancy.
+    """Bound epsilon by that of the stand-in, at delta less the discrepancy and at delta plus the discrepancy.
 
-    If the discrepancy is taken at E, every upper end and every lower end that it gives is proved as long as it is at
-    most E.
+    The discrepancy grows with epsilon. If it is taken at E, it proves every upper and every lower end of at most E.
     """
     discrepancy, grows = composition.discrepancy, composition.discrepancy.growing > 0.0
     reach = _epsilon(composition, delta, evaluators).value.upper if grows else 0.0
@@ -192,7 +191,7 @@ def _epsilon(composition: Composition, delta: float, evaluators: Sequence[Evalua
 
 
 def _epsilon_of_rest(composition: Composition, delta: float, evaluators: Sequence[Evaluator]) -> Answer:
-    """Epsilon at 0 <= delta <= 1 given that no step fails."""
+    """Return epsilon at 0 <= delta <= 1, given that no step fails."""
     if delta == 1.0:
         return Answer(Interval(0.0, 0.0, 0.0), BasicComposition.name)
     pure = pure_epsilon(composition)
@@ -221,7 +220,7 @@ def delta_for_epsilon(
     *,
     evaluators: Sequence[Evaluator] = EVALUATORS,
 ) -> Answer:
-    """The smallest delta at which the list is (epsilon, delta)-DP, as an interval.
+    """Return the smallest delta at which the list is (epsilon, delta)-DP, as an interval.
 
     Args:
         epsilon: in [0, 1e15].
@@ -239,7 +238,7 @@ def delta_for_epsilon(
 def delta_of_composition(
     composition: Composition, epsilon: float, evaluators: Sequence[Evaluator] = EVALUATORS
 ) -> Answer:
-    """`delta_for_epsilon` for losses that are already composed."""
+    """Return what `delta_for_epsilon` does, for losses that are already composed."""
     below = composition.from_below
     if below is not None:
         answer = delta_of_composition(replace(composition, from_below=None), epsilon, evaluators)
@@ -252,7 +251,7 @@ def delta_of_composition(
 
 
 def _delta_of_rest(composition: Composition, epsilon: float, evaluators: Sequence[Evaluator]) -> Answer:
-    """Delta given that no step fails."""
+    """Return delta, given that no step fails."""
     if pure_epsilon(composition) <= epsilon:
         return Answer(Interval(0.0, 0.0, 0.0), BasicComposition.name)
     enclosed = enclosure(composition, lambda: RenyiBound().best_tilt(composition, epsilon=epsilon))
@@ -278,7 +277,8 @@ def _inverted(
     largest: float,
     narrow: Callable[[float], float],
 ) -> Answer | None:
-    """Return the answer by densities of enclosed losses that are inverted themselves; None if some are not."""
+    """Answer by inverting the composition itself and not the laws around it; return None if a loss cannot be
+    inverted."""
     if not is_inverted(composition):
         return None
     known = [evaluator for evaluator in evaluators if isinstance(evaluator, AskedBefore)]
@@ -291,14 +291,14 @@ def _inverted(
 
 
 def _is_narrow(value: Interval, narrow: Callable[[float], float]) -> bool:
-    """Return whether laws around a loss could hardly narrow this interval."""
+    """Return whether this interval is so narrow that bounds by two enclosing laws could hardly improve it."""
     return value.width <= max(narrow(value.upper), _NARROWER_THAN_LAWS * value.upper) and math.isfinite(value.upper)
 
 
 def epsilons_for_deltas(
     events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence[float]
 ) -> list[Answer]:
-    """`epsilon_for_delta` at each of ``deltas``, in their order; neighbours share their work.
+    """Return `epsilon_for_delta` at each of ``deltas``, in their order; neighbouring values share work.
 
     >>> from accounting.events import Gaussian, Poisson
     >>> events = [Event(Gaussian(4.0), Poisson(0.01), 10_000)]
@@ -336,7 +336,7 @@ def _epsilons_of_composition(composition: Composition, deltas: Sequence[float]) 
 def deltas_for_epsilons(
     events: Sequence[Event], relation: NeighboringRelation, epsilons: Sequence[float]
 ) -> list[Answer]:
-    """`delta_for_epsilon` at each of ``epsilons``, in their order; neighbours share their work."""
+    """Return `delta_for_epsilon` at each of ``epsilons``, in their order; neighbouring values share work."""
     epsilons = [read_real("epsilon", epsilon, 0.0, MAX_EPSILON) for epsilon in epsilons]
     return _deltas_of_composition(compose(events, NeighboringRelation(relation)), epsilons)
 
@@ -365,7 +365,8 @@ def _on_shared_lines(
     asked: Sequence[float],
     evaluate: Callable[[Composition, Sequence[float]], list[Bounds | None]],
 ) -> _Found:
-    """Return bounds of a composition, or of the two around it, at all values; empty if sharing work does not help."""
+    """Return bounds of a composition, or of the two that enclose it, at all values; empty if sharing work does not
+    help."""
     if not is_inverted(composition):
         enclosed = enclosure(composition)
         assert enclosed is not None

@@ -26,7 +26,8 @@ Rate = Annotated[float, Real(0.0, _BELOW_ONE, open_lower=True)]
 
 @dataclass(frozen=True, slots=True)
 class AdvantageTarget(Described):
-    """Largest advantage (true less false positive rate) of a membership attack."""
+    """A target that limits the advantage of membership attacks: their true positive rate less their false positive
+    rate."""
 
     kind: ClassVar[str] = "attack_risk"
     additive: ClassVar[bool] = False
@@ -40,7 +41,7 @@ class AdvantageTarget(Described):
         return delta_for_epsilon(events, relation, 0.0, evaluators=QUICK_EVALUATORS if quick else EVALUATORS)
 
     def level(self, figure: float) -> float:
-        """mu of the Gaussian pair with this advantage: 2 Phi(mu/2) - 1."""
+        """Return mu of the Gaussian pair with this advantage: 2 Phi(mu/2) - 1."""
         return 2.0 * math.sqrt(2.0) * float(scipy.special.erfinv(figure))
 
     def say(self, figure: float) -> str:
@@ -49,7 +50,7 @@ class AdvantageTarget(Described):
 
 @dataclass(frozen=True, slots=True)
 class TruePositiveRateTarget(Described):
-    """Largest true positive rate of a membership attack at a false positive rate."""
+    """A target that limits the true positive rate of membership attacks at a given false positive rate."""
 
     kind: ClassVar[str] = "attack_risk"
     additive: ClassVar[bool] = False
@@ -60,7 +61,7 @@ class TruePositiveRateTarget(Described):
         Described.__post_init__(self)
         if self.tpr <= self.fpr:
             raise InvalidValue(
-                f"tpr must be above fpr {self.fpr:g}: an attacker who never looks at the output reaches as much",
+                f"tpr must be above fpr {self.fpr:g}: an attacker who never looks at the output reaches that much",
                 pointer=("tpr",),
             )
 
@@ -72,7 +73,7 @@ class TruePositiveRateTarget(Described):
         return tpr_for_fpr(events, relation, self.fpr, evaluators=QUICK_EVALUATORS if quick else EVALUATORS)
 
     def level(self, figure: float) -> float:
-        """mu of the Gaussian pair with this rate: Phi(mu + Phi^-1(fpr))."""
+        """Return mu of the Gaussian pair with this rate: Phi(mu + Phi^-1(fpr))."""
         return float(scipy.special.ndtri(figure) - scipy.special.ndtri(self.fpr))
 
     def say(self, figure: float) -> str:
@@ -81,10 +82,10 @@ class TruePositiveRateTarget(Described):
 
 @dataclass(frozen=True, slots=True)
 class BayesRiskTarget(Described):
-    """Smallest probability of error of a membership attacker with a prior: s (1 - delta at the prior's log-odds).
+    """A target for the smallest probability of error of a membership attacker with a prior.
 
-    The number with the limit is this delta, 1 - bayes_risk / s with s = min(prior, 1 - prior); `risk` turns it into a
-    Bayes risk again.
+    The Bayes risk is s (1 - delta) with s = min(prior, 1 - prior) and delta at the prior's log-odds, so the target
+    limits this delta to 1 - bayes_risk / s. `risk` turns a delta into a Bayes risk again.
     """
 
     kind: ClassVar[str] = "attack_risk"
@@ -111,11 +112,11 @@ class BayesRiskTarget(Described):
         return delta_for_epsilon(events, relation, least, evaluators=QUICK_EVALUATORS if quick else EVALUATORS)
 
     def risk(self, deltas: Interval) -> Interval:
-        """The Bayes risk of delta at the prior's log-odds."""
+        """Return the Bayes risk of delta at the prior's log-odds."""
         return risk_of_delta(log_odds(self.prior)[0], deltas, deltas)
 
     def level(self, figure: float) -> float:
-        """mu of the Gaussian pair with this delta."""
+        """Return mu of the Gaussian pair with this delta."""
         if not 0.0 < figure < 1.0:
             return 0.0 if figure <= 0.0 else math.inf
         return mu_of_gaussian(log_odds(self.prior)[1], figure)

@@ -1,11 +1,12 @@
 """The Bayes risk of membership inference: how often the best attacker with a prior errs, from certified deltas.
 
-An attacker who gives "this data set" the probability p, and "its neighbour" 1 - p, errs with probability p (1 - TPR) +
-(1 - p) FPR. With s = min(p, 1 - p) and eps = |log(p / (1 - p))|, the smallest over all tests, in both directions, is
+An attacker gives "this data set" the prior probability p, and "its neighbour" 1 - p. A test then errs with probability
+p (1 - TPR) + (1 - p) FPR. With s = min(p, 1 - p) and eps = |log(p / (1 - p))|, the smallest such probability over all
+tests, in both directions, is
 
     R(p) = s (1 - delta(eps)),
 
-so that certified deltas bound it from both sides. Its other names:
+so certified deltas bound it from both sides. Related quantities:
 
 * 1 - R(p) is the posterior (Bayes) vulnerability: the probability that the best guess is right;
 * at p = 1/2 it is (1 - advantage) / 2, and the smallest R(p) / s over all priors, 1 - advantage, is the Bayes security
@@ -38,7 +39,7 @@ def bayes_risk(
     *,
     evaluators: Sequence[Evaluator] = EVALUATORS,
 ) -> Answer:
-    """The smallest probability of error of an attacker with this prior.
+    """Return the smallest probability of error of an attacker with this prior.
 
     Args:
         events: 1 to 1000 events, fixed before the first output is seen.
@@ -54,7 +55,7 @@ def bayes_risk(
         priors_are_symmetric: p and 1 - p give the same risk.
 
     Raises:
-        InvalidValue: prior outside (0, 1).
+        InvalidValue: If the prior is not in (0, 1).
 
     Source: Neyman & Pearson; Kulynych et al. 2024 (riskcal), Cherubin et al. 2023 for its use.
 
@@ -70,10 +71,10 @@ def bayes_risk(
 
 
 def log_odds(prior: float) -> tuple[float, float, float]:
-    """min(p, 1 - p), and |log(p / (1 - p))| rounded down and up.
+    """Return min(p, 1 - p), then |log(p / (1 - p))| rounded down and rounded up.
 
     Raises:
-        InvalidValue: the prior is not in (0, 1).
+        InvalidValue: If the prior is not in (0, 1).
 
     >>> log_odds(0.5)
     (0.5, 0.0, 0.0)
@@ -86,7 +87,7 @@ def log_odds(prior: float) -> tuple[float, float, float]:
 
 
 def risk_of_delta(smaller: float, low: Interval, high: Interval) -> Interval:
-    """s (1 - delta), from delta at an epsilon that is not too small (``low``) and one that is not too large."""
+    """Return s (1 - delta), from delta at an epsilon that is not too small (``low``) and one that is not too large."""
     lower = smaller * (1.0 - high.upper) * (1.0 - 4.0 * _ULP)
     upper = min(smaller, smaller * (1.0 - low.lower) * (1.0 + 4.0 * _ULP))
     return Interval(lower, min(max(smaller * (1.0 - high.estimate), lower), upper), upper)

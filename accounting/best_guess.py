@@ -1,8 +1,8 @@
 """Bounds on the best guess of who took part: what a limit on privacy loss means for one person, in per cent.
 
-Somebody knows all of the data except whether one unit took part, and finds both equally likely. Without the output,
-their guess is right in half of all cases. Each function returns an upper bound of the share of cases in which a guess
-with the output is right.
+Somebody knows all of the data except whether one unit took part, and finds both cases equally likely. Without the
+output, their guess is right in half of all cases. Each function returns an upper bound of the share of cases in which a
+guess with the output is right.
 """
 
 from __future__ import annotations

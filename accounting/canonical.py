@@ -13,13 +13,13 @@ FORMAT_VERSION = 1
 
 
 def canonical_bytes(value: Mapping[str, Json]) -> bytes:
-    """UTF-8 JSON with sorted keys, no white space, and every number as its shortest round-trip string.
+    """Return UTF-8 JSON with sorted keys, no white space, and every number as its shortest round-trip string.
 
     ``"v"`` names the format and is added at the top level. A float with an integral value is written like the
     integer, so that 1 and 1.0, which mean the same number, give the same bytes.
 
     Raises:
-        ValueError: a number is not finite, or ``value`` already has a key ``"v"``.
+        ValueError: If a number is not finite, or ``value`` already has a key ``"v"``.
 
     >>> canonical_bytes({"noise_multiplier": 1.0, "count": 3})
     b'{"count":"3","noise_multiplier":"1","v":"1"}'
@@ -30,7 +30,7 @@ def canonical_bytes(value: Mapping[str, Json]) -> bytes:
 
 
 def canonical_text(value: Json) -> str:
-    """A part of a description as `canonical_bytes` writes it, for those who put the same parts together often.
+    """Return a part of a description as `canonical_bytes` writes it, for those who put the same parts together often.
 
     >>> canonical_text([1.0, {"b": None, "a": True}])
     '["1",{"a":true,"b":null}]'
@@ -39,12 +39,12 @@ def canonical_text(value: Json) -> str:
 
 
 def sha256_hex(data: bytes) -> str:
-    """Lower-case hexadecimal SHA-256, 64 characters."""
+    """Return the SHA-256 in lower-case hexadecimal, 64 characters."""
     return hashlib.sha256(data).hexdigest()
 
 
 def number_to_string(number: int | float) -> str:
-    """Shortest decimal string that reads back as the same number.
+    """Return the shortest decimal string that reads back as the same number.
 
     >>> [number_to_string(x) for x in (3, 3.0, 0.1, 1e-30, 1e22)]
     ['3', '3', '0.1', '1e-30', '10000000000000000000000']

@@ -2,7 +2,7 @@
 
 A function under `compiled` is plain Python over floats and arrays, and computes the same numbers when it is not
 compiled: no operation is reordered, and no product and sum are fused. Set ``NUMBA_DISABLE_JIT=1`` to step through it;
-a function of `math` then raises what it would have answered with an infinity.
+functions of `math` then raise where compiled code returns an infinity.
 Compiled code is kept on disk, in the folder of its source, under a name that depends on all sources of that folder and
 on this file, so a change of any of them leads to a new compilation. A compiled function therefore calls only compiled
 functions of its own folder. `trainer.warm_up` compiles everything at once.
@@ -36,7 +36,7 @@ def compiled(function: Function) -> Function:
     """Compile a function when it is first called with arguments of new types.
 
     Division by zero gives an infinity or a NaN, as in NumPy, and the interpreter's lock is released meanwhile. numba
-    itself is loaded with the first call of any such function, since much of the service runs without it.
+    itself is loaded at the first call of any such function, since much of the service runs without it.
 
     >>> @compiled
     ... def halved(x: float) -> float:

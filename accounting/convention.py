@@ -13,9 +13,10 @@ def convention(relation: NeighboringRelation, events: Sequence[Event]) -> dict[s
     """Describe what the numbers of an answer mean.
 
     Returns:
-        ``neighboring_relation``; ``contribution_bound`` C (its symbol: the value belongs to the training, not to the
-        accounting); ``sensitivity`` of the sum in units of C that was charged, the largest one where events differ
-        (that of a null record is 2 in fixed-size batches with Laplace noise); ``norm`` it is measured in;
+        ``neighboring_relation``; ``contribution_bound`` C (only the symbol, since its value belongs to the training and
+        not to the accounting); ``sensitivity``, which is that of the sum, in units of C, as it was charged (the largest
+        one where events differ; with a null record it is 2 in fixed-size batches with Laplace noise); ``norm`` in which
+        it is measured;
         ``noise_multiplier_is``, by mechanism where they differ; ``normalization`` of the released sum;
         ``sampling_probability`` where every event has the same one.
 

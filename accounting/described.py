@@ -64,7 +64,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Reals:
-    """1 to ``most`` real numbers, all in the same range; ``meaning`` is what the list says."""
+    """A list of 1 to ``most`` real numbers, all in the same range; ``meaning`` is what the list says."""
 
     each: Real
     most: int
@@ -92,11 +92,11 @@ class Described:
     """A kind of record. A subclass is a frozen dataclass, and each of its fields is annotated with its range.
 
     Attributes:
-        kind: Its name in JSON.
+        kind: The name of the kind in JSON.
         ranges: The range of each field, by the field's name.
 
     Raises:
-        InvalidValue: A field is outside its range.
+        InvalidValue: If a field is outside its range.
     """
 
     kind: ClassVar[str]
@@ -111,7 +111,7 @@ class Described:
             object.__setattr__(self, name, within.read(name, getattr(self, name)))
 
     def to_json(self) -> dict[str, Json]:
-        """The record as the HTTP contract writes it; `from_json` reads it back to an equal one."""
+        """Return the record as the HTTP contract writes it; `from_json` reads it back to an equal one."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"kind": self.kind} | {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
@@ -123,8 +123,8 @@ def register(cls: type[D], known: dict[str, type[D]]) -> None:
     """Add a kind to those that are known.
 
     Raises:
-        ValueError: Another class has the same kind.
-        TypeError: A field has no range.
+        ValueError: If another class has the same kind.
+        TypeError: If a field has no range.
     """
     if cls.kind in known:
         raise ValueError(f"{known[cls.kind].__name__} has the kind {cls.kind!r}; give {cls.__name__} another one")
@@ -141,10 +141,10 @@ def from_json(value: object, known: Mapping[str, type[D]], *place: str) -> D:
 
     Args:
         known: The kinds that are possible.
-        place: Where the value is in what is read.
+        place: The path of the value in the JSON that is read.
 
     Raises:
-        InvalidValue: The kind is unknown, or a field is outside its range.
+        InvalidValue: If the kind is unknown, or a field is outside its range.
     """
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(kind, str) or kind not in known:

@@ -1,4 +1,4 @@
-"""How far a list may be from the composition that stands for it: mechanisms that are replaced by others near them.
+"""Bounds on how far a list is from the composition that stands for it, if mechanisms are replaced by others near them.
 
 If, for each data set by itself, the outputs are within total variation t of those of a composition with profile delta',
 then their own profile satisfies
@@ -6,8 +6,8 @@ then their own profile satisfies
     delta'(eps) - t (1 + e^eps) <= delta(eps) <= delta'(eps) + t (1 + e^eps),
 
 since P(S) <= P'(S) + t <= e^eps Q'(S) + delta' + t <= e^eps (Q(S) + t) + delta' + t, and the same the other way round.
-Steps add up, adaptive ones too: exchange one step after the other, given the outputs before it. If both data sets leave
-the composition together, in a branch that is seen and has probability t at most, then |delta - delta'| <= t.
+Steps add up, adaptive ones too: exchange the steps one after the other, given the outputs before each. If both data
+sets leave the composition together, in a branch that is seen and has probability t at most, then |delta - delta'| <= t.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from accounting.intervals import Interval
 
-#: Relative; covers the sums and the exponential below.
+#: A relative allowance for the rounding of the sums and of the exponential below.
 _ALLOWANCE = 1e-14
 
 
@@ -26,7 +26,7 @@ class Discrepancy:
     """|delta - delta'| <= fixed + growing e^eps at every eps >= 0.
 
     Attributes:
-        fixed, growing: Rounded up.
+        fixed, growing: The two terms, rounded up.
 
     Guarantees: interval_contains_every_profile_within; discrepancies_add_up_and_round_up.
 
@@ -47,7 +47,7 @@ class Discrepancy:
     def of_common_branch(cls, probability: float, count: int) -> Discrepancy:
         """Bound the discrepancy of ``count`` steps.
 
-        Each leaves its stand-in with ``probability``, in a branch that is seen.
+        With ``probability``, each step takes a branch that differs from its stand-in, and the branch is seen.
         """
         return cls(min(1.0, count * probability * (1.0 + _ALLOWANCE)), 0.0)
 
@@ -62,7 +62,7 @@ class Discrepancy:
         )
 
     def at(self, epsilon: float) -> float:
-        """The largest difference at ``epsilon``, rounded up; inf if the exponential overflows."""
+        """Return the largest difference at ``epsilon``, rounded up; inf if the exponential overflows."""
         if self.growing == 0.0:
             return self.fixed
         if epsilon > 700.0:

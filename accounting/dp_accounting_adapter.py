@@ -1,4 +1,4 @@
-"""The only way to dp-accounting's numbers, which are an independent check and never part of an answer.
+"""The one module that asks dp-accounting. Its numbers are an independent check and never part of an answer.
 
 Its pessimistic privacy loss distribution bounds from above except for rounding in its transforms, which can put delta
 about 2e-13 below the truth (measured); use `REFEREE_ALLOWANCE`. It is imported when it is called, not with this
@@ -51,7 +51,7 @@ KNOWN = (
     PureDp,
     ApproximateDp,
 )
-#: Why there is no second opinion, for the kinds whose name does not tell.
+#: Reasons why there is no second opinion, for the kinds whose name does not tell.
 _WHY_NONE = {
     "tree_aggregation": " (its Renyi accountant alone takes trees, and counts a root over leaves that never come)",
     "zcdp": " (a bound on moments is not a distribution)",
@@ -74,17 +74,17 @@ class Distribution(Protocol):
 
 
 def engine() -> str:
-    """Its name and version, without importing it."""
+    """Return dp-accounting's name and version, without importing it."""
     return f"dp-accounting {version('dp-accounting')} PLD"
 
 
 def referee_delta(
     events: Sequence[Event], relation: NeighboringRelation, epsilon: float, *, interval: float = DEFAULT_INTERVAL
 ) -> float:
-    """dp-accounting's pessimistic delta at ``epsilon``; ``interval`` is its lattice step.
+    """Return dp-accounting's pessimistic delta at ``epsilon``; ``interval`` is its lattice step.
 
     Raises:
-        Unsupported: an event for which it has no distribution under this relation.
+        Unsupported: If dp-accounting has no distribution for an event under this relation.
     """
     return float(referee_distribution(events, relation, interval).get_delta_for_epsilon(float(epsilon)))
 
@@ -92,15 +92,15 @@ def referee_delta(
 def referee_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, delta: float, *, interval: float = DEFAULT_INTERVAL
 ) -> float:
-    """dp-accounting's pessimistic epsilon at ``delta``."""
+    """Return dp-accounting's pessimistic epsilon at ``delta``."""
     return float(referee_distribution(events, relation, interval).get_epsilon_for_delta(float(delta)))
 
 
 def referee_distribution(events: Sequence[Event], relation: NeighboringRelation, interval: float) -> Distribution:
-    """Its distribution of the whole list.
+    """Return dp-accounting's distribution of the whole list.
 
     Raises:
-        Unsupported: as `referee_delta`; `check_referee` tells beforehand, and at no cost.
+        Unsupported: As `referee_delta` does. `check_referee` finds this out beforehand, at no cost.
     """
     total: Distribution | None = None
     for event in check_referee(events, relation):
@@ -111,10 +111,10 @@ def referee_distribution(events: Sequence[Event], relation: NeighboringRelation,
 
 
 def check_referee(events: Sequence[Event], relation: NeighboringRelation) -> tuple[Event, ...]:
-    """The list as the referee composes it, fixed schedules resolved and equal steps together.
+    """Return the list as dp-accounting composes it, with fixed schedules resolved and equal steps counted together.
 
     Raises:
-        Unsupported: it has no distribution for an event; the pointer says for which one of ``events``.
+        Unsupported: If dp-accounting has no distribution for an event. The pointer says for which one of ``events``.
     """
     relation = NeighboringRelation(relation)
     resolved = resolve_schedules(check_events(events), relation)
@@ -123,7 +123,7 @@ def check_referee(events: Sequence[Event], relation: NeighboringRelation) -> tup
             _check(event, relation)
     grouped = group_events(resolved)
     if any(event.count > MAX_REFEREE_COUNT and not _is_closed(event) for event in grouped):
-        raise Unsupported(f"the referee is not asked about more than {MAX_REFEREE_COUNT} steps of one event")
+        raise Unsupported(f"dp-accounting is not asked about more than {MAX_REFEREE_COUNT} steps of one event")
     return grouped
 
 
@@ -151,7 +151,8 @@ def _is_closed(event: Event) -> bool:
 
 
 def _distribution(event: Event, relation: NeighboringRelation, interval: float) -> Distribution:
-    """Return the distribution of all steps of one event. Parameters are floats: integers are silently rounded."""
+    """Return the distribution of all steps of one event. Parameters are passed as floats, since dp-accounting rounds
+    with integers."""
     factory = _Factory(event.sampling, relation, interval)
     if isinstance(event.mechanism, Gaussian) and _is_closed(event):
         return factory.gaussian(event.mechanism.noise_multiplier / math.sqrt(event.count))
@@ -229,13 +230,14 @@ def library_epsilon(
     """Return the epsilon that a dp-accounting accountant reports for a dp-accounting event.
 
     Args:
-        dp_event: The JSON form of the event (`accounting.dp_event_reader`), its numbers with their types.
+        dp_event: The JSON form of the event (`accounting.dp_event_reader`), with numbers of the types that it has
+            there.
         relation: The neighbouring relation.
         delta: In (0, 1).
         accountant: ``rdp`` or ``pld``.
 
     Raises:
-        Exception: of whatever kind the library raises, for events that it does not account.
+        Exception: Whatever the library raises for events that it does not account.
     """
     package = import_module("dp_accounting")
     classes = import_module("dp_accounting.dp_event")

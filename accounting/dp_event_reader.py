@@ -1,8 +1,8 @@
-"""Reading dp-accounting's events: objects of its classes, or the same as JSON, by the names of the classes.
+"""Reading dp-accounting's events by the names of their classes: objects of these classes, or the same as JSON.
 
 The JSON form is that of `DpEvent.to_named_tuple` with its fields as keys: ``{"class_name": "GaussianDpEvent",
-"noise_multiplier": 1.1}``; events inside events are such objects again, ``module_name`` may be left out. Neither form
-needs dp-accounting to be installed.
+"noise_multiplier": 1.1}``; events inside events are such objects again, and ``module_name`` may be left out. Neither
+form needs dp-accounting to be installed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Named:
 
 
 def class_name(event: object) -> str:
-    """The name of an event's class; empty if the object is not an event."""
+    """Return the name of an event's class; empty if the object is not an event."""
     if isinstance(event, _Named):
         return event.class_name
     names = {cls.__name__ for cls in type(event).__mro__}
@@ -109,7 +109,7 @@ def event_of_json(value: object, depth: int = 0) -> object:
     """Return a JSON object as something that `from_dp_event` reads; other values stay as they are.
 
     Raises:
-        InvalidValue: a field that the class lacks or does not have, or too many levels.
+        InvalidValue: If a field is missing, the class has no such field, or there are too many levels.
 
     >>> class_name(event_of_json({"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}))
     'GaussianDpEvent'
@@ -149,8 +149,8 @@ class Reader:
 
     Attributes:
         units: The factor that makes a multiplier one over the contribution bound.
-        sensitivity: The distance of two neighbours' sums in contribution bounds.
-        nodes: Events that were seen.
+        sensitivity: The distance between two neighbours' sums, in contribution bounds.
+        nodes: The number of events read so far.
     """
 
     units: float
@@ -253,7 +253,7 @@ class Reader:
         return TreeAggregation(self._noise(event), max(leaves), 0)
 
     def _discrete_gaussian(self, event: Any) -> Mechanism:
-        """Read one coordinate on integers as it is, and other noise by its zCDP, which holds in every dimension.
+        """Read noise on one integer coordinate as it is, and other noise by its zCDP, which holds in every dimension.
 
         Source: Canonne, Kamath & Steinke 2020, Theorem 4 and its multivariate form: rho = sensitivity^2 / (2 sigma^2).
         """
@@ -315,10 +315,10 @@ def _approximate_dp(event: Any) -> Mechanism:
 
 
 def one_gaussian(batch: Sequence[Event]) -> Gaussian:
-    """The Gaussian mechanism that stands for several on the same input: 1/s^2 = sum of count / s_k^2.
+    """Return the Gaussian mechanism that stands for several on the same input: 1/s^2 = sum of count / s_k^2.
 
     Args:
-        batch: full-batch Gaussian events.
+        batch: Full-batch Gaussian events.
 
     Guarantees: noise_is_rounded_down: s is below the exact value, by a relative 2e-15 at most.
 

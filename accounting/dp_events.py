@@ -1,12 +1,13 @@
 """Event lists as dp-accounting's `DpEvent`, and back: for users of JAX Privacy, TF Privacy and Opacus.
 
-A `DpEvent` says neither the neighbouring relation nor, in practice, what its noise multiplier is a multiple of. Its
-documentation says: of the bound C on one record's contribution, which is our convention under every relation. Its PLD
-accountant reads it so; its Renyi accountant reads it as a multiple of the sensitivity, which under replace_one is 2 C
+A `DpEvent` says neither the neighbouring relation nor, in practice, of what its noise multiplier is a multiple. Its
+documentation says that it is a multiple of the bound C on one record's contribution, which is our convention under
+every relation. Its PLD accountant reads the multiplier in this way; its Renyi accountant reads it as a multiple of the
+sensitivity, which is 2 C under replace_one
 (4.73 against 10.0 for one Gaussian of multiplier 1 at delta 1e-5). `NoiseOver` names the reading.
 
-Several Gaussians on ONE sampled batch (a sampled event over a composition) are one sampled Gaussian with
-1/s^2 = sum of 1/s_k^2, adaptively too:
+Several Gaussians on ONE sampled batch (a sampled event over a composition), even adaptive ones, are one sampled
+Gaussian with 1/s^2 = sum of 1/s_k^2:
 
 * add_or_remove_one, replace_special. With P0, P1 the outputs without and with the record, H_a((1-q)P0 + qP1 || P0) =
   q H_b(P1 || P0), b = 1 + (a-1)/q, and H_a(P0 || (1-q)P0 + qP1) = c H_(aq/c)(P0 || P1), c = 1 - a(1-q) > 0 (else 0): a
@@ -51,7 +52,7 @@ from accounting.relations import NeighboringRelation
 
 
 class NoiseOver(StrEnum):
-    """What a `DpEvent`'s noise multiplier is a multiple of."""
+    """The unit of a `DpEvent`'s noise multiplier: the contribution bound or the sensitivity."""
 
     CONTRIBUTION_BOUND = "contribution_bound"
     """The reading that the classes document, and that dp-accounting's PLD accountant takes under every relation."""
@@ -59,7 +60,7 @@ class NoiseOver(StrEnum):
     """The reading of its Renyi accountant: the sensitivity is 2 C under replace_one, else C."""
 
     def units(self, relation: NeighboringRelation) -> float:
-        """The unit in contribution bounds."""
+        """Return the unit in contribution bounds."""
         return relation.sensitivity if self is NoiseOver.SENSITIVITY else 1.0
 
 
@@ -69,12 +70,12 @@ def to_dp_event(
     *,
     noise_over: NoiseOver = NoiseOver.CONTRIBUTION_BOUND,
 ) -> Any:
-    """The list as one `DpEvent`.
+    """Convert the list to one `DpEvent`.
 
     Args:
-        events: any number of events; none gives `NoOpDpEvent`.
-        relation: the neighbouring relation; a `DpEvent` does not carry it, so pass it on as well.
-        noise_over: what the multipliers that are written are multiples of.
+        events: Any number of events; an empty list gives `NoOpDpEvent`.
+        relation: The neighbouring relation. A `DpEvent` does not carry it, so pass it on separately.
+        noise_over: The unit of the multipliers that are written.
 
     Returns:
         A `dp_accounting.DpEvent`. Fixed schedules are written as the full batches one record takes part in.
@@ -82,13 +83,13 @@ def to_dp_event(
     Guarantees:
         round_trip: `from_dp_event` of it, with the same relation and reading, gives the same events, as
             `group_events` groups them, with fixed schedules as full batches.
-        floats_only: every number is a plain float or int, whatever came in.
+        floats_only: every number is a plain float or int, whatever type was given.
 
     Requires:
-        an accountant that reads the multipliers as ``noise_over`` says; under replace_one they differ.
+        An accountant that reads the multipliers in the unit ``noise_over``; accountants differ under replace_one.
 
     Raises:
-        Unsupported: the relation has no account for a sampling, or dp-accounting no event for a mechanism.
+        Unsupported: If the relation has no account for a sampling, or dp-accounting no event for a mechanism.
 
     >>> to_dp_event([Event(Gaussian(1), Poisson(0.5), 3)], NeighboringRelation.ADD_OR_REMOVE_ONE).count
     3
@@ -111,18 +112,19 @@ def from_dp_event(
     *,
     noise_over: NoiseOver = NoiseOver.CONTRIBUTION_BOUND,
 ) -> tuple[Event, ...]:
-    """The events that a `DpEvent` stands for.
+    """Return the events that a `DpEvent` stands for.
 
     Args:
         dp_event: a `dp_accounting.DpEvent`, composed and sampled ones included, or its JSON form
             (`accounting.dp_event_reader`).
-        relation: the neighbouring relation that its owner accounts under (dp-accounting's accountants assume
+        relation: The neighbouring relation under which its owner accounts (dp-accounting's accountants assume
             add_or_remove_one if none is given).
-        noise_over: what its multipliers are multiples of. The default never reports too little: where the owner meant
-            the sensitivity, the true multiplier under replace_one is twice as large.
+        noise_over: The unit of its multipliers. The default never reports too little: if the owner meant the
+            sensitivity, the true multiplier under replace_one is twice as large.
 
     Returns:
-        Events in the order of their first appearance, equal ones together. Empty for what releases nothing.
+        The events in the order of their first appearance, with equal events counted together. Empty if nothing is
+        released.
 
     Guarantees:
         same_events_for_the_same_numbers: ints, floats and NumPy scalars give equal events.
@@ -130,8 +132,8 @@ def from_dp_event(
             down), never a repeated sampled Gaussian.
 
     Raises:
-        InvalidValue: not a `DpEvent`, or a number outside its range; the pointer leads to it.
-        Unsupported: no theorem here covers the event (by its name), or its sampling under this relation.
+        InvalidValue: If ``dp_event`` is not a `DpEvent`, or a number is outside its range. The pointer leads to it.
+        Unsupported: If no theorem here covers the event (by its name), or its sampling under this relation.
 
     >>> from dp_accounting import dp_event as dp
     >>> batch = dp.SelfComposedDpEvent(dp.GaussianDpEvent(2), 4)

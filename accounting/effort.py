@@ -22,15 +22,15 @@ from accounting.events import (
 _MECHANISMS = (Gaussian, Laplace, PureDp, ApproximateDp, ZcDp, RenyiDp)
 _SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, ShuffledEpochs, DisjointBatches)
 
-#: Each kind of step is integrated by itself, or its moments found: a thousand of them take seconds.
+#: Each kind of step is integrated by itself, or its moments are found: a thousand kinds take seconds.
 MOST_EVENTS = 16
 
 
 def is_quick(events: Sequence[Event]) -> bool:
     """Return whether closed forms and contour integrals answer, which takes milliseconds almost everywhere.
 
-    The other kinds have distributions that are first enumerated, averaged or mixed, and long lists add up: whoever
-    serves them should set a limit.
+    The other kinds have distributions that are first enumerated, averaged or mixed, and long lists take long in sum. A
+    service should limit them.
 
     >>> from accounting.events import RandomAllocation
     >>> is_quick([Event(Gaussian(1.0), Poisson(0.01), 1000)]), is_quick([Event(Gaussian(1.0), RandomAllocation(9, 1))])

@@ -19,21 +19,21 @@ from accounting.losses.gaussian import GaussianLoss
 from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.report_noisy_max import NoisyMaxLoss
 
-#: Losses of which the attained pair depends on what is asked.
+#: Losses whose attained pair depends on the epsilon or delta that is asked for.
 _CHOICES = (BoundedRangeLoss, NoisyMaxLoss)
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """A list with such losses.
+    """Compositions that bound a list with such losses from above and from below.
 
     Attributes:
-        above: It costs no more than this composition.
-        below: It costs no less than this one.
-        one_step: It costs no less than any single step of this composition, if there is one.
-        simpler: It costs no more than this composition either, if there is one.
-        has_own_moments: Whether its own moments may give a smaller bound than ``above``.
-        method: The name of the method behind ``above``, if it is not an evaluator's.
+        above: The list costs no more than this composition.
+        below: The list costs no less than this composition.
+        one_step: The list costs no less than any single step of this composition, if it is given.
+        simpler: Another composition, if it is given, that costs at least as much as the list.
+        has_own_moments: Whether the list's own moments may give a smaller bound than ``above``.
+        method: The name of the method behind ``above``, if it is not the name of an evaluator.
     """
 
     above: Composition
@@ -51,7 +51,8 @@ def enclosure(composition: Composition, tilt: Callable[[], float] | None = None)
     together.
 
     Args:
-        tilt: Finds about -d log delta / d eps at the value that is asked for; the attained pairs are chosen for it.
+        tilt: A function that estimates -d log delta / d eps at the value that is asked for; the attained pairs are
+            chosen for it.
     """
     enclosed = [loss for loss, _ in composition.steps if loss.is_enclosed]
     if not enclosed:
@@ -109,7 +110,7 @@ def _attained(loss: PrivacyLoss, tilt: float | None) -> PrivacyLoss:
 
 
 def named(answer: Answer, method: str | None) -> Answer:
-    """Return the answer under the name of a method, if there is one."""
+    """Return the answer with the name of a method, if one is given."""
     return answer if method is None else replace(answer, method=method)
 
 
@@ -125,7 +126,7 @@ def is_inverted(composition: Composition) -> bool:
 
 
 def bounds_of(answer: Answer | None) -> Bounds | None:
-    """Return an answer as bounds."""
+    """Convert an answer to bounds."""
     if answer is None:
         return None
     value = answer.value
@@ -136,7 +137,7 @@ def between(above: Answer, below: Answer, one_step: float, others: Sequence[Boun
     """Combine the upper end of one answer and the lower end of another, or narrower ends of further answers.
 
     Args:
-        one_step: A lower bound besides.
+        one_step: Another lower bound.
     """
     upper, budget, method = above.value.upper, above.error_budget, above.method
     lower = max(below.value.lower, one_step)

@@ -9,12 +9,12 @@ Pointer = tuple[str | int, ...]
 
 
 class AccountingError(ValueError):
-    """A request without a sound answer.
+    """A request that has no sound answer.
 
     Attributes:
         code: Stable machine-readable name, such as ``"unsupported_sampling"``.
         detail: One or two sentences for a person: what was wrong and what would be right.
-        pointer: Where in the input, as path segments relative to the object that was being read.
+        pointer: The place in the input, as path segments relative to the object that was being read.
     """
 
     code: str = "invalid_input"
@@ -27,7 +27,7 @@ class AccountingError(ValueError):
             self.code = code
 
     def inside(self, *prefix: str | int) -> AccountingError:
-        """Return the same error with its pointer prefixed: as seen from the enclosing object."""
+        """Return the same error with a prefix to its pointer, so that it is relative to the enclosing object."""
         self.pointer = (*prefix, *self.pointer)
         return self
 
@@ -42,7 +42,7 @@ def inside(*prefix: str | int) -> Iterator[None]:
 
 
 class InvalidValue(AccountingError):
-    """A number outside its range, or not a number."""
+    """A value is outside its range, or is not a number."""
 
     code = "invalid_value"
 
@@ -60,13 +60,13 @@ class NoCostInFilter(AccountingError):
 
 
 class Unreachable(AccountingError):
-    """A target that no value of the unknown meets."""
+    """The target is met by no value of the unknown."""
 
     code = "unreachable_target"
 
 
 def one_of(names: Sequence[str]) -> str:
-    """``a, b or c``, for the sentence that says what would have worked.
+    """Return ``a, b or c``, for the sentence that says what would have worked.
 
     >>> one_of(["poisson", "full_batch"])
     'poisson or full_batch'

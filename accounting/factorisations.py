@@ -1,20 +1,21 @@
-r"""Lower triangular Toeplitz matrices by which noise is correlated, and how far one record moves what they give.
+r"""Lower triangular Toeplitz matrices that correlate noise, and the distance by which one record moves their output.
 
 A mechanism that releases C G + s Z, with G the T sums of bounded contributions, C lower triangular and Z independent
-standard normal numbers, moves by (sens)^2 = max over the steps p that a record may be in of |sum over p of C e_i|^2,
-where contributions are at most 1 in l2 and C^T C has no negative entry. C is Toeplitz here, with coefficients
+standard normal numbers, has the squared sensitivity sens^2 = max over the sets p of steps that a record may be in of
+|sum over p of C e_i|^2, where contributions are at most 1 in l2 and C^T C has no negative entry. C is Toeplitz here,
+with coefficients
 
     c_0 > 0,    c_0 >= c_1 >= ... >= 0.
 
 Theorem (Kalinin & Lampert 2024, arXiv 2405.13763, Theorem 2). If a record's steps are at least m apart, the worst steps
 are 0, m, 2m, ..., all of them below T. The reason: an entry of C^T C is sum over r < T - j of c_r c_(r+j-i) for i <= j,
-which rises neither with j nor with j - i. The l-th of the record's steps is lm at least, and two of them, l and l', are
-|l - l'| m apart, so that each term is at most that of the claimed steps. Without the monotonicity it is false: (1, 0,
-1), T = 6, m = 1 and two steps give 6, where steps 0 and 1 give 4.
+which rises neither with j nor with j - i. The l-th of the record's steps is at least lm, and its l-th and l'-th steps
+are at least |l - l'| m apart, so each term is at most that of the claimed steps. Without monotone coefficients the
+theorem is false: with (1, 0, 1), T = 6, m = 1 and two steps, steps 0 and 1 give 4, but steps 0 and 2 give 6.
 
 The column of all these steps together is y_t = c_t + y_(t-m), and sens^2 is the sum of y_t^2. All numbers are
 nonnegative, so every rounding error is relative to the number in which it is made, and sums are rounded up by a bound
-of it.
+of their error.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ _OF_A_POWER = 64.0
 
 
 def participation_norm(coefficients: Array, steps: int, separation: int) -> float:
-    """Return an upper bound of the distance that a record moves C G, in contribution bounds, within 1e-9 of it.
+    """Return an upper bound of the distance by which a record moves C G, in contribution bounds, to a relative 1e-9.
 
     Args:
-        coefficients: c_0, c_1, ...: nonnegative and not increasing, at most ``steps`` of them count; later ones are 0.
-        steps: T.
-        separation: m: two steps of one record are at least so many apart.
+        coefficients: c_0, c_1, ...: nonnegative and not increasing. At most ``steps`` of them count; later ones are 0.
+        steps: The number T of steps.
+        separation: The number m: two steps of one record are at least m apart.
 
     >>> participation_norm(np.array([1.0, 0.5, 0.375]), 1, 1)
     1.0000000000000018
@@ -80,7 +81,8 @@ def listed(coefficients: Sequence[float]) -> Array:
 
 
 def square_root(steps: int) -> Array:
-    """Return upper bounds of the coefficients of (1 - x)^(-1/2): 1, 1/2, 3/8, ..., each (2j - 1)/(2j) of the last one.
+    """Return upper bounds of the coefficients of (1 - x)^(-1/2): 1, 1/2, 3/8, ..., each being (2j - 1)/(2j) times the
+    one before.
 
     >>> square_root(4).round(12).tolist()
     [1.0, 0.5, 0.375, 0.3125]
@@ -93,13 +95,13 @@ def square_root(steps: int) -> Array:
 
 @lru_cache(maxsize=16)
 def inverse_of_root(bands: int, steps: int) -> Array:
-    """Return upper bounds, not increasing, of C's coefficients, where C^-1 has the first ones of (1 - x)^(1/2).
+    """Return non-increasing upper bounds of C's coefficients, where C^-1 has the first coefficients of (1 - x)^(1/2).
 
-    Those of (1 - x)^(1/2) are 1 and then negative, so that C's are sums of products of positive numbers.
+    The coefficients of (1 - x)^(1/2) are 1 and then negative, so those of C are sums of products of positive numbers.
 
     Args:
         bands: The number of coefficients of C^-1.
-        steps: T.
+        steps: The number T of steps.
 
     Source: Kalinin et al. 2025, arXiv 2505.12128.
 
@@ -141,8 +143,9 @@ def _check_number(steps: int) -> None:
 
 
 def not_increasing(coefficients: Array) -> Array:
-    """Replace each coefficient by the largest of it and of those after it: a bound for these is one for C, too."""
+    """Replace each coefficient by the largest of it and its successors: a bound for these coefficients also holds for
+    C."""
     lifted: Array = np.maximum.accumulate(coefficients[::-1])[::-1]
-    # Searches ask for the same coefficients again and again, so that these are kept.
+    # Searches ask for the same coefficients again and again, so they are kept.
     lifted.flags.writeable = False
     return lifted

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from accounting.intervals import Interval
 
-#: Relative; the sums and the functions below are wrong by a few units in the last place.
+#: A relative allowance: the sums and the functions below are wrong by a few units in the last place.
 _ALLOWANCE = 4e-15
 
 

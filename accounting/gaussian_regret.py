@@ -1,8 +1,9 @@
-"""One number mu for a whole trade-off curve, and its regret: how far Gaussian DP is from the truth.
+"""A summary of a whole trade-off curve by one number mu, and its regret: the distance of Gaussian DP from the truth.
 
-The regret of putting a curve g in place of f is the smallest k with g moved by (k, k) towards the origin below f:
-g(a + k) - k <= f(a) for every false positive rate a. Moving a curve by (k, k) changes its Bayes risk by k at each prior
-(`bayes_risk`), and convex curves are ordered as their Bayes risks, so that the regret is
+The regret of replacing a curve f by a curve g is the smallest k for which g, moved by (k, k) towards the origin, is
+below f: g(a + k) - k <= f(a) for every false positive rate a. Moving a curve by (k, k) changes its Bayes risk by k at
+each prior
+(`bayes_risk`), and convex curves are ordered as their Bayes risks, so the regret is
 
     the largest of R_g(p) - R_f(p) over all priors p, or 0:
 
@@ -50,7 +51,7 @@ _ROUNDING = 1e-15
 
 @dataclass(frozen=True, slots=True)
 class RegretOfGaussian:
-    """A mu, and how far its curve is from the list's.
+    """A mu, and the distance of its curve from that of the list.
 
     Attributes:
         mu: The mu of the Gaussian trade-off curve.
@@ -71,12 +72,12 @@ class RegretOfGaussian:
 
 @dataclass(frozen=True, slots=True)
 class GaussianSummary:
-    """Two ways to say a list's privacy in one mu.
+    """Two summaries of a list's privacy by one mu.
 
     Attributes:
         closest: The mu with the smallest certified distance.
         conservative: The smallest mu that promises too much by no more than the allowed regret.
-        allowed: That regret.
+        allowed: The allowed regret.
     """
 
     closest: RegretOfGaussian
@@ -92,24 +93,26 @@ def gaussian_summary(
     deltas_at: Callable[[Sequence[float]], Sequence[Interval]] | None = None,
     group_size: int = 1,
 ) -> GaussianSummary:
-    """The Gaussian trade-off curves that stand for a list, with certified regrets.
+    """Return the Gaussian trade-off curves that stand for a list, with certified regrets.
 
     Args:
         events: 1 to 1000 events, fixed before the first output is seen.
         relation: the neighbouring relation.
-        regret: in [1e-4, 0.5): what ``conservative`` may promise too much. (With 0, no mu below that of the unsampled
-            steps would do, because the rarest losses of a sampled Gaussian are as large as theirs.)
-        deltas_at: certified deltas at several epsilons, if they do not come from the engine here.
-        group_size: the number of records that ``deltas_at`` is for; the list's own mu is for one record.
+        regret: The largest amount by which ``conservative`` may promise too much, in [1e-4, 0.5). (With 0, no mu below
+            that of the unsampled steps would do, because the rarest losses of a sampled Gaussian are as large as those
+            of the unsampled one.)
+        deltas_at: A function that returns certified deltas at several epsilons, if they do not come from the engine
+            here.
+        group_size: The number of records for which ``deltas_at`` holds; the list's own mu is for one record.
 
     Guarantees:
         both_regrets_hold: at every prior, the list's Bayes risk is at least that of mu less ``promised_too_much``, and
             at most that of mu plus ``promised_too_little``.
-        exact_for_full_batch: for Gaussians alone both are the list's own mu, without regret.
+        exact_for_full_batch: for Gaussians alone, both numbers are the list's own mu, without regret.
 
     Raises:
-        InvalidValue: a number out of range.
-        Unreachable: no mu up to 1e6 is within the regret.
+        InvalidValue: If a number is out of range.
+        Unreachable: If no mu up to 1e6 is within the regret.
 
     Source: Kaissis et al. 2024 (the divergence); Gomez, Kulynych et al. 2025 (mu with regret); the module for bounds.
 
@@ -141,13 +144,13 @@ def regret_of_gaussian(events: Sequence[Event], relation: NeighboringRelation, m
     """Return the distance between the curve of mu-Gaussian DP and that of the list.
 
     Args:
-        events, relation: as for `gaussian_summary`.
+        events, relation: As in `gaussian_summary`.
         mu: in [1e-9, 1e6].
 
     Guarantees: both_regrets_hold, as above.
 
     Raises:
-        InvalidValue: a number out of range.
+        InvalidValue: If a number is out of range.
 
     >>> from accounting.events import PureDp
     >>> found = regret_of_gaussian([Event(PureDp(1.0))], NeighboringRelation.ADD_OR_REMOVE_ONE, 1.2320353854)
@@ -209,7 +212,7 @@ def _risks_of_gaussian(mu: float, odds: Sequence[tuple[float, float, float]]) ->
 
 
 def _deltas_of_gaussian(mu: float, epsilons: Array, sign: float) -> Array:
-    """delta_mu(eps) rounded up (sign 1) or down (sign -1), as `AnalyticGaussian` has it."""
+    """Return delta_mu(eps) rounded up (sign 1) or down (sign -1), as `AnalyticGaussian` has it."""
     places = epsilons / mu - 0.5 * mu
     places = places - sign * 4.0 * _ROUNDING * (epsilons / mu + 0.5 * mu)
     deltas = scaled_mills_difference(places, mu) * (1.0 + sign * 1e-14 * (1.0 + places * places))
@@ -217,10 +220,11 @@ def _deltas_of_gaussian(mu: float, epsilons: Array, sign: float) -> Array:
 
 
 def _regret(priors: Array, first: Ends, second: Ends) -> float:
-    """Upper bound of the largest R_first - R_second over all priors, and 0.
+    """Return an upper bound of the largest R_first - R_second over all priors, which is at least 0.
 
-    On a cell R_first is below the extensions of the chords on either side (of slope 1 at prior 0, and mirrored at 1/2),
-    R_second above its own chord: the difference of the bounds is largest at a node, or where the extensions cross.
+    On a cell, R_first is below the extensions of the chords on either side (of slope 1 at prior 0, and mirrored at
+    1/2), and R_second is above its own chord. The difference of these bounds is largest at a node, or where the
+    extensions cross.
     """
     gaps = np.diff(priors)
     lower, upper = first
@@ -238,7 +242,7 @@ def _regret(priors: Array, first: Ends, second: Ends) -> float:
 
 
 def _first(met: Callable[[float], bool], start: float) -> float | None:
-    """The smallest mu at which a condition that stays met is met, to a relative `_TOLERANCE`; None beyond `MAX_MU`."""
+    """Return the smallest mu from which on a condition is met, to a relative `_TOLERANCE`; None beyond `MAX_MU`."""
     low = high = start
     while not met(high):
         if high >= MAX_MU:

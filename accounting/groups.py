@@ -1,21 +1,21 @@
-"""Groups of records: what several records of one owner cost together.
+"""Groups of records: the cost of several records of one owner together.
 
 Two data sets differ in a group of k: its records all come or go (add_or_remove_one), all become null (replace_special)
-or are all replaced (replace_one). That is the relation of a unit larger than a record, of which a bound k on its
-records is enforced.
+or are all replaced (replace_one). This is the relation for a unit larger than a record, if a bound k on the records of
+each unit is enforced.
 
-Step by step where the step's pair for a group is known (`PrivacyLoss.for_group`), composed as any list: exactly where
-some group attains them all, or between two pairs, but for the probability r that more of a group are in a batch than
-are told apart.
-A list with such steps costs delta'(e) - (1 + e^e) r at least, delta' that of the mixtures: each of its two laws is
-within r of theirs.
+If the pair of every step for a group is known (`PrivacyLoss.for_group`), the steps are composed as in any list. The
+answer is exact if some group attains all pairs, or lies between two pairs, up to the probability r that a batch holds
+more records of a group than are told apart.
+With such an r, a list costs at least delta'(e) - (1 + e^e) r, where delta' is the delta of the mixtures: each of the
+list's two laws is within r of those of the mixtures.
 
-Every other list by way of k data sets between the two, and so every list with a sampling that may give records of one
-group different steps: with delta(e) of single records,
+Every other list goes by way of k data sets between the two, as does every list with a sampling that may give records of
+one group different steps. With delta(e) for single records,
 
     delta_k(k e) <= (1 + e^e + ... + e^((k-1) e)) delta(e),
 
-from P(S) <= e^e P'(S) + delta(e), k times. From below a group costs at least what one of its records does.
+which applies P(S) <= e^e P'(S) + delta(e) k times. From below, a group costs at least as much as one of its records.
 """
 
 from __future__ import annotations
@@ -46,32 +46,33 @@ THROUGH_SINGLE_RECORDS = "group_privacy"
 _MAX_EPSILON = 1e15
 #: Shares of delta below this are given up for a lower bound on epsilon.
 _SLIGHT = 1e-9
-#: The relative accuracy at which one record's share of epsilon is found; the bound holds at the share found.
+#: The relative accuracy with which one record's share of epsilon is found; the bound holds at the share that is found.
 _TOLERANCE = 2e-6
 #: The relative distance from an estimate at which the search for the other side begins.
 _FIRST_STEP = 1e-3
 _MOST_DOUBLINGS = 12
-#: Relative widths up to which pairs of groups are enough; where they are wider, single records are asked besides.
+#: Relative widths up to which pairs of groups are enough; if intervals are wider, single records are used as well.
 _NARROW = 0.01
 
 
 def group_epsilon_for_delta(
     events: Sequence[Event], relation: NeighboringRelation, delta: float, group_size: int
 ) -> Answer:
-    """The smallest epsilon >= 0 at which the list is (epsilon, delta)-DP for groups, as an interval.
+    """Return the smallest epsilon >= 0 at which the list is (epsilon, delta)-DP for groups, as an interval.
 
     Args:
-        events, relation, delta: As `accountant.epsilon_for_delta`.
-        group_size: k, from 1 to `MAX_GROUP_SIZE`: the most records of one group.
+        events, relation, delta: As in `accountant.epsilon_for_delta`.
+        group_size: The largest number k of records in one group, from 1 to `MAX_GROUP_SIZE`.
 
     Guarantees:
         interval_contains_truth; one_record_is_a_group: at k = 1 the answer is that of single records.
-        exact_for_sums: of full-batch Gaussian and Laplace noise, on a grid too, and of Poisson batches with Gaussian
+        exact_for_sums: with full-batch Gaussian and Laplace noise, on a grid too, and of Poisson batches with Gaussian
             noise up to `accounting.losses.group_poisson.MOST_HITS` records.
-        as_one_mechanism_for_selection: the exponential mechanism costs a group what k times its epsilon costs one.
+        as_one_mechanism_for_selection: the exponential mechanism costs a group as much as one with k times its epsilon
+        costs a record.
 
     Raises:
-        InvalidValue, Unsupported: as `accountant.epsilon_for_delta`.
+        InvalidValue, Unsupported: As `accountant.epsilon_for_delta` does.
 
     >>> from accounting.events import Gaussian
     >>> answer = group_epsilon_for_delta([Event(Gaussian(4.0))], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5, 4)
@@ -106,9 +107,9 @@ def group_epsilon_for_delta(
 def estimate_group_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, delta: float, group_size: int
 ) -> float | None:
-    """A number near `group_epsilon_for_delta`, for a search that certifies where it ends; it bounds nothing.
+    """Estimate `group_epsilon_for_delta`, for a search that certifies its result. The estimate bounds nothing.
 
-    None if there is none that is quicker.
+    Return None if no estimate is quicker.
     """
     single = compose(events, NeighboringRelation(relation))
     grouped, found = _step_by_step(events, single, group_size), []
@@ -123,7 +124,7 @@ def estimate_group_epsilon(
 def group_delta_for_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, epsilon: float, group_size: int
 ) -> Answer:
-    """The smallest delta at which the list is (epsilon, delta)-DP for groups; see `group_epsilon_for_delta`."""
+    """Return the smallest delta at which the list is (epsilon, delta)-DP for groups; see `group_epsilon_for_delta`."""
     epsilon = read_real("epsilon", epsilon, 0.0, _MAX_EPSILON)
     size = read_integer("group_size", group_size, 1, MAX_GROUP_SIZE)
     single = compose(events, NeighboringRelation(relation))
@@ -148,12 +149,12 @@ def group_delta_for_epsilon(
 
 @dataclass(frozen=True, slots=True)
 class GroupComposition:
-    """The steps as a group meets them.
+    """The steps with their pairs for a group.
 
     Attributes:
-        above: Of pairs that dominate.
-        is_exact: Whether some group of some mechanism attains all of them, but for ``rare``.
-        rare: What the list may cost besides, in delta.
+        above: The composition of pairs that dominate.
+        is_exact: Whether some group of some mechanism attains all pairs, up to ``rare``.
+        rare: The further cost that the list may have, in delta.
     """
 
     above: Composition
@@ -162,12 +163,12 @@ class GroupComposition:
 
     @property
     def evaluators(self) -> Sequence[Evaluator]:
-        """The evaluators that are used: all, but for the lattice where that takes minutes."""
+        """The evaluators that are used: all of them, without the lattice if it takes minutes."""
         slow = any(loss.slow_on_lattice for loss, _ in self.above.steps)
         return (FourierInversion(), *QUICK_EVALUATORS) if slow else EVALUATORS
 
     def less(self, epsilon: float) -> float:
-        """Return by how much the delta of an exact list may be below that of its pairs."""
+        """Return the amount by which the delta of an exact list may be below that of its pairs."""
         return (1.0 + math.exp(min(epsilon, 700.0))) * self.rare * (1.0 + 1e-12)
 
 
@@ -182,7 +183,7 @@ def _is_apart(event: Event) -> bool:
 
 
 def group_composition(single: Composition, size: int) -> GroupComposition | None:
-    """Return None if some step's pair for a group is not known."""
+    """Return the composition for a group; None if some step's pair for a group is not known."""
     if size == 1:
         return GroupComposition(single, is_exact=True)
     if single.failure.upper > 0.0 or single.discrepancy:
@@ -204,7 +205,7 @@ def _is_narrow(value: Interval) -> bool:
 
 
 def _lower_of_steps(grouped: GroupComposition, delta: float) -> float:
-    """Epsilon from below: up to some epsilon the list costs hardly less than its pairs, and more than delta."""
+    """Bound epsilon from below: the list costs hardly less than its pairs, and more than delta up to the result."""
     slight = _SLIGHT * delta
     if not grouped.is_exact or grouped.less(0.0) > slight or delta + slight >= 1.0:
         return 0.0
@@ -224,10 +225,10 @@ def _between(above: Answer, lower: float) -> Answer:
 def _excess_of_single_records(single: Composition, delta: float, size: int) -> Callable[[float], float]:
     """Return a function of one record's share of epsilon: log of the bound through single records over delta.
 
-    The bound holds where it is at most 0. It decreases.
+    The bound holds where this function is at most 0. The function decreases.
     """
     enclosed = enclosure(single)
-    # A dominating list gives as much in a fraction of the time, if it is known well and moments give no more.
+    # A dominating list gives the same in a fraction of the time, if it is known well and moments give no better bound.
     over = single if enclosed is None or enclosed.has_own_moments else enclosed.above
 
     def excess(share: float) -> float:
@@ -243,7 +244,7 @@ def _excess_of_single_records(single: Composition, delta: float, size: int) -> C
 def _through_single_records(
     single: Composition, excess: Callable[[float], float], delta: float, size: int, start: float
 ) -> Answer:
-    """Return about the least e with delta(e) (1 + e^e + ... ) <= delta.
+    """Find nearly the least e with delta(e) (1 + e^e + ... ) <= delta.
 
     The search for one record's share begins at ``start``, unless an estimate says where.
     """
@@ -255,19 +256,19 @@ def _through_single_records(
 
 
 def _least_share(excess: Callable[[float], float], start: float, step: float) -> float:
-    """Return about the least number from which on the excess is at most 0; inf if it is too large.
+    """Find nearly the least number from which on the excess is at most 0; inf if it is too large.
 
     Args:
-        excess: Decreasing.
-        start: Where the search begins.
-        step: How far from there it looks first, relatively; then farther.
+        excess: A decreasing function.
+        start: The place where the search begins.
+        step: The relative distance of the first step from there; later steps are larger.
     """
     low = high = start
     at_low = at_high = excess(start)
     if at_high <= 0.0:
         low = start / (1.0 + step)
         at_low = excess(low)
-        # Where the list costs nothing at this delta, falling would end at the smallest of all numbers.
+        # If the list costs nothing at this delta, the search would fall to the smallest of all numbers.
         if at_low <= 0.0 and excess(0.0) <= 0.0:
             return 0.0
         while at_low <= 0.0:
@@ -286,7 +287,8 @@ def _least_share(excess: Callable[[float], float], start: float, step: float) ->
     trials = 0
     while math.isfinite(high) and high - low > _TOLERANCE * high:
         trials += 1
-        # Secants, on the far side of the root, so that both ends come near to it; halves where that fails.
+        # Secant steps end on the far side of the root, so that both ends come near to it. If one fails, the bracket is
+        # halved.
         tried = 0.5 * (low + high)
         if math.isfinite(at_high) and trials % 4:
             root = low + (high - low) * at_low / (at_low - at_high)
@@ -301,7 +303,7 @@ def _least_share(excess: Callable[[float], float], start: float, step: float) ->
 
 
 def _estimated_share(single: Composition, delta: float, size: int) -> float | None:
-    """Return about the least e with delta(e) (1 + e^e + ...) <= delta; None if no estimate finds it."""
+    """Estimate the least e with delta(e) (1 + e^e + ...) <= delta; None if no estimate finds it."""
 
     def more(share: float) -> float:
         found = _estimate(single, math.exp(math.log(delta) - _log_factor(share, size)))
@@ -333,7 +335,7 @@ def _estimate(composition: Composition, delta: float) -> float | None:
 
 
 def _log_factor(share: float, size: int) -> float:
-    """log of 1 + e^share + ... + e^((size - 1) share), rounded up."""
+    """Return log of 1 + e^share + ... + e^((size - 1) share), rounded up."""
     if share == 0.0:
         return math.log(size) * (1.0 + 1e-15)
     largest = (size - 1) * share
@@ -341,7 +343,7 @@ def _log_factor(share: float, size: int) -> float:
 
 
 def _times_exp(delta: float, log_factor: float) -> float:
-    """delta e^log_factor, at most 1."""
+    """Return delta e^log_factor, at most 1."""
     if delta == 0.0:
         return 0.0
     return min(1.0, math.exp(min(0.0, math.log(delta) + log_factor)) * (1.0 + 1e-14))

@@ -1,7 +1,7 @@
 """Privacy guarantees: what is known about a mechanism, whatever it does inside.
 
-Each is a statement about every pair of neighbours in both directions, for whichever neighbouring relation it was made.
-`accounting.conversions` says what one of them implies about another.
+Each guarantee is a statement about every pair of neighbours, in both directions, under the neighbouring relation for
+which it was made. `accounting.conversions` derives one guarantee from another.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TruncatedZcdpGuarantee(Described):
     """(rho, omega)-tCDP: as zCDP, for orders up to omega.
 
     Source: Bun, Dwork, Rothblum & Steinke 2018. Their orders are below omega; the divergence is continuous
-    from below in its order, so that the bound holds at omega too.
+    from below in its order, so the bound holds at omega, too.
     """
 
     kind: ClassVar[str] = "truncated_zcdp"
@@ -81,7 +81,7 @@ class RenyiDpGuarantee(Described):
     """Renyi DP: the divergence of ``orders[i]`` is at most ``epsilons[i]``.
 
     Attributes:
-        epsilons: One for each order; nothing else is asked of them.
+        epsilons: One number for each order. There is no other condition.
 
     Source: Mironov 2017.
     """
@@ -102,13 +102,13 @@ class RenyiDpGuarantee(Described):
 
 @dataclass(frozen=True, slots=True)
 class AttackRisk(Described):
-    """The most that the best membership inference attack can reach: exactly one of three statements.
+    """A limit on the best membership inference attack: exactly one of three statements.
 
     Attributes:
         advantage: Largest true positive rate minus false positive rate: the total variation of the neighbours.
         fpr, tpr: At this false positive rate the true positive rate is at most ``tpr``.
-        prior, bayes_risk: An attacker who holds membership for likely with probability ``prior`` errs at least with
-            probability ``bayes_risk``.
+        prior, bayes_risk: An attacker whose prior probability of membership is ``prior`` errs with probability at least
+            ``bayes_risk``.
 
     >>> AttackRisk(advantage=0.25).to_json()
     {'kind': 'attack_risk', 'advantage': 0.25}
@@ -176,7 +176,7 @@ def guarantee_from_json(value: Mapping[str, object]) -> Guarantee:
 
 
 def read_orders(values: object) -> tuple[float, ...]:
-    """Orders of Renyi divergences: 1 to 64 numbers above 1 and at most 1e7, increasing.
+    """Read orders of Renyi divergences: 1 to 64 increasing numbers, above 1 and at most 1e7.
 
     >>> read_orders([2, 8])
     (2.0, 8.0)
@@ -185,7 +185,7 @@ def read_orders(values: object) -> tuple[float, ...]:
 
 
 def check_increasing(orders: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the orders, which must increase."""
+    """Return the orders, or refuse them unless they increase."""
     for index, (first, second) in enumerate(pairwise(orders)):
         if first >= second:
             raise InvalidValue("orders must increase", pointer=("orders", index + 1))

@@ -1,4 +1,4 @@
-"""Certified intervals: every epsilon and delta leaves the engine as one."""
+"""Certified intervals: every epsilon and delta that the engine returns is one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """``lower <= truth <= upper``, with a best estimate between.
+    """An interval with ``lower <= truth <= upper``, and the best estimate inside it.
 
     Attributes:
         lower: The cost of an attained pair of distributions.
-        estimate: The best single number; never outside the interval.
-        upper: A proved bound; what a ledger charges. ``inf`` if no finite bound exists.
+        estimate: The best single number. It is never outside the interval.
+        upper: A proved bound, which a ledger charges; ``inf`` if no finite bound exists.
     """
 
     lower: float
@@ -32,13 +32,13 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An interval, how it was found, and what it is made of.
+    """An interval, the method that found it, and the parts of its width.
 
     Attributes:
         value: The certified interval.
         method: Name of the evaluator that gave the upper bound, such as ``"analytic_gaussian"``.
         error_budget: Width contributed by each named source of error (absolute, in the unit of ``value``).
-        warnings: Sentences a reader must see beside the number.
+        warnings: Sentences that a reader must see beside the number.
     """
 
     value: Interval
@@ -52,11 +52,11 @@ class Bounds:
     """The bounds of one evaluator on one number.
 
     Attributes:
-        lower: At most the truth; 0 if the evaluator only bounds from above.
-        upper: At least the truth; inf if it only bounds from below.
-        estimate: Its best single number, or NaN if it has none.
+        lower: A number of at most the truth; 0 if the evaluator only bounds from above.
+        upper: A number of at least the truth; inf if the evaluator only bounds from below.
+        estimate: The evaluator's best single number, or NaN if it has none.
         error_budget: Width by named source, in the unit of the number.
-        method: Which of the evaluator's own methods gave the upper bound; empty if it has only one.
+        method: The name of the evaluator's own method that gave the upper bound; empty if it has only one method.
     """
 
     lower: float = 0.0
@@ -67,7 +67,7 @@ class Bounds:
 
     @property
     def is_sound(self) -> bool:
-        """Return whether the numbers are numbers and in order; anything else is discarded."""
+        """Return whether no number is NaN and the numbers are in order; other bounds are discarded."""
         return 0.0 <= self.lower <= self.upper and not any(map(math.isnan, self.error_budget.values()))
 
     @property

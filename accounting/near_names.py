@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-#: The most names listed if none is near; more would bury the fault.
+#: The most names that are listed if none is near; more would hide the fault.
 _MOST_LISTED = 8
-#: Longer names are not slips of the keyboard, and comparing them takes time.
+#: The longest name that is compared. Longer names are not typing errors, and comparing them takes time.
 _LONGEST = 64
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a sentence to go behind a list of the names that there are; it is empty if none is near.
+    """Return a sentence to append to a list of the known names; it is empty if none is near.
 
     >>> suggestion("dp_sdg", ["dp_gd", "dp_sgd"])
     ' Did you mean dp_sgd?'
@@ -24,7 +24,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return a sentence to go behind "there is none of this name"; it is empty if nothing helps.
+    """Return a sentence to append to "there is none of this name"; it is empty if nothing helps.
 
     >>> hint("batchsize", ["batch_size", "iterations"])
     ' Did you mean batch_size?'
@@ -43,7 +43,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the name that is spelt most alike, or begins with what was given."""
+    """Return the name with the most similar spelling, or one that begins with the given text."""
     if len(name) > _LONGEST:
         return None
     close = get_close_matches(name.lower(), known, n=1, cutoff=0.7)

@@ -1,4 +1,4 @@
-"""Reading numbers: the one place where a value from outside becomes a float or an int of this engine."""
+"""Reading numbers: the only place where a value from outside becomes a float or an int of this engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 from accounting.errors import InvalidValue
 
-#: Beyond these the numerics are not tried; the limits are part of the public contract.
+#: The numerics are not used beyond these limits, which are part of the public contract.
 MAX_COUNT = 10**8
 MAX_EVENTS = 1000
 MAX_DATASET_SIZE = 10**13
@@ -21,12 +21,13 @@ MAX_NOISE_MULTIPLIER = 1e6
 
 
 def read_real(name: str, value: object, lower: float, upper: float, *, open_lower: bool = False) -> float:
-    """``value`` as a float, when it is a real number in the range.
+    """Return ``value`` as a float, or refuse it unless it is a real number in the range.
 
     Guarantees: int, float and NumPy scalars that mean the same number give the same bits.
 
     Raises:
-        InvalidValue: not a real number (booleans and strings are not), not finite, or outside the range.
+        InvalidValue: If the value is not a real number (booleans and strings are not), not finite, or outside the
+            range.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidValue(f"{name} must be a number, not {type(value).__name__}", pointer=(name,))
@@ -39,7 +40,7 @@ def read_real(name: str, value: object, lower: float, upper: float, *, open_lowe
 
 
 def read_integer(name: str, value: object, lower: int, upper: int) -> int:
-    """``value`` as an int, when it is integral (3.0 is) and in the range; otherwise `InvalidValue`."""
+    """Return ``value`` as an int; raise `InvalidValue` unless it is integral (3.0 is) and in the range."""
     integral = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
     if isinstance(value, bool) or not integral:
         raise InvalidValue(f"{name} must be an integer", pointer=(name,))

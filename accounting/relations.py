@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NeighboringRelation(StrEnum):
-    """What differs between two neighbouring data sets.
+    """The difference between two neighbouring data sets.
 
     The noise multiplier means the same under each (accounting convention: noise on the sum, over one record's
     contribution bound C); only the distance between the two sums changes.

@@ -15,7 +15,7 @@ from accounting.events import (
 )
 from accounting.relations import NeighboringRelation
 
-#: An epsilon above this is warned of.
+#: The epsilon above which there is a warning.
 LARGE_EPSILON = 20.0
 
 
@@ -26,12 +26,12 @@ def schedule_warnings(
     delta: float | None = None,
     epsilon: float | None = None,
 ) -> tuple[str, ...]:
-    """Sentences about the list's sampling schemes: what was charged or required, and which number is not valid.
+    """Return sentences about the list's sampling schemes: the charge, the requirements, and which number is not valid.
 
     Args:
-        events: the list, accounted under ``relation``.
+        events: The list, accounted under ``relation``.
         relation: the neighbouring relation.
-        delta, epsilon: exactly one, at which Poisson's number is shown for shuffled epochs.
+        delta, epsilon: Exactly one of them, at which Poisson's number is shown for shuffled epochs.
 
     Guarantees: poisson_is_shown_only_as_not_valid: its number is in the sentence that refuses it, and nowhere else;
     same_randomiser_is_said_to_be_required: whenever shuffled messages are accounted.
@@ -66,7 +66,8 @@ def schedule_warnings(
 
 
 def same_randomizer_required(events: Sequence[Event]) -> str | None:
-    """Say what shuffled messages require of those who send them; None if there are none."""
+    """Return a sentence about the requirements of shuffled messages on their senders; None if there are no such
+    messages."""
     messages = [index for index, event in enumerate(events) if isinstance(event.sampling, ShuffleModel)]
     if not messages:
         return None
@@ -79,10 +80,10 @@ def same_randomizer_required(events: Sequence[Event]) -> str | None:
 def weak_guarantee(
     *, epsilon: float | None = None, delta: float | None = None, records: int | None = None
 ) -> list[str]:
-    """Warn of a guarantee that promises little: a large epsilon, or a delta that allows publishing a record.
+    """Warn about a guarantee that promises little: a large epsilon, or a delta that allows publishing a record.
 
     Args:
-        epsilon, delta: As far as they are known.
+        epsilon, delta: The guarantee, as far as it is known.
         records: Number of records, if it is public.
 
     >>> len(weak_guarantee(epsilon=25.0, delta=1e-3, records=1000)), weak_guarantee(epsilon=8.0, delta=1e-5)
@@ -120,7 +121,7 @@ def hides_nothing(event: Event) -> bool:
 def _poisson_number(
     events: Sequence[Event], relation: NeighboringRelation, delta: float | None, epsilon: float | None
 ) -> str:
-    """Say what the list would cost if its batches were drawn anew at every step."""
+    """Return a sentence about the cost of the list if its batches were drawn anew at every step."""
     wrong = [
         Event(event.mechanism, Poisson(1.0 / event.sampling.steps_per_epoch), event.count)
         if isinstance(event.sampling, ShuffledEpochs)
@@ -134,6 +135,6 @@ def _poisson_number(
 
 
 def _named(indices: Sequence[int]) -> str:
-    """The events by their places, the first few of many."""
+    """Return the places of the events in words; if there are many, those of the first few."""
     shown = ", ".join(map(str, indices[:5])) + (", ..." if len(indices) > 5 else "")
     return f"{'event' if len(indices) == 1 else 'events'} {shown}"

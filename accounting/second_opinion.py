@@ -1,16 +1,16 @@
-"""A second opinion on a certified interval: what dp-accounting's PLD says, and whether that agrees.
+"""A second opinion on a certified interval: the number of dp-accounting's PLD, and whether it agrees.
 
-Its number is an upper bound on a lattice, computed in double precision. Two allowances say how far it may stand from
-the truth:
+Its number is an upper bound on a lattice, computed in double precision. Two allowances say how far it may be from the
+truth:
 
-* rounding: its transforms may put delta `REFEREE_ALLOWANCE` too low or too high; in epsilon that is this much over the
-  slope of its own curve. If delta is not far above the allowance it has no opinion.
+* rounding: its transforms may put delta `REFEREE_ALLOWANCE` too low or too high; in epsilon, the allowance is divided
+  by the slope of the number's own curve. If delta is not far above the allowance, there is no opinion.
 * discretization: connect-the-dots splits each step's loss between two lattice points h apart, which keeps both laws'
   masses and adds a variance of h^2/4 at most. At a slope c of -log delta that is a factor e^(v c (c+1)/2), v = n h^2/4,
-  of delta, or v (c+1)/2 of epsilon; twice that, and one h, are allowed. Stated guarantees and random answers
-  are rounded up by h a step.
+  of delta, or v (c+1)/2 of epsilon; twice that, and one h, are allowed. Stated guarantees and random answers are
+  rounded up by h in each step.
 
-The allowances are estimates, made of its own slope: they decide a word in the answer, never the interval.
+The allowances are estimates from the curve's own slope. They decide a word in the answer, never the interval.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from accounting.intervals import Interval
 from accounting.relations import NeighboringRelation
 
 MIN_INTERVAL, MAX_INTERVAL = 1e-5, 1e-2
-#: Beyond this, e^epsilon overflows, and dp-accounting's sums mean nothing.
+#: The epsilon beyond which e^epsilon overflows, and dp-accounting's sums mean nothing.
 MAX_EPSILON = 700.0
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """dp-accounting's number and how far it may stand from the truth; in the unit of what was asked for.
+    """dp-accounting's number, an epsilon or a delta, and its possible distance from the truth, in the same unit.
 
     Attributes:
-        value: Its pessimistic epsilon or delta; inf if it finds none.
-        rounding: Allowance for its floating point, either way; inf if rounding hides the answer.
-        discretization: Allowance for its lattice, upwards.
+        value: dp-accounting's pessimistic epsilon or delta; inf if it finds none.
+        rounding: The allowance for its floating point, in either direction; inf if rounding hides the answer.
+        discretization: The allowance for its lattice, upwards.
     """
 
     value: float
@@ -49,7 +49,7 @@ class Opinion:
     discretization: float
 
     def position(self, interval: Interval) -> str:
-        """``"below"``, ``"within"`` or ``"above"`` the interval.
+        """Return ``"below"``, ``"within"`` or ``"above"`` the interval.
 
         >>> Opinion(1.2, 0.0, 0.0).position(Interval(1.0, 1.0, 1.1))
         'above'
@@ -59,7 +59,7 @@ class Opinion:
         return "above" if self.value > interval.upper else "within"
 
     def agrees(self, interval: Interval) -> bool | None:
-        """Return whether it could be a pessimistic account of the same truth; None if it cannot tell.
+        """Return whether the number could be a pessimistic account of the same truth; None if this cannot be decided.
 
         >>> [Opinion(x, 0.01, 0.1).agrees(Interval(1.0, 1.0, 1.0)) for x in (0.98, 0.995, 1.05, 1.2)]
         [False, True, True, False]
@@ -71,7 +71,7 @@ class Opinion:
 
 
 def lattice_step(events: Sequence[Event], epsilon: float) -> float:
-    """A step fine enough for the allowances to be some 1e-4 of epsilon, and coarse enough for small arrays.
+    """Return a step fine enough for the allowances to be some 1e-4 of epsilon, and coarse enough for small arrays.
 
     >>> from accounting.events import Gaussian
     >>> round(lattice_step([Event(Gaussian(1.0))], 3.0), 9)
@@ -85,10 +85,10 @@ def lattice_step(events: Sequence[Event], epsilon: float) -> float:
 def opinions_on_epsilon(
     events: Sequence[Event], relation: NeighboringRelation, deltas: Sequence[float], step: float
 ) -> list[Opinion]:
-    """dp-accounting's epsilon at each delta. Takes seconds, and memory: call it in a process of its own.
+    """Return dp-accounting's epsilon at each delta. This takes seconds, and memory: call it in a process of its own.
 
     Raises:
-        Unsupported: it has no distribution for an event.
+        Unsupported: If dp-accounting has no distribution for an event.
     """
     curve = referee_distribution(events, relation, step)
     splits, roundings = _lattice_events(events, relation)
@@ -98,14 +98,14 @@ def opinions_on_epsilon(
 def opinions_on_delta(
     events: Sequence[Event], relation: NeighboringRelation, epsilons: Sequence[float], step: float
 ) -> list[Opinion]:
-    """dp-accounting's delta at each epsilon; otherwise as `opinions_on_epsilon`."""
+    """Return dp-accounting's delta at each epsilon. See also `opinions_on_epsilon`."""
     curve = referee_distribution(events, relation, step)
     splits, roundings = _lattice_events(events, relation)
     return [_on_delta(curve, epsilon, step, splits, roundings) for epsilon in epsilons]
 
 
 def _lattice_events(events: Sequence[Event], relation: NeighboringRelation) -> tuple[int, int]:
-    """Return how many losses are split between lattice points, and how many are rounded up."""
+    """Return the number of losses that are split between lattice points, and the number that are rounded up."""
     grouped = check_referee(events, relation)
     rounded = sum(
         event.count for event in grouped if isinstance(event.mechanism, PureDp | ApproximateDp | RandomizedResponse)

@@ -1,4 +1,4 @@
-"""Shuffled epochs: what they cost at least, and what the same loop would cost with other batches.
+"""Shuffled epochs: a lower bound of their cost, and the cost of the same loop with other batches.
 
 No upper bound below the cost of a full batch for each pass is proved for them, so they are charged that cost. Two pairs
 give lower bounds. They are attained under `replace_special`, and under `replace_one`, where the other record may be
@@ -23,7 +23,7 @@ from accounting.losses.privacy_loss import PrivacyLoss
 from accounting.losses.random_allocation import block_steps
 from accounting.relations import NeighboringRelation
 
-#: The most by which rounding makes the second pair's number too high: its masses are right to some 1e-12.
+#: The most by which rounding makes the second pair's number too high: its masses are right to about 1e-12.
 _ALLOWANCE = 1e-7
 
 
@@ -32,9 +32,9 @@ class Shuffling:
     """Facts about a list with shuffled epochs.
 
     Attributes:
-        attained: An epsilon that the list costs at least.
+        attained: A lower bound of the list's epsilon.
         allocated: The cost if each record drew its own step of every pass; None if that has no number.
-        poisson: What Poisson batches of the same size would cost; None if that has no number.
+        poisson: The cost if batches of the same size were Poisson samples; None if that has no number.
     """
 
     attained: float
@@ -43,12 +43,12 @@ class Shuffling:
 
     @property
     def poisson_is_refuted(self) -> bool:
-        """Return whether the number of Poisson batches is less than what the list costs at least."""
+        """Return whether the number for Poisson batches is below the lower bound of the list's cost."""
         return self.poisson is not None and self.poisson.value.upper < self.attained
 
 
 def is_shuffled(event: Event) -> bool:
-    """Return whether an event is Gaussian steps in shuffled passes of several batches."""
+    """Return whether an event consists of Gaussian steps in shuffled passes of several batches."""
     sampling = event.sampling
     return (
         isinstance(event.mechanism, Gaussian) and isinstance(sampling, ShuffledEpochs) and sampling.steps_per_epoch > 1
@@ -56,10 +56,10 @@ def is_shuffled(event: Event) -> bool:
 
 
 def about_shuffling(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> Shuffling | None:
-    """Compare a list with what it would cost otherwise; None if it has no shuffled epochs of Gaussian noise.
+    """Compare a list's cost with that of other batches; return None if it has no shuffled epochs with Gaussian noise.
 
     Args:
-        delta: in (0, 1).
+        delta: The delta of the comparison, in (0, 1).
 
     Guarantees: attained_is_no_more_than_the_cost.
 
@@ -95,7 +95,7 @@ def _as_poisson(event: Event) -> Event:
 
 
 def _shown(events: Sequence[Event], relation: NeighboringRelation, *, largest: bool) -> Composition:
-    """The least that each pass reveals, computed in one of two ways; the second one counts only whole passes."""
+    """Return the least that each pass reveals, computed in one of two ways; the second one counts only whole passes."""
     others = [event for event in events if not is_shuffled(event)]
     rest = compose(others, relation) if others else Composition(())
     numbers: dict[PrivacyLoss, int] = {}

@@ -10,7 +10,7 @@
 | attack_risk | advantage | the certified delta at epsilon 0, which is the total variation |
 | attack_risk | tpr at fpr | the certified largest true positive rate |
 | attack_risk | bayes_risk at prior | the certified delta at the prior's log-odds, which decides the Bayes risk |
-| budget | share | the filter's own cost over what remains, at the order that has most room for it |
+| budget | share | the filter's own cost over the remaining room, at the order that has most room for it |
 
 A sampled Gaussian has no amplified zCDP or Gaussian-DP cost (its Renyi divergence over the order tends to that of the
 unsampled one), so these two targets pay as if every record took part in every step, and say so.
@@ -59,11 +59,11 @@ _NO_AMPLIFICATION = (
 
 
 class Target(Protocol):
-    """A number and the limit that it must not pass.
+    """A number, and the limit that it must not exceed.
 
     Attributes:
         additive: Whether the number is a proved sum over the events, rather than the outcome of an evaluator.
-        limit: The target is met where the certified upper end of `assess` is at most this.
+        limit: The target is met if the certified upper end of `assess` is at most this.
     """
 
     kind: ClassVar[str]
@@ -76,10 +76,10 @@ class Target(Protocol):
         """Return the events' cost in the unit of ``limit``; ``quick`` returns an estimate, which is not a bound."""
 
     def level(self, figure: float) -> float:
-        """An increasing function of the number whose logarithm is nearly linear in that of the noise multiplier."""
+        """Return an increasing function of the number whose log is nearly linear in the log of the noise multiplier."""
 
     def say(self, figure: float) -> str:
-        """The number in words, such as ``epsilon 2 at delta 1e-05``."""
+        """Return the number in words, such as ``epsilon 2 at delta 1e-05``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,12 @@ class PureDpTarget(Described):
         return self.epsilon
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """The sum of epsilons, attained where no event is sampled: by independent coins, or by Laplace noise.
+        """Return the sum of epsilons. If no event is sampled, independent coins or Laplace noise attain it.
 
-        Guarantees: the decimal that the upper end is written as is at least the sum.
+        Guarantees: the decimal with which the upper end is written is at least the sum.
 
         Raises:
-            NoCostInFilter: an event has no epsilon at delta 0, as Gaussian noise has none.
+            NoCostInFilter: If an event has no epsilon at delta 0, as Gaussian noise has none.
         """
         resolved = checked(check_events(events), relation, self.kind)
         epsilon = total(resolved, relation, pure_epsilon).most
@@ -169,7 +169,7 @@ class _AdditiveTarget(Described):
         """Bound the figure; an attained lower bound is known only for Gaussian noise on full batches.
 
         Raises:
-            NoCostInFilter: an event has no proved cost of this kind.
+            NoCostInFilter: If an event has no proved cost of this kind.
         """
         squares = _sum_of_squares(check_events(events), relation, self.cost, self.unit)
         upper = self.of_squares(squares.total)
@@ -212,7 +212,7 @@ class GaussianDpTarget(_AdditiveTarget):
 
 @dataclass(frozen=True, slots=True)
 class BudgetTarget:
-    """A target that asks for what a budget still admits, priced as its ledger prices it.
+    """A target that the events fit into a budget's remaining room, priced as its ledger prices them.
 
     Attributes:
         filter: The budget's privacy filter.
@@ -228,15 +228,16 @@ class BudgetTarget:
 
     @property
     def limit(self) -> float:
-        """All that remains: 1."""
+        """The whole remaining room, which is 1."""
         return 1.0
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """The share of what remains that the events cost; at most 1 exactly where the filter admits them.
+        """Return the cost of the events as a share of the remaining room. It is at most 1 exactly if the filter admits
+        them.
 
         Raises:
-            NoCostInFilter: an event has no proved additive cost in the budget's filter.
-            AccountingError: code ``missing_charge_delta``.
+            NoCostInFilter: If an event has no proved additive cost in the budget's filter.
+            AccountingError: With code ``missing_charge_delta``, if an event needs a charge delta and none is given.
         """
         if quick and self.filter.price_tolerance:
             share = self._share(self.filter.estimate(events, relation, self.charge_delta))
@@ -261,7 +262,7 @@ class BudgetTarget:
     def _share(self, amounts: Amounts) -> float:
         room = self.filter.remaining(self.used)
         if isinstance(self.filter, ApproximateDpFilter):
-            # Its delta is chosen, not solved for: it fits or nothing does.
+            # The charge delta is chosen and not solved for: if it does not fit, nothing does.
             return min(shares_of(amounts[:1], room[:1]), default=math.inf) if amounts[1] <= room[1] else math.inf
         return self.filter.share(amounts, room)
 

@@ -1,4 +1,4 @@
-"""Trade-off curves with bounds: the fewest false negatives of an attacker with this many false positives.
+"""Trade-off curves with bounds: the least false negative rate of an attacker at each false positive rate.
 
 delta(eps) of a list is the largest hockey-stick divergence over all pairs of neighbours, in both directions; g(x) =
 delta(log x). The trade-off function F of the list is the largest symmetric f for which it is f-DP: for every test of
@@ -14,9 +14,9 @@ pairs. With a = false positive rate (Dong, Roth & Su 2022, Proposition 6 and its
   two nodes g is therefore above the extensions of the chords on either side; with the LOWER end at the nearer node and
   the UPPER end at the farther one, a chord's extension is lower still. Right of the last node g is above the larger of
   the last chord's extension and 0. Under such a piecewise linear G the first term is concave and the second one
-  monotone between corners, so that their suprema are taken at corners.
+  monotone between corners, so their suprema are taken at corners.
 
-An upper delta alone therefore never gives an upper end here, nor a lower delta a lower end.
+So an upper bound of delta alone never gives an upper end here, nor a lower bound of delta a lower end.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from accounting.intervals import Interval
 
 Array = NDArray[np.float64]
 
-#: The smallest false positive rate of `false_positive_rates`, and 1 less it is the largest.
+#: The smallest false positive rate of `false_positive_rates`. The largest is 1 less this number.
 SMALLEST_RATE = 1e-6
-#: More than the rounding of sums of numbers of size 1.
+#: An allowance of more than the rounding of sums of numbers of size 1.
 _ROUNDING = 1e-14
 
 
 def false_positive_rates(points: int) -> list[float]:
-    """Rates from 1e-6 to 1 - 1e-6, evenly spaced in normal quantiles: a Gaussian's curve is a line there.
+    """Return rates from 1e-6 to 1 - 1e-6, evenly spaced in normal quantiles: a Gaussian's curve is a line there.
 
     >>> [round(rate, 6) for rate in false_positive_rates(3)]
     [1e-06, 0.5, 0.999999]
@@ -56,12 +56,12 @@ def largest_useful_epsilon(smallest_rate: float = SMALLEST_RATE) -> float:
 
 
 def trade_off(epsilons: Sequence[float], deltas: Sequence[Interval], rates: Sequence[float]) -> list[Interval]:
-    """The false negative rate F at each false positive rate, as intervals.
+    """Return the false negative rate F at each false positive rate, as intervals.
 
     Args:
-        epsilons: nodes, increasing, the first one 0; two at least.
-        deltas: the certified delta at each node.
-        rates: false positive rates in [0, 1].
+        epsilons: At least two increasing nodes, the first of them 0.
+        deltas: The certified delta at each node.
+        rates: False positive rates in [0, 1].
 
     Returns:
         One interval for each rate. More nodes make it narrower, quadratically in their distance.
@@ -71,10 +71,10 @@ def trade_off(epsilons: Sequence[float], deltas: Sequence[Interval], rates: Sequ
         never_above_the_diagonal: upper <= 1 - rate.
 
     Requires:
-        intervals that contain delta of both directions, as `accountant.delta_for_epsilon` gives them.
+        Intervals that contain delta of both directions, as `accountant.delta_for_epsilon` gives them.
 
     Raises:
-        InvalidValue: nodes that are not increasing from 0.
+        InvalidValue: If the nodes do not increase from 0.
 
     Source: Dong, Roth & Su 2022, Propositions 3 and 6; Zhu, Dong & Wang 2022, Lemma 10 (both directions).
 
@@ -99,7 +99,7 @@ def trade_off(epsilons: Sequence[float], deltas: Sequence[Interval], rates: Sequ
 
 
 def _supremum(points: Array, values: Array, alphas: Array) -> Array:
-    """max over (x, G) of max(0, 1 - G - x a, (1 - a - G) / x), for each a."""
+    """Return max over (x, G) of max(0, 1 - G - x a, (1 - a - G) / x), for each a."""
     x, g, a = points[None, :], values[None, :], alphas[:, None]
     terms = np.maximum(1.0 - g - x * a, (1.0 - a - g) / x)
     largest: Array = np.maximum(np.max(terms, axis=1), 0.0)
@@ -107,7 +107,7 @@ def _supremum(points: Array, values: Array, alphas: Array) -> Array:
 
 
 def _corners(nodes: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Corners (x, G) of a piecewise linear function below g on x >= 1."""
+    """Return corners (x, G) of a piecewise linear function below g on x >= 1."""
     x = np.exp(nodes)
     mirrored = math.exp(-float(nodes[1]))
     # The node 1/x_1, left of x = 1.
@@ -136,8 +136,8 @@ def _corners(nodes: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 def _beyond(x: float, value: float, slope: float) -> tuple[Array, Array]:
-    """The last node, and where the last chord's extension reaches 0."""
+    """Return the last node, and where the last chord's extension reaches 0."""
     if slope == 0.0:
         return np.array([x]), np.array([value])
-    # If it is nearly flat, a steeper line to a far point is valid too, and keeps the numbers finite.
+    # If it is nearly flat, a steeper line to a far point is valid, too, and keeps the numbers finite.
     return np.array([x, min(x - value / slope, 1e300)]), np.array([value, 0.0])

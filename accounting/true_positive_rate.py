@@ -4,10 +4,10 @@ A guarantee (epsilon, delta) bounds every test of two neighbours, in both direct
 
     TPR <= e^epsilon FPR + delta,        TPR <= 1 - e^-epsilon (1 - delta - FPR).
 
-Every epsilon gives a bound, so the smallest over any set of epsilons is one; a certified upper bound of delta in it
-keeps it certified. As a function of e^epsilon the first form is convex on [1, inf) and the second on (0, 1], where
-they continue each other (the first with delta of the exchanged pair), so that one minimum is looked for along
-the signed line: epsilon >= 0 is the first form at epsilon, a negative one the second at -epsilon.
+Every epsilon gives a bound, so the smallest over any set of epsilons is a bound, too. A certified upper bound of delta
+makes it certified. As a function of e^epsilon the first form is convex on [1, inf) and the second on (0, 1], where they
+continue each other (the first with delta of the exchanged pair). So one minimum is searched along the signed line:
+epsilon >= 0 stands for the first form at epsilon, a negative number for the second form at -epsilon.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from accounting.numbers import read_real
 from accounting.relations import NeighboringRelation
 from accounting.trade_off import trade_off
 
-#: Beyond it the mirrored form is 1 but for rounding.
+#: The epsilon beyond which the mirrored form is 1 up to rounding.
 _LARGEST_MIRRORED_EPSILON = 36.0
-#: The tolerance of the minimum's place. The bound is flat there, so that its error is of the order of the square.
+#: The tolerance of the minimum's place. The bound is flat there, so its error is of the order of the square.
 _TOLERANCE = 1e-4
 _ULP = 2.0**-52
 
@@ -43,23 +43,23 @@ def tpr_for_fpr(
     *,
     evaluators: Sequence[Evaluator] = EVALUATORS,
 ) -> Answer:
-    """The largest true positive rate that a test of two neighbours has at this false positive rate.
+    """Return the largest true positive rate that a test of two neighbours has at this false positive rate.
 
     Args:
         events: 1 to 1000 events, fixed before the first output is seen.
         relation: the neighbouring relation.
-        fpr: in (0, 1), the share of non-members that the attack takes for members.
-        evaluators: who is asked for delta.
+        fpr: The share of non-members that the attack takes for members, in (0, 1).
+        evaluators: The evaluators that are asked for delta.
 
     Returns:
-        An interval. Its upper end bounds every attack; no bound below its lower end is true of all neighbours.
+        An interval. Its upper end bounds every attack; no bound below its lower end holds for all neighbours.
 
     Guarantees:
         no_attack_is_better: upper is at least the true positive rate of every test, in both directions.
         exact_for_full_batch: relative width below 1e-9 for full-batch Gaussians: Phi(mu + Phi^-1(fpr)).
 
     Raises:
-        InvalidValue: fpr outside (0, 1).
+        InvalidValue: If fpr is not in (0, 1).
 
     Source: Wasserman & Zhou 2010, Theorem 2.4; Dong, Roth & Su 2022, Proposition 3.
 
@@ -81,7 +81,7 @@ def tpr_for_fpr(
 
 
 def _gaussian(mu: float, fpr: float) -> Answer:
-    """Phi(mu + Phi^-1(fpr)), rounded outward."""
+    """Return Phi(mu + Phi^-1(fpr)), rounded outward."""
     start = float(scipy.special.ndtri(fpr))
     quantile = mu + start
     slack = 16.0 * _ULP * (abs(start) + mu + 1.0)
@@ -94,13 +94,14 @@ def _gaussian(mu: float, fpr: float) -> Answer:
 
 
 def tpr_from_deltas(delta_at: Callable[[float], Answer], fpr: float, pure: float = math.inf) -> Answer:
-    """`tpr_for_fpr` for anything that has a delta at each epsilon, such as a group of records.
+    """Return what `tpr_for_fpr` does, for anything that has a delta at each epsilon, such as a group of records.
 
-    The smallest of the bounds along the signed line; the lower end is the trade-off curve's, from the same deltas.
+    The upper end is the smallest of the bounds along the signed line. The lower end is the trade-off curve's, from the
+    same deltas.
 
     Args:
         delta_at: The interval of delta at an epsilon of at least 0, for both directions.
-        fpr: in (0, 1).
+        fpr: The false positive rate, in (0, 1).
         pure: The epsilon at which delta becomes 0, if it is known. The line has a kink there, which a search for a
             smooth minimum only approximates.
     """
@@ -130,10 +131,10 @@ def tpr_from_deltas(delta_at: Callable[[float], Answer], fpr: float, pure: float
 
 
 def _direct(epsilon: float, fpr: float, delta: float) -> float:
-    """e^eps fpr + delta, rounded up."""
+    """Return e^eps fpr + delta, rounded up."""
     return (math.exp(epsilon) * fpr + delta) * (1.0 + 8.0 * _ULP)
 
 
 def _mirrored(epsilon: float, fpr: float, delta: float) -> float:
-    """1 - e^-eps (1 - delta - fpr), rounded up."""
+    """Return 1 - e^-eps (1 - delta - fpr), rounded up."""
     return 1.0 - math.exp(-epsilon) * (1.0 - delta - fpr) + 8.0 * _ULP

@@ -1,7 +1,7 @@
 """Nano- and atto-units: the integers that a ledger adds.
 
-An amount of epsilon, rho, mu squared or Renyi divergence is an integer number of 1e-9, an amount of delta one of 1e-18:
-costs are rounded up to one, limits down.
+An amount of epsilon, rho, mu squared or Renyi divergence is an integer number of 1e-9, an amount of delta is one of
+1e-18. Costs are rounded up to such units, limits are rounded down.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ Amounts = tuple[int, ...]
 
 NANO = 10**9
 ATTO = 10**18
-#: Amounts stop growing here: above every cap, and the sum of two still fits a signed 64-bit integer.
+#: Amounts stop growing here. This is above every cap, and the sum of two such amounts fits a signed 64-bit integer.
 SATURATED = 2**61
-#: Largest limit of a budget, in whole units; its nano-units are below `SATURATED`. A delta of 1 is, too, in atto-units.
+#: The largest limit of a budget, in whole units. In nano-units it is below `SATURATED`, and so is a delta of 1 in
+#: atto-units.
 MAX_LIMIT = 1e9
 #: Costs that are not rational are enlarged by this much, relatively, before they are rounded up to a nano-unit. The
 #: moments carry their own allowance already.
@@ -28,10 +29,10 @@ CLOSED = -1
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A cost in whole units that is known up to its rounding.
+    """A cost in whole units that is known up to rounding.
 
     Attributes:
-        least, most: Rational numbers with the cost between them; equal where it is rational itself.
+        least, most: Rational numbers with the cost between them. They are equal if the cost is rational itself.
     """
 
     least: Fraction
@@ -56,15 +57,15 @@ def about(cost: float, least: float | None = None) -> Between:
     """Return a cost that is not rational, with its allowance on both sides.
 
     Args:
-        cost: Computed to `TRANSCENDENTAL_ALLOWANCE`, relatively, or rounded up by more.
-        least: Rounded down by more, where ``cost`` is rounded up by more.
+        cost: The cost, computed to a relative `TRANSCENDENTAL_ALLOWANCE`, or rounded up by more.
+        least: The lower end, needed if ``cost`` is rounded up by more.
     """
     below = cost if least is None else max(0.0, least)
     return Between(Fraction(below) * (1 - TRANSCENDENTAL_ALLOWANCE), Fraction(cost) * (1 + TRANSCENDENTAL_ALLOWANCE))
 
 
 def to_nano_up(amount: Fraction) -> int:
-    """The smallest number of nano-units that is at least ``amount``, at most `SATURATED`.
+    """Return the smallest number of nano-units that is at least ``amount``, at most `SATURATED`.
 
     >>> to_nano_up(Fraction(1, 3 * 10**9))
     1
@@ -73,12 +74,12 @@ def to_nano_up(amount: Fraction) -> int:
 
 
 def to_nano_down(amount: Fraction) -> int:
-    """The largest number of nano-units that is at most ``amount``."""
+    """Return the largest number of nano-units that is at most ``amount``."""
     return min(math.floor(amount * NANO), SATURATED)
 
 
 def to_atto_up(amount: Fraction) -> int:
-    """The smallest number of atto-units that is at least ``amount``, at most `SATURATED`.
+    """Return the smallest number of atto-units that is at least ``amount``, at most `SATURATED`.
 
     >>> to_atto_up(Fraction(1, 10**5)), to_atto_up(Fraction(1, 10**30)), to_atto_up(Fraction(10**8)) == SATURATED
     (10000000000000, 1, True)
@@ -87,12 +88,12 @@ def to_atto_up(amount: Fraction) -> int:
 
 
 def to_atto_down(amount: Fraction) -> int:
-    """The largest number of atto-units that is at most ``amount``."""
+    """Return the largest number of atto-units that is at most ``amount``."""
     return min(math.floor(amount * ATTO), SATURATED)
 
 
 def add_saturating(first: Amounts, second: Amounts) -> Amounts:
-    """Sum per position, at most `SATURATED`.
+    """Return the sum per position, at most `SATURATED`.
 
     >>> add_saturating((1, SATURATED), (2, SATURATED)) == (3, SATURATED)
     True
@@ -101,7 +102,7 @@ def add_saturating(first: Amounts, second: Amounts) -> Amounts:
 
 
 def from_nano(amount: int) -> str:
-    """The exact decimal string of an amount in nano-units.
+    """Return the exact decimal string of an amount in nano-units.
 
     >>> from_nano(250_000_000), from_nano(3), from_nano(2 * NANO)
     ('0.25', '0.000000003', '2')
@@ -110,7 +111,7 @@ def from_nano(amount: int) -> str:
 
 
 def from_atto(amount: int) -> str:
-    """The exact decimal string of an amount in atto-units.
+    """Return the exact decimal string of an amount in atto-units.
 
     >>> from_atto(10**13), from_atto(1), from_atto(0)
     ('0.00001', '0.000000000000000001', '0')

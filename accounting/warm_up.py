@@ -11,7 +11,7 @@ _TRAINING = [Event(Gaussian(1.0), Poisson(0.01), 1000)]
 
 
 def warm_up() -> None:
-    """Ask for what uses every compiled loop of the engine with every type of argument."""
+    """Ask questions that use every compiled loop of the engine with every type of argument."""
     epsilon_for_delta(_TRAINING, _ADD_OR_REMOVE, 1e-5)
     epsilon_for_delta(_TRAINING, _REPLACE, 1e-5)
     epsilons_for_deltas(_TRAINING, _ADD_OR_REMOVE, [1e-6, 1e-5, 1e-4])

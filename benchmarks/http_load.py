@@ -54,7 +54,7 @@ class Load:
 
 
 def percentile(values: Collection[float], percent: float) -> float:
-    """The least of the values that so many percent of them do not exceed."""
+    """Return the least of the values that so many percent of them do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
@@ -87,10 +87,10 @@ class Connection:
         self._socket.close()
 
     async def post(self, path: str, body: bytes, key: str | None, status: int) -> bytes:
-        """The answer's body.
+        """Return the answer's body.
 
         Raises:
-            RuntimeError: the status is another, or the server hung up.
+            RuntimeError: If the status is not the expected one, or the server hung up.
         """
         head = f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\n"
         if key is not None:

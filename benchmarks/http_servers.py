@@ -51,12 +51,12 @@ class Server:
     process_id: int
 
     def cpu_seconds(self) -> float:
-        """What it has taken of its cores so far, with all processes that it started (Linux)."""
+        """Return what it has taken of its cores so far, with all processes that it started (Linux)."""
         return cpu_seconds(self.process_id)
 
 
 def cpu_seconds(process_id: int) -> float:
-    """What a process has taken of its cores so far, with all processes that it started (Linux)."""
+    """Return what a process has taken of its cores so far, with all processes that it started (Linux)."""
     process = Path(f"/proc/{process_id}")
     # Behind the name, which may hold anything: user and system time, then those of children that have ended.
     fields = (process / "stat").read_text().rpartition(")")[2].split()
@@ -133,18 +133,18 @@ class Client:
     connection: http.client.HTTPConnection
 
     def get(self, path: str) -> Any:
-        """The answer to a GET.
+        """Return the answer to a GET.
 
         Raises:
-            RuntimeError: the status is not 200.
+            RuntimeError: If the status is not 200.
         """
         return self._ask("GET", path, None, {}, 200)
 
     def post(self, path: str, body: Mapping[str, Any], status: int) -> Any:
-        """The answer to a POST under a new idempotency key.
+        """Return the answer to a POST under a new idempotency key.
 
         Raises:
-            RuntimeError: the status is another.
+            RuntimeError: If the status is not the expected one.
         """
         headers = {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
         return self._ask("POST", path, json.dumps(body), headers, status)
@@ -170,6 +170,6 @@ def client(server: Server) -> Iterator[Client]:
 
 
 def migrated(url: str) -> str:
-    """The URL itself, its database at the newest schema."""
+    """Return the URL itself, its database at the newest schema."""
     upgrade(url)
     return url

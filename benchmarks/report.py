@@ -22,7 +22,7 @@ FOLDER = Path(__file__).with_name("results")
 
 
 def asked(name: str, description: str | None) -> tuple[Path, bool]:
-    """What the command line asks of a benchmark: where its figures go, and whether little is enough."""
+    """Return what the command line asks of a benchmark: where its figures go, and whether little is enough."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="ask less; write to --output, not to the committed file")
     parser.add_argument("--output", type=Path, default=None)
@@ -46,13 +46,13 @@ def conclude(path: Path, figures: Mapping[str, Any], goals: Sequence[Mapping[str
 
 
 def read(name: str) -> dict[str, Any]:
-    """The committed figures of the benchmark ``name``."""
+    """Return the committed figures of the benchmark ``name``."""
     figures: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
     return figures
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON can write it.
+    """Return ``value`` as JSON can write it.
 
     >>> plain({"a": (1, float("inf"))})
     {'a': [1, 'inf']}
@@ -71,7 +71,7 @@ def plain(value: Any) -> Any:
 def header(
     name: str, command: str, is_quick: bool, distributions: Iterable[str], sources: Iterable[str]
 ) -> dict[str, Any]:
-    """What the figures of a benchmark begin with.
+    """Return what the figures of a benchmark begin with.
 
     Args:
         name: of the benchmark.
@@ -90,7 +90,7 @@ def header(
 
 
 def provenance(distributions: Iterable[str], sources: Iterable[str]) -> dict[str, Any]:
-    """Where figures come from: when, which code, which versions, which machine.
+    """Return where figures come from: when, which code, which versions, which machine.
 
     Args:
         distributions: installed packages whose versions matter.
@@ -121,7 +121,7 @@ def _hash_of(folders: Iterable[str]) -> str:
 
 
 def _cpu() -> str:
-    """The processor's name as Linux states it, elsewhere what Python knows."""
+    """Return the processor's name as Linux states it, elsewhere what Python knows."""
     description = Path("/proc/cpuinfo")
     if description.exists():
         for line in description.read_text().splitlines():

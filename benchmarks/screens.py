@@ -87,7 +87,7 @@ def _await_numerics(server: Server) -> None:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` for the first screen, cold and warm."""
+    """Return ``{"what", "goal", "measured", "met"}`` for the first screen, cold and warm."""
     first = next(row for row in figures["screens"] if row["name"] == FIRST)
     asked = (("on its first visit", "first", COLD_MS), ("on the next ones", "next", WARM_MS))
     return [
@@ -102,7 +102,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def screens_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the part of docs/measured.md about screens."""
+    """Return the lines of the part of docs/measured.md about screens."""
     header = ["screen", "first visit: CPU ms", "painted ms", "next visits: CPU ms", "answered ms", "painted ms"]
     rows = [
         [

@@ -67,7 +67,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
 
 
 def measured_page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     lines = [_HEAD]
     for name, (heading, render) in SECTIONS.items():
         lines += [f"## {heading}", "", *render(report.read(name)), ""]

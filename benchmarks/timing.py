@@ -71,7 +71,7 @@ class Effort:
 
 
 def perturbed(value: float, index: int) -> float:
-    """``value`` for the call number ``index``; the call 0 gets it as it is.
+    """Return ``value`` for the call number ``index``; the call 0 gets it as it is.
 
     >>> perturbed(2.0, 0)
     2.0
@@ -96,7 +96,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def seconds_of(call: Callable[[int], object], index: int) -> float:
-    """How long ``call(index)`` takes."""
+    """Return how long ``call(index)`` takes."""
     start = time.perf_counter()
     call(index)
     return time.perf_counter() - start
@@ -109,7 +109,7 @@ def in_turns(
     *,
     calls_of_first: int = 2,
 ) -> tuple[T, Comparison]:
-    """The answer of ``second(0)`` and the comparison of the two.
+    """Return the answer of ``second(0)`` and the comparison of the two.
 
     Args:
         first: the contender in the denominator; its argument numbers the calls (see `perturbed`).
@@ -118,8 +118,8 @@ def in_turns(
         calls_of_first: before and again after each call of ``second``.
 
     Raises:
-        NoAnswer: ``second`` raised, or took longer than the limit.
-        Exception: what ``first`` raises comes as it is.
+        NoAnswer: If ``second`` raised, or took longer than the limit.
+        Exception: Whatever ``first`` raises.
     """
     numbers = itertools.count(1)
     answer: T
@@ -151,7 +151,7 @@ def _answer(call: Callable[[int], T], index: int, limit: float) -> tuple[T, floa
 
 
 def compare(rounds: list[tuple[float, float]]) -> Comparison:
-    """The comparison of (first, second) seconds, one pair a round.
+    """Return the comparison of (first, second) seconds, one pair a round.
 
     >>> compare([(0.1, 0.2), (0.2, 0.2), (0.1, 0.4)]).ratio
     2.0

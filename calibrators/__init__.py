@@ -1,1 +1,1 @@
-"""Floor 2: the papers' formulas. One folder per paper, one file per algorithm: a spec in, a Plan out."""
+"""Floor 2: the papers' formulas. Each paper has a folder, and each algorithm a file that turns a spec into a Plan."""

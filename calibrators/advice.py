@@ -1,4 +1,5 @@
-"""The algorithms that apply to a problem, ranked by what their theorems promise, and why the others do not.
+"""The algorithms that apply to a problem, ranked by the promises of their theorems, and the reasons why others do not
+apply.
 
 Every algorithm that could apply is calibrated with the known facts, so the advice agrees with what a calibration would
 answer. A number that is known up to a constant never ranks above a bound, nor a vacuous bound above another.
@@ -27,10 +28,10 @@ from calibrators.registry import ALGORITHMS, FIRST, calibrate, find_algorithm
 from calibrators.scopes import Measure, Problem, Scope, Shape
 from calibrators.spec import Calibration, Spec
 
-#: Names in a calibration's utility. The first one that is there and finite counts.
+#: Names in a calibration's utility. The first name with a finite value counts.
 _BOUNDS = ("excess_risk_bound", "gradient_norm_bound", "mean_squared_error_bound", "error_bound")
 _RATES = ("excess_risk_rate", "gradient_norm_rate", "variance_rate")
-#: The words with which `why` names the bounded quantity.
+#: The words by which `why` names the bounded quantity.
 _OF_WHAT = {
     "excess_risk_bound": "a mean excess risk",
     "gradient_norm_bound": "a mean gradient norm",
@@ -45,18 +46,18 @@ _RISKS = (Measure.POPULATION_RISK, Measure.EMPIRICAL_RISK)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about the data, and what the run is for.
+    """Facts about the data and the purpose of the run.
 
     Attributes:
         dataset_size, dimension: Public sizes.
         target: The target of the run's privacy loss.
-        neighboring_relation: None leaves it to each algorithm.
-        gradient_bound: None clips at the longest gradient that ``lipschitz`` allows, in l2, if it is given and the
-            algorithm clips.
+        neighboring_relation: The neighbouring relation; None leaves it to each algorithm.
+        gradient_bound: The bound on gradients. None clips at the longest gradient in l2 that ``lipschitz`` allows, if
+            that is given and the algorithm clips.
         batch_size, iterations: For algorithms whose theorems leave them open, or ask for more steps than a plan may
             have; None takes the practical defaults.
-        loader: How batches are made; None makes them as each algorithm asks for.
-        assumptions: Constants of the problem, in its norm; each algorithm takes those that it knows.
+        loader: The way in which batches are made; None makes them as each algorithm asks.
+        assumptions: Constants of the problem, in its norm. Each algorithm uses those that it knows.
     """
 
     dataset_size: int
@@ -75,7 +76,7 @@ class Reason:
     """A reason why an algorithm does not apply, or has no number.
 
     Attributes:
-        detail: In a sentence.
+        detail: The reason, in a sentence.
         pointer: The place in the facts; empty for the problem itself.
     """
 
@@ -89,12 +90,12 @@ class Advice:
 
     Attributes:
         algorithm: Its name.
-        measure: The quantity that its bound or rate limits, else that of its theorem; None if it has none.
+        measure: The quantity that its bound or rate limits, or that of its theorem; None if it has none.
         spec: The spec of its calibration; None if it does not apply.
         calibration: The answer; None if it does not apply or refused.
         bound: The bound that its theorem promises, with all constants; None if it promises nothing for these facts. A
             bound that is not below ``known`` is vacuous, too.
-        rate: The same up to a constant.
+        rate: The same bound, known only up to a constant.
         reasons: Why it does not apply, refused, or has no bound.
         known: The bound on the excess risk before training; None if there is none, or the bound is of another measure.
     """
@@ -138,7 +139,7 @@ class Advice:
 
 
 def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -> tuple[Advice, ...]:
-    """Advice on every algorithm: those that calibrate, best first within each measure, then the others.
+    """Return advice on every algorithm: those that calibrate, best first within each measure, then the others.
 
     Args:
         problem: The objective.
@@ -150,8 +151,8 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
         - nothing_is_left_out: every algorithm of the registry is there once.
 
     Raises:
-        InvalidValue: a constant that no algorithm knows, since a misspelt one would be ignored silently; an unknown
-            algorithm.
+        InvalidValue: If no algorithm knows a constant, since a misspelt one would be ignored silently; or if an
+            algorithm is unknown.
     """
     _check_names(facts.assumptions)
     found = [_advice(each, problem, facts) for each in _algorithms(names)]
@@ -162,10 +163,10 @@ def advise(problem: Problem, facts: Facts, names: Sequence[str] | None = None) -
 
 
 def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
-    """Return what the loader's batches lose compared with others; None if no loader or no number of steps is given.
+    """Compare the loader's batches with others; return None if no loader or no number of steps is given.
 
     Raises:
-        AccountingError: the target cannot be met, or not under this relation.
+        AccountingError: If the target cannot be met, or cannot be met under this relation.
     """
     if facts.loader is None or facts.batch_size is None or facts.iterations is None:
         return None
@@ -184,10 +185,10 @@ def advise_on_batches(facts: Facts) -> LoaderAdvice | None:
 
 
 def risk_before_training(given: Mapping[str, float]) -> float | None:
-    """Return how far the risk can be above the minimum before any step, in loss units; None if no constant says it.
+    """Return how far the risk can be above the minimum before any step, in loss units; None if no constant bounds it.
 
     It is `initial_gap`, or the Lipschitz constant times the distance of the start from the farthest point of the
-    domain, whichever is smaller. Training starts at the centre, so that this distance is the radius.
+    domain, whichever is smaller. Training starts at the centre, so this distance is the radius.
 
     >>> risk_before_training({"lipschitz": 2.0, "diameter": 3.0, "initial_gap": 10.0})
     3.0
@@ -203,9 +204,9 @@ def longest_in_l2(lipschitz: float, norm_order: float, dimension: int) -> float:
     r"""Return a bound of gradients in l2 from one in the dual of the norm of parameters.
 
     Args:
-        lipschitz: L, a bound of :math:`\|g\|_q` with 1/p + 1/q = 1.
-        norm_order: p in [1, 2].
-        dimension: d, the number of parameters.
+        lipschitz: The number L, a bound of :math:`\|g\|_q` with 1/p + 1/q = 1.
+        norm_order: The p of the norm of parameters, in [1, 2].
+        dimension: The dimension d, the number of parameters.
 
     :math:`\|g\|_2 \le d^{1/2 - 1/q} \|g\|_q` for q >= 2 (Hoelder), with equality where all entries are equally large.
 
@@ -318,7 +319,7 @@ def _spec(algorithm: Algorithm, scope: Scope, problem: Problem, facts: Facts) ->
 
 
 def _converted(problem: Problem, given: Mapping[str, float]) -> dict[str, float]:
-    """Return constants that follow from others in l2, beside those that are given.
+    """Return the given constants, with those that follow from others in l2.
 
     A bound of all gradients is one of all their moments: E[|g|^k]^(1/k) <= L for every k. A smooth loss is Hoelder
     smooth with the exponent 1.

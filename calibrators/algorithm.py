@@ -26,12 +26,12 @@ class Assumption:
     Attributes:
         name: Name inside ``assumptions`` in the HTTP contract.
         symbol: The paper's letter, LaTeX.
-        units: How it scales with the units of losses and parameters.
+        units: Its unit, in terms of the units of losses and parameters.
         meaning: The quantity that it bounds.
         lower, upper: Its range; ``open_lower`` excludes the lower end.
-        required: Whether the theorem cannot do without it. One that is not required and has no default is used where it
-            is given.
-        default: Its value if it is not given.
+        required: Whether the theorem cannot do without it. A constant that is not required and has no default is used
+            only if it is given.
+        default: The value that is used if none is given.
     """
 
     name: str
@@ -70,13 +70,14 @@ EXAMPLE_TARGET = ApproximateDpTarget(2.0, 1e-6)
 class Example:
     """A spec that the algorithm answers in full: its page shows the answer, and the conformance suite varies the spec.
 
-    The spec leaves out what the paper chooses itself: always the sampling and the relation, and other sizes where the
-    algorithm can choose them. It gives every constant that the theorem needs, well inside the theorem's conditions, so
+    The spec leaves out the values that the paper chooses itself: always the sampling and the relation, and other sizes
+    if the algorithm can choose them. It gives every constant that the theorem needs, well inside the theorem's
+    conditions, so
     that each can be moved by a power of ten.
 
     Attributes:
-        spec: With all that the theorem needs.
-        variants: Changes of the spec that bring out other forms of the theorem, by a word for each.
+        spec: A spec with everything that the theorem needs.
+        variants: Changes of the spec that show other forms of the theorem, each named by a word.
         bounded: Whether a theorem bounds what the algorithm attains. If none does, there are no constants and no
             bounds, and a warning says so.
     """
@@ -86,13 +87,13 @@ class Example:
     bounded: bool = True
 
     def specs(self) -> dict[str, Spec]:
-        """The spec and its variants, by their words."""
+        """Return the spec and its variants, by their names."""
         return {"": self.spec} | {word: replace(self.spec, **changes) for word, changes in self.variants.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleRequest:
-    """A request that the service shows as an example, and answers as it stands.
+    """A request that the service shows as an example, and answers without changes.
 
     Attributes:
         summary: The question, in a few words.
@@ -109,38 +110,39 @@ class Algorithm:
 
     Attributes:
         name: Name in the HTTP contract; its file here and its file in `trainer.algorithms` have the same.
-        summary: One sentence.
-        source: Paper, algorithm, theorem.
-        update: One step, LaTeX.
+        summary: A summary in one sentence.
+        source: The paper, the algorithm and the theorem.
+        update: One step, in LaTeX.
         samplings: Schemes under which its events are accounted; the first is the default.
-        relations: Neighbouring relations under which they are; the default is the first that the sampling is accounted
-            under.
-        gradient_bounds: Kinds of gradient bound it takes; empty if the bound follows from the assumptions alone.
-        gradient_bound_required: Whether a request must give one.
+        relations: Neighbouring relations under which its events are accounted. The default is the first under which the
+            sampling is accounted.
+        gradient_bounds: The kinds of gradient bound that it takes; empty if the bound follows from the assumptions
+            alone.
+        gradient_bound_required: Whether a request must give a gradient bound.
         assumptions: The constants that its theorem needs.
         guarantee: The promise about the released model.
-        gradient_complexity: Number of per-record gradients, LaTeX.
+        gradient_complexity: The number of per-record gradients, in LaTeX.
         verdict: The verdict on the paper's own calibration, in a sentence.
-        errata: The places where the paper is wrong or ambiguous, and what is done here.
+        errata: The places where the paper is wrong or ambiguous, and the solution used here.
         scope: The scope of its theorem.
         example: The example on its page, from which the conformance suite starts.
         requests: Examples of ``POST /v1/calibrate``, by a name that no other example has. The dashboard's form begins
             with the first.
-        one_step: Whether it releases once: a request then names no number of steps.
+        one_step: Whether it releases only once. A request then names no number of steps.
         in_stages: Whether its steps may change during the run, in batch size, noise and step size.
         has_pure_dp: Whether its noise has pure DP, so that it can meet a target of that kind. Gaussian noise has none.
-        step_rule: How it uses a step size of the caller, if its steps can be carried out without a theorem; the preset
-            `practical` then chooses a step size, and the points of the last steps may be averaged.
+        step_rule: The way in which it uses a caller's step size, if its steps can be carried out without a theorem. The
+            preset `practical` then chooses a step size, and the points of the last steps may be averaged.
         is_usual: Whether the preset `practical` takes it if no algorithm is named. There is exactly one such algorithm.
-        theorem_bound: Computes the gradient bound that the theorem asks for from its constants; None if it has none, or
-            a constant is missing.
-        fewer_steps: The number by which a request asks for fewer steps than the theorem chooses; None if it chooses
-            none, or the same however the request is. Presets ask for no more steps than a worker has time for.
-        correlates: Whether the noise of its steps is correlated, so that a spec says how, and may have momentum and a
+        theorem_bound: A function that computes the theorem's gradient bound from its constants; None if the theorem has
+            none, or a constant is missing.
+        fewer_steps: The number by which a request asks for fewer steps than the theorem chooses; None if the theorem
+            chooses no number, or the same for every request. Presets ask for no more steps than a worker has time for.
+        correlates: Whether the noise of its steps is correlated. A spec then says how, and may have momentum and a
             schedule of step sizes.
-        norm_order: p of the l_p norm in which parameters are measured; gradients in its dual.
-        variants: Its forms by name, the default first; none if there is but one.
-        calibrate: Spec in, Calibration out; the spec's defaults are filled in (`calibrators.registry.calibrate`).
+        norm_order: The p of the l_p norm in which parameters are measured. Gradients are measured in its dual.
+        variants: Its forms by name, the default first; none if it has only one form.
+        calibrate: The function that calibrates a spec whose defaults are filled in (`calibrators.registry.calibrate`).
     """
 
     name: str
@@ -172,11 +174,11 @@ class Algorithm:
     variants: tuple[str, ...] = ()
 
     def order_of_norm(self, given: Mapping[str, float], domain: Domain | None) -> float:
-        """Return p of the norm in which parameters are measured: the request's own if the algorithm takes any.
+        """Return p of the norm in which parameters are measured: the request's own if the algorithm takes any p.
 
         Args:
             given: The request's assumptions.
-            domain: Its domain.
+            domain: The domain of the request.
         """
         if all(assumption.name != "norm_order" for assumption in self.assumptions):
             return self.norm_order
@@ -189,8 +191,8 @@ class Given:
     """Constants in their ranges.
 
     Attributes:
-        values: By name; those with a default are always there.
-        missing: Names that the theorem needs and that are not there.
+        values: The values by name. A constant with a default always has one.
+        missing: The names of constants that the theorem needs and that have no value.
     """
 
     values: Mapping[str, float]
@@ -200,7 +202,7 @@ class Given:
         return self.values[name]
 
     def get(self, name: str) -> float | None:
-        """The constant, or None if it was not given and has no default."""
+        """Return the constant, or None if it was not given and has no default."""
         return self.values.get(name)
 
 
@@ -210,12 +212,12 @@ def read_assumptions(
     """Read the constants of a spec.
 
     Args:
-        known: The algorithm's.
+        known: The assumptions of the algorithm.
         given: The constants of the spec, by name.
-        needed: Further inputs that the theorem needs, by name, such as the spec's dimension; None is missing.
+        needed: Further inputs that the theorem needs, by name, such as the spec's dimension; None marks a missing one.
 
     Raises:
-        InvalidValue: a constant is outside its range, or the algorithm has none of this name.
+        InvalidValue: If a constant is outside its range, or the algorithm has none of this name.
     """
     names = [assumption.name for assumption in known]
     for name in given:

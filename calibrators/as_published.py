@@ -1,4 +1,4 @@
-"""The paper's own calibration, passed through the engine: does the noise that it prints meet the target?"""
+"""The paper's own calibration, checked by the engine: it decides whether the printed noise meets the target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accounting.events import Event
 from accounting.relations import NeighboringRelation
 from accounting.targets import Target
 
-#: Noise that is at most this much above the least that meets the target is the paper's to the letter, not loose.
+#: If the printed noise exceeds the least that meets the target by at most this ratio, it is not called loose.
 _SLACK = 1.01
 
 
@@ -28,13 +28,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AsPublished:
-    """The paper's own calibration at this spec. For comparison: an unsound one is never executed.
+    """The paper's own calibration at this spec. It is shown for comparison: an unsound one is never executed.
 
     Attributes:
-        verdict: Computed at this spec; None if that takes the engine and the spec does not ask for it.
-        why: In sentences, with the numbers behind it.
-        source: Paper, theorem, equation.
-        formula: LaTeX.
+        verdict: The verdict at this spec; None if it takes the engine and the spec does not ask for it.
+        why: The reason in sentences, with the numbers behind it.
+        source: The paper, the theorem and the equation.
+        formula: The formula, in LaTeX.
         noise_multiplier: The printed noise on the sum, over the contribution bound; None if it has none.
         noise_stddev_on_mean: Its standard deviation on the mean; None if it has none.
     """
@@ -59,12 +59,12 @@ def judge(
     """Return whether events with the noise that a paper prints meet the target.
 
     Args:
-        events: With the printed noise, under the paper's own sampling.
-        relation: The paper's own.
+        events: Events with the printed noise, under the paper's own sampling.
+        relation: The paper's own neighbouring relation.
         target: The target of the spec.
         printed: The printed noise.
-        needed: The least noise, in the same unit, that meets the target under the same sampling and relation; None
-            if it was not solved for.
+        needed: The least noise, in the same unit, that meets the target under the same sampling and relation; None if
+            it was not computed.
         setting: The paper's sampling and relation, in words.
 
     Returns:

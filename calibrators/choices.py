@@ -1,4 +1,4 @@
-"""Choices made for what a request left out."""
+"""Choices that were made for values that a request left out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Choice:
 
     Attributes:
         name: The member of a request that holds it, such as ``"hyperparameters.step_size"``.
-        value: As the request would give it.
-        reason: Why this value, in sentences.
-        source: Paper, or where it was tuned.
-        theorem: What the paper's theorem would have chosen; None if it chooses nothing, or its constants are not known.
-        theorem_reason: Where the theorem's value comes from, or why there is none, in a sentence.
+        value: The value, as a request would give it.
+        reason: The reason for this value, in sentences.
+        source: The paper, or the experiment in which it was tuned.
+        theorem: The choice of the paper's theorem; None if it chooses nothing, or its constants are not known.
+        theorem_reason: The source of the theorem's value, or the reason why there is none, in a sentence.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""The papers' tables of methods as data: what each costs and achieves up to a constant, at the caller's sizes.
+"""The papers' tables of methods as data: the cost and the utility of each method up to a constant, at the caller's
+sizes.
 
 All constants of the problem are 1 (Lipschitz constant, smoothness, radius, diameter, moments, initial gap), and so is
 every constant that a table leaves open. The numbers of one table show only how methods grow relative to each other.
@@ -20,8 +21,8 @@ class Setting:
     """The values at which the tables' expressions are evaluated.
 
     Attributes:
-        dataset_size: n.
-        dimension: d.
+        dataset_size: The number n of records.
+        dimension: The dimension d.
         epsilon, delta: The parameters of approximate differential privacy, delta in (0, 1).
         holder_exponent: alpha of Hoelder smooth losses.
         condition_number: kappa of strongly convex or Polyak-Lojasiewicz objectives; the strong convexity is 1 / kappa.
@@ -30,7 +31,7 @@ class Setting:
         gaussian_width: The Gaussian width of a constraint set; None is that of the l2 ball, sqrt(d).
 
     Raises:
-        InvalidValue: a number outside its range.
+        InvalidValue: If a number is outside its range.
     """
 
     dataset_size: int
@@ -76,7 +77,7 @@ class Expression:
     """A formula of the setting.
 
     Attributes:
-        formula: LaTeX; what is left open is 1.
+        formula: The formula in LaTeX. Constants that the table leaves open are 1.
         value: Its value; None if the table has no formula to evaluate.
     """
 
@@ -84,7 +85,7 @@ class Expression:
     value: Callable[[Setting], float] | None = None
 
     def at(self, setting: Setting) -> float | None:
-        """Return its value, or None if it has none or the value is not finite."""
+        """Return the value of the expression; None if it has none or the value is not finite."""
         if self.value is None:
             return None
         try:
@@ -99,11 +100,11 @@ class Row:
     """One method.
 
     Attributes:
-        method: Its name, or the work's.
-        conditions: On losses, domain and penalty.
+        method: The name of the method or of the work.
+        conditions: The conditions on losses, domain and penalty.
         utility: The quantity that the table measures.
         gradients: Number of single-record gradients; None if the table does not say.
-        algorithm: Its name here, if it is here.
+        algorithm: The method's name in this service, if it is available.
         remark: Known errors and omissions.
     """
 
@@ -122,9 +123,9 @@ class Table:
     Attributes:
         name: Our name of the table.
         title: The subject of the comparison.
-        source: Paper and table.
+        source: The paper and the table.
         measure: The meaning of ``utility``.
-        rows: In the paper's order.
+        rows: The rows, in the paper's order.
         lower_bound: A rate that no private method beats, up to its constant; None if the paper has none.
         remark: A remark that holds for all rows.
     """

@@ -1,4 +1,4 @@
-"""The correlation of a run's noise over its steps: what a request asks for, and other choices in an answer."""
+"""The correlation of a run's noise over its steps: the request, and other choices that an answer lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accounting.errors import InvalidValue
 from accounting.events.correlated_gaussian import MOST_LISTED
 from accounting.numbers import read_integer
 
-#: Bands that are tried, if their number is left open, unless a request says otherwise.
+#: The most bands that are tried if their number is left open, unless a request says otherwise.
 USUAL_MAX_BANDS = 64
 
 
@@ -27,12 +27,13 @@ class Correlation:
     """A matrix with a number of bands that correlates the noise of successive steps.
 
     Attributes:
-        bands: How many steps a step's noise depends on, with the step itself; None takes the best of 1, 2, 4, ...
+        bands: The number of steps on which a step's noise depends, including itself; None takes the best of 1, 2, 4,
+            ...
         objective: The error of the sums that training follows; the matrix is chosen to make it small.
         max_bands: The most bands that are tried. A run keeps a vector of noise for each band but one.
 
     Raises:
-        InvalidValue: a number is outside its range.
+        InvalidValue: If a number is outside its range.
     """
 
     bands: int | None = None
@@ -55,15 +56,15 @@ class Alternative:
     """One number of bands with the least noise that meets the target.
 
     Attributes:
-        sampling: Kind of sampling.
+        sampling: The kind of sampling.
         bands: The number of bands; 1 is independent noise.
-        noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the contribution
+        noise_multiplier: The standard deviation of the normal numbers that make up the noise, over the contribution
             bound.
         error: The error of the sums that training follows, as the objective measures it, in contribution bounds.
         ratio: The error over that of independent noise with Poisson batches; None if no such noise meets the target.
         memory: Bytes that a run keeps of earlier steps; None if the number of parameters is not known.
         is_chosen: Whether it is the plan's number of bands.
-        is_allowed: Whether it is at most ``max_bands``; others tell what more memory would give.
+        is_allowed: Whether it is at most ``max_bands``. Other alternatives show the gain from more memory.
     """
 
     sampling: str

@@ -21,10 +21,10 @@ from calibrators.held_out import EVALUATION_NOISE, HeldOutEvaluation
 from calibrators.presets import Objective, Preset
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec
 
-#: An evaluation takes so much of the target, in squares of mu, unless its noise is given. The training's noise rises by
-#: about a twentieth for it.
+#: The share of the target, in squares of mu, that an evaluation takes unless its noise is given. The training's noise
+#: rises by about a twentieth.
 SHARE = 0.1
-#: The target is used up to here; the certified cost is computed for this many plans at most.
+#: The share of the target that must be used, and the most plans for which the certified cost is computed.
 _USED, _TRIES = 0.99, 8
 
 
@@ -33,7 +33,7 @@ class EvaluatedRun:
     """A run whose model is evaluated on held-out rows.
 
     Attributes:
-        algorithm, spec, preset, facts: As `calibrators.draft.Draft` takes them; the target is that of training and
+        algorithm, spec, preset, facts: As in `calibrators.draft.Draft`. The target is that of training and
             evaluation together.
         noise_multiplier: The noise multiplier of the evaluation; None takes a share of the target.
     """
@@ -45,16 +45,16 @@ class EvaluatedRun:
     noise_multiplier: float | None = None
 
     def calibrate(self) -> Calibration:
-        """Calibrate the training for what the evaluation leaves of the target.
+        """Calibrate the training for the part of the target that the evaluation leaves.
 
         Guarantees:
-            - together_they_meet_the_target: the certified cost of the plan's events, that of the evaluation among them,
-              is at most the target's limit.
+            - together_they_meet_the_target: the certified cost of the plan's events, including the evaluation, is at
+              most the target's limit.
 
         Raises:
-            Unsupported: Gaussian noise has no cost under the target.
-            Unreachable: the evaluation alone misses the target, or leaves nothing that a training meets.
-            As `calibrators.draft.Draft.calibrate`.
+            Unsupported: If Gaussian noise has no cost under the target.
+            Unreachable: If the evaluation alone misses the target, or leaves nothing that a training meets.
+            As `calibrators.draft.Draft.calibrate` does.
         """
         relation = self.spec.neighboring_relation
         assert relation is not None, "held-out rows are private, and their budget has a relation"
@@ -79,7 +79,7 @@ class EvaluatedRun:
                 best = replace(found, plan=plan, achieved=achieved, choices=self._choices(found, evaluation))
                 if used >= _USED:
                     break
-            # The figure rises more slowly than the guess, because the evaluation's part of it stays.
+            # The figure rises more slowly than the guess, because the evaluation's part does not change.
             guess *= ((1.0 + _USED) / 2.0 / used) ** (1.0 / left)
         if best is None:
             raise Unreachable(
@@ -113,7 +113,7 @@ def _gaussian(target: Target | OpenEpsilon | OpenDelta) -> Target:
     """Return the target, if a Gaussian mechanism has a cost under it.
 
     Raises:
-        Unsupported: it has none.
+        Unsupported: If Gaussian noise has no cost under the target.
     """
     if isinstance(target, ApproximateDpTarget | GroupDpTarget | ZcdpTarget | GaussianDpTarget):
         return target

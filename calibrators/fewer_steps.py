@@ -1,4 +1,4 @@
-"""Fewer steps than a theorem's, where these are more work than a default may be."""
+"""Fewer steps than a theorem chooses, if its steps are more work than a default may be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibrators.spec import Calibration, Spec
 from calibrators.theorem_choices import ITS_OWN
 from calibrators.work import FEWEST_STEPS, PATIENCE, UNCAPPED, WORK, minutes_of, work_of
 
-#: The share of the work that is aimed at: with fewer steps some algorithms take larger batches.
+#: The share of the allowed work at which the search aims, because some algorithms take larger batches with fewer steps.
 _AIM = 0.9
 
 
@@ -21,17 +21,17 @@ def within_work(
 ) -> tuple[Calibration, Choice | None]:
     """Return a calibration whose steps are no more work than a default may be, and the choice that makes it so.
 
-    Steps that the spec gives are never fewer.
+    A number of steps that the spec gives is never reduced.
 
     Args:
-        algorithm: Its record says by which number steps are fewer than the theorem's.
+        algorithm: The algorithm, whose record names the number that reduces its steps.
         spec: The whole spec.
-        calibration: Its calibration, whose plan is executable.
-        dimension: The number of parameters, or what is supposed of it.
-        accepts: Whether the request asks for the theorem's steps, however many they are.
+        calibration: The calibration of the spec, whose plan is executable.
+        dimension: The number of parameters, or an assumed number.
+        accepts: Whether the request asks for the theorem's number of steps, however large it is.
 
     Raises:
-        InvalidValue: the theorem's steps are far more work, and cannot be fewer.
+        InvalidValue: If the theorem's steps are far more work, and cannot be fewer.
     """
     count, plan = algorithm.fewer_steps, calibration.plan
     given = StepCount.INNER_ITERATIONS in spec.assumptions if count is StepCount.INNER_ITERATIONS else spec.iterations
@@ -65,7 +65,7 @@ def _takes(steps: int, work: float) -> str:
 
 
 def _said(found: Calibration, name: str, number: int, theorem: int, takes: str) -> tuple[Calibration, Choice]:
-    """Return the calibration with a warning, and the choice, of fewer steps than the theorem's."""
+    """Return the calibration with a warning about fewer steps than the theorem's, and the choice that it made."""
     warning = (
         f"{name} is {number} instead of the theorem's {theorem}, which means {takes}. The bounds of this answer hold "
         f"for the fewer steps; if it has no bounds, nothing is promised. For more steps, give {name}."
@@ -84,7 +84,7 @@ def _said(found: Calibration, name: str, number: int, theorem: int, takes: str) 
 def _fewer(
     algorithm: Algorithm, spec: Spec, calibration: Calibration, count: StepCount, dimension: int
 ) -> tuple[Calibration, int]:
-    """Return the calibration of fewer steps, and the number that makes them so."""
+    """Return a calibration with fewer steps, and the number that reduces them."""
     number, fewest, found = calibration.plan.iterations, FEWEST_STEPS, calibration
     if count is StepCount.INNER_ITERATIONS:
         [inner] = (each.value for each in calibration.hyperparameters if each.name == count)

@@ -1,4 +1,4 @@
-"""Constants of theorems that are choices of whoever trains, and no facts about the records."""
+"""Constants of theorems that the user may choose, because they are not facts about the records."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FreeConstant:
-    """A constant that a theorem asks for and holds at every value of.
+    """A constant that a theorem needs, although it holds for every value of it.
 
     Attributes:
         value: The chosen value.
-        reason: Why, in a sentence.
-        of_convex_losses: Whether it is a choice for convex losses alone.
+        reason: The reason for the value, in a sentence.
+        of_convex_losses: Whether the value suits convex losses only.
     """
 
     value: float

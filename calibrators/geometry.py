@@ -1,6 +1,6 @@
 """Domains, in which parameters lie, and penalties, which are added to the loss without looking at data.
 
-Both are public, so applying them to what was already noised costs no privacy. All domains are centred at 0.
+Both are public, so applying them to a result that is already noisy costs no privacy. All domains are centred at 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class L2Ball(Described):
 class L1Ball(Described):
     """Parameters of l1 norm at most ``radius``."""
 
-    # The convex hull of +-radius e_j.
+    # This is the convex hull of +-radius e_j.
     kind: ClassVar[str] = "l1_ball"
     radius: Length
 
@@ -60,7 +60,7 @@ class Box(Described):
     upper: Coordinate
 
     def __post_init__(self) -> None:
-        Described.__post_init__(self)  # a dataclass with slots is another class than `super` would look in
+        Described.__post_init__(self)  # a dataclass with slots is a new class, in which `super` would not look
         if self.upper < self.lower:
             raise InvalidValue(
                 f"upper must not be below lower, got [{self.lower!r}, {self.upper!r}]", pointer=("upper",)
@@ -74,7 +74,7 @@ Domain = L2Ball | L1Ball | LpBall | Simplex | Box
 class L2Penalty(Described):
     """strength / 2 times the squared l2 norm of the parameters. It is not clipped: it depends on no record."""
 
-    # It makes an objective `strength`-strongly convex.
+    # This penalty makes an objective `strength`-strongly convex.
     kind: ClassVar[str] = "l2"
     strength: Length
 
@@ -104,7 +104,7 @@ def penalty_from_json(value: Mapping[str, object]) -> Penalty:
 
 
 def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
-    """The l_p norm, p = ``norm_order``, of the domain's longest point.
+    """Return the l_p norm, p = ``norm_order``, of the domain's longest point.
 
     >>> largest_norm(L1Ball(2.0), dimension=9), largest_norm(Box(-1.0, 0.5), dimension=9)
     (2.0, 3.0)
@@ -120,9 +120,9 @@ def largest_norm(domain: Domain, dimension: int, norm_order: float = 2.0) -> flo
 
 
 def diameter(domain: Domain, dimension: int, norm_order: float = 2.0) -> float:
-    """The largest distance of two points of the domain, in the l_p norm with p = ``norm_order``.
+    """Return the largest distance of two points of the domain, in the l_p norm with p = ``norm_order``.
 
-    Of a ball it is twice the norm of the longest point: e_1 or (1, .., 1)/d^(1/q), by which norm is the larger.
+    For a ball it is twice the norm of the longest point: e_1 or (1, .., 1)/d^(1/q), depending on which norm is larger.
 
     >>> diameter(Simplex(1.0), dimension=3, norm_order=1.0), diameter(Box(-1.0, 0.5), dimension=4)
     (2.0, 3.0)

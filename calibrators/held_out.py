@@ -1,4 +1,5 @@
-"""The evaluation of a released model on held-out rows, as a part of the plan: what it costs, before anything is drawn.
+"""The evaluation of a released model on held-out rows, as a part of the plan, so that its cost is known before anything
+is drawn.
 
 It stands beside the phases and is not a step of the training, so code that carries out phases need not know of it. It
 releases one vector with Gaussian noise (`trainer.held_out`).
@@ -14,7 +15,7 @@ from accounting.canonical import Json
 from accounting.described import Real
 from accounting.events import Event, Gaussian
 
-#: The noise of an evaluation. More noise would have too many digits on the grid of `trainer.held_out`.
+#: The range of the noise of an evaluation. More noise would have too many digits on the grid of `trainer.held_out`.
 EVALUATION_NOISE = Real(0.01, 4096.0, "Noise on each coordinate over the bound on a row's contribution.")
 
 
@@ -23,10 +24,11 @@ class HeldOutEvaluation:
     """One noisy vector of sums over held-out rows, from which every metric is computed.
 
     Attributes:
-        noise_multiplier: Standard deviation of the noise on each coordinate over the bound on a row's contribution.
+        noise_multiplier: The standard deviation of the noise on each coordinate, over the bound on a row's
+            contribution.
 
     Raises:
-        InvalidValue: the number is outside its range.
+        InvalidValue: If the number is outside its range.
 
     >>> HeldOutEvaluation(8.0).event.count
     1
@@ -39,7 +41,7 @@ class HeldOutEvaluation:
 
     @property
     def event(self) -> Event:
-        """Return the event that is charged: a Gaussian mechanism on all records, held out or not."""
+        """Return the charged event: a Gaussian mechanism on all records, whether they are held out or not."""
         return Event(Gaussian(self.noise_multiplier))
 
     def to_json(self) -> dict[str, Json]:

@@ -1,7 +1,8 @@
 """Loaders of records: the batches that they can make, and the cost of not sampling them.
 
-Batches that are not sampled are not amplified. Noise that is correlated over the steps of a fixed order regains most of
-that. Its error is compared with that of fresh noise, with the same batches and with Poisson ones, at one target.
+Batches that are not sampled are not amplified. Noise that is correlated over the steps of a fixed order makes up for
+most of that. Its error is compared with that of fresh noise, both with the same batches and with Poisson batches, at
+one target.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Loader(StrEnum):
     """Each epoch goes through all records, in the same order."""
 
 
-#: Schemes that a loader can do, the best first; a loader that samples can do all. The cost of shuffled epochs does not
-#: depend on how their orders were made, so that it is that of one order, too.
+#: The schemes that each loader can carry out, the best first. A loader that samples can carry out all of them. The cost
+#: of shuffled epochs does not depend on the way in which orders are made, so it also holds for a fixed order.
 _SCHEMES: Mapping[Loader, tuple[type[Sampling], ...]] = {
     Loader.SHUFFLED: (ShuffledEpochs, DisjointBatches, FullBatch),
     Loader.FIXED_ORDER: (FixedOrderEpochs, ShuffledEpochs, DisjointBatches, FullBatch),
@@ -51,10 +52,10 @@ class Batches:
 
     Attributes:
         algorithm: The name of an algorithm that takes such batches.
-        sampling: Kind of sampling.
-        bands: Bands of the noise; 1 is fresh noise in every step.
-        noise_multiplier: Standard deviation of the normal numbers that the noise is made of, over the bound.
-        error: Root mean square of the error of the sums of gradients that training follows, in contribution bounds.
+        sampling: The kind of sampling.
+        bands: The number of bands of the noise; 1 is fresh noise in every step.
+        noise_multiplier: The standard deviation of the normal numbers that make up the noise, over the bound.
+        error: The root mean square error of the sums of gradients that training follows, in contribution bounds.
         ratio: The error over that of fresh noise without sampling.
         is_possible: Whether the loader can make them.
     """
@@ -70,12 +71,12 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class LoaderAdvice:
-    """The error of a loader's batches beside Poisson ones, and choices that have less.
+    """The error of a loader's batches beside that of Poisson batches, and choices with smaller errors.
 
     Attributes:
         loader: The loader, which makes the batches.
         detail: The loss compared with Poisson batches, in sentences.
-        ranked: Ways of making batches, the least error first.
+        ranked: The ways of making batches, the least error first.
     """
 
     loader: Loader
@@ -84,12 +85,12 @@ class LoaderAdvice:
 
 
 def advice_of(loader: Loader, alternatives: Sequence[Alternative], correlating: str, independent: str) -> LoaderAdvice:
-    """Return the advice that numbers of bands under both samplings give.
+    """Return the advice that follows from the numbers of bands under both samplings.
 
     Args:
         loader: The loader, which makes the batches.
-        alternatives: Those of a calibration in a fixed order, under a relation that sampled batches are accounted
-            under, too.
+        alternatives: The alternatives of a calibration in a fixed order, under a relation under which sampled batches
+            are accounted, too.
         correlating, independent: Names of the algorithms with correlated noise and with fresh noise.
     """
     alone = next(each for each in alternatives if each.bands == 1 and each.sampling == FixedOrderEpochs.kind)

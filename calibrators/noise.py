@@ -42,23 +42,25 @@ from calibrators.provenance import Provenance
 from calibrators.release import LAST_ITERATE, Release
 from calibrators.spec import Calibration, OpenDelta, OpenEpsilon, Spec, Unknown
 
-#: Advice to use correlated noise instead of shuffled epochs: its bands, and the most steps that it is considered for.
+#: Advice to use correlated noise instead of shuffled epochs: its number of bands, and the most steps for which it is
+#: given.
 _BANDS_OF_ADVICE, _STEPS_OF_ADVICE = 16, 100_000
-#: Noise multiplier, number of steps and batch size to the event of all steps. Must be hashable: solutions are kept.
+#: A function from noise multiplier, number of steps and batch size to the event of all steps. It must be hashable,
+#: because solutions are kept.
 EventOf = Callable[[float, int, int], Event]
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Equal steps with nothing left open.
+    """Equal steps in which nothing is left open.
 
     Attributes:
         event: The steps.
-        noise_multiplier: Noise on the sum over the contribution bound.
-        batch_size: Nominal batch size.
+        noise_multiplier: The noise on the sum, over the contribution bound.
+        batch_size: The nominal batch size.
         value: The value of the quantity that was solved for.
         achieved: The certified cost, in the target's own number; its upper end meets the target.
-        next_achieved: For an integer, the cost of the next one, which does not.
+        next_achieved: For an integer, the cost of the next integer, which does not meet it.
     """
 
     event: Event
@@ -73,14 +75,15 @@ class Steps:
 class GaussianSteps:
     """The event of Gaussian steps under a kind of sampling, whose parameters follow from the public sizes.
 
-    An epoch of allocated or shuffled batches has as many steps as keep its batches, in the mean, no larger than asked;
-    so have blocks, which all steps together are cut into.
+    An epoch of allocated or shuffled batches has so many steps that its batches are, on average, no larger than
+    requested. The same holds for blocks, into which all steps together are cut.
 
     Attributes:
-        sampling: Kind of sampling.
-        dataset_size: Declared number of records.
-        relation: Decides how disjoint batches are cut: by position if neighbours have the same positions, else each
-            record draws its own; and whether truncated ones are of records or, if their number is private, of slots.
+        sampling: The kind of sampling.
+        dataset_size: The declared number of records.
+        relation: The neighbouring relation. It decides how disjoint batches are cut: by position if neighbours have the
+            same positions; otherwise each record draws its own batch. It also decides whether truncated batches hold
+            records or, if the number of records is private, slots.
         max_batch_size: The largest size of truncated batches, of which a random subset is kept.
         slots: For truncated batches, the most records that there may be.
 
@@ -146,13 +149,13 @@ class GaussianSteps:
 
 
 def one_mechanism(noise_multiplier: float, _iterations: int, _batch_size: int) -> Event:
-    """All of a run as one Gaussian mechanism: of steps that share the cost whatever their number."""
+    """Return a whole run as one Gaussian mechanism, if its steps share the cost whatever their number is."""
     return Event(Gaussian(noise_multiplier))
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """All that the privacy of the steps depends on; what is None is solved for."""
+    """Everything on which the privacy of the steps depends. A field that is None is solved for."""
 
     event_of: EventOf
     unknown: Unknown
@@ -168,7 +171,7 @@ class _Question:
     def events(
         self, *, noise_multiplier: float | None = None, iterations: int | None = None, batch_size: int | None = None
     ) -> tuple[Event]:
-        """The steps with the unknown filled in."""
+        """Return the steps with the unknown filled in."""
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         steps = self.iterations if iterations is None else iterations
         size = self.batch_size if batch_size is None else batch_size
@@ -194,18 +197,18 @@ def calibration_of(
     warnings: Iterable[str] = (),
     as_published: AsPublished | None,
 ) -> Calibration:
-    """Return the answer whose plan is one phase of the steps that were solved for.
+    """Return the answer whose plan is one phase of the solved steps.
 
     Args:
-        algorithm: Its name.
+        algorithm: The name of the algorithm.
         spec: The spec that was asked for.
-        steps: With nothing left open.
+        steps: The steps, in which nothing is left open.
         phase: The phase that is carried out.
-        noise_scales: The answer if the noise is solved for and has scales of its own; None answers the noise
-            multiplier.
+        noise_scales: The answer if the noise is solved for and has scales of its own. With None, the answer is the
+            noise multiplier.
         domain, penalty, release: The plan's domain, penalty and release.
-        hyperparameters, utility, missing, as_published: As `Calibration` has them.
-        warnings: Beside those of the accounting engine.
+        hyperparameters, utility, missing, as_published: As in `Calibration`.
+        warnings: Warnings in addition to those of the accounting engine.
     """
     return Calibration(
         plan=Plan(
@@ -234,9 +237,9 @@ def _of_schedule(event: Event) -> tuple[str, ...]:
 
 
 def _in_a_fixed_order(steps: int, steps_per_epoch: int) -> tuple[str, ...]:
-    """Return what noise that is correlated over steps would gain for a loader that cannot sample.
+    """Return the gain from noise that is correlated over steps, for a loader that cannot sample.
 
-    In either order a record's steps are one for each epoch, and with as many bands as an epoch has steps at most they
+    In either order, a record has one step in each epoch. With at most as many bands as an epoch has steps, these steps
     cost the same with correlated noise.
     """
     bands = min(_BANDS_OF_ADVICE, steps_per_epoch)
@@ -252,21 +255,21 @@ def _in_a_fixed_order(steps: int, steps_per_epoch: int) -> tuple[str, ...]:
 
 
 def gaussian_event(spec: Spec) -> GaussianSteps:
-    """The usual event of a spec's steps."""
+    """Return the usual event of a spec's steps."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     return GaussianSteps(spec.sampling, spec.dataset_size, spec.relation, spec.max_batch_size, spec.slots)
 
 
 def solve_gaussian_steps(spec: Spec) -> Steps:
-    """The spec's Gaussian steps, with what it leaves open solved for.
+    """Return the spec's Gaussian steps, with what it leaves open solved for.
 
     Full batches need no batch size; one pass over disjoint batches needs it, or the number of steps.
 
     Raises:
         As `solve_steps`, and:
-        InvalidValue: the batch size, the largest one of truncated batches or the number of steps is missing, a full
+        InvalidValue: If the batch size, the largest one of truncated batches or the number of steps is missing, a full
             batch has another size, or disjoint batches need more records than there are.
-        Unsupported: the batch size of full, disjoint or truncated batches is solved for, or the number of disjoint
+        Unsupported: If the batch size of full, disjoint or truncated batches is solved for, or the number of disjoint
             batches.
     """
     if spec.sampling == DisjointBatches.kind:
@@ -281,7 +284,7 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
         spec.need("max_batch_size", "the most records of a batch, of which a random subset is kept")
         if spec.unknown is Unknown.BATCH_SIZE:
             raise Unsupported(
-                "it is not proved that larger truncated batches cost more, so no largest one can be solved for; give "
+                "it is not proved that larger truncated batches cost more, so the largest one cannot be found; give "
                 "batch_size, or use poisson",
                 pointer=("solve_for",),
             )
@@ -298,7 +301,7 @@ def solve_gaussian_steps(spec: Spec) -> Steps:
 
 
 def _one_pass(spec: Spec) -> Spec:
-    """Return the spec of disjoint batches with both sizes: together they take no more records than there are."""
+    """Return the spec of disjoint batches with both sizes, which together take no more records than there are."""
     if spec.unknown in (Unknown.BATCH_SIZE, Unknown.ITERATIONS):
         raise _nothing_to_solve_for(spec, "batch size" if spec.unknown is Unknown.BATCH_SIZE else "number of steps")
     size, steps, records = spec.batch_size, spec.iterations, spec.dataset_size
@@ -317,7 +320,7 @@ def check_one_pass(size: int, steps: int, records: int) -> None:
     """Refuse disjoint batches that need more records than there are.
 
     Raises:
-        InvalidValue: they do; it points at the number of steps.
+        InvalidValue: If there are too few records. The pointer is the number of steps.
     """
     if size * steps > records:
         raise InvalidValue(
@@ -344,12 +347,13 @@ def solve_steps(
     largest_batch: int | None = None,
     least_noise: float = MIN_NOISE_MULTIPLIER,
 ) -> Steps:
-    """Equal steps, with what the spec leaves open solved for.
+    """Return equal steps, and solve for the quantity that the spec leaves open.
 
     Args:
         spec: The given spec.
         event_of: The event of the steps; hashable, since solutions are remembered by it.
-        iterations, batch_size: The algorithm's own if the spec leaves them to it; None for what is solved for.
+        iterations, batch_size: The algorithm's own sizes if the spec leaves them to it; None for a size that is solved
+            for.
         largest_batch: The largest batch for which there are events; None is all records.
         least_noise: The smallest noise multiplier at which there are events.
 
@@ -358,9 +362,9 @@ def solve_steps(
         integers_are_largest: one more iteration, or one more record in the batch, would miss it.
 
     Raises:
-        Unsupported: what is solved for does not change what the target limits.
-        NoCostInFilter: a budget's filter has no proved cost for such steps.
-        Unreachable: no value of the unknown meets the target, or every one does.
+        Unsupported: If the unknown does not change the cost that the target limits.
+        NoCostInFilter: If a budget's filter has no proved cost for such steps.
+        Unreachable: If no value of the unknown meets the target, or every one does.
     """
     asked = _Question(
         event_of,
@@ -380,7 +384,7 @@ def solve_steps(
 
 @contextmanager
 def pointed_at_sampling() -> Iterator[None]:
-    """Let a refusal point at the sampling or noise that was asked for, and not into events, which nobody wrote."""
+    """Let refusals point at the sampling or noise in the request, and not into events, which nobody wrote."""
     try:
         yield
     except Unsupported as error:
@@ -395,7 +399,8 @@ def pointed_at_sampling() -> Iterator[None]:
 
 @lru_cache(maxsize=256)
 def _solve(asked: _Question) -> Steps:
-    """Remembered by the exact numbers, so that a calibration and its run, or a sweep over utility, solve once."""
+    """Solve for the steps. Answers are remembered, so that a calibration and its run, or a sweep over utility, solve
+    once."""
     relation, target = asked.relation, asked.target
     if isinstance(target, OpenEpsilon):
         return _steps(asked, asked.events(), solve_epsilon(asked.events(), relation, target.delta))

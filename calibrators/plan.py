@@ -1,12 +1,13 @@
-"""The Plan: made by a calibrator, charged by the ledger, executed by the trainer. One object, so they cannot disagree.
+"""The Plan: calibrators make it, the ledger charges it and the trainer executes it. It is one object, so they cannot
+disagree.
 
 A plan is a tuple of phases. A phase holds the privacy event of its steps and everything else the trainer needs to
-carry them out: of noisy gradient steps the trainer draws the batches from ``event.sampling``, scales the noise by
-``event.mechanism.noise_multiplier`` and stops after ``event.count`` steps. What is charged is the tuple of the same
-events. Across processes a plan travels as canonical JSON and is known by the hash of those bytes.
+carry them out: for noisy gradient steps, the trainer draws the batches from ``event.sampling``, scales the noise by
+``event.mechanism.noise_multiplier`` and stops after ``event.count`` steps. The ledger charges the tuple of the same
+events. Between processes, a plan travels as canonical JSON and is identified by the hash of those bytes.
 
-The JSON leaves out what has its default (no domain, no penalty, the last point is released, no evaluation), so that the
-bytes of a plan do not change when a later version can say more.
+The JSON leaves out fields with their default (no domain, no penalty, the last point is released, no evaluation), so the
+bytes of a plan do not change when a later version has more fields.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from calibrators.release import LAST_ITERATE, Release, WeightedAverage, release_
 
 #: The most numbers in a schedule of step sizes.
 MAX_SCHEDULE = 100_000
-#: Coefficients of correlated noise that are carried out are whole multiples of 2 to the minus so much, at the finest.
+#: The largest k such that a trainer accepts coefficients of correlated noise that are whole multiples of 2^-k.
 MAX_COEFFICIENT_BITS = 20
-#: The numeric types that a plan can be carried out in. A plan that names none was made for the first.
+#: The numeric types in which a plan can be carried out. A plan that names none was made for the first.
 DTYPES = (FLOAT64, FLOAT32) = ("float64", "float32")
 
 
@@ -52,7 +53,7 @@ class Clip(Described):
     """Clip each record's gradient to an l2 norm.
 
     Attributes:
-        max_grad_norm: A gradient is scaled down to it if it is longer.
+        max_grad_norm: The length to which a longer gradient is scaled down.
     """
 
     kind: ClassVar[str] = "clip"
@@ -69,8 +70,8 @@ class Normalize(Described):
     """Divide each record's gradient by (regularizer + its l2 norm).
 
     Attributes:
-        regularizer: r. The contribution g / (r + |g|) is shorter than 1, so that the contribution bound is 1 for every
-            r; noise must never be scaled by it (Yang et al. 2022, eq. (3)).
+        regularizer: The number r. The contribution g / (r + |g|) is shorter than 1, so the contribution bound is 1 for
+            every r; noise must never be scaled by it (Yang et al. 2022, eq. (3)).
     """
 
     kind: ClassVar[str] = "normalize"
@@ -89,14 +90,14 @@ GRADIENT_BOUNDS: dict[str, type[GradientBound]] = {cls.kind: cls for cls in (Cli
 
 @dataclass(frozen=True, slots=True)
 class BoundedSteps(ABC):
-    """Noisy gradient steps that are alike, each: sample, bound each record's gradient, sum, add noise, divide, step.
+    """Equal noisy gradient steps. Each one samples, bounds each record's gradient, sums, adds noise, divides and steps.
 
     Attributes:
         event: The privacy event of the steps; its count is their number.
-        gradient_bound: How one record's gradient is bounded before the sum.
-        divisor: Public constant by which the noisy sum is divided (the nominal batch size).
-        step_size: Factor of the update: one for all steps, or one for each. None in a plan that was made for its
-            privacy alone, which no trainer accepts.
+        gradient_bound: The way in which one record's gradient is bounded before the sum.
+        divisor: The public constant by which the noisy sum is divided (the nominal batch size).
+        step_size: The factor of the update: one number for all steps, or one for each. It is None in a plan that was
+            made for its privacy alone, which no trainer accepts.
     """
 
     event: Event
@@ -121,13 +122,13 @@ class BoundedSteps(ABC):
         """Refuse an event of another kind.
 
         Raises:
-            InvalidValue: the steps are not charged so.
+            InvalidValue: If the steps are not charged by such an event.
         """
 
     @property
     @abstractmethod
     def noise_multiplier(self) -> float:
-        """Standard deviation of the normal numbers that the noise is made of, over the contribution bound."""
+        """The standard deviation of the normal numbers that make up the noise, over the contribution bound."""
 
     @property
     def steps(self) -> int:
@@ -207,12 +208,13 @@ class Phase(BoundedSteps):
 class CorrelatedSteps(BoundedSteps):
     """Noisy gradient steps whose noise is correlated: step t adds x_t = (z_t - sum over j >= 1 of c_j x_(t-j)) / c_0.
 
-    The z_t are independent normal numbers, and `noise_stddev_on_sum` is theirs. What privacy sees are the sums of steps
-    with C applied, plus z, so that a trainer forms exactly that: it needs coefficients that are whole numbers over a
-    power of two. The more bits these have, the coarser is the grid that sums and noise lie on.
+    The z_t are independent normal numbers, and `noise_stddev_on_sum` is their standard deviation. The privacy analysis
+    concerns the sums of steps with C applied, plus z, and a trainer forms exactly these numbers. For that it needs
+    coefficients that are whole numbers over a power of two. The more bits they have, the coarser is the grid of sums
+    and noise.
 
     Attributes:
-        momentum: beta of m_t = beta m_(t-1) + mean_t, by which a step moves.
+        momentum: The beta of m_t = beta m_(t-1) + mean_t, by which a step moves.
     """
 
     kind: ClassVar[str] = "correlated_steps"
@@ -237,14 +239,14 @@ class CorrelatedSteps(BoundedSteps):
         for index, value in enumerate(self.coefficients):
             if value > 1.0 or not math.ldexp(value, MAX_COEFFICIENT_BITS).is_integer():
                 raise InvalidValue(
-                    f"coefficients that are carried out are multiples of 2^-{MAX_COEFFICIENT_BITS}, 1 at most; got "
+                    f"a trainer needs coefficients that are multiples of 2^-{MAX_COEFFICIENT_BITS} and at most 1; got "
                     f"{value!r}",
                     pointer=("event", "mechanism", "coefficients", index),
                 )
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """c_0, c_1, ... of C."""
+        """The coefficients c_0, c_1, ... of C."""
         assert isinstance(self.event.mechanism, CorrelatedGaussian), "as the phase sees to"
         return self.event.mechanism.coefficients
 
@@ -273,19 +275,19 @@ AnyPhase = Phase | CorrelatedSteps | StructuredPhase
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan is what will be charged and what will run.
+    """A complete description of a run, which is both charged and executed.
 
     Attributes:
-        algorithm: Name in the registry of calibrators and of trainers.
+        algorithm: The name in the registries of calibrators and of trainers.
         dataset_size: The declared public number of records; never a realised count.
-        neighboring_relation: The relation under which the events are to be read.
+        neighboring_relation: The relation under which the events are accounted.
         phases: The steps, in order.
         domain: The set that contains every point; None is all of R^d.
         penalty: The penalty that is added to the mean loss; None for none.
         release: The point, or average of points, that is the model.
-        engine: Version of the accounting engine that solved for the noise.
+        engine: The version of the accounting engine that solved for the noise.
         dtype: The numeric type of the stored rows, the logits and the sums of pieces: "float64" or "float32".
-        evaluation: How the model is evaluated on held-out rows after the last step; None if it is not.
+        evaluation: The evaluation of the model on held-out rows after the last step; None without one.
     """
 
     algorithm: str
@@ -310,7 +312,7 @@ class Plan:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The privacy events of the whole plan: what a ledger charges. That of an evaluation comes last."""
+        """The privacy events of the whole plan, which a ledger charges. The event of an evaluation comes last."""
         evaluation = () if self.evaluation is None else (self.evaluation.event,)
         return (*(phase.event for phase in self.phases), *evaluation)
 
@@ -320,13 +322,14 @@ class Plan:
         return sum(phase.steps for phase in self.phases)
 
     def cost_of_prefix(self, steps: int) -> tuple[Event, ...]:
-        """The events of the first ``steps`` steps: what a run that stopped there has released.
+        """Return the events of the first ``steps`` steps, which cover everything that a run has released if it stops
+        there.
 
         An aggregate is charged as a whole from its first step on. An evaluation may be drawn once the last step is
         taken, and not before.
 
         Raises:
-            InvalidValue: ``steps`` is negative or more than the plan has.
+            InvalidValue: If ``steps`` is negative or more than the plan has.
         """
         left = read_integer("steps", steps, 0, min(self.iterations, MAX_COUNT))
         events: list[Event] = []
@@ -364,7 +367,7 @@ class Plan:
         return described
 
     def canonical(self) -> bytes:
-        """The bytes that travel between processes and that the hash is of."""
+        """Return the bytes that travel between processes and from which the hash is computed."""
         return canonical_bytes(self.to_json())
 
     @property
@@ -379,7 +382,7 @@ def plan_from_canonical(data: bytes, expected_hash: str) -> Plan:
     Guarantees: the returned plan has ``plan_hash == expected_hash`` and the same canonical bytes.
 
     Raises:
-        InvalidValue: the bytes have another hash, or are not the canonical bytes of a plan.
+        InvalidValue: If the bytes have another hash, or are not the canonical bytes of a plan.
     """
     if sha256_hex(data) != expected_hash:
         raise InvalidValue("the plan's bytes do not have the expected hash; it is refused", code="plan_hash_mismatch")

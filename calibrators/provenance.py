@@ -28,7 +28,7 @@ class Units:
     holder: int = 0
 
     def scale(self, loss: float, parameter: float, holder_exponent: float = 0.0) -> float:
-        """The factor on a number with these units.
+        """Return the factor on a number with these units.
 
         >>> GRADIENT.scale(loss=10.0, parameter=2.0)
         5.0
@@ -78,14 +78,14 @@ class Provenance:
 
     Attributes:
         name: Name in the HTTP contract, such as ``"step_size"``.
-        value: The number, or one per step or phase; None if the formula's conditions fail (``assumptions`` then says
-            which), or there is no finite value.
-        formula: LaTeX.
-        source: Paper, theorem, equation.
-        kind: How well it is known.
+        value: The number, or one number for each step or phase. None if the formula's conditions fail (``assumptions``
+            then says which), or if there is no finite value.
+        formula: The formula, in LaTeX.
+        source: The paper, the theorem and the equation.
+        kind: The certainty of the number.
         assumptions: The conditions that must hold, in sentences.
-        vacuous: For a bound: whether it is worse than the trivial one; None if that has no meaning.
-        units: How the number scales with the units of losses and parameters.
+        vacuous: Whether a bound is worse than the trivial one; None for other numbers.
+        units: The way in which the number scales with the units of losses and parameters.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Refusals of what an algorithm has no use for, and warnings about records that no step reads."""
+"""Refusals of requests that an algorithm cannot fulfil, and warnings about records that no step reads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def refuse(
     batch_size: str | None = None,
     step_size: str | None = None,
 ) -> None:
-    """Refuse what a spec asks for and an algorithm has no part for.
+    """Refuse requests of a spec that an algorithm cannot fulfil.
 
     Args:
-        sizes: Why neither the number of steps nor the batch size is solved for; None if they are.
-        penalty, batch_size, step_size: Why none is taken; None if one is.
+        sizes: The reason why neither the number of steps nor the batch size can be solved for; None if they can.
+        penalty, batch_size, step_size: The reason why the algorithm takes none; None if it takes one.
 
     Raises:
-        Unsupported: the spec asks for one of them.
+        Unsupported: If the spec asks for something that the algorithm cannot do.
     """
     if sizes is not None and spec.unknown in (Unknown.ITERATIONS, Unknown.BATCH_SIZE):
         raise Unsupported(sizes, pointer=("solve_for",))
@@ -31,7 +31,7 @@ def refuse(
 
 
 def unread(spec: Spec, read: int, why: str = "") -> list[str]:
-    """Return a warning where some of the records are in no step.
+    """Return a warning if some of the records are in no step.
 
     Args:
         read: The number of records that are in some step.

@@ -21,7 +21,7 @@ from calibrators.algorithm import Algorithm
 from calibrators.correlation import Correlation
 from calibrators.spec import Calibration, Spec
 
-#: Lists begin with the algorithm that most people know.
+#: Lists begin with the algorithm that is known best.
 FIRST = "dp_sgd"
 
 
@@ -40,7 +40,7 @@ def _records() -> Iterator[Algorithm]:
 
 
 def _by_name(records: list[Algorithm]) -> dict[str, Algorithm]:
-    """The records in the order of lists: the first, then by their names."""
+    """Return the records in the order of lists: the best-known algorithm, then the others by name."""
     names = [record.name for record in records]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -52,10 +52,10 @@ ALGORITHMS: dict[str, Algorithm] = _by_name(list(_records()))
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """The algorithm of that name.
+    """Return the algorithm of that name.
 
     Raises:
-        InvalidValue: there is none; the detail lists those there are.
+        InvalidValue: If no algorithm has this name. The detail lists those there are.
     """
     if name not in ALGORITHMS:
         raise InvalidValue(
@@ -67,13 +67,14 @@ def find_algorithm(name: str) -> Algorithm:
 
 
 def calibrate(name: str, spec: Spec) -> Calibration:
-    """The calibration of a spec by the algorithm of that name, which fills in what the spec leaves to it.
+    """Return the calibration of a spec by the algorithm of that name, which fills in the values that the spec leaves to
+    it.
 
     Raises:
-        InvalidValue: there is no such algorithm, a number is outside its range or missing, or the algorithm does not
+        InvalidValue: If there is no such algorithm, a number is outside its range or missing, or the algorithm does not
             bound gradients in this way.
-        Unsupported: the algorithm's events are not accounted under this sampling or relation.
-        Unreachable: nothing meets the target.
+        Unsupported: If the algorithm's events are not accounted under this sampling or relation.
+        Unreachable: If nothing meets the target.
     """
     algorithm = find_algorithm(name)
     try:
@@ -87,7 +88,7 @@ def calibrate(name: str, spec: Spec) -> Calibration:
 
 
 def with_defaults(algorithm: Algorithm, spec: Spec) -> Spec:
-    """The spec with the algorithm's own sampling, relation and variant where it names none, checked."""
+    """Check the spec, and fill in the algorithm's own sampling, relation and variant if it names none."""
     sampling = default_sampling(algorithm, spec.neighboring_relation) if spec.sampling is None else spec.sampling
     _check_sampling(algorithm, sampling)
     filled = replace(
@@ -129,7 +130,8 @@ def _check_nothing_is_correlated(algorithm: Algorithm, spec: Spec) -> None:
 
 
 def default_sampling(algorithm: Algorithm, relation: NeighboringRelation | None) -> str:
-    """Return the kind of the first sampling of the algorithm that is accounted under the relation, if that is named.
+    """Return the kind of the algorithm's first sampling that is accounted under the relation, or the first if none is
+    named.
 
     >>> algorithm = ALGORITHMS["dp_sgd_gradient"]
     >>> [default_sampling(algorithm, relation) for relation in (None, NeighboringRelation.ADD_OR_REMOVE_ONE)]
@@ -141,13 +143,13 @@ def default_sampling(algorithm: Algorithm, relation: NeighboringRelation | None)
 
 
 def _relation(algorithm: Algorithm, sampling: type[Sampling]) -> NeighboringRelation:
-    """Return the first relation under which the sampling is accounted, as far as its kind alone decides that."""
+    """Return the first relation under which the sampling is accounted, as far as the kind of sampling decides that."""
     accounted = _accounted(algorithm, sampling)
     return next((each for each in algorithm.relations if each in accounted), algorithm.relations[0])
 
 
 def _accounted(algorithm: Algorithm, sampling: type[Sampling]) -> tuple[NeighboringRelation, ...]:
-    relations: object = sampling.relations  # a property where they depend on a sampling's own fields
+    relations: object = sampling.relations  # it is a property if the relations depend on the sampling's own fields
     return relations if isinstance(relations, tuple) else algorithm.relations
 
 

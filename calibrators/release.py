@@ -21,16 +21,16 @@ class LastIterate(Described):
 
 @dataclass(frozen=True, slots=True)
 class AverageIterate(Described):
-    """The mean of the points that the steps start from: the last step's outcome is not used."""
+    """The mean of the starting points of the steps: the last step's outcome is not used."""
 
     kind: ClassVar[str] = "average"
 
 
 @dataclass(frozen=True, slots=True)
 class RandomIterate(Described):
-    """One of the points that the steps start from, each equally likely; drawn in secret, independently of the data.
+    """One of the starting points of the steps, each equally likely; drawn in secret, independently of the data.
 
-    If a phase has rounds of steps, as `proximal_phases` has, it is one of those that the rounds start from.
+    If a phase has rounds of steps, as in `proximal_phases`, it is one of the starting points of the rounds.
     """
 
     kind: ClassVar[str] = "random"
@@ -41,7 +41,7 @@ class WeightedAverage(Described):
     """A weighted mean of the points that the steps lead to.
 
     Attributes:
-        weights: One for each step, nonnegative, of sum 1.
+        weights: One nonnegative weight for each step, with sum 1.
     """
 
     kind: ClassVar[str] = "weighted_average"

@@ -57,13 +57,13 @@ class Problem:
     """An objective.
 
     Attributes:
-        shape: Its best.
-        norm_order: p of the l_p norm in which parameters are measured, in [1, 2].
-        is_smooth: Whether its gradient is Lipschitz.
-        is_heavy_tailed: Whether gradients have moments and no bound.
+        shape: The most special shape that it has.
+        norm_order: The p of the l_p norm in which parameters are measured, in [1, 2].
+        is_smooth: Whether the gradient is Lipschitz.
+        is_heavy_tailed: Whether gradients have bounded moments but no bound.
 
     Raises:
-        InvalidValue: norm_order is outside [1, 2].
+        InvalidValue: If norm_order is outside [1, 2].
     """
 
     shape: Shape
@@ -77,7 +77,7 @@ class Problem:
     def constants(self, given: Mapping[str, float]) -> dict[str, float]:
         """Return the given constants that an objective of this shape has, and those that follow from them.
 
-        With other constants, theorems would be used that do not hold for the shape.
+        Other constants would select theorems that do not hold for the shape.
 
         >>> Problem(Shape.STRONGLY_CONVEX).constants({"strong_convexity": 2.0})
         {'strong_convexity': 2.0, 'pl_constant': 2.0}
@@ -111,12 +111,12 @@ class Scope:
     """The scope of a theorem.
 
     Attributes:
-        shape: The objective's; None if no theorem speaks of the algorithm.
-        measure: The bounded quantity; None likewise.
+        shape: The shape of the objective; None if no theorem covers the algorithm.
+        measure: The bounded quantity; None if no theorem covers the algorithm.
         norms: The orders of the norm; None is l2.
-        norm_names: The same in words.
+        norm_names: The norms in words.
         needs_smoothness: Whether the gradient must be Lipschitz.
-        allows_heavy_tails: Whether gradients may have moments and no bound.
+        allows_heavy_tails: Whether gradients may have bounded moments but no bound.
     """
 
     shape: Shape | None
@@ -127,7 +127,7 @@ class Scope:
     allows_heavy_tails: bool = False
 
     def conflicts(self, problem: Problem) -> list[str]:
-        """Why the theorem does not speak of the problem, in sentences; none if it does."""
+        """Return the reasons why the theorem does not cover the problem, in sentences; none if it does."""
         if (self.shape is Shape.MEAN) is not (problem.shape is Shape.MEAN):
             is_for = "the mean of records" if self.shape is Shape.MEAN else "minimising a loss"
             return [f"it is for {is_for}, and this problem is {problem.shape}"]
@@ -154,11 +154,11 @@ def in_lp_ball(shape: Shape, measure: Measure, *, needs_smoothness: bool = True)
 
 
 def heavy_tailed(shape: Shape, *, needs_smoothness: bool = True) -> Scope:
-    """Return the scope of a theorem about the population risk when gradients have moments and no bound."""
+    """Return the scope of a theorem about the population risk if gradients have bounded moments but no bound."""
     return Scope(shape, Measure.POPULATION_RISK, needs_smoothness=needs_smoothness, allows_heavy_tails=True)
 
 
-#: No theorem speaks of what the algorithm attains.
+#: The scope of an algorithm about which there is no theorem.
 NO_THEOREM = Scope(None, None)
 
 

@@ -49,7 +49,7 @@ class Unknown(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OpenEpsilon:
-    """The target whose epsilon is the unknown: whatever is certified at this delta."""
+    """The target whose epsilon is the unknown: the epsilon that is certified at this delta."""
 
     delta: float
 
@@ -59,7 +59,7 @@ class OpenEpsilon:
 
 @dataclass(frozen=True, slots=True)
 class OpenDelta:
-    """The target whose delta is the unknown: whatever is certified at this epsilon."""
+    """The target whose delta is the unknown: the delta that is certified at this epsilon."""
 
     epsilon: float
 
@@ -68,7 +68,7 @@ class OpenDelta:
 
 
 def default_capacity(declared_size: int) -> int:
-    """Return the slots for a data set that says nothing of them: an eighth more than its size, and at least 8 more.
+    """Return the default number of slots for a data set: an eighth more than its size, and at least 8 more.
 
     An eighth of a small number would leave no room for the few records by which its owner may be wrong.
 
@@ -80,41 +80,45 @@ def default_capacity(declared_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The description of a private algorithm, as a caller gives it; one thing of it is left open and solved for.
+    """A caller's description of a private algorithm. One quantity is left open and solved for.
 
-    What is None may be left to the algorithm (its own sampling, relation, gradient bound, batch size or number of
-    steps); an algorithm that cannot choose says so with `need`.
+    A field that is None may be left to the algorithm (its own sampling, relation, gradient bound, batch size or number
+    of steps). An algorithm that cannot choose says so with `need`.
 
     Attributes:
-        dataset_size: Declared public number of records.
+        dataset_size: The declared public number of records.
         target: The limit of the run's privacy loss, or the given half of (epsilon, delta).
         unknown: The quantity to solve for; its own field is None.
-        batch_size: Nominal batch size; the public divisor of every noisy sum.
-        iterations: Number of steps.
-        stages: The stages of a training whose steps change; then there is no other batch size or number of steps.
-        sampling: Kind of sampling; its other parameters follow from the public sizes.
-        max_batch_size: Records that a truncated batch has at most; of no other sampling.
-        capacity: Slots of the data set, a public number: the most records that there may be. None is the default's.
-        neighboring_relation: What differs between neighbouring data sets.
-        gradient_bound: How one record's gradient is bounded.
+        batch_size: The nominal batch size, which is the public divisor of every noisy sum.
+        iterations: The number of steps.
+        stages: The stages of a training whose steps change. With stages, no other batch size or number of steps is
+            given.
+        sampling: The kind of sampling. Its other parameters follow from the public sizes.
+        max_batch_size: The most records of a truncated batch; only for that sampling.
+        capacity: The public number of slots of the data set, which is the most records that it may have. None takes the
+            default.
+        neighboring_relation: The difference between neighbouring data sets.
+        gradient_bound: The way in which one record's gradient is bounded.
         domain: The set that contains the parameters.
         penalty: The penalty that is added to the loss.
-        dimension: Number of parameters; utility needs it, privacy does not.
+        dimension: The number of parameters. Utility needs it, privacy does not.
         assumptions: Constants of the problem by their names in the HTTP contract.
         step_size: The caller's own step size; None asks the theorem for one.
-        step_size_schedule: How step sizes change over the run, if the algorithm supports it; None keeps them constant.
-        averaged_share: Share of the last steps whose points are averaged, of an algorithm with a `step_rule`; None
-            releases the last point.
-        momentum: The momentum of an algorithm that has any; None is none.
-        correlation: How the noise of successive steps is correlated, if the algorithm supports it.
-        noise_multiplier: Noise on the sum over the contribution bound; given where something else is solved for.
-        variant: The form of the algorithm; None is its first.
-        judge_published: Whether the engine judges the noise that the paper prints, which takes a calibration too.
+        step_size_schedule: The change of step sizes over the run, if the algorithm supports it; None keeps them
+            constant.
+        averaged_share: The share of the steps, the last ones, whose points are averaged, if the algorithm has a
+            `step_rule`; None releases the last point.
+        momentum: The momentum, if the algorithm supports it; None means no momentum.
+        correlation: The correlation of the noise of successive steps, if the algorithm supports it.
+        noise_multiplier: The noise on the sum over the contribution bound. It is given if another quantity is solved
+            for.
+        variant: The form of the algorithm; None means its first form.
+        judge_published: Whether the engine judges the noise that the paper prints, which takes another calibration.
 
     Raises:
-        InvalidValue: a number outside its range; what is solved for is given (``overdetermined``); the noise is neither
-            given nor solved for (``missing``).
-        Unsupported: a number of steps or a batch size is solved for beside stages.
+        InvalidValue: If a number is outside its range; if the quantity that is solved for is also given
+            (``overdetermined``); or if the noise is neither given nor solved for (``missing``).
+        Unsupported: If a number of steps or a batch size is solved for beside stages.
     """
 
     dataset_size: int
@@ -168,10 +172,10 @@ class Spec:
         self._check_what_is_open()
 
     def need(self, name: str, why: str = "this algorithm needs it") -> int:
-        """The size of that name.
+        """Return the size of that name.
 
         Raises:
-            InvalidValue: it was left out (``missing``).
+            InvalidValue: If the size was left out (``missing``).
         """
         value: int | None = getattr(self, name)
         if value is None:
@@ -179,10 +183,10 @@ class Spec:
         return value
 
     def release_of(self, steps: int) -> Release:
-        """Return which point of this many steps is released, where the algorithm's theorem does not say.
+        """Return the point of this many steps that is released, if the algorithm's theorem does not say.
 
         Raises:
-            InvalidValue: a share of more steps is averaged than a plan has weights for.
+            InvalidValue: If a share of more steps is averaged than a plan has weights for.
         """
         if self.averaged_share is None:
             return LAST_ITERATE
@@ -196,7 +200,7 @@ class Spec:
 
     @property
     def slots(self) -> int:
-        """The capacity, or that of a data set that says nothing of it."""
+        """The capacity, or the default number of slots."""
         return self.capacity or min(default_capacity(self.dataset_size), MAX_DATASET_SIZE)
 
     @property
@@ -207,7 +211,7 @@ class Spec:
 
     @property
     def clip(self) -> Clip:
-        """The clip threshold, of an algorithm that takes no other gradient bound."""
+        """The clip threshold, for algorithms that take no other gradient bound."""
         assert isinstance(self.gradient_bound, Clip), "the registry has seen to the gradient bound"
         return self.gradient_bound
 
@@ -247,7 +251,7 @@ class Spec:
             )
         if not solved_in_target and getattr(self, self.unknown) is not None:
             raise InvalidValue(
-                f"{self.unknown} is what is solved for; leave it out, or solve for something else",
+                f"{self.unknown} is solved for; leave it out, or solve for something else",
                 code="overdetermined",
                 pointer=(str(self.unknown),),
             )
@@ -266,20 +270,20 @@ class Calibration:
     Attributes:
         plan: The plan, which a ledger charges and a trainer executes.
         unknown: The quantity that was solved for.
-        value: Its value; several where an algorithm's noise has a scale of its own in each phase.
-        achieved: Certified cost of the plan's events in the target's own number: epsilon at delta, rho, mu, advantage,
-            true positive rate, or the share of what remains of the budget.
+        value: The value of that quantity; several numbers if an algorithm's noise has a scale of its own in each phase.
+        achieved: The certified cost of the plan's events in the target's own number: epsilon at delta, rho, mu,
+            advantage, true positive rate, or the share of the budget's remaining room.
         next_achieved: For an integer, the certified cost of the next one, which misses the target; else None.
         hyperparameters: Recommended numbers, each with its theorem.
-        utility: Bounds on what the run achieves, each with its theorem.
-        missing_assumptions: Names that the theorem's numbers would need.
-        warnings: Sentences a reader must see beside the numbers.
+        utility: Bounds on the result of the run, each with its theorem.
+        missing_assumptions: The names of assumptions that the theorem's numbers would need.
+        warnings: Sentences that a reader must see beside the numbers.
         as_published: The paper's own calibration, judged if the spec asks; None if it has none for this target.
-        dtype_reason: Why the plan is carried out in float64 although nobody asked for it; else None.
+        dtype_reason: The reason why the plan is carried out in float64 although nobody asked for it; otherwise None.
         alternatives: The plan's number of bands beside others, if correlated noise is solved for.
         choices: The values that the request left out and that were chosen for it.
         derived: Constants of the theorem that follow from declared bounds.
-        theorem_note: What the theorem chooses of the plan beside these choices, in sentences; None if all was given.
+        theorem_note: The further choices of the theorem in this plan, in sentences; None if everything was given.
     """
 
     plan: Plan

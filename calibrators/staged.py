@@ -1,4 +1,4 @@
-"""The calibration of a training in stages: one noise multiplier for all, of which each stage has its own multiple."""
+"""The calibration of a training in stages: there is one noise multiplier, and each stage has its own multiple of it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ WARNING = (
 def calibrate_stages(algorithm: Algorithm, spec: Spec, hyperparameters: Iterable[Provenance] = ()) -> Calibration:
     """Solve for the noise multiplier, of which every stage has its own multiple, or for epsilon or delta.
 
-    More noise in all stages at once is less privacy loss, so that the least noise is found by bisection.
+    More noise in all stages together means less privacy loss, so the least noise is found by bisection.
 
     Guarantees:
         never_misses: the certified upper end of all stages together meets the target.
 
     Raises:
-        InvalidValue: a stage's batch is larger than the data set, or disjoint batches need more records than there are.
-        Unsupported: the sampling is not accounted under the relation.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a stage's batch is larger than the data set, or disjoint batches need more records than there
+            are.
+        Unsupported: If the sampling is not accounted under the relation.
+        Unreachable: If nothing meets the target.
     """
     assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
     if spec.sampling == TruncatedPoisson.kind:
@@ -85,9 +86,10 @@ def _events(spec: Spec, noise_multiplier: float, *, in_range: bool = False) -> t
     """Return the events of all stages.
 
     Args:
-        spec: With its stages.
+        spec: The spec with its stages.
         noise_multiplier: The noise multiplier of the whole training.
-        in_range: Whether noise beyond the engine's range is taken for its end, as a search at that range's ends needs.
+        in_range: Whether noise beyond the engine's range is replaced by the end of the range, which a search at the
+            ends needs.
     """
     event_of = gaussian_event(spec)
     noises = [noise_multiplier * stage.noise_factor for stage in spec.stages]

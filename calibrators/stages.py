@@ -1,4 +1,4 @@
-"""Stages of a training whose steps change on the way: batch sizes, noise and step sizes of their own."""
+"""Stages of a training whose steps change: each stage has its own batch size, noise and step size."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 from accounting.numbers import MAX_COUNT, MAX_DATASET_SIZE, read_integer, read_real
 
-#: A training has at most as many.
+#: The most stages of a training.
 MAX_STAGES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Equal steps, one stage of several.
+    """One stage of several, whose steps are equal.
 
     Attributes:
-        iterations: Number of steps.
-        batch_size: Nominal batch size; the public divisor of these steps.
+        iterations: The number of steps.
+        batch_size: The nominal batch size, which is the public divisor of these steps.
         noise_factor: The noise of these steps over the noise multiplier of the whole training, in [1e-3, 1e3].
         step_size: The step size of these steps; None takes that of the whole training.
 
     Raises:
-        InvalidValue: a number outside its range.
+        InvalidValue: If a number is outside its range.
     """
 
     iterations: int

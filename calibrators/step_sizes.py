@@ -24,9 +24,9 @@ class Course(StrEnum):
 class StepSizeSchedule:
     """Step sizes as shares of the largest one: 1 at first, then falling to the end.
 
-    With u = (t / T - (1 - cooldown)) / cooldown, how much of the fall is behind step t of T, and f = final_share, the
-    share is 1 if u <= 0, then 1 - (1 - f) u for a line and f + (1 - f) (1 + cos(pi u)) / 2 for a cosine. It would be
-    f after the last step, so that no step has size 0.
+    Let u = (t / T - (1 - cooldown)) / cooldown be the completed part of the fall at step t of T, and f = final_share.
+    The share is 1 if u <= 0, then 1 - (1 - f) u for a line and f + (1 - f) (1 + cos(pi u)) / 2 for a cosine. It would
+    be f only after the last step, so no step has size 0.
 
     Attributes:
         kind: The course.
@@ -34,7 +34,7 @@ class StepSizeSchedule:
         final_share: The last step size as a share of the largest; in [0, 1].
 
     Raises:
-        InvalidValue: a number is outside its range.
+        InvalidValue: If a number is outside its range.
 
     >>> StepSizeSchedule(Course.LINEAR, cooldown=0.5).shares(8)
     (1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25)

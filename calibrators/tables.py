@@ -16,10 +16,10 @@ TABLES: dict[str, Table] = {table.name: table for paper in PAPERS for table in p
 
 
 def find_table(name: str) -> Table:
-    """The table of that name.
+    """Return the table of that name.
 
     Raises:
-        InvalidValue: there is none; the detail lists those there are.
+        InvalidValue: If no table has this name. The detail lists those there are.
     """
     if name not in TABLES:
         raise InvalidValue(f"there is no table {name!r}; there is {one_of(list(TABLES))}", pointer=("table",))

@@ -1,6 +1,6 @@
 """The choices of a paper's theorem, as sentences and values beside those of the preset `practical`.
 
-All is read from the algorithm's record and from calibrations: no algorithm is known by its name here.
+Everything is read from the algorithm's record and from calibrations. No algorithm is known by its name here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from calibrators.algorithm import Algorithm
 from calibrators.choices import Choice
 from calibrators.spec import Calibration, Spec
 
-#: Why a theorem has no value for a member.
+#: The reasons why a theorem has no value for a member.
 LEFT_OPEN = "The theorem leaves it open."
 ITS_OWN = "The theorem computes it from its constants."
 ANY_VALUE = "The theorem holds at every value and chooses none."
@@ -32,8 +32,8 @@ class Beside:
     """The theorem's values of members that a preset chose otherwise.
 
     Attributes:
-        values: By the member's name, as in `Choice.name`.
-        reason: Where they come from, or why a value is missing.
+        values: The values by the member's name, as in `Choice.name`.
+        reason: The source of the values, or the reason why a value is missing.
     """
 
     values: Mapping[str, Json] = field(default_factory=dict)
@@ -52,11 +52,11 @@ def missing_constants(names: Iterable[str]) -> str:
 
 
 def with_theorem(algorithm: Algorithm, choices: Iterable[Choice], beside: Beside) -> tuple[Choice, ...]:
-    """Return the choices, each with the theorem's in its place and a sentence about it.
+    """Return the choices, each with the theorem's choice in its place and a sentence about it.
 
     Args:
-        algorithm: Its record says whether a theorem bounds what it attains.
-        choices: Those that have a sentence keep it.
+        algorithm: The algorithm, whose record says whether a theorem bounds its result.
+        choices: The choices. A choice that has a sentence keeps it.
         beside: The values of a calibration by the theorem. Its reason is that of the members that it may choose.
     """
     return tuple(_with_theorem(algorithm, choice, beside) for choice in choices)
@@ -76,13 +76,14 @@ def _with_theorem(algorithm: Algorithm, choice: Choice, beside: Beside) -> Choic
 
 
 def note(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: Iterable[Choice]) -> str:
-    """Return what the theorem chooses of a plan, in sentences: beside the choices of a preset, and by itself.
+    """Return the theorem's choices in a plan, in sentences: those beside the choices of a preset, and others.
 
     Args:
         algorithm: The algorithm's record.
         asked: The request, before anything was chosen for it.
-        calibration: Of the whole request. Its recommended numbers are the theorem's own unless they were given.
-        choices: With the theorem's beside them.
+        calibration: The calibration of the whole request. Its recommended numbers are the theorem's own unless they
+            were given.
+        choices: The choices, with those of the theorem beside them.
     """
     if not algorithm.example.bounded:
         return _no_theorem(algorithm)
@@ -110,7 +111,7 @@ def _no_theorem(algorithm: Algorithm) -> str:
 
 
 def _kept(algorithm: Algorithm, asked: Spec, calibration: Calibration, choices: Iterable[Choice]) -> list[str]:
-    """Return the names of numbers that a request may give, and that are those of the theorem here."""
+    """Return the names of numbers that a request may give, and that the theorem chose here."""
     taken = {choice.name.rpartition(".")[2] for choice in choices} | set(asked.assumptions)
     taken |= {name for name in ("iterations", "batch_size", "step_size") if getattr(asked, name) is not None}
     if "gradient_bound" in taken or asked.gradient_bound is not None:

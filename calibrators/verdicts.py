@@ -9,7 +9,7 @@ from calibrators.as_published import Verdict, judge
 from calibrators.noise import EventOf, solve_steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec
 
-#: The papers' own relation.
+#: The neighbouring relation of the papers.
 RELATION = NeighboringRelation.REPLACE_ONE
 #: The statement about printed noise if the spec does not ask for a judgement.
 UNJUDGED: tuple[None, str] = (None, "Whether the printed noise meets the target was not asked.")
@@ -20,18 +20,18 @@ def judge_steps(
 ) -> tuple[Verdict | None, str]:
     """Judge equal steps with printed noise, if a record is replaced.
 
-    The verdict is for comparison: noise that the engine does not take refuses no request. It takes a calibration of its
-    own, under the paper's batches, so that a spec may do without it.
+    The verdict is for comparison only: printed noise that the engine cannot judge does not refuse a request. A verdict
+    takes a calibration of its own, under the paper's batches, so a spec need not ask for it.
 
     Args:
         spec: The spec, which has a target and the number of records.
-        event_of: From the noise, the steps and the batch size to the event of the steps.
+        event_of: A function from the noise, the number of steps and the batch size to the event of the steps.
         printed: The printed noise, in the unit that ``event_of`` takes.
         iterations, batch_size: The sizes of the paper's steps.
         setting: The paper's sampling and relation, in words.
 
     Returns:
-        The verdict and the reason for it, as `judge` gives them; `UNJUDGED` if the spec does not ask.
+        The verdict and its reason, as `judge` gives them; `UNJUDGED` if the spec does not ask for them.
     """
     if not spec.judge_published:
         return UNJUDGED
@@ -49,6 +49,6 @@ def judge_steps(
 
 
 def target_of(spec: Spec) -> Target:
-    """Return the target of a spec that leaves none of it open."""
+    """Return the target of a spec that leaves no part of it open."""
     assert not isinstance(spec.target, OpenEpsilon | OpenDelta), "papers print noise for given targets alone"
     return spec.target

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from calibrators.spec import Calibration
 
-#: Numbers that all steps together may multiply. It decides steps and batch sizes that nobody gives.
+#: The count of numbers that all steps together may multiply. It decides steps and batch sizes that a request leaves
+#: out.
 WORK = 5e10
-#: No default has fewer steps than this for the sake of its work.
+#: The least number of steps of a default, however much work they are.
 FEWEST_STEPS = 100
-#: Where a theorem's steps cannot be fewer, as many times the work is accepted of a request that does not ask for them.
+#: If a theorem's steps cannot be reduced, this multiple of the work is accepted even if the request does not ask for
+#: them.
 PATIENCE = 10.0
-#: A calibrator's own name for the number of steps that it would choose without a limit to their work.
+#: The name under which a calibrator gives the number of steps that it would choose without a limit on their work.
 UNCAPPED = "iterations_uncapped"
 #: Numbers that are multiplied in the time in which the noise of one coordinate is drawn, and in which a step begins:
 #: estimates for a core that multiplies about 1e9 numbers a second (60 ns a coordinate, 30 us a step).
@@ -18,7 +20,7 @@ _NOISE, _STEP = 60.0, 3e4
 
 
 def affordable_steps(dataset_size: int, dimension: int) -> int:
-    """Return how many steps over all records fit the work, and `FEWEST_STEPS` at least.
+    """Return the number of steps over all records that fit the work, but at least `FEWEST_STEPS`.
 
     >>> affordable_steps(50_000, 1_000), affordable_steps(10**7, 10**3)
     (998, 100)
@@ -27,11 +29,12 @@ def affordable_steps(dataset_size: int, dimension: int) -> int:
 
 
 def work_of(calibration: Calibration, dimension: int) -> float:
-    """Return about how many numbers a plan multiplies, with what its noise and the steps themselves take beside that.
+    """Estimate the count of numbers that a plan multiplies, including the equivalent of its noise and of the steps
+    themselves.
 
     Args:
-        calibration: It says how many gradients of records the plan takes.
-        dimension: Number of parameters.
+        calibration: The calibration, which states the number of per-record gradients.
+        dimension: The number of parameters.
     """
     [gradients] = (each.value for each in calibration.utility if each.name == "gradient_evaluations")
     assert isinstance(gradients, float), "a number of gradients is one number"
@@ -43,7 +46,7 @@ def _work(gradients: float, steps: int, dimension: int) -> float:
 
 
 def minutes_of(work: float) -> float:
-    """Return about how many minutes of one core the work takes.
+    """Estimate the minutes of one core that the work takes.
 
     >>> minutes_of(5e11)
     10.0

@@ -1,1 +1,2 @@
-"""Floor 3: executes Plans on arrays. Everything random or bounded here is what the plan's events were charged for."""
+"""Floor 3: it executes Plans on arrays. All randomness and all bounds here are those for which the plan's events were
+charged."""

@@ -1,4 +1,4 @@
-"""Adam's step on noisy means: its moments are functions of what is already noised, and cost no privacy.
+"""Adam's step on noisy means: its moments are functions of noisy means, and cost no privacy.
 
 Source: Kingma & Ba 2015 (arXiv 1412.6980), Algorithm 1; on noisy means Yang, Zhang, Chen & Liu 2022
 (arXiv 2206.13033), Appendix D.
@@ -19,15 +19,15 @@ class Adam(Resumable):
 
     Args:
         domain: A box or none.
-        start: x_0, shape (d,), float64.
+        start: The start x_0, shape (d,), float64.
 
     Guarantees:
-        - records_enter_through_noisy_sums_alone: x and both moments are functions of those and of the plan.
+        - records_enter_through_noisy_sums_alone: x and both moments are functions of noisy sums and of the plan.
         - steps_are_in_adams_own_metric: the next point minimises sum_i (z_i - y_i)^2 / (2 a_i) plus the penalty over
           the box, where y = x - a m / (1 - b_1^t) and a = eta / (sqrt(v / (1 - b_2^t)) + xi).
 
     Raises:
-        InvalidValue: a domain in which that is not found coordinate by coordinate.
+        InvalidValue: If the projection onto the domain cannot be computed coordinate by coordinate.
     """
 
     kept = ("point", "_first", "_second", "_done")

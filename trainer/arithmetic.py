@@ -2,10 +2,10 @@
 
 `trainer.grid` and the modules of the algorithms bound what one record does to a sum. They rest on:
 
-- elementwise sums, differences, products, quotients and square roots that are rounded once, to the nearest;
-- products of matrices and sums of rows with the error of their own dtype, in any order, with fused steps or without;
-- independent rows: whatever a row holds, what is computed of the others is the same, bit by bit;
-- the same bits from the same numbers, again and again;
+- elementwise sums, differences, products, quotients and square roots that are rounded once, to the nearest number;
+- products of matrices and sums of rows with the error of their own dtype, in any order, with or without fused steps;
+- independent rows: whatever a row holds, the results for the others are the same, bit by bit;
+- repeatable results: the same numbers always give the same bits;
 - powers within 2^-40 of the true ones; whole numbers and signs of zero as IEEE 754 has them.
 
 Exponentials and logarithms need no accuracy: whatever their values are, a record's contribution is bounded afterwards.
@@ -26,7 +26,7 @@ import numpy.typing as npt
 from calibrators.plan import DTYPES
 from trainer.arrays import Namespace, exponential, silent, squared_norms, to_host
 
-#: Rows, inputs and outputs of the products that are checked: those of small and large batches, and of their pieces.
+#: The rows, inputs and outputs of the products that are checked: those of small and large batches, and of their parts.
 _SHAPES = ((7, 3, 1), (320, 784, 10), (1000, 100, 1), (2048, 784, 256), (64, 33, 5))
 _DIGITS = {"float32": 24, "float64": 53}
 _COUNT = 4096
@@ -40,7 +40,7 @@ def faults_of(xp: Namespace) -> tuple[str, ...]:
     """Return a sentence for each fault of a library's arithmetic; none if everything is as the proofs need it.
 
     Args:
-        xp: An array namespace whose arrays are where they will be in a run.
+        xp: An array namespace, with its arrays on the device that a run will use.
 
     >>> faults_of(np)
     ()
@@ -52,7 +52,7 @@ def faults_of(xp: Namespace) -> tuple[str, ...]:
 
 
 def _products_are_exact(xp: Namespace, dtype: str) -> bool:
-    """Multiply entries of half the digits, one product in each sum: nothing is rounded, and a lost digit shows."""
+    """Multiply entries of half the digits, one product in each sum: so nothing is rounded, and a lost digit shows."""
     half = _DIGITS[dtype] // 2
     for rows, inputs, outputs in _SHAPES:
         draw = np.random.default_rng(rows)
@@ -102,7 +102,7 @@ def _rows_do_not_see_each_other(xp: Namespace, dtype: str) -> bool:
 
 
 def _by_row(xp: Namespace, features: Host, weights: Host) -> Iterator[Host]:
-    """Yield what a run computes for each row: logits, their exponentials, norms and the largest entries."""
+    """Yield the numbers that a run computes for each row: logits, their exponentials, norms and the largest entries."""
     rows = xp.asarray(features)
     logits = rows @ xp.asarray(weights)
     yield to_host(logits)
@@ -112,7 +112,7 @@ def _by_row(xp: Namespace, features: Host, weights: Host) -> Iterator[Host]:
 
 
 def _sums_repeat(xp: Namespace, dtype: str) -> bool:
-    """Add numbers that need rounding over rows, from other memory each time."""
+    """Add over rows numbers that need rounding, from different memory each time."""
     for rows, inputs, outputs in _SHAPES:
         draw = np.random.default_rng(outputs)
         features = draw.standard_normal((rows, inputs)).astype(dtype)
@@ -155,7 +155,7 @@ def _powers_are_near(xp: Namespace, dtype: str) -> bool:
 
 
 def _whole_numbers_are_whole(xp: Namespace, dtype: str) -> bool:
-    """Check that halves round to even, that -0.0 + 0.0 is 0.0, and that finite numbers are told from others."""
+    """Check that halves round to even, that -0.0 + 0.0 is 0.0, and that finite numbers are recognised."""
     halves = (np.arange(-50, 50) / 2.0).astype(dtype)
     negative = xp.asarray(np.full(8, -0.0, dtype=dtype))
     negative += 0.0

@@ -18,13 +18,13 @@ from calibrators.plan import DTYPES
 Array = Any
 Namespace = Any
 
-#: By dtype: numbers below this in magnitude become zero wherever they are factors of a product. All others are whole
-#: multiples of a number whose square is normal, so that no product or sum of products is subnormal: arithmetic with
-#: subnormal numbers takes ten times as long, and would show a record that has some.
+#: By dtype: the magnitude below which factors of a product become zero. All other numbers are whole multiples of a
+#: number whose square is normal, so that no product or sum of products is subnormal: arithmetic with
+#: subnormal numbers takes ten times as long, and would reveal a record that has some.
 TINY = {"float64": 2.0**-450, "float32": 2.0**-40}
-#: By dtype: smaller numbers are replaced by this before their exponentials are taken, which are then not subnormal.
+#: By dtype: the lower bound to which exponents are raised, so that exponentials are not subnormal.
 _SMALLEST_EXPONENTS = {"float64": -300.0, "float32": -27.0}
-#: By NumPy's character; NumPy and CuPy take ten times as long to say the name.
+#: The names of dtypes by NumPy's character. Asking NumPy or CuPy for the name takes ten times as long.
 _NAMES = {"f": "float32", "d": "float64"}
 #: The most squares added in their own dtype: in float32 the sum's relative error is at most 4096 2^-24 = 2^-12.
 _LONGEST_NARROW_SUM = 4096
@@ -46,7 +46,7 @@ def namespace_of(array: object) -> Namespace:
     if hasattr(array, "__array_namespace__"):
         return cast(_Standard, array).__array_namespace__()
     library = type(array).__module__.split(".")[0]
-    if library == "cupy":  # releases before the method existed; whoever made the array has imported it
+    if library == "cupy":  # for releases without the method; the array exists, so its library has been imported
         return sys.modules[library]
     return np
 
@@ -57,7 +57,7 @@ def on_host(xp: Namespace) -> bool:
 
 
 def to_host(array: Array) -> npt.NDArray[Any]:
-    """``array`` as a NumPy array, copied from the device if it is on one."""
+    """Return ``array`` as a NumPy array, copied from the device if it is on one."""
     get = getattr(array, "get", None)
     return np.asarray(get() if callable(get) else array)
 
@@ -66,7 +66,7 @@ def float_dtype(xp: Namespace, name: str) -> Any:
     """Return the floating type of ``xp`` with this name.
 
     Raises:
-        InvalidValue: ``name`` is not in `DTYPES`.
+        InvalidValue: If ``name`` is not in `DTYPES`.
 
     >>> float_dtype(np, "float32") is np.float32
     True
@@ -77,7 +77,7 @@ def float_dtype(xp: Namespace, name: str) -> Any:
 
 
 def as_float64(xp: Namespace, array: Array) -> Array:
-    """``array`` as float64 in ``xp``; a number too large for it becomes an infinity."""
+    """Return ``array`` as float64 in ``xp``; a number too large for it becomes an infinity."""
     converted = xp.asarray(array)
     return converted if converted.dtype == xp.float64 else xp.astype(converted, xp.float64)
 
@@ -101,13 +101,13 @@ def flushed(xp: Namespace, array: Array, tiny: float) -> Array:
 
 
 def cleared(xp: Namespace, array: Array, here: Array) -> Array:
-    """Return the array with zeros where ``here`` is true, whatever stands there.
+    """Return the array with zeros where ``here`` is true, whatever it holds there.
 
-    NumPy's `where` branches on each choice: it takes ten times as long where these are hard to predict, so its time
-    would tell what was chosen. A mask over the bits takes the same time for all values.
+    NumPy's `where` branches on each choice: it takes ten times as long if these are hard to predict, so its time would
+    reveal the choices. A mask over the bits takes the same time for all values.
 
     Args:
-        array: A floating dtype.
+        array: An array of a floating dtype.
         here: Booleans that broadcast to its shape.
 
     >>> cleared(np, np.array([[float("nan"), 2.0], [3.0, 4.0]]), np.array([[True], [False]])).tolist()
@@ -132,23 +132,23 @@ def exponential(xp: Namespace, array: Array) -> Array:
 
 
 def silent() -> AbstractContextManager[object]:
-    """NumPy's floating-point warnings off.
+    """Turn off NumPy's floating-point warnings within the block.
 
-    Whether an exponential overflows depends on the records, so a warning would tell something about them. The code
-    inside replaces what is not finite by zero itself; nothing relies on being warned.
+    Whether an exponential overflows depends on the records, so a warning would reveal something about them. The code
+    inside replaces numbers that are not finite by zero itself, and does not rely on warnings.
     """
     return np.errstate(all="ignore")
 
 
 def squared_norms(xp: Namespace, rows: Array) -> Array:
-    """An upper bound of the squared l2 norm of each row, tight unless the square is too small to be shown.
+    """Return an upper bound of the squared l2 norm of each row, which is tight unless the square underflows.
 
     Args:
-        rows: shape (B, m), a floating dtype.
+        rows: An array of shape (B, m) and a floating dtype.
 
     Returns:
         shape (B,), float64: the computed square plus m times the smallest normal number of the rows' dtype, which
-        covers a square that vanished below it. Positive; not finite exactly where the row is not or its square
+        covers a square that underflowed. It is positive, and not finite exactly if the row is not or its square
         overflows.
 
     >>> squared_norms(np, np.array([[3.0, 4.0]])).tolist()

@@ -1,7 +1,7 @@
-"""Full-batch noisy gradient steps on one block of slots after the other, each block near where it starts.
+"""Full-batch noisy gradient steps on one block of slots after the other, each block near its starting point.
 
-This module gives slots to blocks, takes their noisy means and goes from block to block. Each algorithm decides where a
-step leads.
+This module gives slots to blocks, takes their noisy means and goes from block to block. Each algorithm decides the
+result of a step.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from trainer.sums import BoundedSum
 
 
 def project_near(domain: L2Ball | None, centre: Array, radius: float, xp: Namespace, point: Array) -> Array:
-    """The point of the domain within ``radius`` of ``centre`` that is nearest to ``point``.
+    """Return the point of the domain within ``radius`` of ``centre`` that is nearest to ``point``.
 
     If neither ball's own projection lies in the other ball, the nearest point is on both spheres. They meet in a sphere
     about c + h u, with u the direction of the centre c. Its nearest point lies on the same side of the axis as the
     point.
 
     Args:
-        domain: Centred at 0; None is all of R^d.
-        centre: shape (d,), float64, in the domain.
-        radius: Infinite for the domain alone.
-        point: shape (d,), float64.
+        domain: A domain centred at 0; None is all of R^d.
+        centre: The centre, in the domain; shape (d,), float64.
+        radius: The radius of the ball; infinite for the domain alone.
+        point: The point to project, shape (d,), float64.
 
     Guarantees:
         - localised_points_are_in_both_balls: up to rounding of 1e-15 of the domain's radius.
@@ -57,19 +57,19 @@ def project_near(domain: L2Ball | None, centre: Array, radius: float, xp: Namesp
     near = offset if distance <= radius else offset * (radius / distance)
     if domain is None:
         return centre + near
-    # All numbers are differences from the centre, whose norm may be far above the radius.
+    # All vectors are relative to the centre, whose norm may be far above the radius.
     apart = _length(xp, centre)
     room = (domain.radius - apart) * (domain.radius + apart)
     if 2.0 * float(xp.sum(centre * near)) + float(xp.sum(near * near)) <= room:
         return centre + near
-    if not apart > 0.0:  # concentric balls, of one radius up to rounding
+    if not apart > 0.0:  # concentric balls of the same radius, up to rounding
         return centre + near
     outward = centre / apart
     height = min(radius, (room - radius**2) / (2.0 * apart))
     beside = math.sqrt(max(0.0, (radius - height) * (radius + height)))
     sideways = offset - float(xp.sum(offset * outward)) * outward
     width = _length(xp, sideways)
-    if not width > 0.0:  # on the axis, where the nearest point of the domain was near enough up to rounding
+    if not width > 0.0:  # on the axis, where the nearest point of the domain is in the ball up to rounding
         return centre + height * outward
     return centre + height * outward + sideways * (beside / width)
 
@@ -78,7 +78,7 @@ def _length(xp: Namespace, vector: Array) -> float:
     return float(xp.sqrt(xp.sum(vector * vector)))
 
 
-#: Per-record gradients of a run, at most: with a few features that many take about a quarter of an hour on one core.
+#: The most per-record gradients of a run. With a few features, that many take about a quarter of an hour on one core.
 MAX_GRADIENT_EVALUATIONS = 10**10
 
 
@@ -86,13 +86,13 @@ class BlockSteps(StructuredSteps):
     """Steps over all records of one block after the other.
 
     Slots are given to blocks by a permutation that is drawn before the first step from the declared size alone; a slot
-    without a row contributes nothing, and rows beyond the declared size are never read. A block's centre is the point
-    that it starts from.
+    without a row contributes nothing, and rows beyond the declared size are never read. A block's centre is its
+    starting point.
 
     Args:
         task: The task of a plan that `check_blocks` has seen.
-        records: The records of each block.
-        inner_iterations: Steps of each block.
+        records: The number of records of each block.
+        inner_iterations: The number of steps of each block.
 
     Guarantees:
         - no_record_is_in_two_blocks: each slot belongs to one block, or to none.
@@ -116,7 +116,7 @@ class BlockSteps(StructuredSteps):
 
     @abstractmethod
     def _moved(self, block: int) -> Array:
-        """The point that the next step, one of this block, leads to."""
+        """Return the result of the next step, which belongs to this block."""
 
     def step(self) -> None:
         block = bisect_right(self._step_ends, self._done)
@@ -141,7 +141,9 @@ class BlockSteps(StructuredSteps):
         return self._task.records.positions[self._order[last - self._records[block] : last]]
 
     def _noisy_mean(self, block: int, point: Array, bound: float, stddev: float) -> Array:
-        """1/n sum_j min(1, C/|g_j|) g_j + sigma Z: gradients at ``point``, n the block's public size; (d,), float64."""
+        """Return 1/n sum_j min(1, C/|g_j|) g_j + sigma Z: gradients at ``point``, n the block's public size; (d,),
+        float64.
+        """
         task, records = self._task, self._records[block]
         grid = task.grid(stddev * records / bound)
         total = self._sums.at(point, self._slots, Clip(bound), grid)
@@ -153,8 +155,8 @@ def check_blocks(plan: Plan, phase: LocalizedPhase | ProximalPhase) -> None:
     """Refuse blocks that a run cannot carry out.
 
     Raises:
-        InvalidValue: the plan was made for its privacy alone, takes more than a run can do, or has bounds that floating
-            point cannot keep; its relation has no slots.
+        InvalidValue: If the plan was made for its privacy alone, takes more than a run can do, or has bounds that
+            floating point cannot keep; or if its relation has no slots.
     """
     check_positions(plan, "slots are given to blocks by position")
     if isinstance(phase, LocalizedPhase):
@@ -184,11 +186,11 @@ def check_evaluations(phase: LocalizedPhase | ProximalPhase, constant: str, inst
 
     Args:
         phase: A phase of blocks.
-        constant: The request's assumption that their number follows from.
+        constant: The request's assumption from which their number follows.
         instead: The remedy that the refusal names.
 
     Raises:
-        InvalidValue: there are more; the error points at the assumption.
+        InvalidValue: If there are more than that. The error points at the assumption.
     """
     if phase.gradient_evaluations > MAX_GRADIENT_EVALUATIONS:
         raise InvalidValue(

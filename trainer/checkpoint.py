@@ -1,7 +1,7 @@
 """Checkpoints: a trainer's whole state as bytes, so that a run can go on after its process died.
 
-Whoever reads one has the noise, the parameters and a permutation of the records: it is as secret as the data, and gone
-with the run. Numbers and names are JSON, arrays are NPY inside a zip; nothing is pickled.
+A checkpoint holds the noise, the parameters and a permutation of the records. So it is as secret as the data, and is
+deleted with the run. Numbers and names are JSON, arrays are NPY inside a zip; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LAYOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The run that a checkpoint belongs to; with anything else it is refused.
+    """The run to which a checkpoint belongs. It is refused for any other run.
 
     Attributes:
         plan_hash: The hash of the plan.
-        data_tag: A keyed hash of the data, the caller's.
-        code_version: The version of the program that wrote it.
+        data_tag: A keyed hash of the data, made by the caller.
+        code_version: The version of the program that wrote the checkpoint.
     """
 
     plan_hash: str
@@ -43,11 +43,11 @@ class Checkpoints:
     """Settings by which a run keeps checkpoints.
 
     Attributes:
-        save: Keeps the bytes, in place of earlier ones.
-        is_due: Asked after every step with the number of steps done, so it should be cheap.
+        save: A function that stores the bytes in place of earlier ones.
+        is_due: A function that is asked after every step, with the number of steps done. It should be cheap.
         data_tag: See `Binding`.
         code_version: See `Binding`.
-        resume: Bytes that an earlier run saved, to go on from; None starts anew.
+        resume: The bytes that an earlier run saved, from which to go on; None starts anew.
     """
 
     save: Callable[[bytes], None]
@@ -58,7 +58,7 @@ class Checkpoints:
 
 
 def pack(binding: Binding, state: State) -> bytes:
-    """The state as bytes.
+    """Return the state as bytes.
 
     Args:
         state: Nested dictionaries of arrays, numbers, strings, booleans and None.
@@ -71,10 +71,10 @@ def pack(binding: Binding, state: State) -> bytes:
 
 
 def unpack(binding: Binding, data: bytes) -> State:
-    """The state that `pack` wrote, arrays on the host.
+    """Return the state that `pack` wrote, arrays on the host.
 
     Raises:
-        InvalidValue: these are not the bytes of a checkpoint, or it belongs to something else.
+        InvalidValue: If these are not the bytes of a checkpoint, or the checkpoint belongs to something else.
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:

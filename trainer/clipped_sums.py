@@ -1,6 +1,6 @@
 """Sums of records' gradients, or of their changes between two points, each clipped in an l_q norm, q >= 2.
 
-Everything is formed in float64, and summed on a public grid as `trainer.sums` does: what a record contributes is a
+Everything is formed in float64, and summed on a public grid as `trainer.sums` does: a record's contribution is a
 function of the record, its slot and the points alone, and moves the sum by at most one bound in the l_q norm.
 """
 
@@ -18,7 +18,7 @@ from trainer.models import LinearModel, Model
 from trainer.records import Block, Records, Selection
 from trainer.sums import narrowed, summed
 
-#: Smaller bounds on gradients are refused.
+#: The smallest bound on gradients that is accepted.
 SMALLEST = SMALLEST_MAX_GRAD_NORMS["float64"]
 _DTYPE = "float64"
 
@@ -28,8 +28,8 @@ class Term:
     """A record's contribution to a sum: its clipped gradient, or its gradient's clipped change, times a weight.
 
     Attributes:
-        point: shape (d,), float64: where gradients are taken.
-        bound: On the l_q norm of a gradient, or of a change.
+        point: The point at which gradients are taken, shape (d,), float64.
+        bound: The bound on the l_q norm of a gradient, or of a change.
         earlier: The point from which a change is taken; None for gradients.
         weight: A public number.
     """
@@ -46,22 +46,22 @@ class ClippedSums:
     Args:
         records: All slots.
         model: The trained model; its gradients are outer products of one layer.
-        algorithm: The name of the algorithm that asks, for the refusal.
-        dual_order: q; infinity measures the largest entry.
+        algorithm: The name of the algorithm, for a refusal.
+        dual_order: The order q of the dual norm; infinity measures the largest entry.
 
     Guarantees:
         - one_record_moves_a_sum_by_at_most_its_bound: in the l_q norm, for any losses.
         - non_finite_gradients_become_zero: such a record contributes nothing.
 
     Raises:
-        Unsupported: the model is not linear.
+        Unsupported: If the model is not linear.
     """
 
     def __init__(self, records: Records, model: Model, algorithm: str, dual_order: float = math.inf) -> None:
         if not isinstance(model, LinearModel):
             raise Unsupported(
-                f"{algorithm} clips gradients and their changes in a dual norm, which factorises for linear models "
-                f"alone; {model.kind} is not one",
+                f"{algorithm} clips gradients and their changes in a dual norm, which factorises only for linear "
+                f"models; {model.kind} is not one",
                 code="unsupported_model",
                 pointer=("model", "kind"),
             )
@@ -69,7 +69,7 @@ class ClippedSums:
         self._dtype = "float64" if records.all.features.dtype == records.xp.float64 else "float32"
 
     def grid(self, noise_multiplier: float, spread: float = 1.0) -> Grid:
-        """Return the grid of sums with noise of this many times their bound, or of sums without noise: 0.
+        """Return the grid of sums whose noise is this multiple of their bound; 0 means sums without noise.
 
         Args:
             noise_multiplier: The noise's scale over the bound.
@@ -85,13 +85,13 @@ class ClippedSums:
         )
 
     def of(self, slots: Selection, grid: Grid, unit: float, *terms: Term) -> Array:
-        """Return the sum of what the slots contribute over ``unit``, in whole steps: shape (d,), float64.
+        """Return the sum of the slots' contributions over ``unit``, in whole steps: shape (d,), float64.
 
         Args:
-            slots: Those that take part.
+            slots: The slots that take part.
             grid: The grid on which the sum lies.
-            unit: The bound on a contribution that was charged for: no less than the sum of the terms' bounds times
-                their weights. A public number, as each bound is, although bounds may depend on the points.
+            unit: The charged bound on a contribution, which is at least the sum of the terms' bounds times their
+                weights. It is a public number, as is each bound, although bounds may depend on the points.
             terms: The terms of each record's contribution. A term whose bound is below `SMALLEST` contributes nothing.
         """
         used = [
@@ -132,7 +132,7 @@ class ClippedSums:
         return gradients.norms_of_order(self._dual_order)
 
     def _layer(self, point: Array, block: Block) -> Layer:
-        """The gradients' only layer, with derivatives in float64."""
+        """Return the gradients' only layer, with derivatives in float64."""
         [layer] = self._model.gradients(point, block).layers
         return Layer(as_float64(block.xp, layer.inputs), as_float64(block.xp, layer.deltas), layer.has_bias)
 

@@ -10,15 +10,16 @@ from accounting.errors import InvalidValue, one_of
 from calibrators.plan import DTYPES, Clip, GradientBound
 from trainer.arrays import Array, cleared, namespace_of
 
-#: By dtype: how far below its bound a contribution stays, relative. `trainer.grid` has the proof that it is enough.
+#: By dtype: the relative distance by which a contribution stays below its bound. `trainer.grid` proves that it is
+#: enough.
 MARGINS = {"float64": 1e-5, "float32": 2.0**-7}
-#: By dtype: clip thresholds below this are refused, since the smallest numbers are too coarse to keep them.
+#: By dtype: the smallest clip threshold that is accepted, since the smallest numbers are too coarse to keep lower ones.
 SMALLEST_MAX_GRAD_NORMS = {"float64": 1e-100, "float32": 1e-12}
 _SMALLEST_NORMAL = 2.0**-1022
 
 
 def margin(dtype: str) -> float:
-    """Return how far below its bound a contribution stays in a run of this dtype, relative.
+    """Return the relative distance by which a contribution stays below its bound in a run of this dtype.
 
     >>> margin("float64")
     1e-05
@@ -46,11 +47,11 @@ def contribution_factors(bound: GradientBound, norms: Array, margin: float) -> A
 
 
 def clip_factors(norms: Array, max_grad_norm: float, margin: float) -> Array:
-    """Factors that make gradients no longer than C: min(1, C (1 - margin) / |g|).
+    """Return factors that make gradients no longer than C: min(1, C (1 - margin) / |g|).
 
     Args:
         norms: shape (B,), float64, positive: upper bounds of |g|, in gradient units.
-        max_grad_norm: C, in gradient units.
+        max_grad_norm: The clip threshold C, in gradient units.
         margin: See `margin`.
 
     Returns:
@@ -71,14 +72,14 @@ def clip_factors(norms: Array, max_grad_norm: float, margin: float) -> Array:
 
 
 def normalize_factors(norms: Array, regularizer: float, margin: float) -> Array:
-    """Factors that turn g into g / (r + |g|), held at norm 1 - margin at most.
+    """Return factors that turn g into g / (r + |g|), with a norm of at most 1 - margin.
 
     The exact quotient is below 1, but it rounds to 1 or more if r is small against |g|. So the margin applies there and
     only there: min(1 / (r + |g|), (1 - margin) / |g|).
 
     Args:
         norms: shape (B,), float64, positive: upper bounds of |g|, in gradient units.
-        regularizer: r >= 0, in gradient units.
+        regularizer: The regularizer r >= 0, in gradient units.
         margin: See `margin`.
 
     Returns:
@@ -99,6 +100,7 @@ def normalize_factors(norms: Array, regularizer: float, margin: float) -> Array:
 
 
 def _normal(factors: Array) -> Array:
-    """Factors below the normal numbers are too coarse to keep a bound: such a gradient contributes nothing."""
+    """Replace factors below the normal numbers by 0, since they are too coarse to keep a bound: such a gradient
+    contributes nothing."""
     xp = namespace_of(factors)
     return cleared(xp, factors, xp.logical_not(factors >= _SMALLEST_NORMAL))

@@ -1,6 +1,6 @@
-"""Confidence intervals from noisy sums: exact for ratios of sums, and from bounds for everything else.
+"""Confidence intervals from noisy sums: they are exact for ratios of sums, and based on bounds for everything else.
 
-Only the noise of the release is random, and its distribution is public: independent normal numbers of one standard
+Only the noise of the release counts as random. Its distribution is public: independent normal numbers with one standard
 deviation. The intervals do not account for the choice of the rows.
 """
 
@@ -21,8 +21,8 @@ class Estimate:
     """A number that is estimated from noisy sums.
 
     Attributes:
-        estimate: The likely value; None if the noise leaves none.
-        lower, upper: The true value is between these with the confidence that was asked for. None means no bound.
+        estimate: The likely value; None if the noise is too large for one.
+        lower, upper: Bounds between which the true value lies with the requested confidence. None means no bound.
     """
 
     estimate: float | None
@@ -30,7 +30,7 @@ class Estimate:
     upper: float | None
 
     def times(self, unit: float) -> Estimate:
-        """The estimate in another unit, a positive one."""
+        """Return the estimate in another, positive unit."""
         return Estimate(*(None if value is None else value * unit for value in (self.estimate, self.lower, self.upper)))
 
 
@@ -44,7 +44,7 @@ def two_sided(risk: float) -> float:
 
 
 def linear(weights: FloatArray, sums: FloatArray, stddev: float, risk: float) -> Estimate:
-    """The interval of a weighted sum, which is at least 0."""
+    """Return the interval of a weighted sum, which is at least 0."""
     found, half = float(weights @ sums), two_sided(risk) * stddev * float(np.linalg.norm(weights))
     return Estimate(max(found, 0.0), max(found - half, 0.0), max(found + half, 0.0))
 
@@ -52,16 +52,16 @@ def linear(weights: FloatArray, sums: FloatArray, stddev: float, risk: float) ->
 def ratio(
     above: FloatArray, below: FloatArray, sums: FloatArray, stddev: float, risk: float, within: tuple[float, float]
 ) -> Estimate:
-    """The interval of (above . true sums) / (below . true sums).
+    """Return the interval of (above . true sums) / (below . true sums).
 
-    For the true ratio r, (above - r below) . sums is a normal number of mean 0 and known variance. The interval holds
-    the r at which it is not too large.
+    For the true ratio r, (above - r below) . sums is a normal number of mean 0 and known variance. The interval
+    consists of the r for which this number is not too large.
 
     Args:
-        above, below: shape (d,), weights of the sums.
-        sums: shape (d,), noisy.
+        above, below: The weights of the sums, shape (d,).
+        sums: The noisy sums, shape (d,).
         stddev: The standard deviation of the noise on each of them.
-        risk: The probability with which the true ratio is not in the interval, at most.
+        risk: The largest probability with which the true ratio is not in the interval.
         within: Bounds of the ratio that hold whatever the rows are.
 
     Source: Fieller 1954, "Some problems in interval estimation".
@@ -85,9 +85,10 @@ def ratio(
 
 
 def sum_of_absolute_values(count: int, risk: float) -> float:
-    """Return what the sum of ``count`` absolute values of standard normals exceeds with probability ``risk`` at most.
+    """Return a number that the sum of ``count`` absolute values of standard normals exceeds with probability at most
+    ``risk``.
 
-    A Chernoff bound: E exp(t |Z|) = 2 exp(t^2 / 2) Phi(t).
+    It is a Chernoff bound, by E exp(t |Z|) = 2 exp(t^2 / 2) Phi(t).
 
     >>> 0.0 < sum_of_absolute_values(15, 0.05) - 15 * math.sqrt(2 / math.pi) < 8.0
     True
@@ -102,12 +103,13 @@ def bilinear_noise(matrix: FloatArray, left: FloatArray, right: FloatArray, stdd
     """Return d such that p M n of the noisy vectors exceeds the true value by more than d with probability <= ``risk``.
 
     With p' = p + r and n' = n + s, p M n = p' M n' - r M n' - p' M s + r M s. The noise r is independent of n', and s
-    of p', so that the first two are normal. Given s, the third is normal, too, and |M s| is nearly never longer than
+    is independent of p', so the first two are normal. Given s, the third is normal, too, and |M s| is nearly never
+    longer than
     |M|_F + |M|_2 sqrt(2 ln(1/risk)) deviations. Each of the four events has a quarter of the risk.
 
     Args:
-        matrix: M, shape (k, k).
-        left, right: p' and n', shape (k,).
+        matrix: The matrix M, shape (k, k).
+        left, right: The noisy vectors p' and n', shape (k,).
         stddev: The standard deviation of the noise on each of their coordinates.
         risk: The probability on one side; the same d holds on the other.
 

@@ -1,6 +1,6 @@
 """A run's arrays are NumPy's in the host's memory, or CuPy's on a CUDA device.
 
-The trainer's code is the same for both: the array library follows from the arrays that a run is given. All randomness
+The trainer's code is the same for both: the array library is that of the arrays that a run is given. All randomness
 is drawn on the host in either case, and noise goes to the device as whole numbers.
 """
 
@@ -19,8 +19,9 @@ import numpy as np
 from trainer.arithmetic import faults_of
 from trainer.arrays import Array, Namespace
 
-#: Settings of CUDA's libraries, which must be set before these are loaded. No product of float32 matrices has fewer
-#: digits (TF32) or is emulated by products in shorter types, and cuBLAS's choices do not depend on other streams.
+#: Settings of CUDA's libraries, which must be made before these are loaded. With them, no product of float32 matrices
+#: has fewer digits (TF32) or is emulated by products in shorter types, and cuBLAS's choices do not depend on other
+#: streams.
 ENVIRONMENT = {
     "CUPY_ACCELERATORS": "",
     "CUPY_TF32": "0",
@@ -32,21 +33,21 @@ ENVIRONMENT = {
 
 
 class DeviceUnusable(Exception):
-    """There is no device, or its arithmetic is not what the proofs need. The text says what would be right."""
+    """There is no device, or its arithmetic is not what the proofs need. The message says what would be right."""
 
 
 class DeviceFull(Exception):
-    """The device has too little memory for what was asked of it."""
+    """The device has too little memory for the request."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """The device that computes: the host, unless a subclass says more.
+    """The device that computes: the host, unless a subclass overrides it.
 
     Attributes:
         name: "cpu", or "cuda: " and the card's name.
-        xp: Its array namespace.
-        versions: Versions of the libraries that compute there, by name.
+        xp: The array namespace of the device.
+        versions: The versions of the libraries that compute there, by name.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Device:
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def holding(self, array: Array) -> Array:
-        """Return the array on this device; an array that is there already is returned as it is."""
+        """Return the array on this device. An array that is already there is returned unchanged."""
         return self.xp.asarray(array)
 
     def settle(self) -> None:
@@ -65,7 +66,7 @@ class Device:
         """Make and use arrays within the block; after it, their memory is free for other processes.
 
         Raises:
-            DeviceFull: the device has too little memory.
+            DeviceFull: If the device has too little memory.
         """
         yield
 
@@ -90,17 +91,17 @@ HOST = Device("cpu", np)
 
 
 def cuda_device() -> Device:
-    """Return the first CUDA device that this process sees, once its arithmetic has been found right.
+    """Return the first CUDA device that this process sees, after checking its arithmetic.
 
-    CuPy's own reductions add the same numbers in the same order each time, so those by other libraries are turned off.
-    Products of matrices are computed by cuBLAS in pedantic mode on one stream. NVIDIA documents that these repeat bit
-    by bit on one kind of card.
+    CuPy's own reductions add the same numbers in the same order each time, so the reductions of other libraries are
+    turned off. Products of matrices are computed by cuBLAS in pedantic mode on one stream. NVIDIA documents that these
+    repeat bit by bit on one kind of card.
 
     Guarantees:
         - no_unsound_device_is_returned: `trainer.arithmetic.faults_of` finds nothing.
 
     Raises:
-        DeviceUnusable: CuPy is not installed, finds no device, or computes otherwise than the proofs need.
+        DeviceUnusable: If CuPy is not installed, finds no device, or computes otherwise than the proofs need.
     """
     os.environ |= ENVIRONMENT
     try:

@@ -1,4 +1,4 @@
-"""Euclidean projections onto the domains: the nearest point of the domain, which is public once the point is.
+"""Euclidean projections onto the domains: the nearest point of the domain, which is public if the point is.
 
 Sorting and cumulative sums give the l1 ball and the simplex exactly (Duchi, Shalev-Shwartz, Singer & Chandra 2008); an
 l_p ball needs the multiplier of its constraint, which is found by Newton's method.
@@ -11,16 +11,16 @@ import math
 from calibrators.geometry import Box, Domain, L1Ball, L2Ball, LpBall, Simplex
 from trainer.arrays import Array, Namespace
 
-#: Most steps of an iteration, and the change of a logarithm that ends it.
+#: The most steps of an iteration, and the change of a logarithm that ends it.
 _STEPS = 200
 _ENOUGH = 1e-14
 
 
 def project(domain: Domain | None, xp: Namespace, point: Array) -> Array:
-    """The point of the domain that is nearest in l2; the point itself without a domain.
+    """Return the point of the domain that is nearest in l2; the point itself without a domain.
 
     Args:
-        point: shape (d,), float64. If it is not finite, so is what is returned.
+        point: The point, shape (d,), float64. If it is not finite, neither is the result.
 
     Guarantees:
         - projections_are_in_the_domain: up to rounding of 1e-12.
@@ -60,10 +60,10 @@ def _simplex(xp: Namespace, point: Array, scale: float) -> Array:
 
 
 def _lp_ball(xp: Namespace, point: Array, p: float, radius: float) -> Array:
-    """x with x_i + a x_i^(p - 1) = y_i (for y_i >= 0), with the multiplier a by which |x|_p is the radius.
+    """Return x with x_i + a x_i^(p - 1) = y_i (for y_i >= 0), with the multiplier a by which |x|_p is the radius.
 
-    In units of the radius and in logarithms, so that no size of the point is out of reach: ln a is found by Newton's
-    method, by halving where that would leave the interval that is known to hold it.
+    The computation is in units of the radius and in logarithms, so that points of any size work. It finds ln a by
+    Newton's method, and by bisection if that would leave the interval known to hold it.
     """
     sizes = xp.abs(point) / radius
     largest = float(xp.max(sizes))
@@ -80,7 +80,7 @@ def _lp_ball(xp: Namespace, point: Array, p: float, radius: float) -> Array:
         top = float(xp.max(powers))
         masses = xp.exp(powers - top)
         total = float(xp.sum(masses))
-        excess = top + math.log(total)  # ln of the sum of x_i^p, which is to be 0
+        excess = top + math.log(total)  # ln of the sum of x_i^p, which should be 0
         low, high = (multiplier, high) if excess > 0.0 else (low, multiplier)
         slope = -p * float(xp.sum(masses * shares / (1.0 - shares + (p - 1.0) * shares))) / total
         following = multiplier - excess / slope if slope < 0.0 else math.nan
@@ -94,7 +94,7 @@ def _lp_ball(xp: Namespace, point: Array, p: float, radius: float) -> Array:
 
 
 def _stationary(xp: Namespace, logs: Array, p: float, multiplier: float, start: Array) -> tuple[Array, Array]:
-    """ln x with x + e^multiplier x^(p - 1) = y, given ln y; and the share of the second term in the sum.
+    """Return ln x with x + e^multiplier x^(p - 1) = y, given ln y; and the share of the second term in the sum.
 
     The logarithm of the sum is convex and increases with ln x, so that Newton's method converges from any start.
     """

@@ -46,9 +46,9 @@ def check_gradient_steps(proposal: Proposal) -> None:
     """Refuse noisy gradient steps whose batches cannot be drawn, or whose clip threshold or noise cannot be kept.
 
     Raises:
-        InvalidValue: the threshold is too small, or the noise is too small or too large against it; correlated noise of
-            which too much would be kept.
-        Unsupported: the batches are not drawn here as they are charged.
+        InvalidValue: If the threshold is too small, or the noise is too small or too large against it; or if correlated
+            noise would need too many numbers to be kept.
+        Unsupported: If the batches are not drawn here as they are charged.
     """
     for phase in proposal.plan.phases:
         assert isinstance(phase, BoundedSteps), "the algorithm's plans have no other phases"
@@ -82,7 +82,7 @@ def check_at_least(plan: Plan, name: str, value: float, where: str) -> None:
     """Refuse a bound that the plan's numeric type cannot keep.
 
     Raises:
-        InvalidValue: the bound is too small; the error points at ``where`` and ``name``.
+        InvalidValue: If the bound is too small. The error points at ``where`` and ``name``.
     """
     smallest = SMALLEST_MAX_GRAD_NORMS[plan.dtype]
     if value < smallest:

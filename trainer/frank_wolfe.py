@@ -80,9 +80,9 @@ class EstimateFrankWolfe(StructuredSteps):
         - iterates_stay_in_the_ball: each is a convex combination of the last one and of a point of it.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating
-            point cannot keep.
-        Unsupported: the model's gradients are not outer products of one layer.
+        InvalidValue: If the plan does not have the one phase and the l_p ball of this algorithm, or has a bound that
+            floating point cannot keep.
+        Unsupported: If the model's gradients are not outer products of one layer.
     """
 
     kept = (*StructuredSteps.kept, "_before", "_slots", "_estimator", "_release")
@@ -171,10 +171,11 @@ class _Batch:
 
 
 def check_lp_plan(plan: Plan, norm_order: float, lipschitz: float) -> float:
-    """The radius of the ball of a plan whose slots are given to means.
+    """Return the radius of the ball of a plan whose slots are given to means.
 
     Raises:
-        InvalidValue: the plan has not the l_p ball of its phase, or a bound that floating point cannot keep.
+        InvalidValue: If the plan does not have the l_p ball of its phase, or has a bound that floating point cannot
+            keep.
     """
     domain = plan.domain
     if len(plan.phases) != 1 or not isinstance(domain, LpBall) or domain.norm_order != norm_order:

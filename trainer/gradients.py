@@ -25,25 +25,25 @@ class Gradients(Protocol):
     """The gradients g_i of B records by all d parameters."""
 
     def norms(self) -> Array:
-        """shape (B,), float64, positive: upper bounds of |g_i|_2, within 2^-10 of it unless it is tiny.
+        """Return positive upper bounds of |g_i|_2, within 2^-10 of it unless it is tiny: shape (B,), float64.
 
         Not finite wherever a number in the row is not.
         """
         ...
 
     def dual_norms(self) -> Array:
-        """shape (B,), float64: upper bounds of |g_i|_inf, the largest entry in absolute value."""
+        """Return upper bounds of |g_i|_inf, the largest entry in absolute value: shape (B,), float64."""
         ...
 
     def norms_of_order(self, order: float) -> Array:
-        """shape (B,), float64: upper bounds of |g_i|_q for q = ``order`` in [1, infinity), within 2^-28 of it.
+        """Return upper bounds of |g_i|_q for q = ``order`` in [1, infinity), within 2^-28 of it: shape (B,), float64.
 
         Not finite wherever a number in the row is not, and 0 if all are.
         """
         ...
 
     def entries(self) -> Array:
-        """The gradients themselves: shape (B, d), float64. For algorithms that bound each coordinate alone."""
+        """Return the gradients themselves: shape (B, d), float64. For algorithms that bound each coordinate alone."""
         ...
 
     def keep(self, rows: Array) -> Gradients:
@@ -51,11 +51,11 @@ class Gradients(Protocol):
         ...
 
     def parts(self) -> tuple[Array, ...]:
-        """Arrays with a row for each record, which with the records' features make their gradients anew."""
+        """Return arrays with a row for each record, which with the records' features make their gradients anew."""
         ...
 
     def of_parts(self, block: Block, parts: tuple[Array, ...]) -> Gradients:
-        """Gradients of a block's records from their rows of `parts`: the same as they were, bit by bit."""
+        """Return gradients of a block's records from their rows of `parts`: the same as they were, bit by bit."""
         ...
 
     def add_to(self, total: Array, weights: Array, steps_per_unit: float) -> None:
@@ -131,7 +131,7 @@ class OuterProducts:
         return largest
 
     def norms_of_order(self, order: float) -> Array:
-        """The norm of an outer product is the product of the norms, in every l_q."""
+        """Return norms as products: in every l_q, the norm of an outer product is the product of the norms."""
         xp = self.xp
         lengths = [
             _norms_of_order(xp, layer.inputs, order, constant=layer.has_bias) * _norms_of_order(xp, layer.deltas, order)
@@ -234,7 +234,7 @@ class DenseGradients:
 
 
 def _norms_of_order(xp: Namespace, rows: Array, order: float, *, constant: bool = False) -> Array:
-    """Upper bounds of the rows' l_q norms, of (row, 1) if ``constant``.
+    """Return the upper bounds of the rows' l_q norms, of (row, 1) if ``constant``.
 
     Powers are of ratios to the largest entry, which neither overflow nor, as far as they count, vanish; their sum is at
     least 1, and 2^-30 of the norm covers its rounding up to 2^22 entries.

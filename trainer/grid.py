@@ -45,9 +45,9 @@ class Grid:
     """Whole multiples of ``step``, in units of the contribution bound.
 
     Attributes:
-        step: gamma, a power of two.
+        step: The step gamma, a power of two.
         margin: The relative distance that contributions keep from their bound.
-        scale: K, the noise's standard deviation in steps; not below what was charged.
+        scale: The scale K, the noise's standard deviation in steps; not below what was charged.
     """
 
     step: float
@@ -94,7 +94,7 @@ def grid_for(
 
     Args:
         noise_multiplier: The noise's scale over the contribution bound, as it was charged.
-        dimension: d.
+        dimension: The dimension d.
         dtype: In which a piece is summed: "float64" or "float32".
         contributions: The most contributions that a sum may have: a public number.
         norm_order: r of the norm in which contributions are bounded, in [1, infinity].
@@ -105,7 +105,7 @@ def grid_for(
         - noise_is_not_below_the_charged: ``scale * step >= noise_multiplier``.
 
     Raises:
-        InvalidValue: so much noise, or so many contributions, that no grid keeps the bound.
+        InvalidValue: If there is so much noise, or there are so many contributions, that no grid keeps the bound.
 
     >>> grid = grid_for(8.4, 200_000, "float64", 1000)
     >>> math.log2(grid.step), grid.scale

@@ -76,7 +76,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """d, the length of the vector."""
+        """The size d, the length of the vector."""
         return sum(self.sizes.values())
 
     @property
@@ -110,7 +110,7 @@ class Layout:
         return vector[start : start + self.sizes[name]]
 
     def start(self, name: str) -> int:
-        """The place of a part's first coordinate."""
+        """Return the place of a part's first coordinate."""
         names = list(self.sizes)
         return sum(self.sizes[before] for before in names[: names.index(name)])
 
@@ -129,7 +129,7 @@ def layout_of(model: Model, parameters: Parameters) -> Layout:
 
 
 def noise_stddev(evaluation: HeldOutEvaluation, layout: Layout) -> float:
-    """Standard deviation of the noise on each coordinate."""
+    """Return the standard deviation of the noise on each coordinate."""
     return evaluation.noise_multiplier * layout.bound * (1.0 + 2.0**-50)
 
 
@@ -175,7 +175,7 @@ def sums_in_grains(
     capacity: int,
     streams: RandomStreams,
 ) -> FloatArray:
-    """The sums without noise, shape (d,), in whole grains: a secret. The arguments are those of `noisy_sums`.
+    """Return the sums without noise, shape (d,), in whole grains: a secret. The arguments are those of `noisy_sums`.
 
     Rows are in slots of a secret order, so that neighbours differ in one slot. All slots are predicted, in blocks of
     public sizes, so that what a row adds depends on the row and its slot alone.
@@ -249,5 +249,5 @@ def _bins(probabilities: FloatArray, count: int) -> npt.NDArray[np.intp]:
 
 
 def _whole(values: FloatArray) -> FloatArray:
-    """Numbers in [-1, 1] in whole grains, rounded towards zero."""
+    """Return numbers in [-1, 1] in whole grains, rounded towards zero."""
     return np.trunc(values / GRAIN)

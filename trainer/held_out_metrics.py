@@ -58,7 +58,7 @@ class HeldOutMetrics:
     r_squared: Estimate | None = None
 
     def with_errors_in(self, unit: float) -> HeldOutMetrics:
-        """The metrics with errors in a unit in which a scaled label of 1 is ``unit``."""
+        """Return the metrics with errors in a unit in which a scaled label of 1 is ``unit``."""
         absolute, root = self.mean_absolute_error, self.root_mean_squared_error
         return replace(
             self,
@@ -124,7 +124,9 @@ class _Reading:
         return Estimate(found.estimate, max(lower - _ROUNDED, within[0]), min(upper + _ROUNDED, within[1]))
 
     def _balanced_accuracy(self) -> Estimate:
-        """The mean of the classes' shares. All of their intervals hold at once with the probability of one interval."""
+        """Return the mean of the classes' shares. All of their intervals hold at once with the probability of one
+        interval.
+        """
         count = self._layout.num_classes
         per_class = count if self._layout.is_confused else 2
         found = []
@@ -141,7 +143,7 @@ class _Reading:
         return self._ratio(self._weights("log_loss", [1.0]), rows, (0.0, 1.0)).times(self._layout.log_loss_cap)
 
     def _calibration_error(self, rows: FloatArray) -> Estimate:
-        """|sums of the bins|_1 over the number of rows: noise changes the first by its own l1 norm at most."""
+        """Return |sums of the bins|_1 over the number of rows: noise changes the first by its own l1 norm at most."""
         bins = self._part("calibration")
         noisy = float(np.abs(bins).sum())
         likely = float(np.sqrt(np.maximum(bins**2 - self._stddev**2, 0.0)).sum())
@@ -174,7 +176,9 @@ class _Reading:
         )
 
     def _r_squared(self, rows: FloatArray) -> Estimate:
-        """1 - m / v, with the mean squared error m and the variance v of the labels, from three intervals at once."""
+        """Return 1 - m / v, with the mean squared error m and the variance v of the labels, from three intervals at
+        once.
+        """
         third = _RISK / 3.0
         error = self._ratio(self._weights("squared_error", [1.0]), rows, (0.0, 1.0), third).times(4.0)
         mean = self._ratio(self._weights("label", [1.0]), rows, (-1.0, 1.0), third)
@@ -193,7 +197,7 @@ class _Reading:
 
 
 def _area(positive: FloatArray, negative: FloatArray, stddev: float, risk: float) -> Estimate:
-    """The chance that a positive row is in a higher bin than a negative one, half of it in the same.
+    """Return the chance that a positive row is in a higher bin than a negative one, half of it in the same.
 
     If rows share a bin, the true order is unknown: the area a of their probabilities has
     p (L - a J) n <= 0 <= p (L + I - a J) n for the true histograms, with L below the diagonal and J all ones. The
@@ -240,7 +244,7 @@ def _ends(found: Estimate) -> tuple[float, float]:
 
 
 def _mean(found: Sequence[Estimate]) -> Estimate:
-    """The mean of numbers whose intervals all hold at once."""
+    """Return the mean of numbers whose intervals all hold at once."""
     known = [each.estimate for each in found if each.estimate is not None]
     lower, upper = (sum(ends) / len(found) for ends in zip(*(_ends(each) for each in found), strict=True))
     return Estimate(sum(known) / len(known) if known else None, lower, upper)

@@ -111,7 +111,7 @@ class Trainer(Protocol):
         ...
 
     def state(self) -> State:
-        """All that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
+        """Return all that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
         ...
 
     def restore(self, state: State) -> None:
@@ -189,7 +189,7 @@ class Iteration(Protocol):
         ...
 
     def state(self) -> State:
-        """All that it carries, by names; one of them is "point"."""
+        """Return all that it carries, by names; one of them is "point"."""
         ...
 
     def restore(self, state: State) -> None:
@@ -232,8 +232,8 @@ class GradientSteps(Resumable):
         - points_are_in_the_domain: the first one too.
 
     Raises:
-        InvalidValue: the plan is not executable, or its parts do not fit the algorithm.
-        Unsupported: no sampler for what was charged.
+        InvalidValue: If the plan is not executable, or its parts do not fit the algorithm.
+        Unsupported: If there is no sampler for the sampling that was charged.
     """
 
     kept = ("_phase", "_within", "_steps_done", "_release")
@@ -371,8 +371,8 @@ def grid_of(plan: Plan, phase: BoundedSteps, model: Model, capacity: int) -> Gri
         capacity: Slots of the data set, of which a batch may hold all.
 
     Raises:
-        InvalidValue: so much noise, or so many contributions, that no grid keeps the bound; correlated noise of which
-            too much would be kept.
+        InvalidValue: If there is so much noise, or there are so many contributions, that no grid keeps the bound; or if
+            correlated noise would need too many numbers to be kept.
     """
     spread = 1.0
     if isinstance(phase, CorrelatedSteps):

@@ -11,7 +11,7 @@ from trainer.arrays import Array, Namespace
 
 
 def norm(xp: Namespace, vector: Array, order: float) -> float:
-    """|v|_p, by ratios to the largest entry.
+    """Return |v|_p, by ratios to the largest entry.
 
     >>> import numpy as np
     >>> norm(np, np.array([3.0, -4.0]), 2.0)
@@ -24,7 +24,7 @@ def norm(xp: Namespace, vector: Array, order: float) -> float:
 
 
 def dual_map(xp: Namespace, vector: Array, order: float) -> Array:
-    r"""The gradient of $\tfrac12 \|v\|_a^2$: $\|v\|_a^{2-a}\, \mathrm{sign}(v) |v|^{a-1}$, and 0 at 0.
+    r"""Return the gradient of $\tfrac12 \|v\|_a^2$: $\|v\|_a^{2-a}\, \mathrm{sign}(v) |v|^{a-1}$, and 0 at 0.
 
     That of a's dual exponent is its inverse.
 
@@ -42,10 +42,11 @@ def dual_map(xp: Namespace, vector: Array, order: float) -> Array:
 
 
 def least_in_ball(xp: Namespace, gradient: Array, norm_order: float, radius: float) -> Array:
-    r"""The v with $\|v\|_p \le D$ of least <v, g>: $-D\, \mathrm{sign}(g) |g|^{q-1} / \|g\|_q^{q-1}$; 0 if g = 0.
+    r"""Return the v with $\|v\|_p \le D$ of least <v, g>: $-D\, \mathrm{sign}(g) |g|^{q-1} / \|g\|_q^{q-1}$; 0 if g =
+    0.
 
     Args:
-        gradient: g, shape (d,).
+        gradient: The gradient g, shape (d,).
         norm_order: p in (1, 2].
 
     >>> import numpy as np
@@ -64,16 +65,16 @@ def least_in_ball(xp: Namespace, gradient: Array, norm_order: float, radius: flo
 def mirror_step(
     xp: Namespace, point: Array, gradient: Array, step_size: float, norm_order: float, radius: float
 ) -> Array:
-    r"""$\arg\min_x\; \eta \langle g, x \rangle + B(x, y)$ over the ball, for the Bregman divergence B of
+    r"""Return $\arg\min_x\; \eta \langle g, x \rangle + B(x, y)$ over the ball, for the Bregman divergence B of
     $\Phi(x) = \tfrac{1}{2(p-1)} \|x\|_p^2$.
 
     $\Phi$ is 1-strongly convex in the norm. The unconstrained minimum is scaled down to the ball, which is the exact
     Bregman projection: the objective depends on a direction through one inner product alone.
 
     Args:
-        point: y, shape (d,), in the ball.
-        gradient: g, shape (d,).
-        step_size: eta.
+        point: The point y, shape (d,), in the ball.
+        gradient: The gradient g, shape (d,).
+        step_size: The step size eta.
         norm_order: p in (1, 2].
         radius: The radius of the ball.
 

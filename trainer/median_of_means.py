@@ -98,7 +98,7 @@ def check_groups(dataset_size: int, groups: int, group_size: int, radius: float)
     """Refuse groups of a plan's first phase that the declared places, or floating point, have no room for.
 
     Raises:
-        InvalidValue: more places than are declared; a radius that floating point cannot keep.
+        InvalidValue: If there are more places than are declared, or if floating point cannot keep the radius.
     """
     if groups * group_size > dataset_size:
         raise InvalidValue(

@@ -46,8 +46,8 @@ def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
         - float64_has_a_reason: if it was not asked for.
 
     Raises:
-        InvalidValue: there is no such type.
-        Unsupported: no trainer of this name.
+        InvalidValue: If the type is unknown.
+        Unsupported: If there is no trainer of this name.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.relations import NeighboringRelation
@@ -65,7 +65,7 @@ def carried_out(plan: Plan, dtype: str | None) -> tuple[Plan, str | None]:
 
 
 def _reason_against_float32(plan: Plan) -> str | None:
-    """Why the plan is better carried out in float64: a sentence."""
+    """Return why the plan is better carried out in float64: a sentence."""
     always = execution_of(plan).float64_because
     if always:
         return always

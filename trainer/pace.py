@@ -65,8 +65,8 @@ def measure(
         - no_rows_are_measured: everything that is timed follows from the arguments, and no argument is a row.
 
     Raises:
-        InvalidValue, Unsupported: as `trainer.run.run`.
-        DeviceFull: the device has too little memory.
+        InvalidValue, Unsupported: As `trainer.run.run` does.
+        DeviceFull: If the device has too little memory.
     """
     with device.used():
         return _measured(plan, model, capacity, device, budget_s, clock)

@@ -7,10 +7,10 @@ from trainer.arrays import Array, Namespace, namespace_of
 
 
 def prox(penalty: Penalty | None, xp: Namespace, point: Array, step_size: float | Array) -> Array:
-    """argmin_x |x - y|^2 / (2 step_size) + penalty(x); the point itself without a penalty.
+    """Return argmin_x |x - y|^2 / (2 step_size) + penalty(x); the point itself without a penalty.
 
     Args:
-        point: y, shape (d,), float64.
+        point: The point y, shape (d,), float64.
         step_size: Positive, in parameters^2 / loss; where it has shape (d,), each coordinate's own.
 
     Guarantees:
@@ -31,7 +31,8 @@ def prox(penalty: Penalty | None, xp: Namespace, point: Array, step_size: float 
 
 
 def gradient(penalty: Penalty | None, point: Array) -> Array:
-    """The penalty's gradient at the point; of the l1 norm the subgradient that is 0 at 0. Zeros without a penalty.
+    """Return the penalty's gradient at the point; of the l1 norm the subgradient that is 0 at 0. Zeros without a
+    penalty.
 
     >>> import numpy as np
     >>> gradient(L2Penalty(0.5), np.array([2.0])).tolist()

@@ -95,7 +95,7 @@ class Records:
 
     @property
     def capacity(self) -> int:
-        """N, the public number of slots."""
+        """The capacity N, the public number of slots."""
         return int(self.positions.size)
 
     @property
@@ -120,7 +120,7 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         labels: shape (n,). A class between two is rounded, one outside their range is clipped to it; a real label is
             clipped to [-1, 1].
         dtype: "float64" or "float32", of the stored rows.
-        capacity: N, the number of slots; a public number.
+        capacity: The capacity N, the number of slots; a public number.
         stream: The stream from which the permutation is drawn.
 
     Guarantees:
@@ -131,8 +131,8 @@ def prepare(model: Rows, features: Array, labels: Array, dtype: str, capacity: i
         - silent: no value raises or warns.
 
     Raises:
-        InvalidValue: the shapes are not (n, p) and (n,), there are more rows than slots, or dtype is unknown. Sizes of
-            the data are not in the message.
+        InvalidValue: If the shapes are not (n, p) and (n,), there are more rows than slots, or dtype is unknown. Sizes
+            of the data are not in the message.
     """
     xp = namespace_of(features)
     storage = float_dtype(xp, dtype)

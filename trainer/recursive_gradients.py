@@ -49,8 +49,9 @@ class RecursiveFrankWolfe(StructuredSteps):
         - iterates_stay_in_the_ball: each is a convex combination of the last one and of a vertex.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l1 ball, or bounds that floating point cannot keep.
-        Unsupported: the model is not linear.
+        InvalidValue: If the plan does not have the one phase and the l1 ball, or has bounds that floating point cannot
+            keep.
+        Unsupported: If the model is not linear.
     """
 
     kept = (*StructuredSteps.kept, "_slots", "_earlier", "_estimate", "_rule")
@@ -76,12 +77,12 @@ class RecursiveFrankWolfe(StructuredSteps):
         return self._rule.released()
 
     def _first(self) -> Array:
-        """The mean gradient over the first batch."""
+        """Return the mean gradient over the first batch."""
         size = self._phase.first_batch
         return self._sums.mean(self._slots.take(size), size, Term(self._point, self._phase.lipschitz))
 
     def _corrected(self) -> Array:
-        """(1 - eta)(d + mean change) + eta mean gradient, so written that only the last addition rounds d.
+        """Return (1 - eta)(d + mean change) + eta mean gradient, so written that only the last addition rounds d.
 
         The distance of the last two points is public, since the selections are; the one that was planned for stays a
         bound.
@@ -110,7 +111,7 @@ def check_rounding(proposal: Proposal) -> None:
     """Refuse a Lipschitz constant that floating point cannot keep, and steps that round by more than is paid for.
 
     Raises:
-        InvalidValue: as `check_lipschitz`; or the estimates round by more than half the margin.
+        InvalidValue: As `check_lipschitz` does, or if the estimates round by more than half the margin.
     """
     check_lipschitz(proposal)
     radius = proposal.plan.domain.radius if isinstance(proposal.plan.domain, L1Ball) else 0.0

@@ -23,7 +23,7 @@ class Rule(Protocol):
         ...
 
     def state(self) -> State:
-        """All that is needed to go on from here."""
+        """Return all that is needed to go on from here."""
         ...
 
     def restore(self, state: State) -> None:
@@ -99,7 +99,7 @@ class Weighted(_Kept):
 
 
 def rule_for(release: Release, steps: int, start: Array, stream: Keystream) -> Rule:
-    """The rule that a plan names.
+    """Return the rule that a plan names.
 
     Args:
         steps: The number of steps of the whole plan.

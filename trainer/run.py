@@ -109,11 +109,12 @@ def run(
         Features were scaled without looking at other rows; a seed is given for public data only.
 
     Raises:
-        InvalidValue: the plan is not executable, or its parts do not fit the algorithm; shapes do not fit the model;
-            fewer slots than declared records or rows; a seed that is not a non-negative integer; a checkpoint of
-            something else.
-        Unsupported: no trainer of this name; no sampler of a kind that was charged.
-        RunCancelled: ``is_cancelled`` said so.
+        InvalidValue: If the plan is not executable or its parts do not fit the algorithm; if shapes do not fit the
+            model; if there are fewer slots than declared records or than rows; if the seed is not a non-negative
+            integer; or if the checkpoint belongs to something else.
+        Unsupported: If there is no trainer of this name, or if there is no sampler for a kind of sampling that was
+            charged.
+        RunCancelled: If ``is_cancelled`` returned true.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.relations import NeighboringRelation
@@ -153,7 +154,7 @@ def cores_for(plan: Plan, model: Model, records: Records) -> AbstractContextMana
 
 
 def first_checkpoint(binding: Binding, seed: int | None = None) -> bytes:
-    """The checkpoint of a run that has not begun: its keys, from which nothing is drawn yet.
+    """Return the checkpoint of a run that has not begun: its keys, from which nothing is drawn yet.
 
     A run that goes on from it draws what every later one draws that goes on from it, so that whoever keeps it before
     the run begins can lose a run, and never has another one with other noise.
@@ -162,7 +163,7 @@ def first_checkpoint(binding: Binding, seed: int | None = None) -> bytes:
         seed: For public data alone, see `run`.
 
     Raises:
-        InvalidValue: the seed is no non-negative integer.
+        InvalidValue: If the seed is no non-negative integer.
     """
     return pack(binding, {"steps": 0, "streams": random_streams(seed).state(), "trainer": None})
 
@@ -171,7 +172,7 @@ def steps_in(binding: Binding, checkpoint: bytes) -> int:
     """Return how many steps had been carried out.
 
     Raises:
-        InvalidValue: these are not the bytes of a checkpoint, or it belongs to something else.
+        InvalidValue: If these are not the bytes of a checkpoint, or the checkpoint belongs to something else.
     """
     return int(unpack(binding, checkpoint)["steps"])
 
@@ -232,7 +233,7 @@ def execution_of(plan: Plan) -> Execution:
     """Return what carries out the plan.
 
     Raises:
-        Unsupported: no trainer of this name.
+        Unsupported: If there is no trainer of this name.
     """
     execution = EXECUTIONS.get(plan.algorithm)
     if execution is None:
@@ -255,7 +256,7 @@ def usual_capacity(plan: Plan) -> int:
 
 
 def rows_per_step(plan: Plan) -> float:
-    """The most records that a step of the plan takes in the mean, by the declared size; a public number."""
+    """Return the most records that a step of the plan takes in the mean, by the declared size; a public number."""
     return max(rows_of(phase, plan.dataset_size) for phase in plan.phases)
 
 

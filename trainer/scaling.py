@@ -38,7 +38,7 @@ class NumberColumn:
             raise InvalidValue(f"upper must not be below lower, got [{lower!r}, {upper!r}]", pointer=("upper",))
 
     def scale(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """shape (n,) to (n, 1): clipped to the bounds, then mapped; NaN stays NaN."""
+        """Clip to the bounds, then map to the declared range: shape (n,) to (n, 1). NaN stays NaN."""
         if self.lower == self.upper:
             return (0.0 * np.isfinite(values))[:, None]
         half_width = self.upper / 2.0 - self.lower / 2.0  # halves first: their difference cannot overflow
@@ -66,7 +66,7 @@ class CategoryColumn:
         return self.num_categories
 
     def scale(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """shape (n,) to (n, num_categories)."""
+        """Encode categories as rows of zeros and a one: shape (n,) to (n, num_categories)."""
         positions: npt.NDArray[np.float64] = np.arange(self.num_categories, dtype=np.float64)
         return np.equal(values[:, None], positions).astype(np.float64)
 
@@ -75,7 +75,7 @@ Column = NumberColumn | CategoryColumn
 
 
 def num_features(columns: Sequence[Column]) -> int:
-    """Length of a scaled row.
+    """Return the length of a scaled row.
 
     >>> num_features([NumberColumn(0, 1), CategoryColumn(3)])
     4
@@ -84,11 +84,11 @@ def num_features(columns: Sequence[Column]) -> int:
 
 
 def feature_norm_bound(columns: Sequence[Column], order: float = 2.0) -> float:
-    """Largest l_q norm of a scaled row: each declared column contributes at most 1 to its q-th power.
+    """Return the largest l_q norm of a scaled row: each declared column contributes at most 1 to its q-th power.
 
     Args:
         columns: The declarations.
-        order: q, at least 1.
+        order: The order q, at least 1.
 
     Guarantees:
         - scaled_rows_are_within_the_norm_bound: for every value of every column.
@@ -115,7 +115,7 @@ def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -
         - scaled_values_are_within_one: or the whole row is marked; no value raises or warns.
 
     Raises:
-        InvalidValue: not one array of the same length for each declaration, or no declarations.
+        InvalidValue: If there is not one array of the same length for each declaration, or there are no declarations.
 
     >>> scale_features([NumberColumn(0.0, 10.0), CategoryColumn(2)], [[5.0, 99.0], [0, 1]]).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
@@ -139,7 +139,7 @@ def scale_features(columns: Sequence[Column], values: Sequence[npt.ArrayLike]) -
 
 
 def memory_of_rows(columns: Sequence[Column], capacity: int) -> int:
-    """Bytes that the rows of a training take at most: as given, scaled, and in slots in float64.
+    """Return bytes that the rows of a training take at most: as given, scaled, and in slots in float64.
 
     Args:
         columns: The declarations.

@@ -75,7 +75,7 @@ def class_scores(model: Model, parameters: Parameters, features: npt.ArrayLike, 
         labels: shape (n,), codes of classes.
 
     Raises:
-        InvalidValue: there are no rows, or not as many labels as rows.
+        InvalidValue: If there are no rows, or the numbers of labels and rows differ.
 
     Source: calibration error of Guo, Pleiss, Sun & Weinberger 2017 (arXiv 1706.04599), equation (3).
 
@@ -122,7 +122,7 @@ def number_scores(model: Model, parameters: Parameters, features: npt.ArrayLike,
         labels: shape (n,), scaled likewise.
 
     Raises:
-        InvalidValue: there are no rows, or not as many labels as rows.
+        InvalidValue: If there are no rows, or the numbers of labels and rows differ.
     """
     rows, true = _checked(features, labels)
     predicted = np.concatenate([model.predict(parameters, rows[block]) for block in row_blocks(model, len(rows))])
@@ -151,7 +151,7 @@ def row_blocks(model: Model, rows: int) -> Iterator[slice]:
 
 
 def _auc(shown: FloatArray, true: npt.NDArray[np.intp]) -> float | None:
-    """Mean over classes, each against the rest; of two classes both have the same area."""
+    """Return the mean over classes, each against the rest; of two classes both have the same area."""
     areas = [
         _area(shown[:, each], true == each) for each in range(shown.shape[1]) if 0 < np.sum(true == each) < len(true)
     ]
@@ -159,7 +159,7 @@ def _auc(shown: FloatArray, true: npt.NDArray[np.intp]) -> float | None:
 
 
 def _area(scores: FloatArray, is_positive: npt.NDArray[np.bool_]) -> float:
-    """The chance that a positive row has the larger score than a negative one, half of it if they are equal."""
+    """Return the chance that a positive row has the larger score than a negative one, half of it if they are equal."""
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place]
     positive = int(is_positive.sum())

@@ -43,7 +43,7 @@ class RandomStreams:
     release: Keystream
 
     def state(self) -> dict[str, Any]:
-        """The state of every stream; it determines everything that is drawn from then on."""
+        """Return the state of every stream; it determines everything that is drawn from then on."""
         return {field.name: getattr(self, field.name).state for field in fields(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def random_streams(seed: int | None = None) -> RandomStreams:
         - seeded_streams_repeat: equal seeds give equal streams; the streams of a seed are unrelated.
 
     Raises:
-        InvalidValue: the seed is not an integer in [0, 2^128).
+        InvalidValue: If the seed is not an integer in [0, 2^128).
 
     >>> random_streams(3).noise.word() == random_streams(3).noise.word()
     True

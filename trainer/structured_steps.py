@@ -67,7 +67,7 @@ def only_phase(plan: Plan, phase_type: type[P], *, exactly: bool = False, where:
         where: The domain that the phase needs, in words, for the refusal.
 
     Raises:
-        InvalidValue: there are more phases, or it is of another kind.
+        InvalidValue: If the plan has several phases, or its phase is of another kind.
     """
     phase = plan.phases[0]
     if len(plan.phases) != 1 or not isinstance(phase, phase_type) or (exactly and type(phase) is not phase_type):
@@ -79,7 +79,7 @@ def domain_of(plan: Plan, domain_type: type[D], phase_type: type[StructuredPhase
     """Return the plan's domain.
 
     Raises:
-        InvalidValue: it is of another kind.
+        InvalidValue: If the domain is of another kind.
     """
     if not isinstance(plan.domain, domain_type):
         raise another_plan(plan, phase_type, where)
@@ -102,7 +102,7 @@ def check_positions(plan: Plan, words: str) -> None:
         words: Why positions matter.
 
     Raises:
-        InvalidValue: a record may come or go.
+        InvalidValue: If a record may come or go.
     """
     if plan.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
         raise InvalidValue(words, pointer=("neighboring_relation",))
@@ -118,7 +118,7 @@ def check_kept(name: str, bound: float, dtype: str = "float64", rescale: str = "
         rescale: The change that would make the bound larger.
 
     Raises:
-        InvalidValue: the bound is too small.
+        InvalidValue: If the bound is too small.
     """
     smallest = SMALLEST_MAX_GRAD_NORMS[dtype]
     if bound < smallest:

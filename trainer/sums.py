@@ -33,7 +33,7 @@ def summed(records: Records, slots: Selection, dimension: int, block_rows: int, 
     Args:
         records: All slots.
         slots: Those that take part, padding included.
-        dimension: d.
+        dimension: The dimension d.
         block_rows: Slots that the host reads at a time.
         grid: The grid on which the sum lies.
         of: Computes the contributions of slots, in units of the contribution bound.

@@ -70,7 +70,9 @@ class TreeWalk(StructuredSteps):
 
     @abstractmethod
     def _moved(self, estimate: Array, tree: int, step_size: float) -> Array:
-        """The next point: so much of the way to a point of the ball, by a leaf's estimate in tree number ``tree``."""
+        """Return the next point: so much of the way to a point of the ball, by a leaf's estimate in tree number
+        ``tree``.
+        """
 
     def _refresh(self, tree: int, depth: int) -> None:
         """Enter the node at this depth, and the left children below it."""

@@ -25,7 +25,7 @@ class Vertex:
 
 
 def noisy_vertex(gradient: Array, radius: float, selections: Selections, noise_scale: float) -> Vertex:
-    """The vertex u of least <u, gradient> - noise_scale G_u, with a standard Gumbel G_u for each.
+    """Return the vertex u of least <u, gradient> - noise_scale G_u, with a standard Gumbel G_u for each.
 
     Args:
         gradient: shape (d,), float64.
@@ -40,7 +40,7 @@ def noisy_vertex(gradient: Array, radius: float, selections: Selections, noise_s
 
 
 def towards(point: Array, vertex: Vertex, step_size: float) -> Array:
-    """point + step_size (vertex - point), in an array of its own; in the ball wherever the point is.
+    """Return point + step_size (vertex - point), in an array of its own; in the ball wherever the point is.
 
     >>> import numpy as np
     >>> towards(np.array([0.5, 0.0]), Vertex(1, -2.0), 0.5).tolist()

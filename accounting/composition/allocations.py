@@ -1,7 +1,7 @@
 """Several whole allocations with the same noise and bins: the density of their loss, by convolution.
 
-Contours answer for lists with anything else. Their intervals are wider if there are many bins, little noise and few
-allocations; the computation is in `accounting.fourier.allocation_profile`.
+Lists with anything else are answered by contour integrals, whose intervals are wider if there are many bins, little
+noise and few allocations. The computation is in `accounting.fourier.allocation_profile`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def like_poisson(composition: Composition) -> Composition:
 
 
 def _allocation(composition: Composition) -> tuple[AllocationLoss, int] | None:
-    """Return the allocation and how often it occurs; None unless the list has only whole ones of one kind."""
+    """Return the allocation and how often it occurs; None unless the list has only whole allocations of one kind."""
     if len(composition.steps) != 1:
         return None
     ((loss, count),) = composition.steps
@@ -85,7 +85,7 @@ def _allocation(composition: Composition) -> tuple[AllocationLoss, int] | None:
 
 
 def _profiles(loss: AllocationLoss, count: int, log_above: float) -> tuple[AllocationProfile, AllocationProfile] | None:
-    """Both directions; None if they would take too many points.
+    """Return the profiles of both directions; None if they would take too many points.
 
     Args:
         log_above: Logarithm of the mass that all densities together may leave out.

@@ -58,12 +58,14 @@ class BasicComposition:
 
 
 def pure_epsilon(composition: Composition) -> float:
-    """Sum of the pure parts, rounded up; inf if a step has no largest loss."""
+    """Return the sum of the pure parts, rounded up; inf if a step has no largest loss."""
     return math.fsum(count * loss.pure_epsilon for loss, count in composition.steps) * (1.0 + 2.0**-51)
 
 
 def _pure_and_gaussian(composition: Composition) -> tuple[float, float]:
-    """Sum of pure epsilons, and mu of all Gaussian steps without amplification; (inf, 0) where a part is neither."""
+    """Return the sum of pure epsilons, and mu of all Gaussian steps without amplification; (inf, 0) where a part is
+    neither.
+    """
     pure, mu_squared = [0.0], [0.0]
     for loss, count in composition.steps:
         mu = loss.unamplified_mu
@@ -81,7 +83,7 @@ def _gaussian(mu: float) -> Composition:
 
 
 def total_variation(composition: Composition) -> float:
-    """An upper bound of delta(0)."""
+    """Return an upper bound of delta(0)."""
     if not composition.has_pairs:
         return 1.0
     log_agreement = 0.0
@@ -92,7 +94,7 @@ def total_variation(composition: Composition) -> float:
 
 
 def _one_step_delta(loss: PrivacyLoss, epsilon: float, *, upward: bool) -> float:
-    """delta of one step alone, rounded up or down; 0 or 1 if it has no pair."""
+    """Return delta of one step alone, rounded up or down; 0 or 1 if it has no pair."""
     return max(one_step_delta_in(direction, loss, epsilon, upward=upward) for direction in Direction)
 
 
@@ -108,19 +110,20 @@ def one_step_delta_in(direction: Direction, loss: PrivacyLoss, epsilon: float, *
 
 
 def one_step_delta(composition: Composition, epsilon: float) -> float:
-    """The largest delta that one step alone costs at ``epsilon``, rounded down: the list costs no less."""
+    """Return the largest delta that one step alone costs at ``epsilon``, rounded down: the list costs no less."""
     return max(_one_step_delta(loss, epsilon, upward=False) for loss, _ in composition.steps)
 
 
 def one_step_epsilon(composition: Composition, delta: float) -> float:
-    """The largest epsilon that one step alone costs at ``delta``, rounded down: the list costs no less."""
+    """Return the largest epsilon that one step alone costs at ``delta``, rounded down: the list costs no less."""
     return max(_one_step_epsilon(loss, delta)[0] for loss, _ in composition.steps)
 
 
 def _one_step_epsilon(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
-    """Bracket the epsilon of one step alone: it costs more than delta at the first end, at most delta at the second.
+    """Bracket the epsilon of one step alone: its delta is above ``delta`` at the first end, and at most that at the
+    second.
 
-    (0, inf) where one step has no pair.
+    The bracket is (0, inf) if the step has no pair.
     """
     if not loss.has_pair:
         return 0.0, math.inf

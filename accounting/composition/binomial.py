@@ -64,7 +64,7 @@ def _crossing(outcomes: Outcomes, delta: float, *, upward: bool) -> tuple[float,
 
 
 def _outcomes(composition: Composition) -> Outcomes | None:
-    """Return None if a step is something else, or there are too many losses."""
+    """Return all outcomes; None if a step is something else, or there are too many losses."""
     groups: dict[float, int] = {}
     for loss, count in composition.steps:
         if not isinstance(loss, RandomizedResponseLoss):
@@ -83,7 +83,7 @@ def _outcomes(composition: Composition) -> Outcomes | None:
 
 
 def _binomial(size: float, count: int) -> tuple[Array, Array]:
-    """(log masses, losses) of ``count`` steps: p = 1 / (1 + e^-l), 1 - p = p e^-l."""
+    """Return (log masses, losses) of ``count`` steps: p = 1 / (1 + e^-l), 1 - p = p e^-l."""
     k = np.arange(count + 1, dtype=np.float64)
     log_choices = (
         scipy.special.gammaln(count + 1.0) - scipy.special.gammaln(k + 1.0) - scipy.special.gammaln(count - k + 1.0)

@@ -1,7 +1,8 @@
 """Steps of bounded range in a list: which pairs stand for all of them together, from above and from below.
 
 A few steps are one block, exact whatever else the list holds (`accounting.losses.bounded_range_steps`). More equal
-steps are several equal blocks, which differ from one in less than a thousandth of epsilon. If there are too many kinds
+steps form several equal blocks, whose epsilon differs from that of a single block by less than a thousandth. If there
+are too many kinds
 of steps for one block, only the kind with the largest sum of squares forms blocks; every other step has the pair of a
 single step.
 """
@@ -21,17 +22,17 @@ Steps = list[tuple[PrivacyLoss, int]]
 
 #: The method named for a list that has only such steps.
 METHOD = "bounded_range_recursion"
-#: Steps of one block: with more, the lattice is coarser; with fewer, blocks differ more from one.
+#: Steps of one block: with more, the lattice is coarser; with fewer, several blocks differ more from a single one.
 _MOST, _LEAST = 250, 150
 
 
 def together(steps: Sequence[tuple[BoundedRangeLoss, int]], tilt: float | None) -> tuple[Steps, Steps]:
-    """Return steps that dominate all of these, and steps that are attained.
+    """Return steps that dominate all the given steps, and steps that some neighbours attain.
 
     Args:
         steps: The losses of bounded range, each with its number of steps.
         tilt: About -d log delta / d eps at the value that is asked for. If many steps are chosen in advance, they are
-            chosen to attain most there.
+            those that cost most there.
 
     >>> above, below = together([(BoundedRangeLoss(0.1), 20)], None)
     >>> above, below
@@ -65,7 +66,8 @@ def _blocks(main: tuple[float, int], kinds: Kinds) -> Steps:
 
 
 def _attained(main: tuple[float, int], others: Kinds, tilt: float | None) -> Steps:
-    """Return attained choices that depend on earlier outputs, if few: of all steps, of the others, or of none.
+    """Return attained steps. If they are few, their choices depend on earlier outputs: for all steps, for some, or for
+    none.
 
     If t is fixed in advance, it is the t with the largest moment at ``tilt``.
     """

@@ -1,4 +1,4 @@
-"""Events and a relation in, independent steps with their losses out: the one thing that evaluators see."""
+"""The form in which evaluators see a list: independent steps with their losses, made from events and a relation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Composition:
         steps: Each loss with the number of its steps, given that none fails.
         failure: Probability that a step with a stated delta fails outright; the losses are those of the others.
         discrepancy: How far the list may be from the steps that stand for it.
-        from_below: The composition for lower ends, if the steps may cost a little more than the list.
+        from_below: The composition from which lower ends are computed, if the steps may cost a little more than the
+            list.
     """
 
     steps: tuple[tuple[PrivacyLoss, int], ...]
@@ -55,7 +56,7 @@ class Composition:
         return all(loss.has_pair for loss, _ in self.steps)
 
     def log_moment(self, tilts: Array) -> Array:
-        """Upper bound of K of the whole composition; shape of ``tilts``."""
+        """Return an upper bound of K of the whole composition; shape of ``tilts``."""
         total = np.zeros_like(tilts)
         for loss, count in self.steps:
             total = total + count * loss.log_moment(tilts)
@@ -73,7 +74,7 @@ class Composition:
         return any(loss.is_mixture for loss, _ in self.steps)
 
     def without_rare_branches(self, mass: float) -> Composition:
-        """Return the composition without mixtures' rarest branches, whose moments may explode; costs ``mass`` at most.
+        """Leave out the rarest branches of mixtures, whose moments may explode; this changes delta by ``mass`` at most.
 
         Which branch is taken is seen and does not depend on the data. If no step takes one of the rare branches,
         nothing else changes, so the profile moves by at most the probability that some step takes one.
@@ -90,19 +91,19 @@ class Composition:
 
 
 def compose(events: Sequence[Event], relation: NeighboringRelation, *, runs: int = 1) -> Composition:
-    """The losses of a list of events; all full-batch Gaussians become one with mu^2 = sum of count / scale^2.
+    """Return the losses of a list of events. All full-batch Gaussians become one, with mu^2 = sum of count / scale^2.
 
     Fixed schedules are resolved first, event by event; only then are equal steps counted together. So two schedules of
     half an epoch each are two participations, not one.
 
     Args:
-        runs: How many times in a row the whole list is run; every run has its own schedules.
+        runs: Number of times that the whole list is run, one after another; every run has its own schedules.
 
     Guarantees: schedules_never_merge; sampling_everything_is_a_full_batch; runs_are_the_list_repeated: to the bit.
 
     Raises:
-        Unsupported: a scheme is not accounted under the relation; the pointer begins with the event's index.
-        InvalidValue: the runs have more than `MAX_COUNT` equal steps; the pointer is ``runs``.
+        Unsupported: If a scheme is not accounted under the relation. The pointer begins with the event's index.
+        InvalidValue: If the runs have more than `MAX_COUNT` equal steps. The pointer is ``runs``.
 
     >>> from accounting.events import Gaussian, ShuffledEpochs
     >>> epoch_and_a_half = [Event(Gaussian(1.0), ShuffledEpochs(10), 15)]

@@ -7,13 +7,14 @@ truth. Each is bounded and named in the error budget:
 
 * rounding to the lattice ("lattice"). The rounded profile is above the true one. Below: given the losses, X =
   e^-(sum of roundings) is a product of independent factors of mean 1 in [e^-h, e^h]. Each is, in convex order, below
-  the loss ratio of h-randomised response, hence below that of a Gaussian pair with mu_h = 2 Phi^-1(e^h / (1 + e^h))
+  the likelihood ratio of h-randomised response, hence below that of a Gaussian pair with mu_h = 2 Phi^-1(e^h / (1 +
+  e^h))
   (whose trade-off curve passes through the same vertex). With eta = sqrt(count) mu_h, the rounding therefore adds at
   most E b(L - eps), b(y) = eta phi(y/eta) e^(-y/2): a Black-Scholes price of volatility eta less its intrinsic value is
   the integral of vega. L is known only rounded, so b is replaced by its supremum over a distance kappa = 7 eta, and
   the Gaussian's moments bound P(|log X| > kappa).
-* periodicity ("aliasing"). The window has length P; what lies beyond is folded in. Folding only adds mass inside, mass
-  beyond the right end is bounded by Chernoff and added, both are subtracted below.
+* periodicity ("aliasing"). The window has length P; what lies beyond is folded in. Folding only adds mass inside. Mass
+  beyond the right end is bounded by Chernoff and added. Lower bounds subtract both.
 * the tails sent to +infinity or lifted to the lattice's end ("truncation").
 * floating point ("rounding"): an estimate of the transform's error with a margin, not a proof. It is checked against
   closed forms and against long-precision references in the tests.
@@ -54,8 +55,9 @@ class Convolution:
 
     Attributes:
         max_points: Largest transform; a smaller one is faster and gives wider, still sound bounds.
-        truncation_margin: How far, in nats, the mass that each tail may lose is below the expected delta.
-        window: Length of the window over the one at which aliasing is negligible. Below 1 it is a coarser answer.
+        truncation_margin: The mass that each tail may lose, in nats below the expected delta.
+        window: Length of the window relative to the length at which aliasing is negligible. A number below 1 gives a
+            coarser answer.
 
     Guarantees: interval_contains_truth, whatever the attributes are; each_knob_grows_its_term.
     """
@@ -96,7 +98,7 @@ class Convolution:
         return worse_direction(bounds)
 
     def _line(self, composition: Composition, way: Direction, tilt: float, centre: float, log_delta: float) -> Line:
-        """The convolved law around ``centre``, for deltas of the size e^log_delta."""
+        """Return the convolved law around ``centre``, for deltas of the size e^log_delta."""
         remove = way is Direction.REMOVE
         tilt, period = choose_tilt(composition, tilt, centre, log_delta)
         log_mass = log_delta - math.log(composition.count) - self.truncation_margin
@@ -134,7 +136,7 @@ class Convolution:
         )
 
     def _step(self, composition: Composition, tilt: float, period: float, log_mass: float, remove: bool) -> float:
-        """The lattice step: as coarse as the accuracy goal allows, as fine as the transform's size allows."""
+        """Return the lattice step: as coarse as the accuracy goal allows, as fine as the transform's size allows."""
         goal = math.sqrt(1e-7 / (composition.count * (tilt + 1.0) ** 2))
         longest = 0.0
         for loss, _ in composition.steps:
@@ -150,7 +152,7 @@ def _is_worthwhile(composition: Composition) -> bool:
 
 
 def choose_tilt(composition: Composition, saddle: float, centre: float, log_delta: float) -> tuple[float, float]:
-    """The tilt, at most the saddle point's, with the shortest window, and that window.
+    """Return the tilt, at most the saddle point's, with the shortest window, and that window.
 
     Beyond the order at which the moments of a sampled mechanism explode, the saddle point's own window is far too long;
     a smaller tilt only amplifies rounding, which is allowed up to e^14.
@@ -171,7 +173,7 @@ def choose_tilt(composition: Composition, saddle: float, centre: float, log_delt
 
 
 def window_length(tilt: float, moments: Array, tilts: Array, centre: float, log_tolerance: float) -> float:
-    """A window length at which both alias bounds are below e^log_tolerance (for the tilts that are known)."""
+    """Return a window length at which both alias bounds are below e^log_tolerance (for the tilts that are known)."""
     longest = 0.0
     for side in (tilts > tilt, tilts < tilt):
         gaps = np.abs(tilts[side] - tilt)
@@ -182,17 +184,18 @@ def window_length(tilt: float, moments: Array, tilts: Array, centre: float, log_
 
 
 def _lowering(count: int, step: float, tilt: float) -> LoweringTerms:
-    """eta and kappa of the module's first bullet, for ``count`` steps on a lattice of step ``step``."""
+    """Return eta and kappa of the module's first bullet, for ``count`` steps on a lattice of step ``step``."""
     mu = 2.0 * float(scipy.special.ndtri(1.0 / (1.0 + math.exp(-step)))) * (1.0 + 1e-9) + 1e-15
     eta = math.sqrt(count) * mu
     return LoweringTerms(eta=eta, kappa=7.0 * eta, usable=eta < 0.25 and (tilt + 0.5) * eta < 1.0)
 
 
 def convolve(laws: list[tuple[LatticeLaw, int]], tilt: float, points: int, first: int) -> tuple[Array, float]:
-    """Tilted law of the sum at lattice indices first .. first + points - 1 (modulo ``points``), and its error.
+    """Return the tilted law of the sum at lattice indices first .. first + points - 1 (modulo ``points``), and its
+    error.
 
     Returns:
-        masses, adding up to 1 up to rounding, and a bound of the sum of their absolute errors.
+        The masses, whose sum is 1 up to rounding, and a bound of the sum of their absolute errors.
     """
     spectrum: NDArray[np.complex128] = np.zeros(points // 2 + 1, dtype=np.complex128)
     offset, error = 0, 0.0
@@ -220,7 +223,7 @@ def convolve(laws: list[tuple[LatticeLaw, int]], tilt: float, points: int, first
 
 
 def worse_direction(bounds: list[Bounds]) -> Bounds:
-    """The interval of the larger of the two directions' numbers."""
+    """Return the interval of the larger of the two directions' numbers."""
     worst = max(bounds, key=lambda item: item.upper)
     lower = max(item.lower for item in bounds)
     estimates = max(item.estimate for item in bounds)

@@ -19,10 +19,10 @@ class Evaluator(Protocol):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Return further names that its bounds may have in `Bounds.method`."""
+        """Return further names that the evaluator's bounds may have in `Bounds.method`."""
 
     def delta(self, composition: Composition, epsilon: float) -> Bounds | None:
-        """Bounds of the smallest delta at ``epsilon`` >= 0."""
+        """Return bounds of the smallest delta at ``epsilon`` >= 0."""
 
     def epsilon(self, composition: Composition, delta: float) -> Bounds | None:
-        """Bounds of the smallest epsilon >= 0 at 0 < ``delta`` < 1."""
+        """Return bounds of the smallest epsilon >= 0 at 0 < ``delta`` < 1."""

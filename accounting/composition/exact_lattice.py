@@ -7,8 +7,8 @@ lattice. The sum over outcomes
 
 differs from the truth only by the rounding of the losses themselves, which moves eps, and by floating point. Up to
 `MAX_ENUMERATED` outcomes are enumerated: a sum of positive terms, which has relative accuracy even next to the largest
-loss. For more, one transform does it, which adds its periodicity ("aliasing") and its own floating point ("rounding",
-an estimate with a margin, as in `convolution`, whose tilting it shares).
+loss. More outcomes take one transform, tilted as in `convolution`. It adds an error by its periodicity ("aliasing") and
+one by floating point ("rounding", an estimate with a margin).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Lattice:
     """The law of one step: masses at offset + step (first + j).
 
     Attributes:
-        law: With losses from the offset on.
+        law: The masses, with losses relative to the offset.
         offset: The loss nearest to 0.
     """
 
@@ -155,7 +155,7 @@ class _Enumerated:
 
 
 def _power(masses: Array, count: int) -> Array:
-    """The law of the sum of ``count`` independent indices."""
+    """Return the law of the sum of ``count`` independent indices."""
     total, square = np.ones(1), masses
     while True:
         if count % 2:
@@ -182,7 +182,8 @@ class _Shifted:
         return Bounds(lower, above.upper, estimate, {**above.error_budget, "losses": max(0.0, above.lower - lower)})
 
     def epsilon(self, delta: float, most: float) -> Bounds:
-        """Return bounds below ``most``, itself an upper bound; they hold wherever the line was made for."""
+        """Return bounds of epsilon below ``most``, which is an upper bound. They hold whatever epsilon the line was
+        made for."""
         low, upper = 0.0, most
         if self.delta(low).upper <= delta:
             return Bounds(0.0, 0.0, 0.0)
@@ -205,7 +206,7 @@ class _Shifted:
 
 
 def _lattice(atoms: Atoms) -> _Lattice:
-    """Its losses are equally spaced: `AtomicLoss.on_lattice`."""
+    """Return a law whose losses are equally spaced (`AtomicLoss.on_lattice`) as a lattice."""
     masses, losses = np.exp(atoms.log_masses), atoms.losses
     zero = int(np.argmin(np.abs(losses)))
     step = float((losses[-1] - losses[0]) / (losses.size - 1))
@@ -217,7 +218,7 @@ def _lattice(atoms: Atoms) -> _Lattice:
 def _line(
     composition: Composition, lattice: _Lattice, count: int, tilt: float, centre: float, log_delta: float
 ) -> Line | None:
-    """The composed law around ``centre``; None if the transform would be too large."""
+    """Return the composed law around ``centre``; None if the transform would be too large."""
     law, step = lattice.law, lattice.law.step
     tilt, _ = choose_tilt(composition, tilt, centre, log_delta)
     shifted = centre - count * lattice.offset
@@ -247,7 +248,7 @@ def _line(
 
 
 def _larger(bounds: list[Bounds]) -> Bounds:
-    """The interval of the larger of the two directions' numbers."""
+    """Return the interval of the larger of the two directions' numbers."""
     worst = max(bounds, key=lambda item: item.upper)
     lower = min(max(item.lower for item in bounds), worst.upper)
     estimate = min(max(*(item.estimate for item in bounds), lower), worst.upper)

@@ -1,8 +1,8 @@
 """Delta and epsilon by contour integration: milliseconds, whatever the number of steps.
 
 `accounting.fourier.profiles` has the rule by which a profile is made; here both directions are asked, and an epsilon is
-found on the line of the first guess (Newton on log delta) and certified: the bound of delta from above is at most delta
-at the interval's upper end, the one from below is above delta at its lower end.
+found on the line of the first guess (Newton on log delta) and certified: the upper bound of delta is at most ``delta``
+at the interval's upper end, and the lower bound is above ``delta`` at its lower end.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class FourierInversion:
 
 
 def larger(first: Bounds, second: Bounds) -> Bounds:
-    """The maximum of two numbers, from their bounds."""
+    """Return the maximum of two numbers, from their bounds."""
     budget = first.error_budget if first.upper >= second.upper else second.error_budget
     method = first.method if first.upper >= second.upper else second.method
     return Bounds(
@@ -105,11 +105,11 @@ def larger(first: Bounds, second: Bounds) -> Bounds:
 
 
 def delta_in_direction(profiles: DirectedProfiles, one_step: float, epsilon: float, *, enough: float = 0.0) -> Bounds:
-    """Bounds of delta in one direction.
+    """Return bounds of delta in one direction.
 
     Args:
-        one_step: delta of one step alone, or a number above SMALLEST_DELTA that is not far above the answer.
-        enough: an upper bound below this needs no refinement.
+        one_step: The delta of one step alone, or a number above SMALLEST_DELTA that is not far above the answer.
+        enough: An upper bound below this number needs no refinement.
     """
     renew()
     if epsilon >= profiles.composition.largest_loss:
@@ -131,7 +131,7 @@ def delta_in_direction(profiles: DirectedProfiles, one_step: float, epsilon: flo
 
 
 def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: float) -> Bounds:
-    """Bounds of epsilon in one direction."""
+    """Return bounds of epsilon in one direction."""
     renew()
     best = _on_plain_line(profiles, delta)
     if best.width <= goal(best.upper):
@@ -149,7 +149,8 @@ def _epsilon_in(profiles: DirectedProfiles, composition: Composition, delta: flo
 
 
 def _on_plain_line(profiles: DirectedProfiles, delta: float) -> Bounds:
-    """Bound epsilon by the plain contour near the saddle-point estimate; trivially if that takes too many points."""
+    """Bound epsilon by the plain contour near the saddle-point estimate; return trivial bounds if that takes too many
+    points."""
     best = Bounds(upper=profiles.composition.largest_loss, method=_CHERNOFF)
     epsilon, table = guess_epsilon(profiles.composition, delta)
     plain = profiles.plain(table, epsilon, math.log(delta))
@@ -186,7 +187,7 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
     """Search by Newton's method from profile to profile, and by bisection if a profile does not resolve its own delta.
 
     Args:
-        lowest: a number that epsilon is hardly below.
+        lowest: A number below which epsilon hardly lies.
 
     Yields:
         Bounds of epsilon, each at least as narrow as the one before.
@@ -225,11 +226,11 @@ def _search(profiles: DirectedProfiles, best: Bounds, epsilon: float, lowest: fl
 
 
 def _following(root: float, blind: list[float], best: Bounds, lowest: float) -> float:
-    """Return where to look next: the root that a profile expects, or the middle of the bracket.
+    """Return the epsilon to try next: the root that a profile expects, or the middle of the bracket.
 
     Args:
-        blind: places at which no profile resolved its own delta; asking there again would not help.
-        lowest: as `_search`.
+        blind: Epsilons at which no profile resolved its own delta; asking there again would not help.
+        lowest: As in `_search`.
     """
     if best.lower <= root <= best.upper and not any(abs(root - place) <= 1e-4 * place for place in blind):
         return root
@@ -267,7 +268,7 @@ def root_of(profile: BoundedDelta, epsilon: float, delta: float, largest: float 
 
 
 def certified(profile: BoundedDelta, epsilon: float, delta: float) -> Bounds:
-    """The narrowest interval around ``epsilon`` whose ends the bounds of delta prove."""
+    """Return the narrowest interval around ``epsilon`` whose ends the bounds of delta prove."""
     bounds = profile.delta_bounds(epsilon)
     slope = max(profile.estimate(epsilon)[1], 1e-300)
     above = max((bounds.upper - delta) / slope, 0.0) + 1e-15 * epsilon
@@ -293,7 +294,7 @@ def certified(profile: BoundedDelta, epsilon: float, delta: float) -> Bounds:
 def directed(
     composition: Composition, direction: Direction, log_delta: float = _LOG_LEAST
 ) -> DirectedComposition | None:
-    """The composition in one direction; None if a step has no line.
+    """Return the composition in one direction; None if a step has no line.
 
     Args:
         log_delta: Logarithm of the wanted delta: steps are cut where hardly any of that delta is left out.

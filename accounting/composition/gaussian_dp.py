@@ -1,7 +1,8 @@
 """Exact Gaussian compositions, and Gaussian pairs as bounds of others.
 
-Full-batch Gaussians alone: the closed form. Otherwise a lower bound: dropping steps is post-processing, so the
-full-batch part of a list costs no more than the list; and a stated zCDP guarantee is attained by the Gaussian with
+Lists of full-batch Gaussians alone have a closed form. Other lists get a lower bound: dropping steps is
+post-processing, so the full-batch part of a list costs no more than the list; and a stated zCDP guarantee is attained
+by the Gaussian with
 mu^2 = 2 rho, so the guarantee taken as stated costs at least that. Bounds of one mechanism's moments are not attained
 in this way.
 
@@ -25,7 +26,7 @@ _ULP = 2.0**-52
 _MU_ALLOWANCE = 8.0 * _ULP
 #: Relative error of the profile over 1 + a^2: that of `mills_difference`, and of e^(a^2 / 2) at a rounded a.
 _ERROR = 7e-15
-#: At smaller a the profile is 1 - 1e-18 or more, hence above every delta below 1.
+#: At smaller a the profile is at least 1 - 1e-18, hence above every delta below 1.
 _SMALLEST = -9.0
 #: At larger a it is below the smallest positive number.
 _LARGEST = 40.0
@@ -70,7 +71,7 @@ class AnalyticGaussian:
 
 
 def epsilon_of_gaussian(mu: float, delta: float, *, upward: bool) -> float:
-    """Smallest eps >= 0 with delta_mu(eps) <= delta, rounded up or down.
+    """Return the smallest eps >= 0 with delta_mu(eps) <= delta, rounded up or down.
 
     Args:
         mu: positive.
@@ -135,7 +136,7 @@ def _root(mu: float, delta: float) -> tuple[float, float]:
     slope is mu m(a + mu) / (m(a) - m(a + mu)); with m' = x m - 1 it gives the second derivative.
 
     Returns:
-        Both; a is -mu / 2, where epsilon is 0, if the profile is not above delta anywhere.
+        Both numbers. If the profile is above delta nowhere, a is -mu / 2, where epsilon is 0.
     """
     half = 0.5 * mu
     low, high = max(0.0, half + _SMALLEST), half + _LARGEST
@@ -217,7 +218,7 @@ def _is_certified(centre: float, mu: float, delta: float, sign: float) -> bool:
 
 
 def _delta(mu: float, epsilon: float, sign: float) -> float:
-    """delta_mu(eps), rounded up (sign 1) or down (sign -1)."""
+    """Return delta_mu(eps), rounded up (sign 1) or down (sign -1)."""
     if sign > 0.0:
         mu = max(mu, _SMALLEST_MU)
     elif mu < _SMALLEST_MU:
@@ -242,7 +243,7 @@ def _profile(centre: float, mu: float) -> float:
 
 
 def _gaussian_part(composition: Composition) -> float:
-    """mu of everything in the list that is, or is attained by, a full-batch Gaussian."""
+    """Return mu of everything in the list that is, or is attained by, a full-batch Gaussian."""
     sizes = [0.0]
     for loss, count in composition.steps:
         if isinstance(loss, GaussianLoss):

@@ -71,11 +71,11 @@ def intersect(
     largest: float,
     narrow: Callable[[float], float],
 ) -> Answer:
-    """The intersection of the bounds of one evaluator after the other.
+    """Return the intersection of the bounds of one evaluator after the other.
 
     Args:
-        largest: bounds the truth whatever the evaluators say.
-        narrow: the width at which an interval with this upper end needs no further evaluator.
+        largest: An upper bound of the truth, whatever the evaluators say.
+        narrow: The width, by upper end, at which an interval needs no further evaluator.
     """
     if composition.gaussian_only is not None:
         evaluators = (AnalyticGaussian(),)
@@ -110,7 +110,7 @@ def intersect(
 
 
 def _bounds_of(ask: Callable[[Evaluator], Bounds | None], evaluator: Evaluator) -> Bounds | None:
-    """One evaluator's bounds, or None if it fails: the others' bounds are sound without it."""
+    """Return one evaluator's bounds, or None if it fails: the others' bounds are sound without it."""
     with np.errstate(all="ignore"):
         try:
             bounds = ask(evaluator)

@@ -44,7 +44,7 @@ class LatticeLaw:
     defect: float
 
     def log_moments(self, tilts: Array) -> Array:
-        """log sum of masses e^(x loss) for every x >= 0 in ``tilts``."""
+        """Return log sum of masses e^(x loss) for every x >= 0 in ``tilts``."""
         occupied = self.masses > 0.0
         losses = (self.first + np.flatnonzero(occupied)) * self.step
         logs = np.log(self.masses[occupied])
@@ -52,7 +52,7 @@ class LatticeLaw:
 
 
 def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float) -> LatticeLaw:
-    """The rounded law of one step in one direction.
+    """Return the rounded law of one step in one direction.
 
     Args:
         step: lattice step h > 0.
@@ -61,7 +61,7 @@ def lattice_law(loss: PrivacyLoss, *, remove: bool, step: float, log_mass: float
     Guarantees: profile_only_grows; profile_is_exact_on_the_lattice.
 
     Raises:
-        OverflowError: the loss needs more than `MAX_POINTS` points, or the step is above 1.
+        OverflowError: If the loss needs more than `MAX_POINTS` points, or the step is above 1.
     """
     support = loss.support(log_mass, remove=remove)
     first, last = min(-1, math.floor(support.lower / step)), max(1, math.ceil(support.upper / step))

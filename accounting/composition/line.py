@@ -38,7 +38,7 @@ class LoweringTerms:
         return self.kappa + 10.0 * self.eta
 
     def kernel(self, distances: Array) -> Array:
-        """sup over |d| <= kappa of b(y - d), b(y) = eta phi(y/eta) e^(-y/2), bounded factor by factor."""
+        """Return sup over |d| <= kappa of b(y - d), b(y) = eta phi(y/eta) e^(-y/2), bounded factor by factor."""
         nearest = np.maximum(np.abs(distances) - self.kappa, 0.0)
         exponent = -0.5 * (nearest / self.eta) ** 2 - 0.5 * (distances - self.kappa)
         kernel: Array = self.eta / math.sqrt(2.0 * math.pi) * np.exp(np.minimum(exponent, 700.0))
@@ -64,7 +64,8 @@ class Line:
         log_scale: log M(c) - c centre.
         tilts: Other tilts x >= 0 at which ``moments`` holds log M(x), for Chernoff bounds.
         rounding: Bound of the sum of the values' absolute errors.
-        infinite_mass, lumped_mass: P-mass sent to +infinity, lifted to a lattice's lowest point; all steps together.
+        infinite_mass, lumped_mass: P-mass sent to +infinity, and P-mass moved up to a lattice's lowest point, of all
+            steps together.
     """
 
     values: Array
@@ -104,7 +105,7 @@ class Line:
         return upper, lower
 
     def delta_bounds(self, epsilon: float) -> Bounds:
-        """Bounds of delta(eps) in this direction."""
+        """Return bounds of delta(eps) in this direction."""
         raised, terms = self._raised(epsilon)
         upper = min(1.0, raised + math.fsum(terms.values()))
         lowered = self._lowered(epsilon, raised, terms)
@@ -113,7 +114,7 @@ class Line:
         return Bounds(lower, max(upper, 5e-324), min(max(lower, raised), upper), budget)
 
     def epsilon_bounds(self, delta: float) -> Bounds:
-        """Bounds of epsilon(delta) in this direction; the window must contain it, else they are wide but sound."""
+        """Return bounds of epsilon(delta) in this direction; if it is outside the window, they are wide but sound."""
         low, high = max(0.0, self.start, self.centre - 600.0), min(self.start + 0.75 * self.period, self.centre + 600.0)
         if self._upper(low) <= delta:
             return Bounds(0.0, low, 0.0 if low == 0.0 else low)
@@ -142,16 +143,16 @@ class Line:
         return self._lowered(epsilon, *self._raised(epsilon))
 
     def _slope(self, epsilon: float) -> float:
-        """-d delta / d eps of the computed profile: e^eps Q(L > eps)."""
+        """Return -d delta / d eps of the computed profile: e^eps Q(L > eps)."""
         index = self._index(epsilon)
         return math.exp(self.log_scale) * float(self._upper_sums[1][index]) * math.exp(epsilon - self.centre)
 
     def _index(self, epsilon: float) -> int:
-        """Position of the first lattice point above eps."""
+        """Return the position of the first lattice point above eps."""
         return min(max(math.floor(epsilon / self.step) + 1 - self.first, 0), self.values.size)
 
     def _raised(self, epsilon: float) -> tuple[float, dict[str, float]]:
-        """The rounded law's profile as computed, and what must be added to be above the truth."""
+        """Return the rounded law's profile as computed, and how much must be added so that it is above the truth."""
         index = self._index(epsilon)
         mass, weighted = float(self._upper_sums[0][index]), float(self._upper_sums[1][index])
         weighted *= math.exp(epsilon - self.centre)
@@ -181,14 +182,15 @@ class Line:
         return raised - terms["rounding"] - scale * lattice - self.lumped_mass - self._aliases(epsilon)
 
     def _beyond_window(self) -> float:
-        """P(rounded loss > end of the window), by Chernoff."""
+        """Return P(rounded loss > end of the window), by Chernoff."""
         right = self.tilts > self.tilt
         end = self.start + self.period
         exponents = self.moments[right] - self.tilts[right] * end
         return math.exp(min(0.0, float(np.min(exponents))))
 
     def _aliases(self, epsilon: float) -> float:
-        """Bound what folding can have added to delta(eps) from both sides, by Chernoff and a geometric series."""
+        """Bound the mass that folding can have added to delta(eps) from both sides, by Chernoff and a geometric
+        series."""
         total = 0.0
         for side in (self.tilts > self.tilt, self.tilts < self.tilt):
             gap = np.abs(self.tilts[side] - self.tilt) * self.period
@@ -200,7 +202,7 @@ class Line:
 
 
 def _last_above(above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Two neighbouring numbers (to 1e-13 relative), ``above`` true at the first and false at the second."""
+    """Return two neighbouring numbers (to 1e-13 relative), ``above`` true at the first and false at the second."""
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if above(middle) else (low, middle)

@@ -1,6 +1,6 @@
 """The profile of one direction alone bounds what a list costs in one order of two neighbours.
 
-`accounting.accountant` bounds the larger of both directions. A filter that refunds steps which were not taken must know
+`accounting.accountant` bounds the larger of both directions. A filter that refunds steps that were not taken must know
 their cost in each direction.
 """
 
@@ -29,8 +29,8 @@ def deltas_in(
 
     Args:
         direction: The direction.
-        composition: Steps with a pair each; its stated failures and discrepancies are left to the caller.
-        epsilons: At least 0, ascending.
+        composition: Steps that each have a pair. The caller accounts for stated failures and discrepancies.
+        epsilons: Numbers of at least 0, in ascending order.
         one_by_one: Whether each epsilon that no shared line answers gets an evaluation of its own, which may take a
             second or more.
 

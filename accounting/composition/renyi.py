@@ -49,7 +49,7 @@ class RenyiBound:
         return Bounds(upper=max(0.0, best))
 
     def best_tilt(self, composition: Composition, *, delta: float | None = None, epsilon: float = 0.0) -> float:
-        """The tilt at which the bound is smallest: close to the saddle point of the exact integral."""
+        """Return the tilt at which the bound is smallest: close to the saddle point of the exact integral."""
         tilts, moments = self._curve(composition)
         if delta is not None:
             return float(tilts[np.nanargmin(_epsilons(tilts, moments, delta))])
@@ -71,7 +71,7 @@ def composition_is_sampled(composition: Composition) -> bool:
 
 
 def _moments(composition: Composition) -> set[Moments]:
-    """Return how the moments of its steps, and of the branches of their mixtures, are computed."""
+    """Return the methods that compute the moments of the composition's steps and of the branches of their mixtures."""
     return {branch.moments for loss, _ in composition.steps for branch in loss.branches}
 
 
@@ -90,7 +90,7 @@ def _log_deltas(tilts: Array, moments: Array, epsilon: float) -> Array:
 
 
 def _log_kernel(tilts: Array) -> Array:
-    """log B(x), never above 0."""
+    """Return log B(x), never above 0."""
     kernel: Array = -tilts * np.log1p(1.0 / tilts) - np.log1p(tilts)
     return kernel
 
@@ -102,7 +102,7 @@ def _tilts(composition: Composition) -> Array:
 
 
 def _grid(composition: Composition) -> Array:
-    """Integers where a binomial sum is exact there, a geometric grid elsewhere."""
+    """Return a grid of tilts: integers if binomial sums are exact there, otherwise a geometric grid."""
     moments = _moments(composition)
     if Moments.QUADRATURE in moments:
         return np.geomspace(1e-2, 3000.0, 56)
@@ -113,7 +113,7 @@ def _grid(composition: Composition) -> Array:
 
 
 def _refined(function: Callable[[Array], Array], tilts: Array, values: Array) -> float:
-    """The smallest value after three finer grids around the best tilt: to 1e-12 of a smooth minimum."""
+    """Return the smallest value after three finer grids around the best tilt: to 1e-12 of a smooth minimum."""
     for _ in range(3):
         best = int(np.nanargmin(values))
         tilts = np.geomspace(tilts[max(best - 1, 0)], tilts[min(best + 1, tilts.size - 1)], 65)

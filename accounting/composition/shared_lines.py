@@ -1,7 +1,8 @@
 """Many deltas or epsilons of one composition: neighbours share a line, and are evaluated as arrays.
 
-A line that was made for one epsilon serves its neighbourhood. One product of (epsilons x points) on the line of the
-middle of a sorted list answers every epsilon whose interval is narrow enough there; the others are divided. Numbers
+A line that was made for one epsilon serves its neighbourhood. The list is sorted. The line of its middle value answers,
+by one product of (epsilons x points), every epsilon whose interval is narrow enough there. The rest is divided and
+treated in the same way. Numbers
 that no plain line serves are left to the evaluator that takes one number at a time.
 """
 
@@ -27,7 +28,7 @@ _NEWTON_STEPS = 8
 
 
 def deltas_on_shared_lines(composition: Composition, epsilons: Sequence[float]) -> Found:
-    """Bounds of delta at each epsilon; None if it takes an evaluator of its own."""
+    """Return bounds of delta at each epsilon; None for an epsilon that needs an evaluation of its own."""
     order = np.argsort(epsilons)
     ascending = np.asarray(epsilons, dtype=np.float64)[order]
     found: Found | None = None
@@ -41,7 +42,7 @@ def deltas_on_shared_lines(composition: Composition, epsilons: Sequence[float]) 
 
 
 def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) -> Found:
-    """Bounds of epsilon at each delta; None if it takes an evaluator of its own."""
+    """Return bounds of epsilon at each delta; None for a delta that needs an evaluation of its own."""
     order = np.argsort(deltas)[::-1]
     descending = np.asarray(deltas, dtype=np.float64)[order]
     first = directed(composition, Direction.REMOVE, float(np.log(descending[-1])))
@@ -62,7 +63,7 @@ def epsilons_on_shared_lines(composition: Composition, deltas: Sequence[float]) 
 
 
 def deltas_in_direction(profiles: DirectedProfiles, ascending: Array) -> Found:
-    """Bound one direction's delta at each epsilon; None if that takes an evaluation of its own."""
+    """Bound one direction's delta at each epsilon; None for an epsilon that needs an evaluation of its own."""
     return _divided(ascending.size, lambda low, high: _deltas_on_a_line(profiles, ascending[low:high]))
 
 
@@ -124,7 +125,7 @@ def _epsilons(profiles: DirectedProfiles, deltas: Array) -> Found:
 
 
 def _certified(plain: Contour, epsilons: Array, deltas: Array) -> Found:
-    """Intervals around ``epsilons`` whose ends the bounds of delta prove; None if one is not proved, or wide."""
+    """Return intervals around ``epsilons`` whose ends the bounds of delta prove; None if one is not proved, or wide."""
     values, slopes = plain.evaluate(epsilons), np.maximum(plain.estimates(epsilons)[1], 1e-300)
     # One and a half times what the errors require, so that both ends are proved.
     above = 1.5 * np.maximum(values.upper - deltas, 0.0) / slopes + 1e-14 * np.maximum(epsilons, 1.0)

@@ -42,13 +42,13 @@ def convert(
     """Convert ``guarantee`` to what it implies in another kind of guarantee.
 
     Args:
-        guarantee: The given guarantee, under any neighbouring relation; the answer holds under the same.
+        guarantee: The given guarantee, under any neighbouring relation. The answer holds under the same relation.
         target_kind: The kind that is wanted.
         delta: In [0, 1]; needed for ``approximate_dp``.
         orders: 1 to 64, increasing; needed for ``renyi_dp``.
         omega: The largest order; needed for ``truncated_zcdp``.
-        fpr, prior: At most one, for ``attack_risk``: the true positive rate there, or the Bayes risk. Without them
-            the advantage.
+        fpr, prior: At most one of them, for ``attack_risk``: the true positive rate at ``fpr`` is wanted, or the Bayes
+            risk at ``prior``. Without either, the advantage is wanted.
 
     Returns:
         The best guarantee of the new kind that is known to follow, and the textbook forms beside it.
@@ -56,13 +56,13 @@ def convert(
     Guarantees:
         never_less_loss_than_there_is: the answer holds for every mechanism with the stated guarantee.
         attained_where_tight: some mechanism with the stated guarantee has no better one.
-        round_trips_never_gain: by way of a third kind it is never better.
+        round_trips_never_gain: a conversion by way of a third kind is never better.
         same_bits_for_the_same_numbers: int, float and NumPy scalars agree.
 
     Raises:
-        Unsupported: ``no_such_conversion``: nothing finite of that kind follows, or nothing is proved here.
-        Unreachable: no epsilon is finite at this delta.
-        InvalidValue: a parameter that is missing, out of range, or not of this kind.
+        Unsupported: With code ``no_such_conversion``, if nothing finite of that kind follows or nothing is proved here.
+        Unreachable: If no epsilon is finite at this delta.
+        InvalidValue: If a parameter is missing, is out of range, or does not belong to this kind.
 
     Source: docs/concepts/conversions.md has the table with a theorem for each direction.
 

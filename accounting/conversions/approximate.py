@@ -12,7 +12,8 @@ _SOURCE = "Kairouz, Oh & Viswanath 2015; Dong, Roth & Su 2022, Proposition 2.4"
 
 
 def to_approximate(stated: ApproximateDpGuarantee, target: Target) -> Converted:
-    """Convert to another delta: the smallest epsilon that (epsilon, delta)-DP implies. Smaller deltas have none."""
+    """Convert to another delta: find the smallest epsilon that (epsilon, delta)-DP implies. No finite one exists for
+    smaller deltas."""
     assert target.delta is not None
     epsilon = ApproximateRegion(stated.epsilon, stated.delta).epsilon(target.delta)
     as_stated = Alternative("as_stated", ApproximateDpGuarantee(stated.epsilon, target.delta))
@@ -20,7 +21,8 @@ def to_approximate(stated: ApproximateDpGuarantee, target: Target) -> Converted:
 
 
 def to_attack_risk(stated: ApproximateDpGuarantee, target: Target) -> Converted:
-    """Advantage delta + (1 - delta) tanh(eps/2); tpr min(e^eps fpr + delta, 1 - e^-eps (1 - delta - fpr))."""
+    """Return the advantage delta + (1 - delta) tanh(eps/2), or the tpr min(e^eps fpr + delta, 1 - e^-eps (1 - delta -
+    fpr))."""
     risk = attack_risk(ApproximateRegion(stated.epsilon, stated.delta), target)
     return Converted(risk, _METHOD, True, _SOURCE, textbook_risk(stated.epsilon, stated.delta, target))
 

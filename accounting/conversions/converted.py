@@ -1,4 +1,4 @@
-"""The targets of conversions, and their answers."""
+"""The targets and the answers of conversions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Target:
         fpr, prior: For ``attack_risk``, at most one of them; without both the advantage is wanted.
 
     Raises:
-        InvalidValue: an unknown kind; a parameter that is missing, out of range, or not of this kind.
+        InvalidValue: If the kind is unknown, or if a parameter is missing, is out of range, or does not belong to this
+            kind.
     """
 
     kind: str
@@ -67,7 +68,7 @@ def _read(name: str, value: object) -> float | tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another guarantee that follows, by a form that textbooks and libraries use; never better than the answer."""
+    """A guarantee by a form that textbooks and libraries use. It is never better than the answer."""
 
     method: str
     guarantee: Guarantee
@@ -78,7 +79,7 @@ class Converted:
     """A guarantee that follows from another one.
 
     Attributes:
-        guarantee: Holds for every mechanism that the stated guarantee holds for; rounded outward.
+        guarantee: It holds for every mechanism that has the stated guarantee, and is rounded outward.
         method: Name of the form that gave it.
         tight: Whether some mechanism with the stated guarantee has no better one of the new kind (but for rounding).
         source: Paper and theorem.
@@ -93,7 +94,8 @@ class Converted:
 
 
 def refusal(source: str, target: str, why: str, working: Sequence[str], parameter: str = "kind") -> Unsupported:
-    """No finite guarantee of the kind ``target`` follows, or none is proved; ``working`` are the kinds that do."""
+    """Return the error that no finite guarantee of the kind ``target`` follows, or that none is proved. ``working``
+    lists the kinds that follow."""
     return Unsupported(
         f"{source} does not convert to {target}: {why}. It converts to {one_of(list(working))}",
         code="no_such_conversion",

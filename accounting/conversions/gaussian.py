@@ -27,7 +27,8 @@ def to_gaussian(stated: GaussianDpGuarantee, _: Target) -> Converted:
 
 
 def to_approximate(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """The analytic profile. Textbooks: mu sqrt(2 ln(1.25 / delta)) if that is below 1, and by way of zCDP."""
+    """Convert by the analytic profile. Textbooks have mu sqrt(2 ln(1.25 / delta)) if that is below 1, and a bound by
+    way of zCDP."""
     assert target.delta is not None
     delta = target.delta
     exact = ApproximateDpGuarantee(GaussianRegion(stated.mu).epsilon(delta), delta)
@@ -41,25 +42,25 @@ def to_approximate(stated: GaussianDpGuarantee, target: Target) -> Converted:
 
 
 def to_zcdp(stated: GaussianDpGuarantee, _: Target) -> Converted:
-    """rho = mu^2 / 2."""
+    """Return rho = mu^2 / 2."""
     return Converted(ZcdpGuarantee(_half_square(stated.mu)), _METHOD, True, _RENYI)
 
 
 def to_truncated_zcdp(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """rho = mu^2 / 2 up to any order."""
+    """Return rho = mu^2 / 2 up to any order."""
     assert target.omega is not None
     return Converted(TruncatedZcdpGuarantee(_half_square(stated.mu), target.omega), _METHOD, True, _RENYI)
 
 
 def to_renyi(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """order mu^2 / 2."""
+    """Return the divergence, order mu^2 / 2, at each order."""
     assert target.orders is not None
     epsilons = tuple(rounded_up(Fraction(stated.mu) ** 2 * Fraction(order) / 2) for order in target.orders)
     return Converted(RenyiDpGuarantee(target.orders, epsilons), _METHOD, True, _RENYI)
 
 
 def to_attack_risk(stated: GaussianDpGuarantee, target: Target) -> Converted:
-    """Advantage 2 Phi(mu/2) - 1; tpr Phi(Phi^-1(fpr) + mu)."""
+    """Return the advantage 2 Phi(mu/2) - 1, or the tpr Phi(Phi^-1(fpr) + mu)."""
     risk = attack_risk(GaussianRegion(stated.mu), target)
     source = "Dong, Roth & Su 2022, Definition 2.6 (the trade-off function of two normals)"
     return Converted(risk, _METHOD, True, source, zcdp.textbook_risks(_half_square(stated.mu), target))

@@ -37,7 +37,7 @@ def to_pure(stated: PureDpGuarantee, _: Target) -> Converted:
 
 
 def to_approximate(stated: PureDpGuarantee, target: Target) -> Converted:
-    """log(e^eps - delta (1 + e^eps)), at least 0."""
+    """Return log(e^eps - delta (1 + e^eps)), at least 0."""
     assert target.delta is not None
     epsilon = ApproximateRegion(stated.epsilon, 0.0).epsilon(target.delta)
     as_stated = Alternative("as_stated", ApproximateDpGuarantee(stated.epsilon, target.delta))
@@ -45,12 +45,12 @@ def to_approximate(stated: PureDpGuarantee, target: Target) -> Converted:
 
 
 def zcdp_rho(epsilon: float) -> float:
-    """eps tanh(eps/2), rounded up: the proof stands at `RandomizedResponseLoss.zcdp_rho`."""
+    """Return eps tanh(eps/2), rounded up. The proof is at `RandomizedResponseLoss.zcdp_rho`."""
     return enlarged(RandomizedResponseLoss(epsilon).zcdp_rho)
 
 
 def to_zcdp(stated: PureDpGuarantee, _: Target) -> Converted:
-    """rho = eps tanh(eps/2); the textbook has eps^2/2."""
+    """Return rho = eps tanh(eps/2). Textbooks have eps^2/2."""
     return _zcdp(ZcdpGuarantee(zcdp_rho(stated.epsilon)), ZcdpGuarantee(_half_square(stated.epsilon)))
 
 
@@ -71,7 +71,7 @@ def _half_square(epsilon: float) -> float:
 
 
 def renyi_divergence(epsilon: float, order: float) -> float:
-    """log(cosh((a - 1/2) eps) / cosh(eps/2)) / (a - 1), rounded up."""
+    """Return log(cosh((a - 1/2) eps) / cosh(eps/2)) / (a - 1), rounded up."""
     tilt = order - 1.0
     # Below, the moment's digits cancel; it is convex and 0 at tilt 0, so that its chord bounds it.
     moment = float(RandomizedResponseLoss(epsilon).log_moment(np.array([max(tilt, _SMALLEST_TILT)]))[0])
@@ -79,7 +79,7 @@ def renyi_divergence(epsilon: float, order: float) -> float:
 
 
 def to_renyi(stated: PureDpGuarantee, target: Target) -> Converted:
-    """The divergence of randomised response at each order."""
+    """Return the divergence of randomised response at each order."""
     assert target.orders is not None
     exact = tuple(renyi_divergence(stated.epsilon, order) for order in target.orders)
     linear = _half_square(stated.epsilon)
@@ -94,10 +94,11 @@ def to_renyi(stated: PureDpGuarantee, target: Target) -> Converted:
 
 
 def to_gaussian(stated: PureDpGuarantee, _: Target) -> Converted:
-    """mu = 2 Phi^-1(e^eps / (1 + e^eps)).
+    """Return mu = 2 Phi^-1(e^eps / (1 + e^eps)).
 
-    The trade-off function of randomised response is two lines that meet at fpr = fnr = 1 / (1 + e^eps). A convex one
-    that passes through its three corners lies below it, and a Gaussian's passes through the middle one at this mu.
+    The trade-off function of randomised response consists of two lines that meet at fpr = fnr = 1 / (1 + e^eps). A
+    convex trade-off function through its three corners lies below it, and at this mu the Gaussian one passes through
+    the middle corner.
     """
     mu = mu_of_pure_dp(stated.epsilon)
     source = "convexity of trade-off functions (Dong, Roth & Su 2022, Proposition 2.2)"
@@ -105,13 +106,13 @@ def to_gaussian(stated: PureDpGuarantee, _: Target) -> Converted:
 
 
 def to_attack_risk(stated: PureDpGuarantee, target: Target) -> Converted:
-    """Advantage tanh(eps/2); tpr min(e^eps fpr, 1 - e^-eps (1 - fpr))."""
+    """Return the advantage tanh(eps/2), or the tpr min(e^eps fpr, 1 - e^-eps (1 - fpr))."""
     risk = attack_risk(ApproximateRegion(stated.epsilon, 0.0), target)
     return Converted(risk, _METHOD, True, _DOMINATION, textbook_risk(stated.epsilon, 0.0, target))
 
 
 def textbook_risk(epsilon: float, delta: float, target: Target) -> tuple[Alternative, ...]:
-    """Directly from the definition: e^eps fpr + delta, and e^eps - 1 + delta (Yeom et al. 2018)."""
+    """Return the risk directly from the definition: e^eps fpr + delta, or e^eps - 1 + delta (Yeom et al. 2018)."""
     scale = math.exp(min(epsilon, 700.0))
     if target.prior is not None:
         return ()

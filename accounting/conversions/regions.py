@@ -24,13 +24,13 @@ class Region(Protocol):
     """All pairs (fpr, tpr) that a guarantee leaves possible. Every number is rounded up."""
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon >= 0 with tpr <= e^epsilon fpr + ``delta`` on the region; `Unreachable` if there is none."""
+        """Return the smallest epsilon >= 0 with tpr <= e^epsilon fpr + ``delta`` everywhere, or raise `Unreachable`."""
 
     def delta(self, epsilon: float) -> float:
-        """Largest tpr - e^epsilon fpr, for ``epsilon`` >= 0."""
+        """Return the largest tpr - e^epsilon fpr on the region, for ``epsilon`` >= 0."""
 
     def true_positive_rate(self, fpr: float) -> float:
-        """Largest tpr at ``fpr``."""
+        """Return the largest tpr at ``fpr``."""
 
 
 def attack_risk(region: Region, target: Target) -> AttackRisk:
@@ -59,10 +59,10 @@ def attack_risk(region: Region, target: Target) -> AttackRisk:
 class ApproximateRegion:
     """The attacks that (epsilon, delta)-DP allows.
 
-    They have tpr <= e^eps fpr + delta and 1 - fpr <= e^eps (1 - tpr) + delta.
+    These are the attacks with tpr <= e^eps fpr + delta and 1 - fpr <= e^eps (1 - tpr) + delta.
 
-    A mechanism that reveals its input with probability delta, and answers by randomised response otherwise, reaches
-    all of it (Kairouz, Oh & Viswanath 2015).
+    A mechanism that reveals its input with probability delta, and answers by randomised response otherwise, reaches all
+    of the region (Kairouz, Oh & Viswanath 2015).
 
     Guarantees: corner_mechanism_attains_all.
     """
@@ -71,7 +71,7 @@ class ApproximateRegion:
     stated_delta: float
 
     def epsilon(self, delta: float) -> float:
-        """log(e^eps - (delta' - delta) (1 + e^eps) / (1 - delta)), at least 0; none below the stated delta."""
+        """Return log(e^eps - (delta' - delta) (1 + e^eps) / (1 - delta)), at least 0; none below the stated delta."""
         if delta < self.stated_delta:
             raise Unreachable(
                 f"no epsilon is finite at a delta below the stated {self.stated_delta:g}: a mechanism that reveals its "
@@ -92,7 +92,7 @@ class ApproximateRegion:
         return max(0.0, enlarged(value, self.stated_epsilon + min(2.0 * share, 1.0)))
 
     def delta(self, epsilon: float) -> float:
-        """delta + (1 - delta) (1 - e^(eps' - eps)) / (1 + e^-eps)."""
+        """Return delta + (1 - delta) (1 - e^(eps' - eps)) / (1 + e^-eps)."""
         gap = self.stated_epsilon - epsilon
         if gap <= 0.0:
             return self.stated_delta
@@ -101,7 +101,7 @@ class ApproximateRegion:
         return as_probability(enlarged(self.stated_delta + (1.0 - self.stated_delta) * rest))
 
     def true_positive_rate(self, fpr: float) -> float:
-        """The smaller of e^eps fpr + delta and 1 - e^-eps (1 - delta - fpr)."""
+        """Return the smaller of e^eps fpr + delta and 1 - e^-eps (1 - delta - fpr)."""
         steep = fpr * math.exp(min(self.stated_epsilon, 700.0)) + self.stated_delta
         flat = 1.0 - math.exp(-self.stated_epsilon) * max(1.0 - self.stated_delta - fpr, 0.0)
         relative = 1.0 + self.stated_epsilon  # of e^eps, whose exponent is exact to half an ulp
@@ -110,7 +110,8 @@ class ApproximateRegion:
 
 @dataclass(frozen=True)
 class GaussianRegion:
-    """The attacks that mu-GDP allows: they are no better than tests of N(0, 1) against N(mu, 1), which attain it.
+    """The attacks that mu-GDP allows: they are no better than tests of N(0, 1) against N(mu, 1), which attain the
+    bound.
 
     Guarantees: gaussian_mechanism_attains_all.
     """
@@ -139,7 +140,7 @@ class GaussianRegion:
         return bounds.upper
 
     def true_positive_rate(self, fpr: float) -> float:
-        """Phi(Phi^-1(fpr) + mu)."""
+        """Return Phi(Phi^-1(fpr) + mu)."""
         if fpr in {0.0, 1.0} or self.mu == 0.0:
             return fpr
         quantile = float(scipy.special.ndtri(fpr))

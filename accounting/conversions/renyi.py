@@ -29,7 +29,7 @@ _CONVEXITY = "van Erven & Harremoes 2014, Corollary 2"
 
 
 def to_approximate(stated: RenyiDpGuarantee, target: Target) -> Converted:
-    """The largest log((p - delta) / q) of laws on two outcomes whose divergences obey the stated bounds."""
+    """Return the largest log((p - delta) / q) over laws on two outcomes whose divergences obey the stated bounds."""
     assert target.delta is not None
     exact = ApproximateDpGuarantee(_region(stated).epsilon(target.delta), target.delta)
     return Converted(exact, REGION_METHOD, True, REGION_SOURCE, _textbook_epsilons(stated, target.delta))
@@ -47,7 +47,7 @@ def to_renyi(stated: RenyiDpGuarantee, target: Target) -> Converted:
 
 
 def to_truncated_zcdp(stated: RenyiDpGuarantee, target: Target) -> Converted:
-    """The largest divergence over the order, up to omega."""
+    """Return the largest ratio of divergence to order, up to the order omega."""
     assert target.omega is not None
     if target.omega > stated.orders[-1]:
         why = f"orders above the largest stated one, {stated.orders[-1]:g}, are not bounded"
@@ -57,7 +57,7 @@ def to_truncated_zcdp(stated: RenyiDpGuarantee, target: Target) -> Converted:
 
 
 def to_attack_risk(stated: RenyiDpGuarantee, target: Target) -> Converted:
-    """The best test of laws on two outcomes whose divergences obey the stated bounds."""
+    """Return the best test of laws on two outcomes whose divergences obey the stated bounds."""
     risk = attack_risk(_region(stated), target)
     return Converted(risk, REGION_METHOD, True, REGION_SOURCE, _textbook_risks(stated, target))
 

@@ -6,8 +6,8 @@ Proof. A test is post-processing, so its pair of laws obeys the bounds. Converse
 with these laws obeys them, and reading the bit is the test. (Riess, Gomez, Calmon, Schnabel & Kaissis 2026 prove it
 for all orders; Asoodeh et al. 2020 have the case of one order; Zhu, Dong & Wang 2022, appendix F.3, conjectured it.)
 
-So epsilon, delta and the true positive rate are maxima over two numbers, and they are attained. Leaving bounds out can
-only enlarge the maximum, so that the search may work with a few orders and add those that its result violates: every
+So epsilon, delta and the true positive rate are maxima over two numbers, and they are attained. Leaving out bounds can
+only enlarge the maximum. So the search may begin with a few orders and add those that its result violates: every
 intermediate answer is sound, and the last one is tight.
 """
 
@@ -34,7 +34,7 @@ _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 #: Smallest log-odds that are tried: probabilities below 1e-323 vanish.
 _SMALLEST_LOG_ODDS = -744.0
 _MOST_ROUNDS = 16
-#: Far beyond what any bound allows; a search that came here would never end.
+#: A number far beyond what any bound allows; a search that came here would never end.
 _LARGEST_LOG_RATIO = 1e100
 _TILTS_AT_A_TIME = 4
 
@@ -49,7 +49,7 @@ class DivergenceBounds(Protocol):
         """Return the tilt whose single-order conversion is best there; the search begins with it."""
 
     def most_violated(self, excess: Callable[[float], float]) -> float:
-        """The tilt at which ``excess`` is largest, among those with a bound."""
+        """Return the tilt at which ``excess`` is largest, among those with a bound."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class TwoOutcomePair:
     log_ratio: float
 
 
-#: A value with the size of its numerical noise.
+#: A function that returns a value and the size of its numerical noise.
 Noisy = tuple[float, float]
 
 
@@ -77,10 +77,10 @@ class RenyiRegion:
         self._top = self._symmetric_log_odds()
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon >= 0 at ``delta``, rounded up: max of log((p - delta) / q) over the region.
+        """Return the smallest epsilon >= 0 at ``delta``, rounded up: max of log((p - delta) / q) over the region.
 
         Raises:
-            Unreachable: delta is 0 and no epsilon is finite.
+            Unreachable: If delta is 0 and no epsilon is finite.
         """
         if delta <= 0.0:
             raise Unreachable(
@@ -95,7 +95,7 @@ class RenyiRegion:
         return max(0.0, enlarged(value, pair.log_ratio))
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta at ``epsilon`` >= 0, rounded up: max of p - e^epsilon q over the region."""
+        """Return the smallest delta at ``epsilon`` >= 0, rounded up: max of p - e^epsilon q over the region."""
         if epsilon == 0.0:
             return self.advantage
 
@@ -108,7 +108,7 @@ class RenyiRegion:
         return as_probability(enlarged(max(0.0, gain(pair)[0])))
 
     def true_positive_rate(self, fpr: float) -> float:
-        """Largest true positive rate at ``fpr``, rounded up."""
+        """Return the largest true positive rate at ``fpr``, rounded up."""
         if fpr in {0.0, 1.0}:
             return fpr
         # The complement of the pair has p = 1 - fpr, and its q is the smallest that the bounds allow.
@@ -122,7 +122,7 @@ class RenyiRegion:
         return as_probability(enlarged(math.tanh(0.5 * self._top)))
 
     def attaining_pair_at_delta(self, delta: float) -> TwoOutcomePair:
-        """The two laws that cost most epsilon at 0 < ``delta`` < advantage."""
+        """Return the two laws that cost most epsilon at 0 < ``delta`` < advantage."""
 
         def cost(pair: TwoOutcomePair) -> Noisy:
             return pair.log_ratio + _log_share_above(delta, pair.log_odds), _NOISE * pair.log_ratio
@@ -143,7 +143,7 @@ class RenyiRegion:
         return self._tightened(lambda: search(1e-13))
 
     def _tightened(self, search: Callable[[], TwoOutcomePair], tolerance: float = 1e-10) -> TwoOutcomePair:
-        """The result of ``search``, repeated with the order that it violates most until it violates none."""
+        """Return the result of ``search``, repeated with the order that it violates most until it violates none."""
         for _ in range(_MOST_ROUNDS):
             pair = search()
             excess = self._excess(pair)
@@ -159,12 +159,12 @@ class RenyiRegion:
         return lambda tilt: divergence(tilt) / (self._bounds.bound(tilt) * (1.0 + _RELAXATION)) - 1.0
 
     def _log_ratio(self, log_odds: float) -> float:
-        """Largest log-ratio that the chosen orders allow at ``log_odds``, rounded up."""
+        """Return the largest log-ratio that the chosen orders allow at ``log_odds``, rounded up."""
         self._near = self._root(lambda log_ratio: TwoOutcomePair(log_odds, log_ratio))
         return self._near * (1.0 + _LOG_RATIO_ALLOWANCE)
 
     def _symmetric_log_odds(self) -> float:
-        """The randomised response within the bounds: p = 1 - q, whose log-odds are its log-ratio."""
+        """Return the randomised response within the bounds: p = 1 - q, whose log-odds are its log-ratio."""
 
         def search() -> TwoOutcomePair:
             self._near = self._root(lambda size: TwoOutcomePair(size, size))
@@ -177,7 +177,7 @@ class RenyiRegion:
 
 
 def _log_share_above(delta: float, log_odds: float) -> float:
-    """log((p - delta) / p)."""
+    """Return log((p - delta) / p)."""
     share = math.exp(math.log(delta) - log_probability(log_odds))
     return math.log1p(-share) if share < 1.0 else -math.inf
 
@@ -202,7 +202,8 @@ def _increasing_root(function: Callable[[float], float], guess: float) -> float:
 def _golden_section(function: Callable[[float], Noisy], low: float, high: float, precision: float) -> float:
     """Find where a unimodal function is largest, to ``precision`` of the interval's size.
 
-    Differences within the noise are decided for the left: the only plateaus are where p is 1 to machine precision.
+    If two values differ by no more than the noise, the left one is preferred: plateaus occur only where p is 1 to
+    machine precision.
     """
     width = precision * max(1.0, high - low)
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)

@@ -1,4 +1,4 @@
-"""Outward rounding: a guarantee that leaves a conversion holds as written."""
+"""Outward rounding: the guarantee that a conversion returns holds with the digits that are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CLOSED_FORM_ALLOWANCE = 8.0 * 2.0**-52
 
 
 def rounded_up(number: Fraction) -> float:
-    """Smallest float that is at least ``number``.
+    """Return the smallest float that is at least ``number``.
 
     >>> rounded_up(Fraction(1, 2)), rounded_up(Fraction(1, 10)) >= Fraction(1, 10)
     (0.5, True)
@@ -20,7 +20,7 @@ def rounded_up(number: Fraction) -> float:
 
 
 def root_rounded_up(square: Fraction) -> float:
-    """A float whose square is at least ``square``, by a few units in the last place at most.
+    """Return a float whose square is at least ``square``, and exceeds it by a few units in the last place at most.
 
     >>> root_rounded_up(Fraction(1, 4)), root_rounded_up(Fraction(2)) ** 2 >= 2
     (0.5, True)
@@ -32,7 +32,7 @@ def root_rounded_up(square: Fraction) -> float:
 
 
 def enlarged(value: float, scale: float = 0.0) -> float:
-    """``value`` plus the allowance of a closed form whose largest term has the size ``scale`` (or its own).
+    """Return ``value`` plus the allowance of a closed form whose largest term has the size ``scale`` (or its own).
 
     >>> enlarged(0.0), 1.0 < enlarged(1.0) < 1.0 + 1e-14
     (0.0, True)
@@ -43,5 +43,5 @@ def enlarged(value: float, scale: float = 0.0) -> float:
 
 
 def as_probability(value: float) -> float:
-    """An upper bound of a probability, which is at most 1."""
+    """Return an upper bound of a probability, which is at most 1."""
     return min(1.0, max(0.0, value))

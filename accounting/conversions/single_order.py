@@ -1,7 +1,7 @@
 """Implications of the Renyi divergence of one order, in the forms that textbooks and libraries use.
 
-They are bounds, each for every order, so that the smallest over the orders is one too. `renyi_region` has the exact
-conversion, which is what an answer gives; these stand beside it.
+Each of them is a bound at every order, so the smallest over all orders is a bound, too. Answers give the exact
+conversion of `renyi_region`, and show these forms beside it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from itertools import pairwise
 
 from accounting.conversions.rounding import as_probability, enlarged
 
-#: The next number after 1: orders are larger than 1, and a searched one may round to 1.
+#: The next number after 1: orders are larger than 1, and an order that a search finds may round to 1.
 _LEAST_ORDER = math.nextafter(1.0, 2.0)
 
 
 def mironov(order: float, divergence: float, delta: float) -> float:
-    """Epsilon at ``delta``: divergence + log(1 / delta) / (order - 1).
+    """Return epsilon at ``delta``: divergence + log(1 / delta) / (order - 1).
 
     Source: Mironov 2017, Proposition 3.
 
@@ -28,7 +28,7 @@ def mironov(order: float, divergence: float, delta: float) -> float:
 
 
 def canonne_kamath_steinke(order: float, divergence: float, delta: float) -> float:
-    """Epsilon at ``delta``: divergence + log(1 / (order delta)) / (order - 1) + log(1 - 1 / order), at least 0.
+    """Return epsilon at ``delta``: divergence + log(1 / (order delta)) / (order - 1) + log(1 - 1 / order), at least 0.
 
     Source: Canonne, Kamath & Steinke 2020, Proposition 12.
 
@@ -42,7 +42,7 @@ def canonne_kamath_steinke(order: float, divergence: float, delta: float) -> flo
 
 
 def preserved_probability(order: float, divergence: float, fpr: float) -> float:
-    """Largest true positive rate at ``fpr``: (e^divergence fpr)^((order - 1) / order).
+    """Return the largest true positive rate at ``fpr``: (e^divergence fpr)^((order - 1) / order).
 
     Source: probability preservation, Mironov 2017, Proposition 10.
 
@@ -56,7 +56,7 @@ def preserved_probability(order: float, divergence: float, fpr: float) -> float:
 
 
 def pinsker(divergence: float) -> float:
-    """Largest advantage: sqrt(divergence / 2), for any order of at least 1.
+    """Return the largest advantage: sqrt(divergence / 2), for any order of at least 1.
 
     Source: Pinsker's inequality; divergences do not fall in their order.
 
@@ -67,9 +67,9 @@ def pinsker(divergence: float) -> float:
 
 
 def smallest_over_orders(bound: Callable[[float], float], start: float, largest: float = 1e12) -> float:
-    """The smallest of ``bound`` over orders between 1 and ``largest``, searched from the order ``start``.
+    """Return the smallest of ``bound`` over orders between 1 and ``largest``, searched from the order ``start``.
 
-    Every order is sound, so that the search need not be exact: a grid around ``start``, refined.
+    The bound is sound at every order, so the search need not be exact: it refines a grid around ``start``.
     """
     centre, width = math.log(start - 1.0), 3.0
     best = min(bound(start), bound(largest)) if largest < 1e12 else bound(start)
@@ -82,9 +82,9 @@ def smallest_over_orders(bound: Callable[[float], float], start: float, largest:
 
 
 class LogMoments:
-    """Upper bound of K(a) = (order - 1) times the divergence, a = order - 1, from its bounds at some orders.
+    """An upper bound of K(a) = a times the divergence of order a + 1, from bounds of the divergence at some orders.
 
-    K is convex and K(0) = 0, so that between known orders it lies below their chords: the bound is the lower convex
+    K is convex and K(0) = 0, so between known orders it lies below their chords: the bound is the lower convex
     hull of the points.
 
     Source: van Erven & Harremoes 2014, Corollary 2 (convexity) and Theorem 3 (monotonicity in the order).
@@ -100,16 +100,16 @@ class LogMoments:
         self._hull = hull
 
     def divergence(self, order: float) -> float:
-        """Bound of the divergence of ``order``, which is at most the largest known one."""
+        """Return a bound of the divergence of ``order``, which is at most the largest known order."""
         tilt = order - 1.0
         for (a, low), (b, high) in pairwise(self._hull):
             if tilt <= b:
                 share = (tilt - a) / (b - a)
                 return enlarged(((1.0 - share) * low + share * high) / tilt, max(low, high) / tilt)
-        raise ValueError("the order is above those that are known")
+        raise ValueError("the order is above every known order")
 
     def rho(self, omega: float) -> float:
-        """Bound of the divergence over the order for 1 < order <= ``omega``: the largest on each chord."""
+        """Bound the ratio of divergence to order for 1 < order <= ``omega``: take the largest on each chord."""
         largest = 0.0
         for (a, low), (b, high) in pairwise(self._hull):
             if a >= omega - 1.0:

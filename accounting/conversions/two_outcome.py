@@ -1,8 +1,8 @@
 """Pairs of laws on two outcomes, and the Renyi divergences between them.
 
-P gives the first outcome the probability p, Q gives it q = p e^-u < p. A test of P against Q is such a pair, with p its
-true and q its false positive rate; so a bound of all divergences bounds all tests, and the pairs within the bound are
-mechanisms that reach it.
+P gives the first outcome the probability p, Q gives it q = p e^-u < p. A test of P against Q is such a pair: p is its
+true positive rate and q its false positive rate. So a bound of the divergences bounds all tests, and the pairs within
+the bound are mechanisms that reach it.
 
 p is given by its log-odds s, so that p and 1 - p keep their digits; the pair is (s, u). The complement of the pair,
 (1 - q, 1 - p), has the same divergences with the directions exchanged.
@@ -18,22 +18,22 @@ _LARGEST_EXPONENT = 300.0
 
 
 def softplus(x: float) -> float:
-    """log(1 + e^x)."""
+    """Return log(1 + e^x)."""
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
 def log_probability(log_odds: float) -> float:
-    """log p for p = 1 / (1 + e^-s)."""
+    """Return log p for p = 1 / (1 + e^-s)."""
     return -softplus(-log_odds)
 
 
 def divergence(tilt: float, log_odds: float, log_ratio: float) -> float:
-    """The larger of the Renyi divergences of order tilt + 1 of (P, Q) and of (Q, P).
+    """Return the larger of the Renyi divergences of order tilt + 1 of (P, Q) and of (Q, P).
 
     Args:
-        tilt: order - 1, positive.
-        log_odds: s; p = 1 / (1 + e^-s).
-        log_ratio: u = log(p / q), positive.
+        tilt: The order less 1, positive.
+        log_odds: The number s with p = 1 / (1 + e^-s).
+        log_ratio: The number u = log(p / q), positive.
 
     Returns:
         The divergence, in nats.
@@ -81,7 +81,7 @@ def _one_direction(log_first: float, log_second: float, first: float, second: fl
 
 
 def _h(y: float) -> float:
-    """e^y - 1 - y."""
+    """Return e^y - 1 - y."""
     if abs(y) >= _SERIES_BELOW:
         return math.expm1(y) - y
     term, total, power = 0.5 * y * y, 0.0, 3

@@ -1,8 +1,8 @@
 """Implications of zCDP and of truncated zCDP.
 
 Tests are bounded by `renyi_region`, whose maxima a mechanism with one bit of output attains; that mechanism satisfies
-the stated guarantee at all orders, so the conversions are tight. A Gaussian of the same rho is safer: who knows that it
-is one should state gaussian_dp.
+the stated guarantee at all orders, so the conversions are tight. A Gaussian of the same rho is safer: anybody who knows
+that the mechanism is Gaussian should state gaussian_dp.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from accounting.guarantees import (
 Stated = ZcdpGuarantee | TruncatedZcdpGuarantee
 REGION_METHOD = "renyi_region"
 REGION_SOURCE = "Riess, Gomez, Calmon, Schnabel & Kaissis 2026 (intersection of the regions of single orders)"
-#: Smaller bounds of divergences are enlarged to it: below, probabilities differ by less than 1e-14.
+#: Smaller bounds of divergences are enlarged to this one, below which probabilities differ by less than 1e-14.
 SMALLEST_DIVERGENCE = 1e-30
 
 
@@ -49,7 +49,7 @@ def to_truncated_zcdp(stated: Stated, target: Target) -> Converted:
 
 
 def to_renyi(stated: Stated, target: Target) -> Converted:
-    """rho times the order: attained by the Gaussian mechanism."""
+    """Return rho times the order: attained by the Gaussian mechanism."""
     assert target.orders is not None
     _check_order(stated, target, target.orders[-1], "orders")
     epsilons = tuple(rounded_up(Fraction(stated.rho) * Fraction(order)) for order in target.orders)
@@ -58,7 +58,7 @@ def to_renyi(stated: Stated, target: Target) -> Converted:
 
 
 def to_approximate(stated: Stated, target: Target) -> Converted:
-    """The largest log((p - delta) / q) of laws on two outcomes whose divergences obey the stated bounds."""
+    """Return the largest log((p - delta) / q) over laws on two outcomes whose divergences obey the stated bounds."""
     assert target.delta is not None
     exact = ApproximateDpGuarantee(region(stated.rho, _omega(stated)).epsilon(target.delta), target.delta)
     alternatives = textbook_epsilons(stated.rho, target.delta, _omega(stated))
@@ -66,21 +66,22 @@ def to_approximate(stated: Stated, target: Target) -> Converted:
 
 
 def to_attack_risk(stated: Stated, target: Target) -> Converted:
-    """Advantage t with 2 t artanh(t) = rho; the true positive rate from the same laws on two outcomes."""
+    """Return the advantage t with 2 t artanh(t) = rho, or the true positive rate of such laws on two outcomes."""
     risk = attack_risk(region(stated.rho, _omega(stated)), target)
     alternatives = textbook_risks(stated.rho, target, _omega(stated))
     return Converted(risk, REGION_METHOD, True, REGION_SOURCE, alternatives)
 
 
 def region(rho: float, omega: float) -> Region:
-    """The tests that rho-zCDP, truncated at ``omega``, leaves possible."""
+    """Return the tests that rho-zCDP, truncated at ``omega``, leaves possible."""
     if rho == 0.0:
         return ApproximateRegion(0.0, 0.0)
     return RenyiRegion(LinearBounds(max(rho, SMALLEST_DIVERGENCE), omega))
 
 
 def textbook_epsilons(rho: float, delta: float, omega: float = math.inf) -> tuple[Alternative, ...]:
-    """The best single order by Canonne, Kamath & Steinke, and by Bun & Steinke rho + 2 sqrt(rho ln(1 / delta))."""
+    """Return epsilon at the best single order by Canonne, Kamath & Steinke, and rho + 2 sqrt(rho ln(1 / delta)) by Bun
+    & Steinke."""
     if delta in {0.0, 1.0} or rho == 0.0:
         return ()
     largest = min(omega, 1e12)
@@ -100,7 +101,7 @@ def textbook_epsilons(rho: float, delta: float, omega: float = math.inf) -> tupl
 
 
 def textbook_risks(rho: float, target: Target, omega: float = math.inf) -> tuple[Alternative, ...]:
-    """Pinsker's sqrt(rho / 2), and probability preservation at the best order."""
+    """Return Pinsker's sqrt(rho / 2), and probability preservation at the best order."""
     if target.prior is not None:
         return ()
     if target.fpr is None:

@@ -4,9 +4,10 @@ An `Event` is a mechanism, the sampling of its input and a count. `noise_multipl
 on the SUM of contributions over one record's contribution bound, under every neighbouring relation: the standard
 deviation in l2 for Gaussian kinds, the scale b in l1 for Laplace kinds.
 
-One file describes one mechanism, grid.py what two of them share, and samplings.py all samplings; a field's annotation
-says what it means and its range. Nothing here knows what an event costs: that is in `accounting.losses`, in the files
-of the same names. Every file of this folder is imported, so that a mechanism is found where it is registered.
+Each mechanism has a file. grid.py has the code that two of them share, and samplings.py has all samplings. The
+annotation of a field says what the field means and its range. Nothing here knows what an event costs: that is in
+`accounting.losses`, in files of the same names. Every file of this folder is imported, so that a mechanism is found
+where it is registered.
 """
 
 from importlib import import_module

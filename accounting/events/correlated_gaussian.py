@@ -1,9 +1,10 @@
 """Gaussian noise that is correlated over the steps of a run: matrix factorisation mechanisms, DP-FTRL.
 
-A run of T steps releases g_t + s (C^-1 Z)_t, g_t the sum of step t: a function of C G + s Z. Its privacy depends on C
-and s alone. Each class here is a family of matrices C, lower triangular and Toeplitz: see `accounting.factorisations`.
-One record's steps together are one Gaussian mechanism, or once a cycle a Poisson-sampled one, and that is what an event
-is resolved to (the theorems are in `accounting.losses.correlated_gaussian`).
+A run of T steps releases g_t + s (C^-1 Z)_t, where g_t is the sum of step t. This is a function of C G + s Z. Its
+privacy depends on C and s alone. Each class here is a family of matrices C, lower triangular and Toeplitz: see
+`accounting.factorisations`. All steps of one record together are one Gaussian mechanism or, with cyclic Poisson
+batches, one Poisson-sampled Gaussian mechanism for each cycle. An event is resolved to these (the theorems are in
+`accounting.losses.correlated_gaussian`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from accounting.numbers import MAX_COUNT, MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIP
 
 
 class _LoadedWhenUsed:
-    """Stands for a module until one of its functions is called: the vocabulary loads no NumPy."""
+    """A stand-in for a module until one of its functions is called, since the vocabulary loads no NumPy."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -62,7 +63,8 @@ class Correlated(Mechanism):
         """Return upper bounds of c_0, c_1, ... that do not increase: shape (at most ``steps``,); later ones are 0."""
 
     def sensitivity(self, sampling: Sampling, steps: int) -> float:
-        """Return how far a record moves C G in all its steps, or in each cycle, in contribution bounds, rounded up."""
+        """Return the distance by which a record moves C G in all its steps, or in each cycle: in contribution bounds,
+        rounded up."""
         separation = 1
         if isinstance(sampling, CyclicPoisson):
             separation = steps
@@ -71,7 +73,7 @@ class Correlated(Mechanism):
         return factorisations.participation_norm(self.coefficients_of(steps), steps, separation)
 
     def least_noise(self, sampling: Sampling, steps: int) -> float:
-        """Return a noise multiplier from which on such steps are accounted: a billionth more than the least."""
+        """Return the smallest noise multiplier at which such steps are accounted, enlarged by a billionth."""
         return MIN_NOISE_MULTIPLIER * max(1.0, self.sensitivity(sampling, steps) * (1.0 + 1e-9))
 
     @property

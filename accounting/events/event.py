@@ -39,7 +39,7 @@ class Event:
         self.sampling.check_mechanism(self.mechanism)
 
     def to_json(self) -> dict[str, Json]:
-        """The event as the HTTP contract writes it; `event_from_json` reads it back to an equal event."""
+        """Return the event as the HTTP contract writes it; `event_from_json` reads it back to an equal event."""
         return {"mechanism": self.mechanism.to_json(), "sampling": self.sampling.to_json(), "count": self.count}
 
 
@@ -51,17 +51,18 @@ def event_from_json(value: Mapping[str, object]) -> Event:
 
 
 def check_events(events: Sequence[Event]) -> tuple[Event, ...]:
-    """The list as a tuple, when it has 1 to `MAX_EVENTS` events."""
+    """Return the list as a tuple, or refuse it unless it has 1 to `MAX_EVENTS` events."""
     if not 1 <= len(events) <= MAX_EVENTS:
         raise InvalidValue(f"a list of events has 1 to {MAX_EVENTS} entries, got {len(events)}")
     return tuple(events)
 
 
 def group_events(events: Sequence[Event]) -> tuple[Event, ...]:
-    """Equal steps counted together, in order of first appearance: composition does not see the order.
+    """Count equal steps together, in the order of their first appearance. The order does not change what a composition
+    costs.
 
     Raises:
-        InvalidValue: together they exceed `MAX_COUNT` (a saturated count would report too little loss).
+        InvalidValue: If equal steps together exceed `MAX_COUNT` (a saturated count would report too little loss).
 
     >>> from accounting.events import Gaussian, PureDp
     >>> group_events([Event(Gaussian(1.0)), Event(PureDp(0.1)), Event(Gaussian(1.0), count=2)])[0].count
@@ -77,7 +78,7 @@ def group_events(events: Sequence[Event]) -> tuple[Event, ...]:
 
 
 def prefix_of_events(events: Sequence[Event], steps: int) -> tuple[Event, ...]:
-    """The events of the first ``steps`` steps.
+    """Return the events of the first ``steps`` steps.
 
     >>> from accounting.events import Gaussian
     >>> [e.count for e in prefix_of_events([Event(Gaussian(1.0), count=3), Event(Gaussian(2.0), count=3)], 4)]

@@ -25,7 +25,7 @@ class GaussianMixture(Mechanism):
         weights: Proportions, whose sum must be 1 up to 1e-9.
 
     Raises:
-        InvalidValue: the lists differ in length, a number is outside its range, or the weights do not add up to 1.
+        InvalidValue: If the lists differ in length, a number is outside its range, or the weights do not add up to 1.
 
     >>> GaussianMixture((0.75, 0.25), (4, 8)).least_noise
     4.0
@@ -63,5 +63,5 @@ class GaussianMixture(Mechanism):
 
     @property
     def least_noise(self) -> float:
-        """The smallest noise multiplier; its Gaussian dominates every branch."""
+        """The smallest noise multiplier. Its Gaussian dominates every branch."""
         return min(self.noise_multipliers)

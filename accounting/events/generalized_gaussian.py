@@ -12,9 +12,9 @@ from accounting.events.regularity import kappa_pair
 from accounting.events.samplings import SCHEDULES
 from accounting.numbers import MAX_DIMENSION
 
-#: A constant that is written with ten digits is accepted for the exact one.
+#: A constant that is written with ten digits is accepted as the exact one.
 _DIGITS = 1e-9
-#: Covers the rounding of the constant's own formula.
+#: An allowance for the rounding of the formula of the constant.
 _ALLOWANCE = 1e-12
 
 
@@ -63,7 +63,7 @@ class GeneralizedGaussian(Mechanism):
     def charged_kappa(self) -> float:
         """The constant, never below the smallest one that is proved."""
         least = kappa_pair(self.norm_order, self.dimension)
-        # Without a power of d, the constant is r - 1, without rounding.
+        # Without a power of d, the constant is r - 1 and has no rounding error.
         proved = least.kappa if least.kappa == least.kappa_plus else least.kappa * (1.0 + _ALLOWANCE)
         return max(self.kappa, proved)
 

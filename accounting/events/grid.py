@@ -1,4 +1,4 @@
-"""Shared code of mechanisms with discrete noise on a scalar sum: contributions and noise lie on one grid."""
+"""The code that mechanisms with discrete noise on a scalar sum share: contributions and noise lie on one grid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GridNoise(Mechanism):
     """Discrete noise on a scalar sum of contributions on a grid, each at most 1 (in contribution bounds).
 
     Raises:
-        InvalidValue: The contribution bound is no whole number of grid steps.
+        InvalidValue: If the contribution bound is no whole number of grid steps.
     """
 
     samplings = SCHEDULES
@@ -49,5 +49,5 @@ class GridNoise(Mechanism):
 
     @property
     def steps_per_bound(self) -> int:
-        """Grid steps in one contribution bound."""
+        """Number of grid steps in one contribution bound."""
         return round(1.0 / self.grid)

@@ -27,14 +27,14 @@ class Mechanism(Described):
     How it is accounted is in `accounting.losses`, in the file of the same name.
 
     Attributes:
-        samplings: The samplings with which a pair of distributions, or a bound, is proved.
+        samplings: The samplings for which a pair of distributions, or a bound, is proved.
         relations: The relations under which it is accounted.
-        why_refused: Why it is refused under the other relations.
+        why_refused: The reason why the mechanism is refused under the other relations.
         filters: The kinds of budget in which it has a cost; see `accounting.filters`.
-        norm: The norm that bounds contributions, for a mechanism with noise of its own.
-        noise_multiplier_is: The meaning of the noise multiplier of such a mechanism.
-        parts_cost_less: Whether steps that share a distance among them never cost more than one that is moved by all of
-            it, so that where records of one owner are in different batches it costs no more than in the same one.
+        norm: The norm in which contributions are bounded, for a mechanism that adds noise to them.
+        noise_multiplier_is: The meaning of the noise multiplier of a mechanism that adds noise.
+        parts_cost_less: Whether several steps that share a distance never cost more than one step that is moved by the
+            whole distance. Records of one owner then cost no more in different batches than in the same batch.
     """
 
     __slots__ = ()
@@ -55,9 +55,10 @@ class Mechanism(Described):
 
     @property
     def from_below(self) -> Mechanism | None:
-        """Return the mechanism for lower ends: itself, unless `resolved` returns one that costs more.
+        """Return the mechanism from which lower ends are computed: itself, unless `resolved` returns one that costs
+        more.
 
-        None if no mechanism is known of which `resolved` returns one that costs no more than this one.
+        Return None if no mechanism is known whose `resolved` form costs no more than this one.
         """
         return self
 

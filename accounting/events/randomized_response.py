@@ -16,7 +16,7 @@ class RandomizedResponse(Mechanism):
     """Every record answers with its category, or with one drawn uniformly; accounted under the replace relations.
 
     Attributes:
-        num_categories: k.
+        num_categories: The number k of categories.
         flip_probability: p. The true category is reported with probability 1 - p + p/k.
 
     Source: Warner 1965; Kairouz, Bonawitz & Ramage 2016 for k > 2.

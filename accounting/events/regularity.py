@@ -1,4 +1,5 @@
-"""Regularity constants of the dual of l_p^d: what noise of a smooth norm costs, and how means concentrate in it."""
+"""Regularity constants of the dual of l_p^d: they say what noise of a smooth norm costs, and how means concentrate in
+that norm."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ class RegularityPair:
 
 
 def kappa_pair(norm_order: float, dimension: int) -> RegularityPair:
-    r"""The pair of least $\kappa(r) = (r-1)\, d^{2/r - 2/q}$ over r in [2, q], where 1/p + 1/q = 1.
+    r"""Return the pair of least $\kappa(r) = (r-1)\, d^{2/r - 2/q}$ over r in [2, q], where 1/p + 1/q = 1.
 
-    Both constants are chosen jointly: separate minima, or $2 \ln d$ for p = 1, are no regularity constants.
+    Both constants are chosen jointly: separate minima are no regularity constants, and neither is $2 \ln d$ for p = 1.
 
     Args:
-        norm_order: p in [1, 2] of the norm of the parameters.
-        dimension: d; for the norm of a polytope, its number of vertices up to sign.
+        norm_order: The p of the norm of the parameters, in [1, 2].
+        dimension: The dimension d; for the norm of a polytope, its number of vertices up to sign.
 
     Source: derived; the stationary points of $\ln \kappa(r)$ solve $r^2 - 2 r \ln d + 2 \ln d = 0$.
 

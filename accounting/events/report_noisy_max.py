@@ -1,4 +1,4 @@
-"""The candidate with the largest noisy score."""
+"""The mechanism that releases the name of the candidate with the largest noisy score."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Samplings: how records are chosen for a step, and the properties of each scheme.
 
-A relation is refused if one record that comes or goes moves another record: two neighbours then differ in more
-than one contribution to more than one batch. Under `add_or_remove_one` that is so for batches of a fixed size, for
-batches cut from a shuffled ordering and for disjoint batches by position.
+A relation is refused if one record that comes or goes moves another record, because two neighbours then differ in more
+than one contribution to more than one batch. Under `add_or_remove_one` this happens with batches of a fixed size, with
+batches cut from a shuffled ordering and with disjoint batches by position.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Sampling(Described):
 
     Attributes:
         why_refused: Why it is refused under relations that are not among `relations`.
-        filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. Fewer
-            have one if nothing is proved without amplification, as a record may be in a batch many times, or let
+        filters: The kinds of budget in which sampled steps have a cost; None if the mechanism alone decides. Some kinds
+            have none if no cost without amplification is proved, as a record may be in a batch many times, or let
             others in and out of it, and moments of all hits together, or of a cut, bound nothing.
-        is_drawn_apart: Whether several records of one owner may take part in different steps where one would in the
-            same, so that what its steps resolve to says nothing about a group of them, unless the mechanism's parts
-            cost less.
+        is_drawn_apart: Whether several records of one owner may take part in different steps, while one record has a
+            single step. The resolved steps of one record then say nothing about a group of them, unless the mechanism's
+            parts cost less.
     """
 
     __slots__ = ()
@@ -49,15 +49,17 @@ class Sampling(Described):
 
     @property
     def is_amplified(self) -> bool:
-        """Return whether it hides records: they are drawn anew at every step or allocation, and not all take part."""
+        """Return whether the sampling hides records: they are drawn anew at every step or allocation, and not all take
+        part."""
         return False
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Return the sampling and the number of steps that one record takes part in, of ``count`` steps of this one."""
+        """Return the sampling and the number of the steps in which one record takes part, out of ``count`` of these
+        steps."""
         return self, count
 
     def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
-        """Return the distance of two neighbours' sums that a step is charged for, in contribution bounds.
+        """Return the distance between two neighbours' sums for which a step is charged, in contribution bounds.
 
         Args:
             relation: The neighbouring relation.
@@ -66,7 +68,7 @@ class Sampling(Described):
         return relation.sensitivity
 
     def steps_charged(self, count: int) -> int:
-        """Return how often a budget that adds up costs charges one step's cost for ``count`` steps."""
+        """Return how many times a budget that adds up costs charges the cost of one step, for ``count`` steps."""
         return count
 
     def check_mechanism(self, mechanism: object) -> None:
@@ -109,7 +111,7 @@ class Poisson(Sampling):
         return self.sampling_probability < 1.0
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """All records at every step are a full batch."""
+        """Return one full batch for each event: all records at every step are a full batch."""
         return (self, count) if self.sampling_probability < 1.0 else (FULL_BATCH, count)
 
 
@@ -150,7 +152,7 @@ class WithoutReplacement(FixedSizeBatches):
         return self.sampling_probability < 1.0
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Batches of all records are a full batch."""
+        """Return a full batch if batches hold all records."""
         return (self, count) if self.sampling_probability < 1.0 else (FULL_BATCH, count)
 
     def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
@@ -178,7 +180,7 @@ class WithReplacement(FixedSizeBatches):
     dataset_size: Annotated[int, Whole(2, MAX_DATASET_SIZE, "Number of records, which is public.")]
 
     def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
-        """The distance for each time that the record is drawn."""
+        """Return the distance for each time that the record is drawn."""
         return NeighboringRelation.REPLACE_ONE.sensitivity
 
 
@@ -233,12 +235,12 @@ class TruncatedPoisson(Sampling):
         return self.truncation != "arbitrary"
 
     def charged_sensitivity(self, relation: NeighboringRelation, mechanism: object) -> float:
-        """Return the distance: where a batch of records is cut at random, one that comes takes another one's place."""
+        """Return the distance: if batches are cut at random, a record that comes takes the place of another."""
         moves = relation is NeighboringRelation.ADD_OR_REMOVE_ONE and self.truncation == "random"
         return NeighboringRelation.REPLACE_ONE.sensitivity if moves and _is_in_l2(mechanism) else relation.sensitivity
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Poisson batches if nothing is ever cut."""
+        """Return Poisson batches if nothing is ever cut."""
         if self.max_batch_size >= self.dataset_size:
             return Poisson(self.sampling_probability).resolved(count)
         return self, count
@@ -259,7 +261,7 @@ class ShuffledEpochs(Sampling):
     steps_per_epoch: Annotated[int, Whole(1, MAX_COUNT, "Batches in an epoch; `count` is in steps.")]
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """A full batch for each pass, begun passes included.
+        """Return a full batch for each pass, begun passes included.
 
         A random order does not amplify, and Poisson's number is not valid (at noise 0.5 over one epoch of 10,000 steps
         it is 1.95 where 10.99 is attained).
@@ -292,7 +294,7 @@ class DisjointBatches(Sampling):
         return _SIZE_KEEPING if self.assignment == "by_position" else tuple(NeighboringRelation)
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """One full batch, for each event."""
+        """Return one full batch, for each event."""
         return FULL_BATCH, 1
 
 
@@ -316,7 +318,7 @@ class ShuffleModel(Sampling):
     local_delta: Annotated[float, Real(0.0, 1.0, "The mechanism's `delta`; 0 for `pure_dp`.")] = 0.0
 
     def check_mechanism(self, mechanism: object) -> None:
-        """The mechanism is the local randomiser: what both say of it must agree."""
+        """Check that the sampling and the mechanism say the same about the local randomiser."""
         stated = {"local_epsilon": getattr(mechanism, "epsilon", None), "local_delta": getattr(mechanism, "delta", 0.0)}
         for name, value in stated.items():
             if getattr(self, name) != value:
@@ -351,14 +353,15 @@ class Allocations(Sampling):
         return self.participations < self.num_bins
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Full batches where every step is chosen, else whole allocations, which budgets that add up costs charge."""
+        """Return full batches if every step is chosen, otherwise whole allocations, which budgets that add up costs
+        charge."""
         if self.participations == self.num_bins:
             return FULL_BATCH, count
         whole = -(-count // self.num_bins) * self.num_bins
         return self, whole if whole <= MAX_COUNT else count
 
     def steps_charged(self, count: int) -> int:
-        """The steps that a record may have a part in, begun allocations in full."""
+        """Return the number of steps in which a record may take part, with begun allocations counted in full."""
         return self.participations * -(-count // self.num_bins)
 
 
@@ -414,7 +417,7 @@ class CyclicPoisson(Sampling):
         return self.sampling_probability < 1.0
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """Poisson batches, once a cycle; a cycle that is begun counts."""
+        """Return one Poisson batch for each cycle; a cycle that is begun counts."""
         return Poisson(self.sampling_probability).resolved(-(-count // self.cycle_length))
 
     def check_mechanism(self, mechanism: object) -> None:
@@ -452,7 +455,7 @@ class FixedOrderEpochs(Sampling):
     steps_per_epoch: Annotated[int, Whole(1, MAX_COUNT, "Batches in an epoch; `count` is in steps.")]
 
     def resolved(self, count: int) -> tuple[Sampling, int]:
-        """A full batch for each pass, begun passes included."""
+        """Return a full batch for each pass, begun passes included."""
         return FULL_BATCH, -(-count // self.steps_per_epoch)
 
 
@@ -460,9 +463,9 @@ def _is_in_l2(mechanism: object) -> bool:
     return getattr(mechanism, "norm", "") == "l2"
 
 
-#: Schedules that are fixed in advance: a step of theirs is a full batch to each record that takes part.
+#: Schedules that are fixed in advance: each step is a full batch to every record that takes part in it.
 SCHEDULES: tuple[type[Sampling], ...] = (FullBatch, ShuffledEpochs, DisjointBatches)
-#: Schedules that correlated noise can be used with, beside full batches.
+#: Schedules, beside full batches, with which correlated noise can be used.
 SEPARATED: tuple[type[Sampling], ...] = (CyclicPoisson, FixedOrderEpochs)
 #: Samplings of batches of records whose contributions are summed up.
 BATCHES: tuple[type[Sampling], ...] = tuple(

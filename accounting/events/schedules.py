@@ -1,4 +1,4 @@
-"""The participations of one record, and the schedules and mechanisms that are refused under a relation.
+"""The participations of one record, and the checks that refuse schedules and mechanisms under a relation.
 
 A schedule that is fixed in advance hides nothing: a record that takes part in n steps costs n full batches.
 `accounting.events.samplings` resolves the steps of each sampling; this module resolves lists of events.
@@ -17,12 +17,12 @@ from accounting.relations import NeighboringRelation
 def resolve_schedules(events: Sequence[Event], relation: NeighboringRelation) -> tuple[Event, ...]:
     """Return the list with every fixed schedule written as the full batches that one record takes part in.
 
-    Two events are two schedules: a record may take part in both, whatever their sampling says.
+    Two events are two schedules: a record may take part in both, whatever sampling each has.
 
     Guarantees: schedules_never_merge: participations are counted event by event, before equal events are grouped.
 
     Raises:
-        Unsupported: the scheme is not accounted under the relation; the pointer names the event.
+        Unsupported: If the scheme is not accounted under the relation. The pointer names the event.
     """
     resolved = []
     for index, event in enumerate(events):
@@ -33,10 +33,11 @@ def resolve_schedules(events: Sequence[Event], relation: NeighboringRelation) ->
 
 
 def check_event(event: Event, relation: NeighboringRelation) -> None:
-    """Refuse a scheme under a relation in which one record moves another, and a mechanism without a bound under it.
+    """Refuse a scheme under a relation in which one record moves another, and a mechanism without a bound under the
+    relation.
 
     Raises:
-        Unsupported: with the reason, and what works.
+        Unsupported: If the scheme is not accounted; the detail says why, and what works.
     """
     sampling, mechanism = event.sampling, event.mechanism
     possible = sampling.relations
@@ -70,7 +71,7 @@ def check_event(event: Event, relation: NeighboringRelation) -> None:
 def resolve_schedule(event: Event) -> Event:
     """Return one event as the steps in which a record takes part, for every relation under which it is accounted.
 
-    `Poisson` and `WithoutReplacement` of less than everything stay as they are, allocations are whole.
+    `Poisson` and `WithoutReplacement` samples of less than all records stay as they are, and allocations stay whole.
     """
     mechanism, sampling, count = event.mechanism.resolved(event.sampling, event.count)
     if mechanism is event.mechanism and sampling is event.sampling and count == event.count:

@@ -1,4 +1,5 @@
-"""Guarantees taken as stated: any mechanism with a proof of pure, approximate, zero-concentrated or Renyi DP."""
+"""Guarantees that are taken as stated: any mechanism with a proof of pure, approximate, zero-concentrated or Renyi
+DP."""
 
 from __future__ import annotations
 

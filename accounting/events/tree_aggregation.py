@@ -40,5 +40,5 @@ class TreeAggregation(Mechanism):
 
     @property
     def nodes(self) -> int:
-        """Released nodes that one record may be under, in all trees."""
+        """The largest number of released nodes above one record, in all trees."""
         return (1 + self.restarts) * self.num_leaves.bit_length()

@@ -1,4 +1,4 @@
-"""Privacy filters: when a budget whose next charge may depend on earlier outputs admits one more charge.
+"""Privacy filters: the rules by which a budget admits one more charge that may depend on earlier outputs.
 
 A filter's currency adds up under adaptive and concurrent composition, so admission is integer arithmetic on totals:
 `cost` turns events into amounts, rounded up; `admits` says whether a total stays within `caps`, rounded down.
@@ -33,7 +33,7 @@ from accounting.filters.pure_dp import PureDpFilter, pure_dp_cost
 from accounting.filters.renyi_dp import DEFAULT_NUM_ORDERS, RenyiFilter, default_orders, renyi_dp_cost
 from accounting.filters.zcdp import ZcdpFilter, zcdp_cost
 
-#: By kind; the order is that of the table of costs.
+#: Every filter by its kind, in the order of the table of costs.
 FILTERS: dict[str, type[PrivacyFilter]] = {
     cls.kind: cls
     for cls in (

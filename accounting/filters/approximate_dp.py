@@ -44,12 +44,13 @@ from accounting.units import (
 def approximate_dp_cost(
     events: tuple[Event, ...], relation: NeighboringRelation, charge_delta: float | None = None
 ) -> Cost:
-    """Epsilon and delta of the list as a whole.
+    """Return epsilon and delta of the list as a whole.
 
-    Pure, Laplace and approximate_dp events alone: the sums of their epsilons and deltas, whatever ``charge_delta`` is.
-    Otherwise: one certified epsilon of the whole list at ``charge_delta``, in which approximate_dp events count as pure
-    ones, and ``charge_delta`` plus the deltas that these events state. An (eps, delta)-DP step is, with probability 1 -
-    delta at least, an eps-DP one (Kairouz, Oh & Viswanath 2015, Theorem 3.1), so that the deltas add up.
+    A list of pure, Laplace and approximate_dp events alone costs the sums of their epsilons and deltas, whatever
+    ``charge_delta`` is. Any other list costs one certified epsilon of the whole list at ``charge_delta``, in which
+    approximate_dp events count as pure ones, and ``charge_delta`` plus the deltas that these events state. An (eps,
+    delta)-DP step is, with probability 1 -
+    delta at least, an eps-DP one (Kairouz, Oh & Viswanath 2015, Theorem 3.1), so the deltas add up.
 
     Args:
         events, relation: One reservation.
@@ -61,8 +62,8 @@ def approximate_dp_cost(
     Guarantees: above_the_certified_epsilon; stated_deltas_are_charged; same_randomiser_is_said_to_be_required.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`.
-        AccountingError: code ``missing_charge_delta``: an event needs it.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does.
+        AccountingError: With code ``missing_charge_delta``, if an event needs a charge delta and none is given.
 
     >>> from accounting.events import Gaussian
     >>> approximate_dp_cost((Event(Gaussian(1.0)),), NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5).amounts
@@ -88,7 +89,7 @@ def least_approximate_dp_cost(
     """Return the lower end of `approximate_dp_cost`: the certified epsilon's lower end, and the deltas themselves.
 
     Raises:
-        NoCostInFilter, Unsupported, AccountingError: as `approximate_dp_cost`.
+        NoCostInFilter, Unsupported, AccountingError: As `approximate_dp_cost` does.
     """
     events = checked(events, relation, "approximate_dp")
     as_pure, stated = without_failures(events)
@@ -130,7 +131,7 @@ class ApproximateDpFilter(PrivacyFilter):
     """A budget in (epsilon, delta); both add up over reservations, each priced tightly at its own ``charge_delta``.
 
     Attributes:
-        epsilon, delta: The guarantee of all charges together, chosen adaptively.
+        epsilon, delta: The guarantee of all charges together, even if they are chosen adaptively.
         caps: Epsilon in nano-units, delta in atto-units.
 
     The price of a reservation is that of its whole list, fixed in advance. A prefix that is chosen after looking at
@@ -161,11 +162,12 @@ class ApproximateDpFilter(PrivacyFilter):
 
         Args:
             events, relation: As for every filter.
-            charge_delta: In [1e-18, 0.5]; needed where an event has no pure or stated (epsilon, delta) of its own.
+            charge_delta: In [1e-18, 0.5]; needed if an event has no pure or stated (epsilon, delta) guarantee of its
+                own.
 
         Raises:
             NoCostInFilter, Unsupported: As for every filter.
-            AccountingError: code ``missing_charge_delta``.
+            AccountingError: With code ``missing_charge_delta``, if an event needs a charge delta and none is given.
         """
         return approximate_dp_cost(check_events(events), relation, charge_delta)
 
@@ -176,7 +178,7 @@ class ApproximateDpFilter(PrivacyFilter):
         return least_approximate_dp_cost(check_events(events), relation, charge_delta)
 
     def share(self, amounts: Amounts, room: Amounts) -> float:
-        """Return the larger of both shares: both caps must hold."""
+        """Return the larger of the two shares, because both caps must hold."""
         shares = shares_of(amounts, room)
         return max(shares) if len(shares) == len(amounts) else math.inf
 
@@ -185,11 +187,11 @@ class ApproximateDpFilter(PrivacyFilter):
         return self.share(used, self.caps)
 
     def headroom(self, used: Amounts) -> int:
-        """The smaller of both rooms: each cap must hold."""
+        """Return the smaller of the two rooms, because both caps must hold."""
         return min(cap - amount for cap, amount in zip(self.caps, used, strict=True))
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """The charges' own epsilon, at every delta that is not below theirs."""
+        """Return the charges' own epsilon, at every delta of at least the charges' own."""
         epsilon, charged_delta = amounts
         known = epsilon < SATURATED and charged_delta <= to_atto_down(exact(delta))
         return float_of_nano(epsilon) if known else None

@@ -59,7 +59,7 @@ _RATE_DIGITS = 6
 
 
 def approximate_gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fraction) -> Cost:
-    """Price a list: the failing Gaussian that covers it, and what it costs as a list of pure steps.
+    """Price a list by the failing Gaussian that covers it, and by its cost as a list of pure steps.
 
     Full-batch Gaussians alone cost their own mu squared, without failures. A list whose squares of mu add up to less
     than its cover costs that sum, without failures as well. Stated deltas count as failures.
@@ -76,10 +76,10 @@ def approximate_gaussian_dp_cost(events: tuple[Event, ...], relation: Neighborin
     Guarantees:
         no_attained_pair_costs_more; a_concatenation_costs_no_more_than_its_parts: up to the search's tolerance, and for
             mechanisms with a known pair. For mechanisms with stated moments the profile of a list is only a bound, so
-            that the whole list may cost a few percent more.
+            the whole list may cost a few percent more.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does.
 
     >>> from accounting.events import Gaussian, Poisson
     >>> rate = Fraction(1, 10**5)
@@ -104,7 +104,7 @@ def least_approximate_gaussian_dp_cost(
     """Return the lower end of `approximate_gaussian_dp_cost`.
 
     Raises:
-        NoCostInFilter, Unsupported: as `approximate_gaussian_dp_cost`.
+        NoCostInFilter, Unsupported: As `approximate_gaussian_dp_cost` does.
     """
     parts = _parts(events, relation, rate)
     amount, failure = parts.least
@@ -158,7 +158,8 @@ def _parts(events: tuple[Event, ...], relation: NeighboringRelation, rate: Fract
 
 
 def _sum(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> Between | None:
-    """Return what a list costs in another budget where costs add up step by step; None if it has no cost there."""
+    """Return the cost of a list in another kind of budget, in which costs add up step by step; None if it has none
+    there."""
     for event in events:
         working = event.sampling.filters
         if kind not in event.mechanism.filters or (working is not None and kind not in working):
@@ -179,11 +180,11 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
     the pure limit bounds the sum of pure epsilons by epsilon.
 
     Attributes:
-        epsilon, delta: The guarantee of all charges together, chosen adaptively, with plans interleaved and stopped
-        early.
+        epsilon, delta: The guarantee of all charges together, even if they are chosen adaptively and plans are
+        interleaved and stopped early.
         reserve_share: The share of delta that is kept for stated deltas and for tails that are given up.
         delta_per_mu_squared: The delta of failures per unit of mu squared, on which prices depend. The budget keeps it
-            for ever. None chooses it so that failures get ``failure_share`` of delta.
+            for ever. If it is None, it is chosen so that failures get ``failure_share`` of delta.
         failure_share: Read only where ``delta_per_mu_squared`` is None. 0.1 suits plans with hundreds of
             participations; 0.3 suits plans with few, or with noise below 0.7.
         caps: mu squared in nano-units, delta in atto-units, the pure epsilon in nano-units.
@@ -254,7 +255,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         relation: NeighboringRelation,
         failure: int | None = None,
     ) -> GivenBack | None:
-        """Return what the steps that were not taken are worth, as a Gaussian.
+        """Return the worth of the steps that were not taken, as a Gaussian.
 
         A plan with a pure price gets nothing, because amounts must only grow while the pure epsilons decide. A plan
         that was charged less than it costs today gets nothing either.
@@ -288,7 +289,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return GivenBack((best.least, -best.failure, 0), (max(each.most for each in found), -best.failure, 0))
 
     def may_give_back(self, held: Amounts, back: Amounts) -> bool:
-        """Return whether mu squared alone is given back, to a plan without a pure price.
+        """Return whether only mu squared is given back, and the plan has no pure price.
 
         A delta of failures may be spent for it.
         """
@@ -315,7 +316,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return min(max(gaussian) if len(gaussian) == 2 else math.inf, *pure, math.inf)
 
     def headroom(self, used: Amounts) -> int:
-        """Return the room of the limit that has more; the room of the Gaussian limit is the smaller of its two."""
+        """Return the larger of the rooms of the two limits; the Gaussian limit's room is the smaller of its two."""
         amount, failure, pure = (cap - each for cap, each in zip(self.caps, used, strict=True))
         return max(min(amount, failure), pure)
 
@@ -338,7 +339,7 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return None if math.isinf(found) else found
 
     def limit_epsilon_at(self, delta: float) -> float | None:
-        """Return the larger of the epsilons of both limits: a full budget may be full in either."""
+        """Return the larger of the epsilons of the two limits, because a full budget may be full in either."""
         amount, failure, pure = self.caps
         gaussian = self.epsilon_at((amount, failure, SATURATED), delta)
         return None if gaussian is None else max(gaussian, float_of_nano(pure))
@@ -355,7 +356,8 @@ class ApproximateGaussianDpFilter(PrivacyFilter):
         return {"epsilon": from_nano(self.stated(amounts))} | self._own(amounts)
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """Return what is left of each; ``epsilon`` is the limit less what is used, not what a next charge may cost."""
+        """Return what is left of each amount; ``epsilon`` is the limit less the use, not what a next charge may
+        cost."""
         return {"epsilon": from_nano(self.left(used))} | self._own(self.remaining(used))
 
     def describe_limit(self) -> dict[str, Json]:
@@ -401,7 +403,7 @@ def _rate_for(epsilon: float, delta: float, share: float, reserve: float) -> flo
 # A ledger builds its filters again for every command, so their caps are remembered.
 @lru_cache(maxsize=1024)
 def _caps(epsilon: float, delta: float, reserve: float, rate: float) -> Amounts:
-    """Return the largest mu squared with d + (1 - d) delta_G(epsilon) <= delta, d with it, and epsilon."""
+    """Return the largest mu squared with d + (1 - d) delta_G(epsilon) <= delta, its d, and epsilon."""
     kept = to_atto_down(exact(reserve) * exact(delta))
 
     def fits(amount: int) -> bool:

@@ -22,7 +22,7 @@ PARTS = (2, 4, 12)
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A plan that is alone in its budget, as epsilons at one delta.
+    """The cost of a plan that is alone in its budget, as epsilons at one delta.
 
     Attributes:
         tight: The epsilon of the plan if everything is fixed before any output is seen.
@@ -46,7 +46,7 @@ def price_alone(
         delta: The delta at which both are stated; in (0, 0.5].
 
     Raises:
-        Unsupported: the plan has no tight epsilon.
+        Unsupported: If the plan has no tight epsilon.
     """
     tight = epsilon_for_delta(check_events(events), relation, delta).value
     return Alone(tight, budget_filter.epsilon_at(amounts, delta))
@@ -61,7 +61,8 @@ class Comparison:
         tight: The epsilon of the plan if everything is fixed before any output is seen.
         charged: The charge of the budget's filter for the plan alone; None if no finite epsilon follows.
         kinds: The charge in a budget of each kind, by kind; None if the plan has no price there.
-        parts: The charge by the number of equal parts in which the plan is reserved; None if it cannot be cut so.
+        parts: The charge by the number of equal parts in which the plan is reserved; None if it cannot be cut in this
+            way.
         after_a_quarter: The net charge when the last three quarters of the steps are given up; None if that gives
             nothing back.
     """
@@ -88,12 +89,12 @@ def compare(
         events: The plan.
         relation: The budget's relation.
         delta: The delta at which prices are stated as epsilons; in (0, 0.5].
-        charge_delta: The delta at which an approximate_dp budget prices it.
+        charge_delta: The delta at which an approximate_dp budget prices the plan.
 
     Guarantees: charged_is_the_price: of the budget's own filter.
 
     Raises:
-        NoCostInFilter, Unsupported, AccountingError: the budget's own filter has no price.
+        NoCostInFilter, Unsupported, AccountingError: If the budget's own filter has no price.
 
     >>> from accounting.events import Gaussian
     >>> from accounting.filters import ZcdpFilter
@@ -166,7 +167,7 @@ def _budget_of(kind: str, epsilon: float, delta: float) -> PrivacyFilter:
     """Return a filter of a kind. If prices depend on its size, the size suits a plan of about this epsilon.
 
     Raises:
-        InvalidValue: there is none of this size.
+        InvalidValue: If no filter of this size exists.
     """
     described = {"epsilon": epsilon, "delta": delta, "rho": 1.0, "mu": 1.0}
     return FILTERS[kind].from_json({"conversion": CANONNE, **{name: described[name] for name in FILTERS[kind].limits}})

@@ -27,7 +27,8 @@ record, d = the delta at which the reservation is priced (`charge_delta`). UNAMP
 | approximate_dp | none | T eps, T delta | covered, and T delta | none | none | none |
 
 m(x) = (2 Phi^-1(x))^2; eps' is the sampled step's largest loss; "best of both": of the unsampled step's cost, which no
-sampling exceeds, and that of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian whose profile is
+sampling exceeds, and of the cost of an eps'-DP step. "Covered": mu squared of the smallest failing Gaussian whose
+profile is
 above that of the whole list, and the delta with which it fails (`gaussian_cover`); or the gaussian_dp cell and no
 delta, if that is smaller. If there is a pure_dp cell, it is charged beside them.
 
@@ -35,15 +36,16 @@ There is no conversion outside this table. A sampled Gaussian has no amplified c
 the order tends to 1 / (2 s^2) at least as the order grows, whatever the sampling probability) and none in gaussian_dp
 (a mu-GDP step has divergence a mu^2 / 2 at most).
 
-Sampled in fixed sizes under replace_special, the batches are drawn from a public number of positions, and the null
-record keeps the replaced one's: given the batches, neighbours differ in at most T of them, by at most the contribution
-bound. Without amplification, then, sens is 1. The sampled pair is that of replace_one, of distance 2, because with
+With samples of a fixed size under replace_special, the batches are drawn from a public number of positions, and the
+null record keeps the position of the record that it replaces. Given the batches, neighbours differ in at most T of
+them, by at most the contribution bound. Without amplification, then, sens is 1. The sampled pair is that of
+replace_one, of distance 2, because with
 the batches hidden a record is compared with another one in its place.
 
 A positive loss costs at least one unit, in every cell of the table and at every Renyi order: `charged` lifts the cost
 of each step that reveals something to `SMALLEST_COST` at least, and sums are rounded up to whole units. So no step is
-free because a float has underflowed. (In approximate_dp that unit is one of epsilon; of an event whose epsilon is 0 it
-is one of delta.)
+free because a float has underflowed. (In approximate_dp it is a unit of epsilon, or a unit of delta for an event whose
+epsilon is 0.)
 
 A float stands for the shortest decimal that reads back to it, which is how events and limits are written and hashed;
 rational costs are computed exactly from those decimals, so that a million charges of 1e-6 fill 1 exactly.
@@ -83,14 +85,14 @@ class CostWarning:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Amounts in the filter's units, rounded up; one, one per order, or epsilon and delta."""
+    """Amounts in the filter's units, rounded up: one amount, one for each order, or epsilon and delta."""
 
     amounts: Amounts
     warnings: tuple[CostWarning, ...] = ()
 
 
 def checked(events: tuple[Event, ...], relation: NeighboringRelation, kind: str) -> tuple[Event, ...]:
-    """The list with its schedules resolved, when every event has a cost in the filter."""
+    """Return the list with its schedules resolved, or refuse it if an event has no cost in the filter."""
     for index, event in enumerate(events):
         restricted = event.sampling.filters
         working = [each for each in event.mechanism.filters if restricted is None or each in restricted]
@@ -109,7 +111,7 @@ def checked(events: tuple[Event, ...], relation: NeighboringRelation, kind: str)
 def total(
     events: tuple[Event, ...], relation: NeighboringRelation, unit: Callable[[Event, NeighboringRelation], Between]
 ) -> Between:
-    """Return the sum over all steps of what one step costs, without rounding it to units."""
+    """Return the sum of the costs of all steps, without rounding it to units."""
     least = most = Fraction(0)
     for event in events:
         count, cost = participations(event), unit(event, relation)
@@ -133,7 +135,8 @@ def charged(cost: Fraction, *events: Event) -> Fraction:
 
 
 def participations(event: Event) -> int:
-    """Return how often the cost of one step counts; for random allocation, the number of a record's participations."""
+    """Return how many times the cost of one step counts: for random allocation, once for each participation of a
+    record."""
     return event.sampling.steps_charged(event.count)
 
 
@@ -150,7 +153,7 @@ def unamplified(events: tuple[Event, ...], kind: str) -> tuple[CostWarning, ...]
 
 
 def without_failures(events: tuple[Event, ...]) -> tuple[tuple[Event, ...], Fraction]:
-    """Return the events as they are where no stated delta occurs, and the sum of the stated deltas."""
+    """Return the events as they are if no stated delta occurs, and the sum of the stated deltas."""
     parts, stated = [], Fraction(0)
     for event in events:
         if is_sampled(event):

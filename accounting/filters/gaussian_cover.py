@@ -13,8 +13,8 @@ So it is below the chord from one node to the next, and below the last node's bo
 (1) is convex in x, too, and its derivative is -(1 - d) Phi(-e / mu - mu / 2). It comes nearest to the chord where this
 derivative is the chord's slope, and it is above its tangent there. So one comparison proves a whole segment.
 
-**Where the nodes are.** At every node (1) requires some m, and no cover is smaller. Segments that require more than the
-largest of these by two ten-thousandths are divided further.
+**Where the nodes are.** At every node, (1) requires a certain m, and no cover is smaller. Segments that require more
+than the largest of these by two ten-thousandths are divided further.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from accounting.units import ATTO, NANO, SATURATED
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 6, 400, 2
 #: The relative amount by which a cover may exceed the largest m that a node requires.
 TOLERANCE = 2e-4
-#: A guess is the m that a node requires whose delta is this multiple of the cover's. The other number is that of
-#: guesses.
+#: A guess is the m that is required by a node whose delta is this multiple of the cover's. The other constant is the
+#: number of guesses.
 _GUESSES, _GUESSED_SHARE = 6, 3.0
 _LEAST_DELTA, _MOST_DELTA = 1e-30, 1.0 - 1e-13
 _ULP = 2.0**-52
@@ -90,7 +90,7 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
     """Find the cover of a list of events, up to `TOLERANCE`.
 
     Args:
-        events: Fixed before the first output is seen.
+        events: Events that are fixed before the first output is seen.
         relation: The neighbouring relation.
         rate: delta per unit of mu squared, positive.
 
@@ -102,7 +102,7 @@ def cover(events: Sequence[Event], relation: NeighboringRelation, rate: Fraction
         no_attained_pair_is_above: at ``least``, and so at every cover, (1) holds for what the list attains.
 
     Raises:
-        Unsupported: a scheme is not accounted under the relation.
+        Unsupported: If a scheme is not accounted under the relation.
 
     Source: this project, `docs/concepts/gaussian_filter.md`.
 
@@ -266,7 +266,7 @@ def _slope(epsilon: float, m: float, rate: float) -> float:
 
 
 def _divided(nodes: Sequence[_Node], settled: set[tuple[_Node, _Node]], rate: float, least: float) -> list[float]:
-    """Return the deltas that divide the segments which require too much; the others are settled from then on."""
+    """Return the deltas that divide the segments that require too much; the other segments are then settled."""
     m = max(least * (1.0 + 0.5 * TOLERANCE), math.ceil(least * NANO) / NANO)
     asked: list[float] = []
     for left, right in pairwise(nodes):

@@ -21,12 +21,12 @@ from accounting.units import MAX_LIMIT, NANO, SATURATED, Amounts, Between, exact
 
 
 def gaussian_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
-    """Sum of squares of mu; a sampled Gaussian counts as a full batch, with a warning.
+    """Return the sum of squares of mu; a sampled Gaussian counts as a full batch, with a warning.
 
     Guarantees: no_amplified_cost_of_a_gaussian.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does.
 
     >>> from accounting.events import Gaussian
     >>> gaussian_dp_cost((Event(Gaussian(4.0), count=8),), NeighboringRelation.REPLACE_ONE).amounts
@@ -43,7 +43,7 @@ def mu_squared(event: Event, relation: NeighboringRelation) -> Between:
 
 @dataclass(frozen=True)
 class GaussianDpFilter(PrivacyFilter):
-    """A budget in mu of Gaussian DP; the squares of the charges' mu add up, also for charges chosen adaptively.
+    """A budget in mu of Gaussian DP. The squares of the charges' mu add up, even if charges are chosen adaptively.
 
     Attributes:
         mu: The guarantee of all charges together.
@@ -66,7 +66,7 @@ class GaussianDpFilter(PrivacyFilter):
         cap = to_nano_down(exact(mu) ** 2)
         if cap == 0:
             raise InvalidValue(
-                f"mu must be at least 3.2e-5: mu squared is counted in 1e-9, got {mu!r}", pointer=("mu",)
+                f"mu must be at least 3.2e-5: mu squared is counted in units of 1e-9, got {mu!r}", pointer=("mu",)
             )
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "caps", (cap,))
@@ -82,7 +82,7 @@ class GaussianDpFilter(PrivacyFilter):
         return (to_nano_up(total(steps, relation, mu_squared).least),)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """Return the epsilon of the Gaussian with the charges' mu, which attains it; None at delta 0."""
+        """Return the epsilon of the Gaussian mechanism with the charges' mu, which attains it; None at delta 0."""
         if amounts[0] >= SATURATED or delta == 0.0:
             return None
         return GaussianRegion(root_rounded_up(Fraction(amounts[0], NANO))).epsilon(delta)
@@ -92,7 +92,7 @@ class GaussianDpFilter(PrivacyFilter):
         return SATURATED if amounts[0] >= SATURATED else _root_down(amounts[0] * NANO - 1) + 1
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
-        """mu squared exactly, and mu rounded up to 1e-9."""
+        """Return mu squared exactly, and mu rounded up to 1e-9."""
         return {"mu": from_nano(self.stated(amounts)), "mu_squared": from_nano(amounts[0])}
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
@@ -100,10 +100,10 @@ class GaussianDpFilter(PrivacyFilter):
         return {"mu": from_nano(self.left(used)), "mu_squared": from_nano(self.remaining(used)[0])}
 
     def describe_limit(self) -> dict[str, Json]:
-        """The limit as it was given, down to 1e-9, and the cap that is kept."""
+        """Return the limit as it was given, to nine decimals, and the cap that is kept."""
         return {"mu": from_nano(self.stated_limit), "mu_squared": from_nano(self.caps[0])}
 
 
 def _root_down(square: int) -> int:
-    """The largest integer whose square is at most ``square``; -1 below zero."""
+    """Return the largest integer whose square is at most ``square``; -1 below zero."""
     return math.isqrt(square) if square >= 0 else -1

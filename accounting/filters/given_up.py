@@ -1,4 +1,4 @@
-"""Finds what the steps that a plan will never take are worth: the largest Gaussian below them, up to a small failure.
+"""Finds the worth of steps that a plan will never take: the largest Gaussian below them, up to a small failure.
 
 A plan that is stopped early has paid for its tail, too. Let R be the product of the pairs of the steps that were not
 taken. Let d be a probability, and let m be such that in *each* direction, for every e >= 0,
@@ -6,8 +6,8 @@ taken. Let d be a probability, and let m be such that in *each* direction, for e
     delta_G(e; m) <= d + (1 - d) H(R; e).                                                                      (2)
 
 Then R and a failure of d together dominate G_m. So the tail may be given up for m of mu squared, and d of the failures
-is spent. A price is proved by the upper ends of the larger direction; this is proved by the lower ends of the smaller
-one. A positive d is needed, because the loss of a sampled step is bounded on one side.
+is spent. A price is proved by the upper bounds of the larger direction; (2) is proved by the lower bounds of the
+smaller one. A positive d is needed, because the loss of a sampled step is bounded on one side.
 
 **Between nodes.** In x = exp(e) one direction's H is convex and decreasing. So to the left of two nodes it is above the
 line through them, drawn from the lower end of the left node to the upper end of the right one. delta_G is convex, too:
@@ -15,7 +15,7 @@ if it is below that line at both ends of a segment, it is below it inside. Beyon
 d.
 
 **Which pairs.** R must be made of the pairs that the price was proved for. Poisson steps stand in for truncated Poisson
-steps here, because those are worth at least as much: see `docs/concepts/gaussian_filter.md`.
+steps here, because truncated steps are worth at least as much: see `docs/concepts/gaussian_filter.md`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MECHANISMS = (Gaussian, GaussianMixture)
 _SAMPLINGS = (FullBatch, Poisson, WithoutReplacement, WithReplacement, TruncatedPoisson)
 #: The number of nodes to begin with and the most that are added at once, and the pieces of a divided segment.
 _FIRST_NODES, _MOST_NODES, _MOST_PIECES = 24, 800, 8
-#: The most points that are bounded one by one where no shared line bounds any of them; each takes up to a second.
+#: The most points that are bounded one by one if no shared line bounds them; each takes up to a second.
 _MOST_ALONE = 8
 #: The relative amount by which the result may be below the largest m that the nodes allow.
 _TOLERANCE = 2e-4
@@ -66,9 +66,9 @@ class Worth:
     """The worth of a tail, in nano-units of mu squared.
 
     Attributes:
-        least: (2) is proved for it.
-        most: (2) fails for everything above it.
-        failure: d, in atto-units; 0 if none is needed.
+        least: The largest number for which (2) is proved.
+        most: A number above which (2) fails.
+        failure: The failure probability d, in atto-units; 0 if none is needed.
     """
 
     least: int
@@ -81,7 +81,7 @@ def tail_of(events: Sequence[Event], kept: Sequence[Event]) -> tuple[Event, ...]
 
     Args:
         events: The whole list.
-        kept: The same with counts reduced and later events dropped.
+        kept: The same list with counts reduced and later events dropped.
 
     >>> from accounting.events import ZcDp
     >>> training = Event(Gaussian(1.0), Poisson(0.1), 10)
@@ -101,7 +101,7 @@ def worth_of(tail: Sequence[Event], relation: NeighboringRelation, failure: int)
     """Find the largest m with (2), up to a few ten-thousandths.
 
     Args:
-        tail: As `tail_of` returns it; its pairs are those for which the cover was proved.
+        tail: The steps that `tail_of` returns, with the pairs for which the cover was proved.
         relation: The neighbouring relation.
         failure: The d that may be spent, in atto-units.
 
@@ -159,7 +159,7 @@ def _search(composition: Composition, direction: Direction, d: float) -> tuple[i
 
 
 class _Node(NamedTuple):
-    """Both ends of the right side of (2) at an epsilon."""
+    """Both bounds of the right side of (2) at an epsilon."""
 
     epsilon: float
     lower: float
@@ -180,7 +180,7 @@ def _nodes(
 
 
 def _lines(nodes: Sequence[_Node]) -> Iterator[tuple[float, float]]:
-    """Yield both ends of a line below the right side of (2), for each segment: each as an epsilon and a delta."""
+    """Yield, for each segment, the two ends of a line below the right side of (2), each as an epsilon and a delta."""
     for index, (left, right) in enumerate(pairwise(nodes)):
         least = right.lower
         if index + 2 < len(nodes):
@@ -203,7 +203,7 @@ def _most(nodes: Sequence[_Node]) -> int:
 
 
 def _divided(nodes: Sequence[_Node], most: float) -> list[float]:
-    """Return the epsilons that divide the segments which allow too little, ascending."""
+    """Return the epsilons that divide the segments that allow too little, in ascending order."""
     asked: list[float] = []
     lefts = list(_lines(nodes))[::2]
     for (left, right), (_, least) in zip(pairwise(nodes), lefts, strict=True):

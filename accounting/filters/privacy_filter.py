@@ -1,4 +1,5 @@
-"""The base of privacy filters: caps, costs against them, amounts in terms of epsilon, and how they are written."""
+"""The base class of privacy filters: caps, the costs that count against them, their meaning as epsilon, and their
+JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class GivenBack:
     """The refund for steps of a plan that will never be taken.
 
     Attributes:
-        amounts: To be subtracted from what the plan was charged. A negative amount is spent.
+        amounts: The amounts to subtract from what the plan was charged. A negative amount is spent.
         most: An upper bound of each amount that could be given back.
     """
 
@@ -35,11 +36,11 @@ class GivenBack:
 
 
 class PrivacyFilter(ABC):
-    """A budget's rule of admission. Immutable; equal if kind and limits are equal.
+    """A budget's rule of admission. It is immutable. Two filters are equal if their kinds and limits are.
 
     Attributes:
         kind: Name in the HTTP contract and in stored descriptions.
-        limits: The fields that say how much it admits, in their order.
+        limits: The names of the fields that say how much the filter admits, in order.
         price_tolerance: The relative amount by which a price may exceed the least one that could be proved.
         prefix_may_depend_on_outputs: Whether a commit may charge a prefix of its reservation that was chosen after
             looking at outputs. It may if the steps of a list add up one by one in the filter's own currency.
@@ -56,9 +57,10 @@ class PrivacyFilter(ABC):
 
     @property
     def price_terms(self) -> tuple[str, tuple[float, ...]] | None:
-        """Return what prices depend on besides the kind: the name of a field, and its numbers; None if nothing.
+        """Return the name and the numbers of the field on which prices depend besides the kind; None if there is no
+        such field.
 
-        A budget keeps them for ever, and budgets under it share them.
+        A budget keeps these terms for ever, and budgets under it share them.
         """
         return None
 
@@ -67,13 +69,14 @@ class PrivacyFilter(ABC):
         """Return the cost of the events, rounded up.
 
         Args:
-            events: One reservation; its parameters do not depend on its own outputs.
+            events: One reservation, whose parameters do not depend on its own outputs.
             relation: The budget's relation.
-            charge_delta: The delta at which the list is priced. Read by an approximate_dp filter alone.
+            charge_delta: The delta at which the list is priced. Only an approximate_dp filter reads it.
 
         Raises:
-            NoCostInFilter: an event has no proved additive cost in this currency; the detail names the filters that do.
-            Unsupported: a sampling is not accounted under the relation.
+            NoCostInFilter: If an event has no proved additive cost in this currency. The detail names the filters that
+                do.
+            Unsupported: If a sampling is not accounted under the relation.
         """
 
     @abstractmethod
@@ -89,7 +92,7 @@ class PrivacyFilter(ABC):
 
         Guarantees: never_above_the_cost.
 
-        Args, Raises: as `cost`.
+        Args, Raises: As `cost`.
         """
 
     def given_back(
@@ -107,7 +110,7 @@ class PrivacyFilter(ABC):
             events: The plan.
             kept: The steps whose noise may have been drawn: the plan with counts reduced and later events dropped.
             relation: The budget's relation.
-            failure: The delta that may be spent for it, in atto-units; None leaves the choice to the filter.
+            failure: The delta that may be spent for the refund, in atto-units; None leaves the choice to the filter.
 
         Returns:
             None if the filter gives nothing back for this plan or for this tail.
@@ -115,7 +118,7 @@ class PrivacyFilter(ABC):
         Guarantees: what_is_left_still_holds: the filter's theorem, when ``amounts`` have been subtracted from ``held``.
 
         Raises:
-            NoCostInFilter, Unsupported: as `cost`.
+            NoCostInFilter, Unsupported: As `cost` does.
         """
         return None
 
@@ -130,12 +133,14 @@ class PrivacyFilter(ABC):
     def admits(self, total_amounts: Amounts) -> bool:
         """Return whether a budget whose charges add up to ``total_amounts`` is within its limit.
 
-        Guarantees: never_passes_every_cap. With one cap: total <= cap; with several orders: some order is within its.
+        Guarantees: never_passes_every_cap. With one cap, total <= cap; with several orders, some order is within its
+            cap.
         """
         return min(total_amounts) >= 0 and self.headroom(total_amounts) >= 0
 
     def headroom(self, used: Amounts) -> int:
-        """The room that decides admission, in the filter's units; with several orders, the largest of their rooms.
+        """Return the room that decides admission, in the filter's units: with several orders, the largest of their
+        rooms.
 
         Guarantees: admits_exactly_where_not_negative, if ``used`` is at least 0.
         """
@@ -145,37 +150,37 @@ class PrivacyFilter(ABC):
         """Return the amounts as a share of a room; with several orders, the smallest of their shares.
 
         Args:
-            amounts, room: In the filter's units; the room is that of the whole limit, or what remains of it.
+            amounts, room: Amounts in the filter's units. The room is that of the whole limit, or what remains of it.
 
         Returns:
-            Rounded up; inf if there is no room.
+            The share, rounded up; inf if there is no room.
         """
         return float(min(shares_of(amounts, room), default=math.inf))
 
     @property
     def stated_limit(self) -> int:
-        """The limit as the first number of `limits`, in nano-units, rounded down."""
+        """The first number of `limits`, in nano-units, rounded down."""
         return to_nano_down(exact(getattr(self, self.limits[0])))
 
     def stated(self, amounts: Amounts) -> int:
-        """Return the amounts in the number in which the limit is stated, in nano-units, rounded up.
+        """Convert the amounts to the quantity in which the limit is stated, in nano-units, rounded up.
 
-        This is an epsilon at the delta of the limit, a rho or a mu. Epsilon and mu do not add up: what a charge adds
-        depends on what was charged before it.
+        That quantity is an epsilon at the delta of the limit, a rho or a mu. Epsilon and mu do not add up: what a
+        charge adds depends on what was charged before it.
 
         Guarantees: never_above_the_limit_where_admitted.
         """
         return amounts[0]
 
     def left(self, used: Amounts) -> int:
-        """Return the limit less what is used, in the number in which it is stated, in nano-units, rounded down."""
+        """Return the limit less the use, in the quantity in which the limit is stated, in nano-units, rounded down."""
         return max(0, self.stated_limit - self.stated(used))
 
     def share_used(self, used: Amounts) -> float:
-        """Return how full a budget is: the used share of its limit, in the number in which the limit is stated.
+        """Return the used share of a budget's limit, in the quantity in which the limit is stated.
 
         Returns:
-            Rounded up; above 1 if the limit is passed; inf if an amount is beyond what the filter counts.
+            The share, rounded up: above 1 if the limit is passed, inf if an amount is beyond what the filter counts.
 
         Guarantees: at_most_one_where_admitted.
 
@@ -189,14 +194,15 @@ class PrivacyFilter(ABC):
     def estimate(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return amounts near the cost, for a search that certifies its result; they bound nothing.
+        """Estimate the cost, for a search that certifies its result. The amounts bound nothing.
 
         Args, Raises: as `cost`.
         """
         return self.cost(events, relation, charge_delta).amounts
 
     def add(self, first: Amounts, second: Amounts) -> Amounts:
-        """The sum, per position, at most `units.SATURATED`, which is beyond every cap and far from overflow."""
+        """Add amounts position by position, up to at most `units.SATURATED`, which is beyond every cap and far from
+        overflow."""
         return add_saturating(first, second)
 
     @property
@@ -215,7 +221,7 @@ class PrivacyFilter(ABC):
         used: Amounts,
         charge_delta: float | None = None,
     ) -> int:
-        """The largest number of first steps of the list that is still admitted on top of ``used``; 0 if none.
+        """Return the largest number of first steps of the list that is still admitted on top of ``used``; 0 if none.
 
         Guarantees: one_more_does_not_fit: unless it is the whole list.
         """
@@ -236,21 +242,21 @@ class PrivacyFilter(ABC):
         return low
 
     def epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """An upper bound of the epsilon, at ``delta``, of all charges that add up to ``amounts``.
+        """Return an upper bound of the epsilon, at ``delta``, of all charges that add up to ``amounts``.
 
         Args:
-            amounts: At least 0, in the filter's units.
-            delta: In [0, 0.5]; not the budget's own.
+            amounts: Amounts of at least 0, in the filter's units.
+            delta: In [0, 0.5]; it need not be the budget's own.
 
         Returns:
-            Rounded up (to a float whose shortest decimal is no smaller); 0.0 if nothing was charged; None if no
-            finite epsilon follows at this delta.
+            The bound, rounded up (to a float whose shortest decimal is no smaller); 0.0 if nothing was charged; None if
+            no finite epsilon follows at this delta.
 
         Guarantees: valid_for_adaptive_charges: for any epsilon fixed beforehand, an interaction that stops before this
             number would exceed it is (that epsilon, delta)-DP, whatever its charges depended on.
 
         Raises:
-            InvalidValue: a delta out of range.
+            InvalidValue: If a delta is out of range.
         """
         delta = read_real("delta", delta, 0.0, 0.5)
         return self._epsilon_at(amounts, delta) if any(amounts) else 0.0
@@ -270,10 +276,11 @@ class PrivacyFilter(ABC):
         """Return a filter of the same kind and price terms with another limit.
 
         Args:
-            limit: Fields of `to_json`, as numbers or their canonical strings. Those that are absent or None stay.
+            limit: Fields of `to_json`, as numbers or their canonical strings. Fields that are absent or None do not
+                change.
 
         Raises:
-            InvalidValue: another kind, other price terms, an unknown field, or a limit that is refused; the pointer
+            InvalidValue: If the kind or the price terms differ, a field is unknown, or a limit is refused. The pointer
                 names the field.
 
         >>> from accounting.filters import ZcdpFilter
@@ -295,7 +302,7 @@ class PrivacyFilter(ABC):
         """Refuse a filter whose charges a budget with the filter ``parent`` could not add to its own.
 
         Raises:
-            InvalidValue: another kind, or other price terms.
+            InvalidValue: If the kind or the price terms differ.
         """
         if self.kind != parent.kind:
             raise parent._other_kind()
@@ -318,18 +325,18 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def describe(self, amounts: Amounts) -> dict[str, Json]:
-        """The amounts in the filter's own fields, as exact decimal strings."""
+        """Return the amounts in the filter's own fields, as exact decimal strings."""
 
     def describe_remaining(self, used: Amounts) -> dict[str, Json]:
-        """Return what is left, in the same fields."""
+        """Return the amounts that are left, in the same fields."""
         return self.describe(self.remaining(used))
 
     def describe_limit(self) -> dict[str, Json]:
-        """The limit, in the same fields."""
+        """Return the limit, in the same fields."""
         return self.describe(self.caps)
 
     def to_json(self) -> dict[str, Json]:
-        """Kind and limits as they were given; what a ledger stores and hashes."""
+        """Return the kind and the limits as they were given, which a ledger stores and hashes."""
         return {"kind": self.kind} | {name: getattr(self, name) for name in self.limits}
 
     @classmethod
@@ -345,13 +352,13 @@ def shares_of(amounts: Amounts, room: Amounts) -> list[float]:
 
 
 def read_limit(name: str, value: object, *, smallest: float = 1e-9, largest: float = MAX_LIMIT) -> float:
-    """A limit: at least one of its units, below the point where amounts saturate."""
+    """Read a limit, which must be at least one of its units and below the point where amounts saturate."""
     number = float(value) if isinstance(value, Decimal) else value
     return read_real(name, number, smallest, largest)
 
 
 def read_number(description: Mapping[str, object], name: str) -> float:
-    """A field that `PrivacyFilter.to_json` wrote: a number, or its canonical string."""
+    """Read a field that `PrivacyFilter.to_json` wrote: a number, or its canonical string."""
     return to_number(description.get(name), name)
 
 
@@ -364,7 +371,7 @@ def to_number(value: object, *pointer: str | int) -> float:
 
 
 def float_of_nano(amount: int) -> float:
-    """The smallest float whose shortest decimal is at least the amount, in nano-units.
+    """Return the smallest float whose shortest decimal is at least the amount, in nano-units.
 
     >>> float_of_nano(300_000_000), float_of_nano(2**61)
     (0.3, 2305843009.213694)

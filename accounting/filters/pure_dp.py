@@ -16,18 +16,18 @@ from accounting.units import SATURATED, Amounts, Between, exact, from_nano, to_n
 
 
 def pure_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
-    """Sum of epsilons.
+    """Return the sum of epsilons.
 
     Args:
-        events: 1 to `MAX_EVENTS`, of one reservation.
+        events: The 1 to `MAX_EVENTS` events of one reservation.
         relation: The budget's relation.
 
     Returns:
         Nano-units of epsilon, rounded up.
 
     Raises:
-        NoCostInFilter: an event has no cost in the filter; the detail names the filters in which it has.
-        Unsupported: a sampling is not accounted under the relation.
+        NoCostInFilter: If an event has no cost in the filter. The detail names the filters in which it has.
+        Unsupported: If a sampling is not accounted under the relation.
 
     >>> from accounting.events import Laplace
     >>> pure_dp_cost((Event(Laplace(4.0), count=3),), NeighboringRelation.REPLACE_ONE).amounts
@@ -69,7 +69,7 @@ class PureDpFilter(PrivacyFilter):
         return (to_nano_up(total(steps, relation, pure_epsilon).least),)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
-        """The charges' own epsilon, at every delta."""
+        """Return the charges' own epsilon, at every delta."""
         return float_of_nano(amounts[0]) if amounts[0] < SATURATED else None
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:

@@ -1,8 +1,9 @@
 """The filter of Renyi differential privacy at orders that are fixed at creation.
 
-Feldman & Zrnic 2021 and Lecuyer 2021 prove it at one fixed order a. With K open orders, each gets delta / K. Let A_j be
-the outcomes at whose end j is the first order within its cap. Amounts only grow, so on A_j order j was within its cap
-all the time. There the interaction equals the one that stops at that cap alone, whose delta at epsilon is at most e^((a
+Feldman & Zrnic 2021 and Lecuyer 2021 prove the filter at one fixed order a. With K open orders, each gets delta / K.
+Let A_j be the outcomes for which j is the first order within its cap at the end. Amounts only grow, so on A_j order j
+was within its cap all the time. On A_j, the interaction equals one that stops at the cap of order j alone, whose delta
+at epsilon is at most e^((a
 - 1)(rho - epsilon)) (1 - 1 / a)^(a - 1) / a (Canonne, Kamath & Steinke 2020). The A_j are a partition, so the deltas
 add up:
 
@@ -47,7 +48,7 @@ from accounting.units import (
 )
 
 DEFAULT_NUM_ORDERS = 16
-#: How a divergence becomes an epsilon: the sources of both bounds.
+#: The sources of the two bounds that convert a divergence to an epsilon.
 CANONNE, MIRONOV = "canonne_2020", "mironov_2017"
 #: Logarithms are rounded by less than this, even if the orders are rounded as well.
 _UP, _DOWN = 1.0 + 1e-15, 1.0 - 1e-15
@@ -60,14 +61,14 @@ class RenyiFilter(PrivacyFilter):
     Attributes:
         epsilon, delta: The guarantee of all charges together, chosen adaptively.
         orders: Above 1, increasing; `default_orders` when empty.
-        conversion: `CANONNE`, or `MIRONOV` for a budget that is older than it.
-        caps: As above in nano-units, rounded down; `units.CLOSED` (-1, which no amount is within, not even 0) where
-            that is negative.
+        conversion: `CANONNE`, or `MIRONOV` for a budget that is older than that bound.
+        caps: The caps above in nano-units, rounded down. A negative cap is `units.CLOSED` (-1), which not even an
+            amount of 0 is within.
 
     Guarantees: each_order_has_its_share_of_delta; closed_orders_admit_nothing.
 
     Raises:
-        InvalidValue: no order is open at this (epsilon, delta).
+        InvalidValue: If no order is open at this (epsilon, delta).
     """
 
     kind: ClassVar[str] = "renyi_dp"
@@ -110,7 +111,8 @@ class RenyiFilter(PrivacyFilter):
     def least_cost(
         self, events: Sequence[Event], relation: NeighboringRelation, charge_delta: float | None = None
     ) -> Amounts:
-        """Return a lower bound at each order: the divergence, less what the price may be rounded up by."""
+        """Return a lower bound at each order: the divergence, less the largest amount by which its price is rounded
+        up."""
         return least_renyi_dp_cost(check_events(events), relation, self.orders)
 
     def _epsilon_at(self, amounts: Amounts, delta: float) -> float | None:
@@ -119,7 +121,7 @@ class RenyiFilter(PrivacyFilter):
         return float_of_nano(least) if least < SATURATED else None
 
     def limit_epsilon_at(self, delta: float) -> float | None:
-        """A full budget is within the cap of *some* open order, so the worst of them counts, not the best."""
+        """Return the largest epsilon over the open orders: a full budget is within the cap of *some* open order."""
         delta = read_real("delta", delta, 0.0, 0.5)
         if delta == 0.0:
             return None
@@ -130,7 +132,7 @@ class RenyiFilter(PrivacyFilter):
         return float_of_nano(limit) if limit < SATURATED else None
 
     def describe(self, amounts: Amounts) -> dict[str, Json]:
-        """The amounts per order, and as the epsilon that they cost at the budget's delta (0 when nothing is used)."""
+        """Return the amounts per order, and the epsilon that they cost at the budget's delta (0 if nothing is used)."""
         return {
             "epsilon": from_nano(self.stated(amounts)),
             "orders": list(self.orders),
@@ -148,7 +150,7 @@ class RenyiFilter(PrivacyFilter):
 
     def to_json(self) -> dict[str, Json]:
         written = PrivacyFilter.to_json(self) | {"orders": list(self.orders)}
-        # As the oldest budgets are written, so that their entries keep their hashes.
+        # The oldest budgets are written in this form, so that their entries keep their hashes.
         return written if self.conversion == MIRONOV else written | {"conversion": self.conversion}
 
     def with_limit(self, limit: Mapping[str, object]) -> Self:
@@ -170,9 +172,9 @@ class RenyiFilter(PrivacyFilter):
 
 
 def _least_epsilon(amounts: Amounts, orders: tuple[float, ...], delta: float, conversion: str) -> int:
-    """Smallest epsilon of the amounts over the orders, each with its share of delta, in nano-units.
+    """Return the smallest epsilon of the amounts over the orders, each with its share of delta, in nano-units.
 
-    An amount that is not known is saturated, and `SATURATED` the answer if none is known.
+    An unknown amount counts as saturated, and the answer is `SATURATED` if no amount is known.
     """
     penalties = _penalties_in_nano(delta, orders, conversion)
     epsilons = (amount + penalty for amount, penalty in zip(amounts, penalties, strict=True) if amount < SATURATED)
@@ -192,7 +194,7 @@ def _penalties_in_nano(delta: float, orders: tuple[float, ...], conversion: str)
 
 
 def _penalties(delta: float, orders: tuple[float, ...], conversion: str) -> list[Fraction]:
-    """Return by how much epsilon exceeds the divergence at each order, rounded up; it may be negative."""
+    """Return the excess of epsilon over the divergence at each order, rounded up; it may be negative."""
     union = Fraction(_log_union(delta, len(orders)))
     if conversion == MIRONOV:
         return [union / (exact(order) - 1) for order in orders]
@@ -203,14 +205,14 @@ def _penalties(delta: float, orders: tuple[float, ...], conversion: str) -> list
 
 
 def _log_union(delta: float, count: int) -> float:
-    """ln(K / delta) of K orders, rounded up."""
+    """Return ln(K / delta) of K orders, rounded up."""
     return (math.log(count) - math.log(delta)) * _UP
 
 
 def default_orders(epsilon: float, delta: float) -> tuple[float, ...]:
-    """Sixteen orders for a Renyi budget of (epsilon, delta), all open.
+    """Choose sixteen orders for a Renyi budget of (epsilon, delta), all of them open.
 
-    They lie geometrically between 1.1 and 30 times ln(16 / delta) / epsilon above 1: below the first no order is open,
+    They lie geometrically between 1.1 and 30 times ln(16 / delta) / epsilon above 1: no order below the first is open,
     and an order above the last would lower epsilon by less than 4 %. From 3 on they are integers, where costs are
     exact.
 
@@ -242,7 +244,7 @@ def least_renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation
     Guarantees: not_above_the_moments_of_the_table: at no order.
 
     Raises:
-        NoCostInFilter, Unsupported: as `renyi_dp_cost`.
+        NoCostInFilter, Unsupported: As `renyi_dp_cost` does.
     """
     events = checked(events, relation, "renyi_dp")
     _check_stated_orders(events, orders)
@@ -257,12 +259,13 @@ def least_renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation
 
 
 def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orders: tuple[float, ...]) -> Cost:
-    """Sum of Renyi divergences at each order.
+    """Return the sum of Renyi divergences at each order.
 
     Guarantees: never_above_the_unsampled_cost: also where the sampled moment is not tried.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`; a renyi_dp event whose orders all lie below the filter's, too.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does, and if all orders of a renyi_dp event lie below those of
+            the filter.
     """
     events = checked(events, relation, "renyi_dp")
     _check_stated_orders(events, orders)
@@ -282,7 +285,7 @@ def renyi_dp_cost(events: tuple[Event, ...], relation: NeighboringRelation, orde
     return Cost(tuple(amounts))
 
 
-#: Moments are counted in units of 1 / _GRAIN, rounded up: those of 1e-60 and above without rounding.
+#: Moments are counted in units of 1 / _GRAIN, rounded up. Moments of at least 1e-60 are exact in these units.
 _GRAIN = 1 << 256
 
 
@@ -312,7 +315,9 @@ def _at_orders(orders: tuple[float, ...]) -> tuple[_AtOrder, ...]:
 def _amount(
     order: _AtOrder, rho: Fraction, stated: list[tuple[int, Fraction]], moments: list[tuple[int, int | None]]
 ) -> int:
-    """order rho + the stated divergences + the moments / (order - 1), each with its count, rounded up to nano-units."""
+    """Return order rho + the stated divergences + the moments / (order - 1), each with its count, rounded up to
+    nano-units.
+    """
     numerator, denominator = NANO * order.numerator * rho.numerator, order.denominator * rho.denominator
     if stated:
         total = NANO * sum((count * epsilon for count, epsilon in stated), Fraction(0))
@@ -353,17 +358,18 @@ SMALLEST_TILT = 1e-2
 def _divergences(
     step: Event, relation: NeighboringRelation, orders: tuple[float, ...]
 ) -> tuple[tuple[float, ...], tuple[int | None, ...]]:
-    """Return one step's divergences that are stated as decimals (or none), and its other moments in grains, by order.
+    """Return one step's divergences that are stated as decimals, if any, and its other moments in grains, by order.
 
     Orders are decimals, so the tilts are rounded to the nearest floats. A moment is convex in the tilt and 0 at tilt 0,
-    so its chord bounds it; so near 0 its own digits would cancel. None if no moment is known.
+    so its chord bounds it; so near 0 its own digits would cancel. Return None if no moment is known.
     """
     tilts = np.array([float(exact(order) - 1) for order in orders])
     inside = np.maximum(tilts, SMALLEST_TILT)
     with np.errstate(all="ignore"):
         moments = loss_of(step, relation).log_moment(inside)
         if is_sampled(step):
-            # Given the participants, a step is the unsampled one or none, and divergences are jointly quasi-convex.
+            # Given the participants, a step is the unsampled step or reveals nothing, and divergences are jointly
+            # quasi-convex.
             moments = np.fmin(moments, loss_of(Event(step.mechanism), relation).log_moment(inside))
     moments = np.where(tilts < SMALLEST_TILT, moments * tilts / SMALLEST_TILT, moments)
     least = 0 if step.mechanism.reveals_nothing else 1

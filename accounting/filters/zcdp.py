@@ -21,12 +21,12 @@ from accounting.units import NANO, SATURATED, Amounts, Between, exact, from_nano
 
 
 def zcdp_cost(events: tuple[Event, ...], relation: NeighboringRelation) -> Cost:
-    """Sum of rhos; a sampled Gaussian counts as a full batch, with a warning.
+    """Return the sum of rhos; a sampled Gaussian counts as a full batch, with a warning.
 
     Guarantees: no_amplified_cost_of_a_gaussian.
 
     Raises:
-        NoCostInFilter, Unsupported: as `pure_dp_cost`.
+        NoCostInFilter, Unsupported: As `pure_dp_cost` does.
 
     >>> from accounting.events import Gaussian
     >>> zcdp_cost((Event(Gaussian(4.0), count=8),), NeighboringRelation.REPLACE_ONE).amounts
@@ -78,5 +78,5 @@ class ZcdpFilter(PrivacyFilter):
 
 @lru_cache(maxsize=4096)
 def _epsilon_of_rho(amount: int, delta: float) -> float:
-    """Remembered, because it takes a hundredth of a second, or a fifth of one if both numbers are small."""
+    """Return epsilon of rho. Results are remembered, since one takes 0.01 seconds, or 0.2 if both numbers are small."""
     return region(rounded_up(Fraction(amount, NANO)), math.inf).epsilon(delta)

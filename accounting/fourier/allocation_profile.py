@@ -1,15 +1,16 @@
 """The profile of several whole allocations, by convolving the density of their loss.
 
 One allocation's loss has a density that is a mixture of normal densities of variance sigma^2 = mu^2 / t (`log_sums`),
-tilted or mirrored. With f_n the density of n of them, of variance n sigma^2:
+tilted or mirrored. Let f_n be the density for n allocations. Then:
 
 * A lattice's sum of f_a(x) f_b(l - x) is f_(a+b)(l), times 1 +- 2.01 e^(-pi^2 sigma^2 / h^2): for two normal densities
-  it is a normal density times the sum of another one of variance sigma^2 a b / (a + b), h apart.
+  it is a normal density, times the sum of another normal density of variance sigma^2 a b / (a + b) over points h apart.
 * delta(eps) is the integral over v of f(eps + log(1 + e^v)) (e^v / (1 + e^v))^2, for which the trapezoid rule
   converges as for a sum of two variables.
 
-All terms are nonnegative. So nothing is magnified, where a contour magnifies the density's errors by M(c) e^(-c eps)
-over delta: by hundreds where single steps are far out in the tail. The proofs are in docs/concepts/fourier.md, "Several
+All terms are nonnegative, so errors are not magnified. A contour magnifies errors of the density by M(c) e^(-c eps)
+over delta, which is in the hundreds if single steps are far out in the tail. The proofs are in
+docs/concepts/fourier.md, "Several
 allocations".
 """
 
@@ -42,7 +43,7 @@ _LOG_LEFT_OUT = -80.0
 
 @dataclass(frozen=True, eq=False)
 class _Density:
-    """A density on the places (first + i) step, between two bounds, except for a rest.
+    """A density at the places (first + i) step, between two bounds, apart from a small rest.
 
     Attributes:
         rest: A bound of the mass of the rest.
@@ -58,7 +59,7 @@ class _Density:
 
 @dataclass(frozen=True, eq=False)
 class AllocationProfile:
-    """One direction of n allocations, as `profiles.Profile` has them; the density of their loss is ``law``.
+    """One direction of n allocations, as a `profiles.Profile`; the density of their loss is ``law``.
 
     Attributes:
         rest: A bound of the mass that is missing from the law.
@@ -76,7 +77,7 @@ class AllocationProfile:
         return 2.0 * math.pi * shift / (DIGITS + growth), 2.02 * math.exp(-DIGITS)
 
     def _terms(self, epsilon: float) -> tuple[Array, Array, Array]:
-        """log of e^v / (1 + e^v), f there times the spacing, and relative errors."""
+        """Return log of e^v / (1 + e^v), f at that point times the spacing, and relative errors."""
         spacing = self._rule[0]
         end = float(self.law.logs[-1 - HALF]) - epsilon
         start = float(self.law.logs[HALF]) - epsilon
@@ -120,14 +121,14 @@ def allocation_profile(law: LogSum, count: int, *, remove: bool) -> AllocationPr
 
     Args:
         law: The law of the sum of the ratios of one allocation.
-        count: n.
+        count: The number n.
         remove: The direction.
     """
     bins = law.count
     finest = law.sigma * min(1.0 / _PER_SIGMA, math.sqrt(count) / _PER_LAST)
     stride = max(1, math.floor(finest / law.step))
     step = stride * law.step
-    # Multiples of the step, so that losses of a sum are on the lattice, too; the mean subtracts log t.
+    # The places are multiples of the step, so that losses of a sum are on the lattice, too; the mean subtracts log t.
     places = slice(-law.first % stride, None, stride)
     density, errors, logs = law.density[places], law.errors[places], law.logs[places]
     means = logs - math.log(bins)
@@ -182,7 +183,7 @@ class _Shifted(LogSum):
 
 
 def _convolved(left: _Density, right: _Density, step: float, largest: float) -> _Density:
-    """The density of a sum of two independent losses.
+    """Return the density of a sum of two independent losses.
 
     Args:
         largest: A bound of either density.

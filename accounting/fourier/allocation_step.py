@@ -1,8 +1,8 @@
 """One random allocation in the form that contour integrals need: the log of a mean of log-normal ratios, on a lattice.
 
-Out of t steps, j are seen, and the record takes part in one of the t. With m the logarithm of the mean of the j steps'
+The record takes part in one of t steps, of which j are seen. With m the logarithm of the mean of the j steps'
 ratios and rho = j/t, the ratio of the allocation is f = 1 - rho + rho e^m, so that M(z) is the mean of f^(z+1) (remove)
-or f^-z (add). If all steps are seen f = e^m. The density of m is that of `log_sums`, but for a shift.
+or f^-z (add). If all steps are seen, f = e^m. The density of m is that of `log_sums`, apart from a shift.
 
 * A sum over the lattice stands for the integral. Moving every normal variable by i beta / mu moves m by i beta, and
   shows that the sum errs by at most 2 M(c) e^(beta^2 / (2 sigma^2) - (2 pi / h - |w|) beta), sigma^2 = mu^2 / j.
@@ -39,7 +39,7 @@ _CELLS = 1.01
 #: The lattice of a part of an allocation is moved by at most this.
 _LARGEST_MOVE = 1.5
 _ENVELOPES = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
-#: Intervals below the lattice in which a negative power is bounded.
+#: The number of intervals below the lattice in which a negative power is bounded.
 _BELOW = 80
 
 
@@ -49,7 +49,7 @@ class AllocationStep:
 
     Attributes:
         law: The law of the sum of the ratios that are seen.
-        share: rho; 1 if all are seen.
+        share: The share rho; 1 if all are seen.
         remove: The direction.
         top: The m at which the sum is cut; inf in the add direction.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
@@ -71,7 +71,8 @@ class AllocationStep:
 
     @property
     def width(self) -> float:
-        """The width of the cut. A part has the width of the whole, whose tilts occur beside it."""
+        """The width of the cut. A part has the width of the whole allocation, since both are evaluated at the same
+        tilts."""
         return _CUT * self.law.sigma * math.sqrt(self.share)
 
     @cached_property
@@ -86,7 +87,7 @@ class AllocationStep:
 
     @property
     def step(self) -> float:
-        """h."""
+        """The step h."""
         return float(self._used.step * self.law.step)
 
     @cached_property
@@ -213,11 +214,11 @@ class AllocationStep:
 
     @property
     def decay(self) -> float:
-        """tau^2, where all steps are seen; otherwise 0."""
+        """The decay tau^2 if all steps are seen; otherwise 0."""
         return 1.0 / self._precision if self.share == 1.0 else 0.0
 
     def _alias(self, tilt: float, last: float) -> float:
-        """A bound of how much the lattice's sum of M(c + iw)/M(c) is off for 0 <= w <= ``last``."""
+        """Return a bound of the error of the lattice's sum of M(c + iw)/M(c) for 0 <= w <= ``last``."""
         gap = 2.0 * math.pi / self.step - last
         if gap <= 0.0:
             return math.inf
@@ -227,12 +228,12 @@ class AllocationStep:
         return 2.2 * math.exp(min(self._growth(tilt, move) - gap * move, 700.0))
 
     def _growth(self, tilt: float, move: float) -> float:
-        """Return log of how much the integrand's norm may grow where m is moved by i ``move``."""
+        """Return the log of the factor by which the integrand's norm may grow if m is moved by i ``move``."""
         growth = 0.5 * move * move * self._precision
         return growth if self.remove or self.share == 1.0 else growth - tilt * math.log(math.cos(0.5 * move))
 
     def _beyond(self, tilt: float, log_moment: float) -> float:
-        """A bound of the part beyond the lattice, over M(tilt)."""
+        """Return a bound of the part beyond the lattice, over M(tilt)."""
         low, high = self.means[0] + self.step, self.means[-1] - self.step
         bottom, ceiling = (float(self._ratio(np.array([end]))[0]) for end in (low, high))
         if self.remove:
@@ -248,11 +249,11 @@ class AllocationStep:
         return 2.0 * _CELLS * math.exp(min(max(below, above) - log_moment, 700.0))
 
     def _log_negative_power_below(self, tilt: float, low: float) -> float:
-        """log of a bound of E f^-tilt where m < low."""
+        """Return log of a bound of E f^-tilt where m < low."""
         if self.share < 1.0:
             return -tilt * math.log1p(-self.share) + self.law.log_below
         mu, count = self.law.mu, self.law.count
-        # Below the last place by the geometric mean, whose exponent is below minus a quarter of this.
+        # Below the last place, the geometric mean gives the bound, whose exponent is below minus a quarter of this.
         exponent = max(1000.0, 8.0 * tilt * tilt * mu * mu / count, 2.0 * tilt * mu * mu)
         last = min(-0.5 * mu * mu - mu * math.sqrt(2.0 * exponent / count), low - 1e-3)
         nearest = min(1.0 / (tilt + 1.0), 0.5 * (low - last))
@@ -265,8 +266,9 @@ class AllocationStep:
     ) -> tuple[tuple[Array, Array], float]:
         """Bound |M(c + iw)/M(c)| where a part of the steps is seen, as `StepLine.log_envelope`.
 
-        On the line moved by i beta, |f^z| falls by e^(-w arg f), and arg f grows with m. Ends of cells bound them. What
-        is left out grows with the move, too: so moves are limited, and smaller cells are kept than in a line.
+        On the line moved by i beta, |f^z| falls by e^(-w arg f), and arg f grows with m. Both are bounded at the ends
+        of cells. The part that is left out grows with the move, too, so moves are limited, and smaller cells are kept
+        than in a line.
         """
         farthest = min(_LARGEST_MOVE, math.sqrt(2.0 * self.digits / self._precision))
         moves = np.minimum(decay / self._precision * _ENVELOPES, farthest)
@@ -326,15 +328,15 @@ def allocation_step(
     """Return the step of one allocation, and the P-mass that its cut leaves out.
 
     Args:
-        noise_multiplier: s.
-        bins, seen: t, and the number j of its steps that are seen.
+        noise_multiplier: The noise multiplier s.
+        bins, seen: The numbers t of steps and j of steps that are seen.
         log_count: Logarithm of the number of all steps.
         log_mass: Logarithm of the mass that the cut may leave out.
 
     Raises:
-        OverflowError: its density would take too long.
+        OverflowError: If its density would take too long to compute.
     """
-    # A part has a cut as narrow as the cut of the whole, and a lattice as fine.
+    # A part has a cut as narrow as that of the whole allocation, and a lattice as fine.
     law = log_sum(1.0 / noise_multiplier, seen, as_fine_as=bins)
     step = AllocationStep(law, 1.0 if seen == bins else seen / bins, remove, math.inf, 44.0 + log_count)
     if not remove:

@@ -40,7 +40,7 @@ _INEXACT, _LOG_AMPLIFIED = 1e-12, math.log(1e-8)
 _TILTS = np.concatenate([1.3 ** -np.arange(18.0), 1.3**-17 * 1.8 ** -np.arange(1.0, 11.0)])
 _TWELFTHS = np.linspace(0.0, 1.0, 12)
 _MAX_TILT = 6e7
-#: If a line takes too many points, the largest tilt that is tried next is this share of its tilt.
+#: If a line takes too many points, the next tilt is at most this share of its tilt.
 _SHARES = (0.6, 0.5, 0.5)
 
 
@@ -51,8 +51,8 @@ class DirectedComposition:
     Attributes:
         steps: Steps with a line, and their counts.
         mu_squared: The mu squared of all full-batch Gaussians together.
-        left_out: P-mass that cuts leave out of the steps, all together; it bounds how far delta is above that of the
-        rest.
+        left_out: P-mass that the cuts of all steps leave out together. It bounds how far delta is above the delta of
+        the rest.
     """
 
     steps: tuple[tuple[Step, int], ...]
@@ -79,7 +79,7 @@ class DirectedComposition:
         return math.fsum(count * step.largest_loss for step, count in self.steps) * (1.0 + 1e-14)
 
     def table_at(self, epsilon: float) -> TiltTable:
-        """Moments at tilts around the saddle point of delta(eps)."""
+        """Return moments at tilts around the saddle point of delta(eps)."""
         mean, variance = self.moments
         gap = epsilon - mean
         # Were the loss normal, this would be the saddle point; heavier tails only bring it down.
@@ -88,7 +88,7 @@ class DirectedComposition:
         return self.table(min([4.0 * normal, _MAX_TILT, *bounds]) * _TILTS)
 
     def table_for(self, delta: float) -> TiltTable:
-        """Moments at tilts around the saddle point of epsilon(delta)."""
+        """Return moments at tilts around the saddle point of epsilon(delta)."""
         mean, variance = self.moments
         return self.table_at(max(0.0, mean + math.sqrt(variance * 2.0 * -math.log(delta))))
 
@@ -98,8 +98,8 @@ class LineChoice:
     """The line to integrate on.
 
     Attributes:
-        tilt: c.
-        period: P.
+        tilt: The tilt c.
+        period: The period P.
         log_delta: Estimate of log delta.
         log_amplification: log of M(c) e^(-c eps) over delta.
         decay: A value of Im z at which |M| has fallen about far enough.
@@ -120,12 +120,12 @@ class LineChoice:
 def choose_line(
     table: TiltTable, epsilon: float, log_delta: float | None = None, largest: float = math.inf
 ) -> LineChoice:
-    """The tilt with the fewest points among those whose amplification is harmless.
+    """Return the tilt with the fewest points among those whose amplification is harmless.
 
     Args:
         table: log D at tilts in any order; 0 may be among them.
         log_delta: The logarithm of delta, if it is known better than by the saddle-point estimate.
-        largest: the tilt is at most this, if one of the table is.
+        largest: An upper bound of the tilt, if the table has a tilt below it.
     """
     known = math.nan if log_delta is None else log_delta
     return LineChoice(*_choose(table.rows, epsilon, known, largest))
@@ -133,7 +133,7 @@ def choose_line(
 
 @compiled
 def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tuple[float, float, float, float, float]:
-    """`choose_line`, ``log_delta`` being NaN if it is not known: the fields of a `LineChoice`."""
+    """Do what `choose_line` does, and return the fields of a `LineChoice`. ``log_delta`` is NaN if it is not known."""
     tilts, moments, variances, errors = rows[TILTS], rows[MOMENTS], rows[VARIANCES], rows[ERRORS]
     size = tilts.size
     exponents, logs = np.empty(size), np.empty(size)
@@ -172,10 +172,10 @@ def _choose(rows: Array, epsilon: float, log_delta: float, largest: float) -> tu
 
 @compiled
 def _period(tilts: Array, needed: Array, at: int) -> float:
-    """The shortest period of a line at one tilt whose aliases are within the tolerance.
+    """Return the shortest period of a line at one tilt whose aliases are within the tolerance.
 
     Args:
-        needed: At each tilt, log of its bound of an alias over the tolerance.
+        needed: The log of the bound of an alias over the tolerance, at each tilt.
     """
     right, left = math.inf, math.inf
     for k in range(tilts.size):
@@ -187,7 +187,7 @@ def _period(tilts: Array, needed: Array, at: int) -> float:
 
 
 def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float, TiltTable]:
-    """The saddle-point estimate of epsilon(delta), refined where epsilon changes fast with the tilt.
+    """Return the saddle-point estimate of epsilon(delta), refined where epsilon changes fast with the tilt.
 
     Returns:
         The estimate, and moments at tilts around its saddle point.
@@ -205,10 +205,11 @@ def guess_epsilon(composition: DirectedComposition, delta: float) -> tuple[float
 
 @compiled
 def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float]:
-    """The epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
+    """Return the epsilon whose saddle-point estimate of log delta is ``target``, between two tilts of a table.
 
     Returns:
-        epsilon; how far apart those of the two tilts are, 0 if the table ends; the larger and the smaller tilt.
+        epsilon; the distance between the epsilons of the two tilts, 0 if the table ends; the larger and the smaller
+        tilt.
     """
     tilts, moments, means, variances = rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES]
     logs, epsilons = np.full(tilts.size, math.nan), np.empty(tilts.size)
@@ -233,7 +234,7 @@ def _interpolate(rows: Array, target: float) -> tuple[float, float, float, float
 
 @compiled
 def _saddle(tilt: float, moment: float, variance: float, epsilon: float) -> float:
-    """The saddle-point estimate of log delta."""
+    """Return the saddle-point estimate of log delta."""
     curvature = variance + 1.0 / (tilt * tilt) + 1.0 / ((1.0 + tilt) * (1.0 + tilt))
     return moment - tilt * epsilon - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2.0 * math.pi * curvature)
 
@@ -248,10 +249,10 @@ def contour_at(
     window: float = 0.0,
     known: Lines | None = None,
 ) -> Contour | None:
-    """The line for deltas near ``epsilon``; None if it would need more than ``max_points``.
+    """Return the line for deltas near ``epsilon``; None if it would need more than ``max_points``.
 
     Args:
-        known: the steps' lines by their tilts, to use and to extend; lines without a window serve with any window.
+        known: The steps' lines by their tilts, to use and to extend. Lines without a window serve any window.
     """
     gaussian = composition.mu_squared + window * window
     if window > 0.0:

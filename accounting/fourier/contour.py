@@ -5,9 +5,9 @@ e^(cy) delta(y)). Every alias is nonnegative, so S is itself an upper bound, and
 
     delta >= S - A_R - A_L,   A_R = min over x > c of V(x) / (e^((x-c)P) - 1),   A_L likewise over 0 <= x < c,
 
-V(x) = M(x) B(x) e^(-x eps), any set of tilts being sound. The differences between the computed number and S are bounded
-and named: the part of the sum beyond t_max ("truncation", from a decreasing envelope of |M|), the error of M itself
-("quadrature"), and floating point ("rounding").
+where V(x) = M(x) B(x) e^(-x eps). Any set of tilts is sound. The differences between the computed number and S are
+bounded and named: the part of the sum beyond t_max ("truncation", from a decreasing envelope of |M|), the error of M
+itself ("quadrature"), and floating point ("rounding").
 
 With a window eta > 0, M is replaced by M(z) e^(eta^2 z (z+1) / 2): the loss plus an independent Gaussian loss of
 volatility eta. Its profile is above the true one by at most eta^2 e^(eta^2/8) times the density of the new loss at eps
@@ -33,10 +33,11 @@ Array = NDArray[np.float64]
 
 TINY = 5e-324
 _TERMS = ("rounding", "quadrature", "truncation", "aliasing", "window", "left_out")
-#: The places at which a line's sum may end, over its decay; and the number of places that are tried first, together.
+#: The places at which a line's sum may end, relative to its decay; and the number of places that are tried together at
+#: first.
 _GROWTH = 1.2 ** np.arange(-6.0, 56.0)
 _FIRST_TRIED = np.arange(3, 11)
-#: Bounds are added up in order; the rounding for a million of them is less than this.
+#: Bounds are added up in order; for a million of them, the rounding is less than this.
 _SUMMED = 1.0 + 1e-9
 _Given = tuple[
     Complex, Array, Array, float, float, tuple[float, float], tuple[float, float], float, tuple[Array, Array], float
@@ -53,7 +54,7 @@ class LineValues:
         rounding: The same from floating point.
         log_scale: log D(c), within ``log_scale_error``.
         log_tail: log of a bound of |D(c + it)/D(c)| for every t >= the last t_k plus spacing.
-        decay: mu^2 of the Gaussian factor that D holds: beyond there it falls at least like e^(-mu^2 t^2 / 2).
+        decay: mu^2 of the Gaussian factor in D: beyond the last t_k, D falls at least like e^(-mu^2 t^2 / 2).
     """
 
     ratios: Complex
@@ -65,7 +66,7 @@ class LineValues:
     decay: float = 0.0
 
     def tail_sum(self, last: float, spacing: float) -> float:
-        """Bound of the sum of spacing |D(c + it)/D(c)| over t = last, last + spacing, ...; inf without a Gaussian."""
+        """Bound the sum of spacing |D(c + it)/D(c)| over t = last, last + spacing, ...; inf without a Gaussian."""
         if self.decay * last == 0.0:
             return math.inf
         return math.exp(min(self.log_tail, 0.0)) * (spacing + 1.0 / (self.decay * last))
@@ -91,12 +92,12 @@ class Contour:
     """Bounds of a profile near one epsilon.
 
     Attributes:
-        tilt: c.
-        period: P, in loss units.
+        tilt: The tilt c.
+        period: The period P, in loss units.
         values: The transform on the line.
-        window: eta, 0 for none; already in ``values`` and ``table``.
+        window: The window eta, 0 for none; already in ``values`` and ``table``.
         table: log D at other tilts, for the aliases.
-        left_out: Mass that is not in D, which bounds how far delta is above D's profile.
+        left_out: Mass that is missing from D. It bounds how far delta is above D's profile.
     """
 
     tilt: float
@@ -107,7 +108,7 @@ class Contour:
     left_out: float = 0.0
 
     def delta_bounds(self, epsilon: float) -> Bounds:
-        """Bounds of delta(eps), for any real eps; tight near the one that the line was made for."""
+        """Return bounds of delta(eps) for any real eps. They are tight near the eps for which the line was made."""
         lower, middle, upper, *terms = self._rows(np.array([epsilon])).ravel().tolist()
         return Bounds(lower, upper, middle, dict(zip(_TERMS, terms, strict=True)))
 
@@ -117,14 +118,14 @@ class Contour:
         return ProfileValues(lower, middle, upper, dict(zip(_TERMS, terms, strict=True)))
 
     def _rows(self, epsilons: Array) -> Array:
-        """Lower ends, estimates, upper ends, and the terms of their widths in the order of `_TERMS`."""
+        """Return lower ends, estimates, upper ends, and the terms of their widths in the order of `_TERMS`."""
         rows = np.empty((len(_TERMS) + 3, epsilons.size))
         _evaluate(epsilons, *self._given, rows)
         return rows
 
     @cached_property
     def _given(self) -> _Given:
-        """Further arguments of `_evaluate`."""
+        """Return further arguments of `_evaluate`."""
         values, table = self.values, self.table
         spacing = 2.0 * math.pi / self.period
         last = values.ratios.size * spacing
@@ -135,12 +136,12 @@ class Contour:
         return *line, self.tilt, self.period, scale, tails, self.window, aliases, self.left_out
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
-        """Return delta and -d delta / d eps, estimates."""
+        """Estimate delta and -d delta / d eps."""
         delta, slope = self._estimates(np.array([epsilon])).ravel().tolist()
         return delta, slope
 
     def estimates(self, epsilons: Array) -> tuple[Array, Array]:
-        """Return `estimate` at many epsilons."""
+        """Return what `estimate` does, at many epsilons."""
         deltas, slopes = self._estimates(epsilons)
         return deltas, slopes
 
@@ -249,7 +250,7 @@ def _estimate(
 
 @compiled
 def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: float) -> Array:
-    """Chernoff's bound of all aliases on either side; inf if no tilt of the table lies there.
+    """Return Chernoff's bound of all aliases on either side; inf if no tilt of the table lies there.
 
     Args:
         logs: log of M(x) B(x) at each tilt, rounded up.
@@ -274,10 +275,11 @@ def _aliases(epsilons: Array, tilts: Array, logs: Array, tilt: float, period: fl
 
 
 def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_tolerance: float) -> float:
-    """The smallest t on a geometric grid around ``start`` beyond which the sum is below e^log_tolerance, over D(c).
+    """Return the smallest t on a geometric grid around ``start`` beyond which the sum is below e^log_tolerance, over
+    D(c).
 
     Args:
-        log_envelope: decreasing; log of a bound of |D(c + it')/D(c)| for every t' >= t.
+        log_envelope: A decreasing function: the log of a bound of |D(c + it')/D(c)| for every t' >= t.
     """
     places = start * _GROWTH
     low, high, tried = 0, places.size, _FIRST_TRIED
@@ -295,7 +297,7 @@ def truncation_point(log_envelope: Callable[[Array], Array], start: float, log_t
 def power_values(
     lines: Sequence[tuple[Line, int]], gaussian: float, tilt: float, period: float, points: int
 ) -> LineValues:
-    """M of a composition on its line: the steps' logarithms add up.
+    """Return M of a composition on its line, by adding the logarithms of its steps.
 
     Args:
         gaussian: mu^2 of the full-batch Gaussians and the window, whose M is e^(mu^2 z (z+1) / 2).
@@ -352,7 +354,7 @@ def _exponentiate(logs: Complex, quadrature: Array, rounding: Array) -> None:
 
 
 def gaussian_table(mu_squared: float, tilts: Array) -> TiltTable:
-    """K(x) = mu^2 x (x + 1) / 2."""
+    """Return K(x) = mu^2 x (x + 1) / 2."""
     moments = 0.5 * mu_squared * tilts * (tilts + 1.0)
     return TiltTable.of(
         tilts, moments, mu_squared * (tilts + 0.5), np.full_like(tilts, mu_squared), 8.0 * UNIT * np.abs(moments)

@@ -1,12 +1,12 @@
-"""Integrals over the ratio of two sampled laws, where a record takes another one's place or only makes it empty.
+"""Integrals over the ratio of two sampled laws, if a record takes the place of another, or only leaves it empty.
 
-With probability r the batch loses a contribution that is as far as it may be on the other side, and gains the record or
-nothing: in units of the contribution bound (1-r) N(0, s^2) + r N(2, s^2) against (1-r) N(0, s^2) + r N(1, s^2). With
-y = log of N(2) over N(1), which has under N(1) the density e^(a - y/2 - s^2 y^2 / 2), and k = e^(-1/s^2) (1-r)/r,
+With probability r the batch loses a contribution as far away as possible, and gains the record or nothing. In units of
+the contribution bound, the laws are (1-r) N(0, s^2) + r N(2, s^2) against (1-r) N(0, s^2) + r N(1, s^2). With y = the
+log of N(2) over N(1), whose density under N(1) is e^(a - y/2 - s^2 y^2 / 2), and k = e^(-1/s^2) (1-r)/r,
 
-    f(y) = (e^(2y) + k) / (e^y + k),    density of the first law r (e^y + k e^-y),    of the second r (1 + k e^-y),
-
-the last two times that of N(1). The module computes, over y > 0, where f > 1, the integrals of the first density times
+    f(y) = (e^(2y) + k) / (e^y + k),    density of the first law r (e^y + k e^-y), of the second r (1 + k e^-y), where
+the last two are relative to the density of N(1). The module computes, over y > 0, where f > 1, the integrals of the
+first density times
 f^z (losses log f) and of the second times f^-z (losses -log f). The path is that of `ratio_path`, with excursions of at
 most h = 1/2 from the axis, and so at most d = 0.16 to the left of it. There, with A = e^(Re y) and v = Im y:
 
@@ -18,9 +18,9 @@ most h = 1/2 from the axis, and so at most d = 0.16 to the left of it. There, wi
 * |f| grows with A at each v, where e^-d >= cos v / (2 cos 2v), and falls with v at A = e^-d: it is smallest at -d + ih.
   (Both are derivatives of a quotient whose numerator is a sum over powers of k with nonnegative coefficients.)
 
-On the line at angle the path is between y - d and y, y its real place. There the normal density is at most the one at
-y - d, or for y < d at most e^(d/2) times the one at 0; a shift by d of the first, and y < d for the second, bound the
-norm by the real one: see `DisplacementPart.log_growth`.
+On the line at an angle, the path is between y - d and y, where y is its real place. There the normal density is at most
+its value at y - d or, for y < d, at most e^(d/2) times its value at 0. So the norm is bounded by the real integral,
+shifted by d in the first case and cut to y < d in the second: see `DisplacementPart.log_growth`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from accounting.fourier.steps import Complex, log1p_complex
 
 Array = NDArray[np.float64]
 
-#: Bounds d of every line: an excursion of a half at an angle of two, or less.
+#: A bound of d for every line: excursions are at most a half, at angles of at most two.
 _MOST_AHEAD = 0.16
-#: Beyond this, f is not near 1 for any k.
+#: Beyond this place, f is not near 1 for any k.
 _NEAR = 100.0
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
 
@@ -106,7 +106,7 @@ class DisplacementPart(RatioPart):
         if not self.upward:
             return np.full(tilts.shape, float(mass[0]))
         panels = np.logaddexp.reduce(tilts[:, None] * self.log_f(ends[1:] + _MOST_AHEAD) + mass[:-1], axis=1)
-        # Behind the last, f <= e^y, and e^(tilt y) moves each normal law.
+        # Beyond the last place, f <= e^y, and e^(tilt y) moves each normal law.
         means = np.array([[-1.5], [0.5]]) / self.curvature
         moved = tilts * means + 0.5 * tilts * tilts / self.curvature
         beyond = shares + moved + scipy.special.log_ndtr(places - x[-1] + tilts / s)
@@ -129,7 +129,7 @@ class DisplacementPart(RatioPart):
         return result
 
     def _log_sum(self, y: Complex) -> Complex:
-        """log(e^y + k)."""
+        """Return log(e^y + k)."""
         top = np.maximum(y.real, self.log_k)
         total: Complex = top + np.log(np.exp(y - top) + np.exp(self.log_k - top))
         return total

@@ -1,4 +1,4 @@
-"""Effort: the number of operations that a question may take before it is answered with the bounds found so far.
+"""Effort: the number of operations after which a question is answered with the bounds found so far.
 
 Operations are counted and not timed, so that the digits of an answer depend on the question alone. An operation is
 about as much work as one multiplication of complex numbers: `DEFAULT_EFFORT` of them take one to two seconds on one
@@ -19,7 +19,7 @@ TILT, LINE, POINT = 10, 300, 20
 
 
 class OutOfEffort(OverflowError):
-    """This would take more operations than are left for the question; a cheaper method may still answer."""
+    """The error that a computation needs more operations than are left. A cheaper method may still answer."""
 
 
 @dataclass
@@ -27,8 +27,8 @@ class Effort:
     """The effort that one question may take, in each direction of the loss.
 
     Attributes:
-        limit: Operations.
-        spent: Operations so far, in this direction.
+        limit: Number of operations allowed.
+        spent: Number of operations so far, in this direction.
         is_reached: Whether some direction was given up.
     """
 
@@ -83,7 +83,7 @@ def spend(operations: int) -> None:
     """Count operations before they are done.
 
     Raises:
-        OutOfEffort: more operations than are left. They are not done, so they do not count.
+        OutOfEffort: If the operations are more than are left. They are then not done, so they do not count.
     """
     effort = _current.get()
     if effort is None:

@@ -1,14 +1,16 @@
 """The Poisson-sampled Gaussian pairs of a group: a record's pair with more than two places.
 
-With w_h the probability of h of the group in the batch, h <= H, and x in units in which all H of them are 1 apart,
+Let w_h be the probability that h <= H records of the group are in the batch, and let x be in units in which all H
+records move the sum by 1. Then
 
     f(x) = sum of w_h e^((2 k x - k^2) / (2 s^2)),   k = h / H,   x ~ N(0, s^2),
 
 s = noise multiplier / H. On the line u + iv, 0 <= v <= pi s^2, the terms' phases k v / s^2 lie between 0 and v / s^2:
-so |f(u + iv)| <= f(u), arg f >= 0, and |f(u + iv)| >= f(u) cos(v / (2 s^2)) (turn by minus half of the largest phase,
-and all real parts are positive). arg f grows with v up to pi s^2 / 2: d arg f / dv is the mean of k under weights whose
-products have the cosine of a difference of phases. f grows with x, f e^-a falls, and f >= w_0. That is all that is used
-of a record's pair.
+so |f(u + iv)| <= f(u), arg f >= 0, and |f(u + iv)| >= f(u) cos(v / (2 s^2)) (after a rotation by minus half of the
+largest phase, all real parts are positive). arg f grows with v up to pi s^2 / 2: d arg f / dv is the mean of k under
+weights whose
+products have the cosine of a difference of phases. f grows with x, f e^-a falls, and f >= w_0. These are the only
+properties that are used of the pair of a single record.
 """
 
 from __future__ import annotations

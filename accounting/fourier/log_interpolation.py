@@ -1,9 +1,9 @@
 """Values between the lattice points of a density that is a mixture of normal densities of one width.
 
-Let q be such a density, sigma^2 the variance of its parts. T(d) = q(l + d) e^(d^2 / (2 sigma^2) - tau d) is the Laplace
-transform of a positive measure, for every l and tau. All its even derivatives are positive, so that interpolation
-through 2L nodes and through the inner 2L - 2 of them err in opposite directions: the truth lies between them. The
-proof is in docs/concepts/fourier.md, "Sums of log-normal variables".
+Let q be such a density, and sigma^2 the variance of its parts. T(d) = q(l + d) e^(d^2 / (2 sigma^2) - tau d) is the
+Laplace transform of a positive measure, for every l and tau. All its even derivatives are positive, so interpolation
+through 2L nodes and interpolation through the inner 2L - 2 of them err in opposite directions, and the truth lies
+between the two. The proof is in docs/concepts/fourier.md, "Sums of log-normal variables".
 
 Errors of the nodes are magnified by the sum of Lagrange's weights in absolute value, which is 1 at a node and 1.8 in
 the middle between two. So nodes may be several lattice points apart (`Lattice.stride`): a place is then close to one
@@ -28,12 +28,12 @@ Array = NDArray[np.float64]
 #: Half of the nodes of an interpolation.
 HALF = 10
 _NODES = np.arange(1 - HALF, 1 + HALF)
-#: Rounding of an interpolated density in units of the roundoff: of weights, sum and exponential; and of a node's value,
-#: beside that of its exponent.
+#: Rounding of an interpolated density, in units of the roundoff: first that of weights, sum and exponential, then that
+#: of a node's value apart from its exponent.
 _INTERPOLATED, _NODE = 20.0, 4.0
 #: A cell with a larger error is not interpolated.
 _WORST = 0.01
-#: The number of parts, on either side of a node, of the places nearest to it; each part has its own bounds.
+#: The number of parts into which the places nearest to a node are divided on either side; each part has its own bounds.
 _PARTS = 8
 
 Places = NDArray[np.int64]
@@ -41,7 +41,7 @@ Table = tuple[Array, Array, Array, Array, Array, float, int]
 
 
 class Lattice(Protocol):
-    """A density on a lattice, as `log_sums.LogSum` is one; nodes of an interpolation are ``stride`` points apart."""
+    """A density on a lattice, such as `log_sums.LogSum`. Nodes of an interpolation are ``stride`` points apart."""
 
     @property
     def first(self) -> int: ...
@@ -60,7 +60,7 @@ class Lattice(Protocol):
 
 
 def _lagrange(places: Array) -> Array:
-    """Weights of the nodes at each 0 <= u <= 1, one row for each."""
+    """Return weights of the nodes at each 0 <= u <= 1, one row for each."""
     others = np.subtract.outer(places, _NODES)[:, None, :].repeat(2 * HALF, axis=1)
     apart = np.subtract.outer(_NODES, _NODES).astype(np.float64)
     itself = np.eye(2 * HALF, dtype=bool)
@@ -69,14 +69,14 @@ def _lagrange(places: Array) -> Array:
     return weights
 
 
-#: Weights in the middle; those of a difference of order 2L - 2.
+#: The weights in the middle of a cell, and the weights of a difference of order 2L - 2.
 _MIDDLE = _lagrange(np.array([0.5]))[0]
 _DIFFERENCE = np.array([(-1.0) ** k * math.comb(2 * HALF - 2, k) for k in range(2 * HALF - 1)])
 
 
 @lru_cache(maxsize=8)
 def _magnification(stride: int) -> tuple[Array, Array]:
-    """Bounds in each part of the places that are nearest to a node: first those above it, then those below it.
+    """Return bounds for each part of the places that are nearest to a node: first the parts above it, then those below.
 
     Returns:
         The largest |weight| of each node; the largest |product of (u - node)| of the inner nodes, over (2L - 2)!.
@@ -125,7 +125,7 @@ def table_of(law: Lattice) -> Table:
     inexact = [np.abs(_DIFFERENCE) @ part for part in (wrong[:-1], wrong[1:])]
     bracket = np.multiply.outer(inner, np.maximum(*differences) + np.maximum(*inexact))
     wrong_within = (bracket + largest @ wrong) / least + UNIT * _INTERPOLATED
-    # If that is too large, q_i represents the cell: T is between 0 and its ends.
+    # If that error is too large, q_i represents the cell: T is between 0 and its ends.
     coarse = ~((wrong_within.max(axis=0) < _WORST) & (least > 0.5))
     nodes[:, coarse] = 1.0
     wrong_within[:, coarse] = 1.1 + np.maximum(law.errors[starts], law.errors[ends])[coarse]
@@ -164,7 +164,7 @@ def placed(along: float, stride: int, parts: int) -> tuple[int, float, int]:
         parts: Rows of errors.
 
     Returns:
-        The lattice point at which the cell begins; where in it the place is; its row of errors.
+        The lattice point at which the cell begins; the position of the place in the cell; its row of errors.
     """
     nearest = math.floor(along + 0.5)
     beyond = along - nearest
@@ -180,7 +180,7 @@ def interpolated(law: Lattice, table: Table, places: Array) -> tuple[Array, Arra
     Args:
         law: A mixture of normal densities of variance sigma^2.
         table: The table of this law.
-        places: `HALF` nodes from either end, at least.
+        places: Places at least `HALF` nodes from either end.
     """
     nodes, height, tilts, wrong, turned, curvature, stride = table
     along = (places - law.logs[(HALF - 1) * stride]) / law.step
@@ -193,7 +193,9 @@ def interpolated(law: Lattice, table: Table, places: Array) -> tuple[Array, Arra
 
 @compiled
 def _placed(along: Array, stride: int, parts: int) -> tuple[Places, Places, Array, Array]:
-    """The cell of each place, its row of errors, where in the cell it is, and Lagrange's weights there, in columns."""
+    """Return the cell of each place, its row of errors, its position in the cell, and Lagrange's weights there, in
+    columns.
+    """
     cells, rows = np.empty(along.size, np.int64), np.empty(along.size, np.int64)
     within, weights, of_one = np.empty(along.size), np.empty((2 * HALF, along.size)), np.empty(2 * HALF)
     for place in range(along.size):

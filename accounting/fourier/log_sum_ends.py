@@ -1,8 +1,8 @@
 """The range of the logarithm of a sum of equal log-normal variables: bounds of its tails, and the ends that follow.
 
 Y_1, ..., Y_n are independent, Y_i = e^(mu Z_i - mu^2 / 2) with Z_i normal, and S is their sum, of mean n. Bounds are
-Chernoff's: of integer moments of S, whose generating series has positive terms; of exponential moments, from above
-without variables that are too large to be met; and of the geometric mean, which S/n is above.
+Chernoff's: of integer moments of S, whose generating series has positive terms; of exponential moments, where those
+from above leave out variables too large to occur; and of the geometric mean, which is at most S/n.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def log_below(mu: float, count: int, logs: Array) -> Array:
 
 
 def lower_end(mu: float, count: int, log_mass: float) -> float:
-    """l with P(log S < l) <= e^log_mass."""
+    """Return l with P(log S < l) <= e^log_mass."""
     low = high = math.log(count) - 0.5 * mu * mu - mu * math.sqrt(-2.0 * log_mass / count)
     if count > 1:
         tilts, exponential = _exponential_moments(mu, count, _LOG_LEAST, upward=False)
@@ -52,7 +52,7 @@ def lower_end(mu: float, count: int, log_mass: float) -> float:
 
 
 def upper_end(mu: float, count: int, log_mass: float) -> float:
-    """l >= log n with E S/n over log S > l at most e^log_mass.
+    """Return l >= log n with E S/n over log S > l at most e^log_mass.
 
     The bound is by integer moments or, if no variable is large, by exponential moments, since X is at most e^(X - 1).
     """
@@ -67,9 +67,10 @@ def upper_end(mu: float, count: int, log_mass: float) -> float:
 
 @lru_cache(maxsize=256)
 def _exponential_moments(mu: float, count: int, log_mass: float, *, upward: bool) -> tuple[Array, Array]:
-    """Tilts x, and log of bounds of E e^(-x (Y - 1)), or of E e^(x (Y - 1)) without the largest Y.
+    """Return tilts x, and log of bounds of E e^(-x (Y - 1)), or of E e^(x (Y - 1)) without the largest Y.
 
-    E S/n over what has one of those is e^(log_mass - 1) at most: E Y there, and n - 1 times its probability.
+    The part of E S/n in which such a variable occurs is at most e^(log_mass - 1): E Y of that variable, plus n - 1
+    times its probability.
     """
     half_mass = log_mass - 1.0 - math.log(2.0)
     reach = -float(scipy.special.ndtri_exp(half_mass - math.log(count))) + 1e-6
@@ -95,14 +96,14 @@ def _exponential_moments(mu: float, count: int, log_mass: float, *, upward: bool
 
 
 def _log_moments(mu: float, count: int) -> Array:
-    """log E (Y_1 + ... + Y_n)^p at each of `_ORDERS`, rounded up."""
+    """Return log E (Y_1 + ... + Y_n)^p at each of `_ORDERS`, rounded up."""
     moments: Array = _log_series(mu, count) + scipy.special.gammaln(_ORDERS + 1.0) + 1e-9
     return moments
 
 
 @lru_cache(maxsize=256)
 def _log_series(mu: float, count: int) -> Array:
-    """log E (Y_1 + ... + Y_n)^p / p!: a power of the series of one variable, whose terms are positive."""
+    """Return log E (Y_1 + ... + Y_n)^p / p!: a power of the series of one variable, whose terms are positive."""
     if count == 1:
         base: Array = 0.5 * mu * mu * _ORDERS * (_ORDERS - 1.0) - scipy.special.gammaln(_ORDERS + 1.0)
         return base
@@ -112,7 +113,7 @@ def _log_series(mu: float, count: int) -> Array:
 
 
 def _log_of_sums(logs: Array) -> Array:
-    """log of the sum of the exponentials of each row."""
+    """Return log of the sum of the exponentials of each row."""
     largest = logs.max(axis=1)
     sums: Array = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
     return sums

@@ -10,8 +10,8 @@ log-normal variables"; in short:
 * For independent sums A and B, q(l) = int q_A(l - log(1 + e^-v)) q_B(l - log(1 + e^v)) dv. The trapezoid rule converges
   exponentially: on Im v = y the integrand is at most e^(y^2 / (2 sigma^2)) times that of l + log kappa on the real
   line, with 1 <= kappa <= 1 / cos(y / 2).
-* A lattice reaches as far up as its caller needs: with many variables and little noise one large variable alone makes
-  the tail, which is a thousand sigma long.
+* A lattice reaches as far up as its caller needs. With many variables and little noise, a single large variable makes
+  the tail, which is then a thousand sigma long.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from accounting.fourier.steps import UNIT
 
 Array = NDArray[np.float64]
 
-#: log of the least share of the mean that is left out above a lattice, and its multiples that are used.
+#: The log of the least share of the mean that is left out above a lattice, and the multiples of this log that are used.
 LOG_LEAST, _GRAIN = -100.0, 10.0
-#: log of the probability below a lattice, over the share of the mean above it.
+#: The log of the ratio of the probability below a lattice to the share of the mean above it.
 _DEEPER = 70.0
 #: The least number of an interpolation's nodes per sigma, and the most lattice points from node to node.
 _PER_SIGMA, _STRIDE = 8.0, 4
@@ -59,9 +59,9 @@ class LogSum:
         mu, count: mu of one variable, and the number n of variables.
         density: q_n > 0.
         errors: Relative: q_n is within density (1 +- errors).
-        lower, upper: log(Y_1 + ... + Y_n) is below ``lower`` with probability e^log_below at most. What is above
-            ``upper`` has a probability of e^log_above at most, and a share of the mean of as much.
-        log_above: See above.
+        lower, upper: log(Y_1 + ... + Y_n) is below ``lower`` with probability e^log_below at most. Values above
+            ``upper`` have a probability of at most e^log_above, and make up at most the same share of the mean.
+        log_above: See ``lower, upper``.
         stride: The number of points from one node of an interpolation to the next.
     """
 
@@ -82,7 +82,7 @@ class LogSum:
 
     @cached_property
     def logs(self) -> Array:
-        """l_i."""
+        """The lattice points l_i."""
         logs: Array = self.step * np.arange(self.first, self.first + self.density.size, dtype=np.float64)
         return logs
 
@@ -106,14 +106,14 @@ def log_sum(mu: float, count: int, log_above: float = LOG_LEAST, *, as_fine_as: 
 
     Args:
         mu: Standard deviation of each logarithm.
-        count: n.
+        count: The number n.
         log_above: Logarithm of the share of the mean that may lie above the lattice; at least e^`LOG_LEAST` does.
-        as_fine_as: A number of variables: the lattice is as fine as theirs, if they are more than n.
+        as_fine_as: A number of variables. If it is above n, the lattice is as fine as for that many variables.
 
     Guarantees: density_within_its_errors.
 
     Raises:
-        OverflowError: it would take more than `MOST_TERMS` terms.
+        OverflowError: If the result would take more than `MOST_TERMS` terms.
     """
     return _log_sum(mu, count, max(LOG_LEAST, _GRAIN * math.floor(log_above / _GRAIN)), max(as_fine_as, count))
 
@@ -129,7 +129,7 @@ def _log_sum(mu: float, count: int, log_above: float, as_fine_as: int) -> LogSum
     for step in steps:
         uppers.append(uppers[-1] + (HALF + 2) * step + moved_by(shift_of(_PER_SIGMA * 2.0 * step)))
     steps[0] = _node_step(mu, as_fine_as)
-    # Halves take about half as many terms as the whole, so that finer lattices are for small sums.
+    # Halves take about half as many terms as the whole, so finer lattices are for small sums.
     strides = [min(2 ** max(level - 2, 0), _STRIDE) for level in range(len(levels))]
     if levels[-1][-1] == 2:
         levels, steps, strides, uppers = (
@@ -158,7 +158,7 @@ def _node_step(mu: float, count: int) -> float:
 
 
 def _one(mu: float, node_step: float, stride: int, upper: float, log_above: float) -> LogSum:
-    """q_1, which is normal."""
+    """Return q_1, which is normal."""
     log_below = log_above - _DEEPER
     upper = min(upper, upper_end(mu, 1, log_below))
     lower = lower_end(mu, 1, log_below) - moved_by(shift_of(mu))
@@ -171,13 +171,13 @@ def _one(mu: float, node_step: float, stride: int, upper: float, log_above: floa
 
 
 def _places(lower: float, upper: float, node_step: float, stride: int) -> tuple[NDArray[np.int64], float]:
-    """The lattice, with the nodes that interpolation needs beyond its ends, and its step."""
+    """Return the lattice, with the nodes that interpolation needs beyond its ends, and its step."""
     first, last = math.floor(lower / node_step) - HALF - 1, math.ceil(upper / node_step) + HALF + 1
     return np.arange(stride * first, stride * last + 1), node_step / stride
 
 
 def _sum(left: LogSum, right: LogSum, node_step: float, stride: int, upper: float, spent: int) -> tuple[LogSum, int]:
-    """q of the sum of two independent sums, and the number of terms."""
+    """Return q of the sum of two independent sums, and the number of terms."""
     mu, count, same = left.mu, left.count + right.count, left is right
     upper = min(upper, upper_end(mu, count, left.log_below))
     lower = lower_end(mu, count, left.log_below) - moved_by(shift_of(mu / math.sqrt(count)))
@@ -216,7 +216,7 @@ def _in_phases(table: Table, apart: int) -> Table:
     """Return the cells of each phase one after the other, in steps of ``apart``, padded with empty ones.
 
     Returns:
-        The table, its arrays with the phase as a new first axis.
+        The table, whose arrays have the phase as a new first axis.
     """
     *arrays, curvature, stride = table
 
@@ -235,12 +235,14 @@ def shift_of(sigma: float) -> float:
 
 
 def moved_by(shift: float) -> float:
-    """log kappa is at most this."""
+    """Return an upper bound of log kappa."""
     return -math.log(math.cos(0.5 * shift))
 
 
 def log_rise(law: LogSum, moved: float) -> float:
-    """A bound of log q(l + d) - log q(l) over d from 0 to ``moved``, of either sign, where q is known; rounded up."""
+    """Return a bound of log q(l + d) - log q(l) over d from 0 to ``moved``, of either sign, where q is known; rounded
+    up.
+    """
     logs, largest = np.where(law.errors <= KNOWN, np.log(law.density), math.nan), 0.0
     logs = logs if moved >= 0.0 else logs[::-1]
     for cells in range(1, math.ceil(abs(moved) / law.step) + 2):
@@ -250,7 +252,7 @@ def log_rise(law: LogSum, moved: float) -> float:
 
 
 def _left_out(law: LogSum, other: LogSum, logs: Array) -> Array:
-    """A bound of the part that is missed outside the ends of ``law``, or where it is not known well."""
+    """Return a bound of the part that is missed outside the ends of ``law``, or where it is not known well."""
     unknown = law.errors > KNOWN
     height = float((law.density * (1.0 + law.errors)).max(initial=0.0, where=unknown))
     inside = 600.0 * (1.0 + other.largest) * height * math.exp(-DIGITS)
@@ -271,12 +273,12 @@ def _convolve(
     moved_a: Array,
     moved_b: Array,
 ) -> tuple[Array, Array]:
-    """The trapezoid rule for every point of a lattice, and the sum of its terms' errors.
+    """Return the trapezoid rule for every point of a lattice, and the sum of its terms' errors.
 
     Args:
-        lattice: Its first place and size; the step of the two sums over its own, and the other way round, at least 1;
-            their step.
-        a, b: Of the two sums, `_in_phases`.
+        lattice: The first place and the size of the lattice; the ratio of the two sums' step to its own and the
+            inverse, each at least 1; the two sums' step.
+        a, b: The tables of the two sums, as `_in_phases` returns them.
         firsts: The first points of the two sums' lattices.
         moved_a, moved_b: log(1 + e^-v) and log(1 + e^v) at each v of the rule.
     """
@@ -308,7 +310,7 @@ def _convolve(
             weigh(s, weights_b)
             flat = -curvature_a * u * u - curvature_b * s * s
             for i in range(low, high, _BLOCK):
-                # Slices are what compilers make vectors of.
+                # Compilers vectorise slices.
                 number = min(high - i, _BLOCK)
                 p, q = i + shift_a, i + shift_b
                 a_end, b_end = p + number, q + number

@@ -1,4 +1,4 @@
-"""Steps whose branch is seen: M is the weighted sum of the branches'.
+"""Steps whose branch is seen: M is the weighted sum of the branches' M.
 
 M(c + it)/M(c) = sum of v_i M_i(c + it)/M_i(c) with v_i = w_i M_i(c)/M(c). Differences from 1 are added up, so no digits
 are lost if all ratios are close to 1. A full-batch Gaussian among the branches is exact.
@@ -52,7 +52,7 @@ class GaussianStep:
 
 @dataclass(frozen=True, slots=True)
 class GaussianLine:
-    """Its line at Re z = ``tilt``, without a quadrature."""
+    """The line of a `GaussianStep` at Re z = ``tilt``, without a quadrature."""
 
     mu_squared: float
     tilt: float
@@ -80,9 +80,10 @@ class MixtureLine:
     """The branches' lines together.
 
     Attributes:
-        shares: v_i, each within ``share_error`` relatively.
+        shares: The shares v_i, each within ``share_error`` relatively.
         lines: The lines of the branches.
-        left_out: The share of the branches without a line; only its size is known, and it does not fall.
+        left_out: The share of the branches without a line. Only its size is known, and it is not assumed to fall along
+            the line.
         log_moment: log M(c), within ``log_moment_error``.
     """
 
@@ -110,7 +111,7 @@ class MixtureLine:
         return log1p_complex(change), np.log1p(quadrature / modulus), np.log1p(rounding / modulus)
 
     def log_envelope(self, t: Array) -> Array:
-        """log of the sum of v_i times the branches' envelopes, each of which falls."""
+        """Return log of the sum of v_i times the branches' envelopes, each of which falls."""
         logs = [math.log(share) + line.log_envelope(t) for share, line in zip(self.shares, self.lines, strict=True)]
         if self.left_out > 0.0:
             logs.append(np.full(t.shape, math.log(self.left_out)))
@@ -120,7 +121,7 @@ class MixtureLine:
 
 @dataclass(frozen=True, slots=True)
 class MixtureStep:
-    """One step, as `steps.Step`.
+    """One step, as a `steps.Step`.
 
     Attributes:
         weights: Probabilities of the branches.
@@ -143,7 +144,8 @@ class MixtureStep:
         return max(step.largest_loss for step in self.steps)
 
     def table(self, tilts: Array) -> TiltTable:
-        """Tabulate the moments by their differences to 1 if these are small; inf if a branch's is unknown."""
+        """Tabulate the moments by their differences from 1 if these are small; inf if the moment of a branch is
+        unknown."""
         tables = [step.table(tilts) for step in self.steps]
         parts, means, variances, errors = (
             np.array([getattr(table, name) for table in tables]) for name in ("moments", "means", "variances", "errors")
@@ -157,7 +159,7 @@ class MixtureStep:
         return TiltTable.of(tilts, moments, mean, variance, error)
 
     def _together(self, parts: Array, errors: Array) -> tuple[Array, Array, Array]:
-        """log M, the branches' shares of M, and the error of log M, from each branch's log M_i and its error."""
+        """Return log M, the branches' shares of M, and the error of log M, from each branch's log M_i and its error."""
         weights = np.array(self.weights)[:, None]
         small = np.log1p((weights * np.expm1(np.minimum(parts, _LARGE))).sum(axis=0))
         large = np.logaddexp.reduce(np.log(weights) + parts, axis=0)
@@ -190,7 +192,7 @@ class MixtureStep:
         tilts = []
         for weight, step in zip(self.weights, self.steps, strict=True):
             if level < count * _LARGE:
-                # Where x eps is at most the level.
+                # The places where x eps is at most the level.
                 tilt = step.largest_tilt(1, 0.0, math.log1p(math.expm1(2.0 * level / count) / weight))
                 if tilt * epsilon <= level:
                     tilts.append(tilt)

@@ -15,9 +15,9 @@ Array = NDArray[np.float64]
 ACCUMULATION = 44.0
 #: For larger exponents e^exponent nears the largest number, so sums are taken relative to the largest term.
 _LARGE = 600.0
-#: Terms whose log is below this are negligible beside the largest one, and slow to compute.
+#: Terms whose log is below this are negligible beside the largest term, and slow to compute.
 _UNDERFLOW = -700.0
-#: A term that is e^-46 of the largest is wrong by less than a unit of the sum, whatever its own rounding.
+#: A term of at most e^-46 times the largest changes the sum by less than a unit, whatever its own rounding.
 _NOTHING = 46.0
 
 
@@ -25,21 +25,21 @@ _NOTHING = 46.0
 def moments_at(
     log_mass: Array, base: Array, loss: Array, at_zero: float, tilts: Array, from_one: bool, cancellation: float
 ) -> tuple[Array, Array, Array, Array]:
-    """Moments M(x) = at_zero + sum of e^(log_mass + base + x loss) at each tilt x.
+    """Return moments M(x) = at_zero + sum of e^(log_mass + base + x loss) at each tilt x.
 
-    If M is within a half of 1, it is 1 plus the sum of mass (e^(base + x loss) - 1), which loses no digits; for that
-    the masses e^log_mass and ``at_zero`` must add up to 1.
+    If M is within a half of 1, it is 1 plus the sum of mass (e^(base + x loss) - 1), which loses no digits. This needs
+    masses e^log_mass and ``at_zero`` that add up to 1.
 
     Args:
         log_mass, base, loss: The values at each node, all of one shape.
         at_zero: A mass with base 0 and loss 0.
-        tilts: x >= 0.
+        tilts: The tilts x >= 0.
         from_one: Whether the masses add up to 1.
         cancellation: Rounding of ``base`` and ``loss`` beyond their own size, in units of the unit roundoff.
 
     Returns:
         log M, its first and its second derivative (estimates), and the rounding error of log M in units of the unit
-        roundoff: a function's value is wrong by 4 units, and a compensated sum by 2 more than its terms.
+        roundoff: the value of a function is wrong by 4 units, and a compensated sum by 2 units more than its terms.
     """
     size, nodes = tilts.size, loss.size
     logs, means, variances, rounding = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
@@ -83,7 +83,8 @@ def moments_at(
         own = cancellation * (x + 1.0)
         if from_one and shift == 0.0 and abs(change) < 0.5:
             logs[i] = math.log1p(change)
-            # Weights of terms that are a little wrong change M - 1 by as much, relatively, and M's tilt times more.
+            # A relative error of the terms' weights changes M - 1 by the same relative amount, and M by the tilt times
+            # as much.
             rounding[i] = 2.0 * spread + 2.0 * own * abs(change)
         else:
             logs[i] = shift + math.log(total)

@@ -15,7 +15,7 @@ _FAR_LEFT = -30.0
 
 @compiled
 def log_normal_below(x: float) -> float:
-    """log Phi(x), within 1e-13 (1 + |log Phi(x)|).
+    """Return log Phi(x), within 1e-13 (1 + |log Phi(x)|).
 
     Left of -30 it is the asymptotic series of Mills' ratio, whose error is below its first term that is left out,
     10395 / x^12.

@@ -38,10 +38,10 @@ class Outcomes:
 
     @classmethod
     def of_atoms(cls, atoms: Sequence[tuple[float, float]], error: float, count: int) -> Outcomes | None:
-        """Return the law of ``count`` equal steps that take one of a few atoms each; None if it has too many outcomes.
+        """Return the law of ``count`` equal steps that each take one of a few atoms; None if it has too many outcomes.
 
         Args:
-            atoms: (mass, loss) of each; the masses may add up to less than 1.
+            atoms: The pair (mass, loss) of each atom; the masses may add up to less than 1.
             error: Relative error of every mass and of every loss.
 
         >>> law = Outcomes.of_atoms([(0.5, 1.0), (0.25, -1.0)], 0.0, 2)
@@ -50,7 +50,7 @@ class Outcomes:
         """
         if math.comb(count + len(atoms) - 1, len(atoms) - 1) > MOST_OUTCOMES:
             return None
-        # How often each atom is taken, and the logs of the multinomial coefficients and powers.
+        # The number of times that each atom is taken, and the logs of the multinomial coefficients and powers.
         left, log_masses, losses = np.array([count]), np.array([math.lgamma(count + 1.0)]), np.zeros(1)
         for place, (mass, loss) in enumerate(atoms):
             if place == len(atoms) - 1:
@@ -97,7 +97,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutcomesProfile:
-    """The profile of ``count`` steps that all take atoms, or all but one; used like a `contour.Contour`.
+    """The profile of ``count`` steps of which all, or all but one, take atoms; it is used like a `contour.Contour`.
 
     Attributes:
         outcomes: The law of the atoms of all steps.

@@ -23,7 +23,8 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 
-#: A pair in the compiled loops: its number, s, each place k, its weight and its logarithm, and log of the infimum of f.
+#: A pair in the compiled loops: its number, s, each place k with its weight and the log of it, and the log of the
+#: infimum of f.
 Law = tuple[int, float, Array, Array, Array, float]
 REMOVE, ADD, REPLACE = 0, 1, 2
 #: A band in the compiled loops: low, high and width.
@@ -53,7 +54,7 @@ _NUMBERS = {Pair.REMOVE: REMOVE, Pair.ADD: ADD, Pair.REPLACE: REPLACE}
 class Band:
     """A smooth share of a law: Phi((high - x) / width) - Phi((low - x) / width).
 
-    Bands that follow each other with one width add up to everything.
+    Adjacent bands of the same width add up to the whole law.
 
     Attributes:
         low, high: Its beginning and its end, in units of x; -inf and inf for no end.
@@ -74,7 +75,7 @@ class Band:
         return _log_shares(x, self.ends)
 
     def shifted_log_share(self, u: Array, shift: float) -> Complex:
-        """Return log of the share at u + i shift: its real part is at most shift^2 / (2 width^2) above that at u."""
+        """Return log of the share at u + i shift: its real part exceeds that at u by at most shift^2 / (2 width^2)."""
         x: Complex = (u + 1j * shift).astype(np.complex128)
         if math.isinf(self.low):
             return log_normal_tail((x - self.high) / self.width)
@@ -110,8 +111,8 @@ class GaussianPair:
     """One of the three pairs with its noise and its probability; losses as functions of x.
 
     Attributes:
-        noise: s.
-        probability: q, in (0, 1).
+        noise: The noise s.
+        probability: The probability q, in (0, 1).
     """
 
     pair: Pair
@@ -119,7 +120,7 @@ class GaussianPair:
     probability: float
 
     def exponents(self, x: Array) -> tuple[Array, Array]:
-        """Real line: (log density of P over N(0, s^2), loss), both of the shape of ``x``."""
+        """Return (log density of P over N(0, s^2), loss) on the real line, both of the shape of ``x``."""
         return _exponents(x, self.law)
 
     def shifted_exponents(self, u: Array, angle: float) -> tuple[Array, Array, Array, Array]:
@@ -130,7 +131,7 @@ class GaussianPair:
         return shifted_exponents(u, angle, self.law)
 
     def slope(self, x: float) -> float:
-        """|d loss / dx|."""
+        """Return |d loss / dx|."""
         return slope_at(x, self.law)
 
     @cached_property
@@ -161,19 +162,19 @@ class GaussianPair:
         return -8.0 * min(log_weights) + 8.0 * len(log_weights)
 
     def largest_tilt(self, count: int, epsilon: float, level: float) -> float:
-        """Bound the tilt as `steps.Step` says; not for ADD.
+        """Bound the tilt as `steps.Step` says. This does not apply to ADD.
 
         It follows from M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)), the part in which the record takes part.
         """
         return steepest_tilt(math.log(self.probability), 0.5 / self.noise**2, count, epsilon, level)
 
     def mass_beyond(self, x: float, width: float) -> float:
-        """The P-mass beyond x, with further noise of this width on x, except for rounding (not ADD)."""
+        """Return the P-mass beyond x, up to rounding, if further noise of this width is added to x (not for ADD)."""
         s, q = math.hypot(self.noise, width), self.probability
         return float((1.0 - q) * scipy.special.ndtr(-x / s) + q * scipy.special.ndtr((1.0 - x) / s))
 
     def place_of_loss(self, loss: float) -> float:
-        """x with loss(x) = ``loss`` > 0; the loss grows with x in the directions that are cut."""
+        """Return x with loss(x) = ``loss`` > 0; the loss grows with x in the directions that are cut."""
         if self.pair is Pair.REMOVE:
             # log(1 - q + q e^a) = loss
             q = self.probability
@@ -196,10 +197,12 @@ class GaussianPair:
 
 @compiled
 def window_of(law: Law, tilt: float, reach: float) -> tuple[float, float]:
-    """A window for density e^(tilt L) N(0, s^2): as far as ``reach`` standard deviations from where its mass may be."""
+    """Return a window for density e^(tilt L) N(0, s^2): it reaches ``reach`` standard deviations beyond the places
+    where its mass may be.
+    """
     number, s, places, _, log_weights, _ = law
     width = reach * s
-    # Left of the floor f is dominated by its infimum, and hardly moves.
+    # Left of the floor, f is dominated by its infimum, and hardly changes.
     floor = 0.5 * places[1] + s * s * (log_weights[0] - log_weights[1]) / places[1]
     pull = min(tilt, max(0.0, -floor))
     if number == REMOVE:
@@ -211,9 +214,10 @@ def window_of(law: Law, tilt: float, reach: float) -> tuple[float, float]:
 
 @compiled
 def log_growth_of(law: Law, angle: float, tilt: float) -> float:
-    """log of how much |density e^(tilt L)| on the line at ``angle`` s^2 can exceed its value on the real line.
+    """Return the log of the factor by which |density e^(tilt L)| can grow from the real line to the line at ``angle``
+    s^2.
 
-    Without the Gaussian's own e^(angle^2 s^2 / 2). |f(u + iv)| <= f(u) and >= f(u) cos(v / (2 s^2)), because
+    The Gaussian's own factor e^(angle^2 s^2 / 2) is not included. f(u) cos(v / (2 s^2)) <= |f(u + iv)| <= f(u), because
     |A + B e^(i phi)|^2 = (A + B)^2 - 2AB (1 - cos phi) >= (A + B)^2 cos^2(phi / 2) for A, B >= 0.
     """
     return 0.0 if law[0] == REMOVE else -tilt * math.log(math.cos(0.5 * angle))
@@ -221,7 +225,7 @@ def log_growth_of(law: Law, angle: float, tilt: float) -> float:
 
 @compiled
 def log_ratio_at(x: float, law: Law) -> float:
-    """log f(x) without overflow, relatively accurate where f is near 1."""
+    """Return log f(x) without overflow, relatively accurate where f is near 1."""
     _, s, places, weights, log_weights, _ = law
     change, top = 0.0, log_weights[0]
     for h in range(1, places.size):
@@ -230,7 +234,7 @@ def log_ratio_at(x: float, law: Law) -> float:
         if exponent < 1.0:
             change += weights[h] * math.expm1(exponent)
         else:
-            # This is too small if the term is above e, but then no change is near 0.
+            # This is too small if the term is above e, but then no difference is near 0.
             change += math.exp(min(exponent + log_weights[h], 1.0)) - weights[h]
     if abs(change) < 0.3:
         return math.log1p(change)
@@ -242,7 +246,7 @@ def log_ratio_at(x: float, law: Law) -> float:
 
 @compiled
 def exponents_at(x: float, law: Law) -> tuple[float, float]:
-    """(log density of P over N(0, s^2), loss) at x."""
+    """Return (log density of P over N(0, s^2), loss) at x."""
     here = log_ratio_at(x, law)
     if law[0] == REMOVE:
         return here, here
@@ -259,7 +263,7 @@ def loss_at(x: float, law: Law) -> float:
 
 @compiled
 def slope_at(x: float, law: Law) -> float:
-    """|d loss / dx| at x."""
+    """Return |d loss / dx| at x."""
     slope = _mean_place(x, law)
     if law[0] == REPLACE:
         slope += _mean_place(-x, law)
@@ -268,7 +272,7 @@ def slope_at(x: float, law: Law) -> float:
 
 @compiled
 def _mean_place(x: float, law: Law) -> float:
-    """The mean of k under the weights of f's terms."""
+    """Return the mean of k under the weights of f's terms."""
     _, s, places, _, log_weights, _ = law
     top = -math.inf
     for h in range(places.size):
@@ -291,10 +295,11 @@ def _exponents(x: Array, law: Law) -> tuple[Array, Array]:
 
 @compiled
 def _shifted_log_ratio(u: float, law: Law, turns: Array) -> tuple[float, float]:
-    """log |f| and arg f at u + i angle s^2.
+    """Return log |f| and arg f at u + i angle s^2.
 
     Args:
-        turns: The turns of each place, rows: cosine and sine of its phase k angle, and 1 less the cosine.
+        turns: One column for each place; the rows are the cosine and the sine of its phase k angle, and 1 less the
+            cosine.
     """
     _, s, places, weights, log_weights, _ = law
     top = log_weights[0]
@@ -320,7 +325,7 @@ def _shifted_log_ratio(u: float, law: Law, turns: Array) -> tuple[float, float]:
 
 @compiled
 def shifted_exponents(u: Array, angle: float, law: Law) -> tuple[Array, Array, Array, Array]:
-    """`GaussianPair.shifted_exponents`."""
+    """Compute `GaussianPair.shifted_exponents`."""
     number, places = law[0], law[2]
     turns = np.empty((3, places.size))
     for h in range(places.size):
@@ -342,7 +347,7 @@ def shifted_exponents(u: Array, angle: float, law: Law) -> tuple[Array, Array, A
 
 @compiled
 def log_share_at(x: float, band: Ends) -> float:
-    """`Band.log_share` at x."""
+    """Compute `Band.log_share` at x."""
     low, high, width = band
     if low == -math.inf:
         return 0.0 if high == math.inf else log_normal_below((high - x) / width)
@@ -364,6 +369,6 @@ def _log_shares(x: Array, band: Ends) -> Array:
 
 
 def steepest_tilt(log_weight: float, half: float, count: int, epsilon: float, level: float) -> float:
-    """x with count ((x + 1) log_weight + half x (x + 1)) - x eps = level."""
+    """Return x with count ((x + 1) log_weight + half x (x + 1)) - x eps = level."""
     slope = half + log_weight - epsilon / count
     return (-slope + math.sqrt(slope * slope + 4.0 * half * (level / count - log_weight))) / (2.0 * half)

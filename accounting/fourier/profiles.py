@@ -1,15 +1,15 @@
-"""delta(eps) of one direction near one epsilon, and the rule by which a profile of it is made.
+"""The profile delta(eps) of one direction near one epsilon, and the rule by which it is made.
 
-1. `plain`: the contour of the whole, if it needs few points; then once more with the delta that it found.
-2. `_without_atoms`, where one step is repeated: a sum over the outcomes of its atoms, and a contour of the rest.
+1. `plain`: the contour of the whole composition, if it needs few points; then the same again with the delta that it
+found. 2. `_without_atoms`, if one step is repeated: a sum over the outcomes of its atoms, and a contour of the rest.
 3. `capped`: the contour without the far tail, whose moments explode.
-4. `split`, where fewer than three participations of a record are expected: equal subsampled steps with the bulk of
-   their losses split off and the rest in bands.
-5. `windowed_contours`: with a Gaussian window, which always converges; with few points first.
-6. `split`, where participations are many.
+4. `split`, if fewer than three participations of a record are expected: the bulk of the losses of equal subsampled
+   steps is split off, and the rest is divided into bands.
+5. `windowed_contours`: contours with a Gaussian window, which always converge; first with few points.
+6. `split`, if participations are many.
 7. The window again, with many points.
 
-`near` yields them in this order, and whoever asks stops at the first that is narrow enough.
+`near` yields them in this order, and its caller stops at the first that is narrow enough.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ SPLIT_POINTS = 60_000
 #: Ratio of the losses at the ends of one band.
 _BAND_RATIO = 16.0
 WINDOW_POINTS = 120_000
-#: Expected participations of one record below which one of them decides: then the bulk is split off first.
+#: The number of expected participations of one record below which a single participation matters most; the bulk is then
+#: split off first.
 FEW_PARTICIPATIONS = 3.0
 #: The places where losses are cut, over epsilon.
 _SHARES = (0.47, 0.27, 0.15, 0.08, 0.04, 0.75, 0.02, 0.01)
@@ -67,7 +68,7 @@ class BoundedDelta(Protocol):
 
 
 class Profile(BoundedDelta, Protocol):
-    """delta(eps) near the epsilon it was made for; its bounds hold for every other too."""
+    """The profile delta(eps) near the epsilon for which it was made; its bounds hold at every other epsilon, too."""
 
     @property
     def tilt(self) -> float: ...
@@ -79,9 +80,9 @@ class SumProfile:
 
     Attributes:
         parts: The parts that add up.
-        bound: Bound of everything else, which holds from ``least`` on.
-        least: An epsilon.
-        too_much: Bound of the mass that the parts have in excess of the law.
+        bound: A bound of everything else, which holds for every epsilon from ``least`` on.
+        least: The smallest epsilon at which ``bound`` holds.
+        too_much: A bound of the mass by which the parts exceed the law.
     """
 
     parts: tuple[Contour | OutcomesProfile, ...]
@@ -111,7 +112,7 @@ class SumProfile:
 
 @dataclass(frozen=True)
 class DirectedProfiles:
-    """One direction of a composition: profiles near an epsilon, and the bounds that need none."""
+    """One direction of a composition: its profiles near an epsilon, and the bounds that need no profile."""
 
     composition: DirectedComposition
 
@@ -119,7 +120,8 @@ class DirectedProfiles:
         """Profiles with the names of their methods, in the order of the rule; each is made when it is asked for.
 
         Args:
-            log_scale: logarithm of a delta that is not far above the wanted one; parts below 1e-10 of it are left out.
+            log_scale: The logarithm of a delta that is not far above the wanted one; parts below 1e-10 of it are left
+                out.
             table: The table of the composition at this epsilon, if it is known.
         """
         table = table or self.composition.table_at(epsilon)
@@ -151,11 +153,11 @@ class DirectedProfiles:
     def plain(
         self, table: TiltTable, epsilon: float, log_delta: float | None = None, known: Lines | None = None
     ) -> Contour | None:
-        """The contour of the whole, where it takes few points.
+        """Return the contour of the whole composition, if it takes few points.
 
         Args:
             log_delta: The logarithm of the wanted delta, if it is known.
-            known: as `contour_at`.
+            known: As in `contour_at`.
         """
         with suppress(OverflowError):
             return contour_at(self.composition, table, epsilon, PLAIN_POINTS, log_delta=log_delta, known=known)
@@ -193,7 +195,7 @@ class DirectedProfiles:
                 yield replace(without, bound=without.bound + left_out)
 
     def chernoff_epsilon(self, delta: float) -> float:
-        """The smallest eps at which some tilt's M(x) B(x) e^(-x eps) is at most delta."""
+        """Return the smallest eps at which some tilt's M(x) B(x) e^(-x eps) is at most delta."""
         left = delta - self.composition.left_out
         bounds = [_chernoff_epsilon(self.composition.table_for(delta), left) if left > 0.0 else math.inf]
         if self._repeated is not None:
@@ -216,7 +218,7 @@ class DirectedProfiles:
         return math.fsum(count * step.participation for step, count in self.composition.steps)
 
     def guess_epsilon(self, delta: float) -> float:
-        """An estimate of epsilon(delta) that is not misled by moments that explode."""
+        """Return an estimate of epsilon(delta) that is not misled by moments that explode."""
         mean, variance = self.composition.moments
         reach = math.sqrt(2.0 * -math.log(delta))
         if self._repeated is None:
@@ -228,10 +230,10 @@ class DirectedProfiles:
             return mean + reach * math.sqrt(variance)
 
     def _capped(self, log_scale: float, tilt: float) -> tuple[DirectedComposition, float]:
-        """The repeated step without its far tail, and a bound of the mass that is left out.
+        """Return the repeated step without its far tail, and a bound of the mass that is left out.
 
         Args:
-            tilt: about the largest for which moments are needed: the band must end before they grow again.
+            tilt: About the largest tilt for which moments are needed: the band must end before they grow again.
         """
         assert self._repeated is not None
         step, pair, count = self._repeated
@@ -240,7 +242,8 @@ class DirectedProfiles:
         return DirectedComposition(((cut.below(top), count),), 0.0), count * cut.mass_beyond(top)
 
     def split(self, epsilon: float, log_scale: float) -> Iterator[SumProfile]:
-        """Yield nothing if the composition is no repetition of one subsampled step, or if no cut helps."""
+        """Yield profiles of cut steps. Yield nothing if the composition is no repetition of one subsampled step, or if
+        no cut helps."""
         if self._repeated is None or epsilon <= 0.0:
             return
         step, pair, count = self._repeated
@@ -256,7 +259,8 @@ class DirectedProfiles:
             lowest, highest = pair.exponents(np.array([first, top]))[1].tolist()
             if not lowest > 0.0:
                 continue
-            # Losses of very different sizes need lines of their own: from the first cut on, bands of a fixed ratio.
+            # Losses of very different sizes need lines of their own, so the losses beyond the first cut are divided
+            # into bands of a fixed ratio.
             levels = 1 + max(0, round(math.log(max(highest / lowest, 1.0)) / math.log(_BAND_RATIO)))
             edges = [first, *(pair.place_of_loss(lowest * _BAND_RATIO**level) for level in range(1, levels))]
             places = [place for place in edges if place < top - 4.0 * width]
@@ -294,7 +298,8 @@ def windowed_contours(
     most_points: int,
     known: Lines,
 ) -> Iterator[Contour]:
-    """Yield the window whose error is about the allowed one, or the narrowest that the points allow."""
+    """Yield contours with the window whose error is about the allowed one, or with the narrowest that the points
+    allow."""
     tilt = choose_line(table, epsilon, log_delta).tilt
     # The window moves epsilon by about tilt * window^2.
     window = min(math.sqrt(0.03 * goal(epsilon) / tilt), 4.0)
@@ -311,25 +316,25 @@ def windowed_contours(
 
 
 def goal(epsilon: float) -> float:
-    """The width at which an interval of epsilon is narrow enough."""
+    """Return the width at which an interval of epsilon is narrow enough."""
     if math.isinf(epsilon):
         return 0.0
     return 1e-6 * max(1e-3, epsilon) if epsilon <= 200.0 else 1e-3 * epsilon
 
 
 def chernoff_delta(table: TiltTable, epsilon: float) -> float:
-    """The smallest M(x) B(x) e^(-x eps) among the tilts: at least delta."""
+    """Return the smallest M(x) B(x) e^(-x eps) among the tilts: at least delta."""
     return math.exp(min(0.0, max(log_chernoff(table.rows, epsilon) + 1e-12, -700.0)))
 
 
 def known_log_delta(profile: Profile, epsilon: float) -> float | None:
-    """log delta where the profile shows it to a tenth."""
+    """Return log delta if the profile knows delta to a tenth."""
     bounds = profile.delta_bounds(epsilon)
     return math.log(bounds.estimate) if bounds.lower > 0.9 * bounds.upper else None
 
 
 def _narrow_enough(pair: GaussianPair, tilt: float) -> float:
-    """Width of a band's end up to which the moments at ``tilt`` do not explode beyond it.
+    """Return the width of a band's end up to which the moments at ``tilt`` do not explode beyond it.
 
     There e^(tilt loss) grows like e^(tilt (x / s^2 - log 1/q)) against e^(-x^2 / 2 w^2).
     """
@@ -337,7 +342,7 @@ def _narrow_enough(pair: GaussianPair, tilt: float) -> float:
 
 
 def _log_left_out(log_scale: float, count: int) -> float:
-    """log of the mass of one step that may be left out."""
+    """Return log of the mass of one step that may be left out."""
     return log_scale - 23.0 - math.log(count)
 
 
@@ -383,13 +388,13 @@ def _split_at(cut: Cut, count: int, places: Sequence[float], epsilon: float, lef
 def _without_atoms(
     composition: DirectedComposition, table: TiltTable, epsilon: float, log_delta: float | None = None
 ) -> SumProfile | None:
-    """Sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
+    """Return the sum over the outcomes of the atoms of one repeated step, and put the rest on a line.
 
     Return None if the composition is something else, or if there are too many outcomes or points.
 
     Args:
-        table: of the composition.
-        log_delta: logarithm of the delta of which this is a part; None if it is the whole.
+        table: The table of the composition.
+        log_delta: The logarithm of the delta of which this profile is a part; None if it is the whole.
     """
     step, count = composition.steps[0]
     if len(composition.steps) > 1 or composition.mu_squared > 0.0 or not isinstance(step, RatioStep):
@@ -398,7 +403,7 @@ def _without_atoms(
     if outcomes is None:
         return None
     split = SplitStep(step.atoms_alone, step.without_atoms, count, None, leading=bool(outcomes.parts))
-    # Near the largest loss, saddle points grow like one over the distance from it.
+    # Near the largest loss, saddle points grow like 1 over the distance from it.
     steepest = min(_NEAREST / (composition.largest_loss - epsilon), _STEEPEST / step.largest_loss)
     largest = max(float(table.tilts.max()), steepest)
     rest = split.rest_table(np.concatenate([[0.0], np.geomspace(table.tilts.min(), largest, _REST_TILTS)]))

@@ -2,8 +2,8 @@
 
 The integrand N(0, s^2) density e^(zL) is analytic in a strip, so a trapezoid rule of spacing h on a line errs by at
 most (norm on the line y above + norm on the line y below) / (e^(2 pi y / h) - 1). On the real line the norm grows like
-e^(ty) for z = c + it; on a line shifted by theta towards the side where arg f >= 0 it does not: for the line at 2 theta
-and the line at 0, |e^(itL)| <= 1, so the error is at most
+e^(ty) for z = c + it. This is avoided on a line that is shifted by theta towards the side where arg f >= 0: on the
+lines at 2 theta and at 0, |e^(itL)| <= 1, so the error is at most
 
     M(c) [e^((2 theta)^2 / 2 s^2) growth(2 theta) + 1] / (e^(2 pi theta / h) - 1)
 
@@ -62,11 +62,11 @@ Array = NDArray[np.float64]
 MAX_NODES = 400_000
 #: A rule on or along the real line: its first node, as a multiple of the spacing, their number, and the spacing.
 Rule = tuple[int, int, float]
-#: The number of digits by which a table's rule is shorter than a line's, and its least number; the same for an
-#: envelope.
+#: The number of digits by which a table's rule is shorter than a line's, and the least number of digits; then the same
+#: two for an envelope.
 _FEWER_DIGITS, _LEAST_DIGITS = 24.0, 16.0
 _FEWER_OF_ENVELOPE, _LEAST_OF_ENVELOPE = 34.0, 20.0
-#: The angles of the lines that make up an envelope, over the best angle at the given decay.
+#: The angles of the lines that make up an envelope, as multiples of the best angle at the given decay.
 _ENVELOPE_ANGLES = (0.7, 1.5, 4.0, 12.0)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -86,8 +86,8 @@ class GaussianPairStep:
     band: Band | None = None
 
     def table(self, tilts: Array) -> TiltTable:
-        """K, K', K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
-        # Where participations are rare, K itself is as small as the square of the probability.
+        """Return K, K' and K'' at real tilts, by one array of (tilts x nodes), with the digits that a table needs."""
+        # If participations are rare, K itself is as small as the square of the probability.
         needed = _LEAST_DIGITS - 2.0 * math.log(self.pair.probability)
         return self._table(tilts, min(self.digits, max(self.digits - _FEWER_DIGITS, needed)))
 
@@ -100,10 +100,10 @@ class GaussianPairStep:
         return table
 
     def line(self, tilt: float, decay: float) -> StepLine:
-        """M on Re z = ``tilt``.
+        """Return M on Re z = ``tilt``.
 
         Args:
-            decay: a value of Im z at which the envelope should be good.
+            decay: A value of Im z at which the envelope should be tight.
         """
         pair, ends = self.pair, self._ends
         table = self._table(np.array([tilt]), self.digits)
@@ -121,7 +121,8 @@ class GaussianPairStep:
         kept, mass, first_moment, size, inexact = _weigh(
             pair.law, ends, window, rule, angle, shares, (tilt, log_moment), self.digits, measure
         )
-        # The transform of a band must fall by itself; that of a whole law only as a power.
+        # The transform of a band must fall by itself; the transform of a whole law need only fall as a power of it
+        # does.
         fewer = _FEWER_OF_ENVELOPE if self.band is None else _FEWER_DIGITS
         digits = max(self.digits - fewer, _LEAST_OF_ENVELOPE)
         window = self._window(tilt, digits)
@@ -152,8 +153,8 @@ class GaussianPairStep:
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
         """Return a tilt beyond which no saddle point lies (`steps.Step`).
 
-        A band that ends bounds it by the logarithmic slope of the density where one step's loss is eps; for a band
-        that does not end, it is the pair's.
+        If the band ends, the tilt is bounded by the logarithmic slope of the density at the place where one step's loss
+        is eps; otherwise by the bound of the pair.
         """
         pair = self.pair
         if pair.pair is Pair.ADD:
@@ -166,11 +167,11 @@ class GaussianPairStep:
         return pair.largest_tilt(count, epsilon, level)
 
     def _window(self, tilt: float, digits: float) -> tuple[float, float]:
-        """Return where the integrand of a line is not negligible."""
+        """Return the window in which the integrand of a line is not negligible."""
         return _window(self.pair.law, self._ends, tilt, digits)
 
     def _window_on_axis(self, tilts: Array, digits: float) -> tuple[float, float]:
-        """Return where the integrands of a table are not negligible."""
+        """Return the window in which the integrands of a table are not negligible."""
         return _window_on_axis(self.pair.law, self._ends, tilts, digits)
 
     @property
@@ -214,10 +215,11 @@ def _envelope(
     digits: float,
     cancellation: float,
 ) -> tuple[Array, Array, float]:
-    """(log weights, decay rates) of a few lines, rounded up, and what their rules add: see `StepLine.log_envelope`.
+    """Return (log weights, decay rates) of a few lines, rounded up, and the errors of their rules: see
+    `StepLine.log_envelope`.
 
     The modulus on the line at an angle is itself analytic in u, as far as angle + strip <= pi/2, where arg f still
-    grows; so the rule that sums it has an error of its own, the same for every t >= 0.
+    grows. So the rule that sums it has an error of its own, which is the same for every t >= 0.
 
     Args:
         at: The tilt, and the decay that is asked for.
@@ -285,8 +287,8 @@ def _weigh(
         at: The tilt, and log M there.
 
     Returns:
-        How many nodes are kept; the sum of the weights' moduli; the same times those of the losses; the largest
-        exponent of a node that is kept; a bound of the error of M(c + it)/M(c).
+        The number of nodes that are kept; the sum of the moduli of the weights; the sum of the moduli of weights times
+        losses; the largest exponent of a node that is kept; a bound of the error of M(c + it)/M(c).
     """
     first, count, spacing = rule
     s, (tilt, log_moment) = law[1], at
@@ -324,7 +326,7 @@ def _weigh(
 
 @compiled
 def _log_beyond(law: Law, band: Ends, window: tuple[float, float], tilt: float) -> float:
-    """log of a bound of the tilted mass outside a window."""
+    """Return log of a bound of the tilted mass outside a window."""
     tilts = np.empty(1)
     tilts[0] = tilt
     return float(log_tail(law, window[0], window[1], tilts, band)[0])
@@ -343,7 +345,9 @@ def _rule_on_axis(law: Law, band: Ends, window: tuple[float, float], digits: flo
 
 @compiled
 def _rule_on_line(law: Law, band: Ends, window: tuple[float, float], digits: float, tilt: float) -> tuple[Rule, float]:
-    """The rule on a line, and the line's angle: weights grow by e^3 at most, and arg f >= 0 up to twice the angle."""
+    """Return the rule on a line, and the line's angle: weights grow by e^3 at most, and arg f >= 0 up to twice the
+    angle.
+    """
     widest = 0.5 * math.pi if law[0] == REMOVE else 1.4
     angle = min(widest, math.sqrt(2.0 / _curvature(law, band, tilt)))
     spacing = 2.0 * math.pi * angle * law[1] ** 2 / (digits + _log_growth(law, band, 2.0 * angle, tilt))
@@ -361,7 +365,7 @@ def _largest(tilts: Array) -> float:
 
 @compiled
 def _window_on_axis(law: Law, band: Ends, tilts: Array, digits: float) -> tuple[float, float]:
-    """The window of several tilts; differences from 1 need every node that carries mass of N(0, s^2)."""
+    """Return the window of several tilts; differences from 1 need every node that carries mass of N(0, s^2)."""
     left, right = _window(law, band, _largest(tilts), digits)
     if band[0] > -math.inf:
         return left, right
@@ -371,14 +375,15 @@ def _window_on_axis(law: Law, band: Ends, tilts: Array, digits: float) -> tuple[
 
 @compiled
 def _window(law: Law, band: Ends, tilt: float, digits: float) -> tuple[float, float]:
-    """A generous window for the part of the law that is integrated; `log_tail` bounds what is left out."""
+    """Return a generous window for the part of the law that is integrated; `log_tail` bounds what is left out."""
     low, high, width = band
     left, right = window_of(law, tilt, _reach(digits))
     if low == -math.inf and high == math.inf:
         return left, right
     reach = 13.0 * width
     if high < math.inf:
-        # Beyond its end the share falls like a Gaussian of width w, which the tilt moves by less than this.
+        # Beyond the end of the band, the share falls like a Gaussian of width w, which the tilt moves by less than
+        # this.
         pull = 2.0 * (tilt + 1.0) * slope_at(high + reach, law) * width**2
         right = min(right, high + reach + pull)
     if low > -math.inf:
@@ -388,13 +393,14 @@ def _window(law: Law, band: Ends, tilt: float, digits: float) -> tuple[float, fl
 
 @compiled
 def _reach(digits: float) -> float:
-    """Return how many standard deviations of N(0, s^2) contain all of it except e^-digits, and a little more."""
+    """Return a number of standard deviations outside which N(0, s^2) has a mass of less than e^-digits."""
     return 1.0 + math.sqrt(2.0 * digits)
 
 
 @compiled
 def _log_growth(law: Law, band: Ends, angle: float, tilt: float) -> float:
-    """log of how much the integrand's norm can grow from the real line to the one at ``angle`` s^2."""
+    """Return the log of the factor by which the integrand's norm can grow from the real line to the line at ``angle``
+    s^2."""
     s = law[1]
     growth = 0.5 * (angle * s) ** 2 + log_growth_of(law, angle, tilt)
     if band[0] > -math.inf or band[1] < math.inf:
@@ -404,7 +410,7 @@ def _log_growth(law: Law, band: Ends, angle: float, tilt: float) -> float:
 
 @compiled
 def _curvature(law: Law, band: Ends, tilt: float) -> float:
-    """Growth is at most about curvature angle^2 for small angles."""
+    """Return the curvature: the log-growth is at most about curvature angle^2 for small angles."""
     s = law[1]
     curvature = 0.5 * s * s
     if law[0] != REMOVE:
@@ -416,13 +422,13 @@ def _curvature(law: Law, band: Ends, tilt: float) -> float:
 
 @compiled
 def _log_weight(spacing: float, s: float) -> float:
-    """log of the rule's weight over the scale of N(0, s^2)."""
+    """Return log of the rule's weight over the scale of N(0, s^2)."""
     return math.log(spacing / s) - _LOG_SQRT_TWO_PI
 
 
 @compiled
 def _grid(window: tuple[float, float], spacing: float) -> tuple[int, int]:
-    """The first node, as a multiple of the spacing, and their number."""
+    """Return the first node, as a multiple of the spacing, and their number."""
     left, right = window
     if (right - left) / spacing > MAX_NODES:
         raise OverflowError("the quadrature would need too many nodes")

@@ -1,20 +1,21 @@
-"""Integrals over a sampled likelihood ratio whose law ends somewhere: a path on which they are the same for every t.
+"""Integrals over a sampled likelihood ratio whose law has an end, on a path whose error bound is the same for every t.
 
-Under Q, y = log of the unsampled ratio has density e^(a - y/2 - k y^2/2) between two ends; f(y) = 1 - q + q e^y is the
-sampled ratio. The module computes the integrals of density f^(z+1) (losses log f under P) and of density f^(-z) (losses
--log f under Q), z = c + it, with errors that do not grow with t. A trapezoid rule on the line Im u = phi of
+Under Q, y, the log of the unsampled ratio, has density e^(a - y/2 - k y^2/2) between two ends; f(y) = 1 - q + q e^y is
+the sampled ratio. The module computes the integrals of density f^(z+1) (losses log f under P) and of density f^(-z)
+(losses -log f under Q), z = c + it, with errors that do not grow with t. A trapezoid rule on the line Im u = phi of
 
     y(u) = low + S (log(1 + e^u) - log(1 + e^(u - D))),   D = (high - low) / S,
 
-does it: the lines between 0 and 2 phi are mapped above the real axis, where arg f >= 0 and |e^(itL)| <= 1, and points
-gather at the ends at every scale, where for large t all that is left of the integral comes from. (For -log f the path
+achieves this. The lines between 0 and 2 phi are mapped above the real axis, where arg f >= 0 and |e^(itL)| <= 1. Points
+gather at the ends at every scale, and for large t all that remains of the integral comes from there. (For -log f the
+path
 is the mirror image below the axis.) With r = 2 phi, |1 + e^(u + ir)| is between (1 + e^u) cos(r/2) and 1 + e^u, so that
 
     |y'(u + ir)| <= y'(u) / cos^2(r/2),   |Re y(u + ir) - y(u)| <= d = S log(1 / cos(r/2)),   0 <= Im y <= S r
 
-(one cosine and only the lower sign if there is no upper end), which bounds the norm on the line at r by the real
-one: see `RatioPart.log_growth`. The modulus of the integrand on the line at phi is analytic too, with the geometric
-mean of the norms on the lines at 0 and at 2 phi: the same rule sums it with the same error.
+(with one cosine and only the lower sign if there is no upper end). This bounds the norm on the line at r by the real
+integral: see `RatioPart.log_growth`. The modulus of the integrand on the line at phi is analytic, too, and its norm is
+the geometric mean of the norms on the lines at 0 and at 2 phi. So the same rule sums it with the same error.
 
 The losses log f may be cut smoothly at y = b: the density is then multiplied by Phi((b - y) / w), which is entire in y.
 """
@@ -35,7 +36,8 @@ from accounting.fourier.steps import Complex, log1p_complex
 Array = NDArray[np.float64]
 
 MAX_NODES = 200_000
-#: Angles: of the shifted line (its strip reaches to twice that), and of the strip around the real line.
+#: The angle of the shifted line, whose strip reaches to twice that angle, and the angle of the strip around the real
+#: line.
 LINE_ANGLE = 1.0
 REAL_ANGLE = 1.5
 #: Widest excursion from the real line, below pi, where f is not zero.
@@ -43,7 +45,8 @@ _HIGHEST = 2.5
 REACH = 13.0
 #: The densities underflow if the ends are farther apart than this.
 _WIDEST = 600.0
-#: Panels of the tail, in units of the noise; finer and farther if losses are cut, because tilts are then larger.
+#: Panels of the tail, in units of the noise. They are finer and reach farther if losses are cut, because tilts are then
+#: larger.
 _FAR_STEPS = np.concatenate([np.arange(40) * 0.25, 10.0 * 1.35 ** np.arange(16)])
 _CUT_STEPS = np.concatenate([np.arange(80) * 0.125, 10.0 * 1.1 ** np.arange(120)])
 _SCALES = 0.5 ** np.arange(0.0, 30.0, 0.5)
@@ -54,13 +57,13 @@ class RatioPart:
     """One integral.
 
     Attributes:
-        probability: q, in (0, 1]; 1 means no sampling.
-        log_scale: a.
-        curvature: k; s^2 for Gaussian noise, 0 for Laplace noise.
+        probability: The probability q, in (0, 1]; 1 means no sampling.
+        log_scale: The log-scale a.
+        curvature: The curvature k; s^2 for Gaussian noise, 0 for Laplace noise.
         low, high: The ends; high is inf if k > 0, and then low is 0.
         upward: Losses log f with masses density f; otherwise -log f with masses density.
-        cut: (b, w) of the share Phi((b - y) / w) by which the density is multiplied, where k > 0 and ``upward``; None
-            for the whole density.
+        cut: The pair (b, w) of the share Phi((b - y) / w) by which the density is multiplied (only if k > 0 and
+            ``upward``); None for the whole density.
     """
 
     probability: float
@@ -88,11 +91,12 @@ class RatioPart:
         return self.curvature == 0.0 and self.high - self.low < _WIDEST
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
-        """Return the integral's profile D(eps) at every real eps, and -dD/d eps, in closed form; only where k = 0.
+        """Return the integral's profile D(eps) at every real eps, and -dD/d eps, in closed form. This needs k = 0.
 
-        With y* where f(y*) = e^eps, the integral of density (f - f(y*)) over y > y* is 8 q e^(a + y*/2) sinh^2(h / 4),
+        With f(y*) = e^eps, the integral of density (f - f(y*)) over y > y* is 8 q e^(a + y*/2) sinh^2(h / 4),
         h = high - y*; that of density (1 - f / f(y*)) over y < y*, f(y*) = e^-eps, is e^eps times the same with
-        h = y* - low. Where y* lies outside, all of the density has the loss of the nearer end or more. Nothing cancels.
+        h = y* - low. If y* lies outside the ends, all of the density has at least the loss of the nearer end. Nothing
+        cancels.
         """
         q, length = self.probability, self.high - self.low
         lowest, highest = self.log_f(np.array([self.low, self.high])).tolist()
@@ -128,14 +132,15 @@ class RatioPart:
         It holds for every t >= 0.
 
         Args:
-            reach: y up to which f's growth is bounded by its growth there; the rest weighs what `_log_tail` says.
+            reach: The y up to which f's growth is bounded by its growth at that y; `_log_tail` bounds the weight of the
+                rest.
 
         |f(y)| <= f(Re y), and |f|^2 = f^2 (1 - 4 p (1-p) sin^2(Im y / 2)), p = q e^y / f at Re y. With an upper end,
         f(y + d) / f(y) = 1 + p (e^d - 1) is largest at the end. Without one (k > 0), the normal density at y - d is the
         one at y times e^(kyd + d/2 - kd^2/2): completing the square moves f by d, and f(y + d) <= e^d f(y). There
-        |f(y)| grows with Re y and falls with Im y below pi/2, so that it is smallest at -d + i height. The share of a
-        cut is the mass of a normal law: at y its modulus is at most e^((Im y)^2 / (2 w^2)) times its value at Re y, and
-        that falls, so that it moves with the density.
+        |f(y)| grows with Re y and falls with Im y below pi/2, so it is smallest at -d + i height. The share of a
+        cut is the mass of a normal law. At y, its modulus is at most e^((Im y)^2 / (2 w^2)) times its value at Re y.
+        That value falls, so it moves with the density.
         """
         d = -scales * math.log(math.cos(0.5 * angle))
         height, k = scales * angle, self.curvature
@@ -152,7 +157,7 @@ class RatioPart:
         if self.cut is not None:
             spread = spread + 0.5 * (height / self.cut[1]) ** 2
         if self.upward:
-            # The part of the square below y = 0 holds less than 1.
+            # The part of the square below y = 0 has a mass of less than 1.
             tails = self._log_tail(reach, np.full(d.shape, tilt), d)
             near = (tilt + 1.0) * np.log1p(share * np.expm1(d)) + math.log(2.0)
             return np.asarray(spread + np.logaddexp(near, tails))
@@ -160,7 +165,7 @@ class RatioPart:
         return np.asarray(spread - tilt * np.where(height <= 0.5 * math.pi, smallest, -math.inf))
 
     def best_scale(self, angle: float, tilt: float, digits: float) -> tuple[float, float, float]:
-        """(S, log growth, reach) with about the fewest nodes."""
+        """Return (S, log growth, reach) with about the fewest nodes."""
         reach = self.reach(tilt, digits)
         length = reach - self.low
         scales = min(self.highest / angle, length) * _SCALES
@@ -171,7 +176,7 @@ class RatioPart:
         return float(scales[best]), float(growth[best]), reach
 
     def reach(self, tilt: float, digits: float) -> float:
-        """The upper end, or a place beyond which the rest is negligible."""
+        """Return the upper end, or a place beyond which the rest is negligible."""
         if math.isfinite(self.high):
             return self.high
         s = math.sqrt(self.curvature)
@@ -179,10 +184,11 @@ class RatioPart:
             return REACH / s
         farthest = math.inf
         if self.cut is not None:
-            # Beyond its end the share falls like a normal law of deviation w; the tilt moves it by less than this.
+            # Beyond the cut, the share falls like a normal law of standard deviation w, which the tilt moves by less
+            # than this.
             end, width = self.cut
             farthest = max(end, 0.0) + REACH * width + 2.0 * (tilt + 1.0) * width * width
-        # With small q, f moves the law less far than the tilt could.
+        # If q is small, f moves the law less far than the tilt could.
         for share in (0.0, 0.03, 0.1, 0.3):
             place = min(REACH / s + share * (tilt + 1.0) / self.curvature, farthest)
             if float(self._log_tail(place, np.array([tilt]))[0]) < -digits - 25.0:
@@ -190,7 +196,7 @@ class RatioPart:
         return min(REACH / s + (tilt + 1.0) / self.curvature, farthest)
 
     def grid(self, scale: float, spacing: float, digits: float, reach: float) -> Array:
-        """Nodes u, from where the rule's weights are e^-digits to where they are again, or to ``reach``."""
+        """Return the nodes u between the two places where the rule's weights are e^-digits, or up to ``reach``."""
         length = (reach - self.low) / scale
         right = length + (digits + 4.0 if math.isfinite(self.high) else 1.0)
         left = -digits - 4.0
@@ -199,11 +205,11 @@ class RatioPart:
         return np.arange(math.floor(left / spacing), math.ceil(right / spacing) + 1, dtype=np.float64) * spacing
 
     def log_left_out(self, nodes: Array, scale: float, tilts: Array, growth: float = 0.0, angle: float = 0.0) -> Array:
-        """log of a bound of the part that the rule leaves out beyond its nodes, for every tilt.
+        """Return log of a bound of the part that the rule leaves out beyond its nodes, for every tilt.
 
         Args:
-            growth: `log_growth` of a shifted line. At the ends themselves the path does not leave the axis.
-            angle: of that line, which moves the tail by the d of the module's page.
+            growth: `log_growth` of a shifted line. At the ends, the path does not leave the axis.
+            angle: The angle of that line, which moves the tail by the d of the module's docstring.
         """
         direction = 1.0 if self.upward else -1.0
 
@@ -223,14 +229,15 @@ class RatioPart:
     def _log_tail(self, end: float, tilts: Array, ahead: Array | None = None) -> Array:
         """Bound the log of the integral beyond ``end``, if there is no upper end; f may be taken at y + ``ahead``.
 
-        Seen from the last node but one: a sum over a falling function is below the integral from one node earlier.
+        The bound begins at the last node but one, since a sum over a falling function is below the integral from one
+        node earlier.
         """
         s = math.sqrt(self.curvature)
         if not self.upward:
             return np.full(tilts.shape, float(scipy.special.log_ndtr(-s * end - 0.5 / s)))
         power = tilts + 1.0
-        # Over panels, f at the farther end times the mass beyond the nearer one; behind the last, f e^-y falls, so that
-        # f^p <= (f e^-y)^p e^(py), a Gaussian.
+        # On each panel, the bound is f at the farther end times the mass beyond the nearer end. Beyond the last panel f
+        # e^-y falls, so f^p <= (f e^-y)^p e^(py), a Gaussian.
         ends = end + (_FAR_STEPS if self.cut is None else _CUT_STEPS) / s
         log_f = self.log_f(ends[None, :] if ahead is None else ends + ahead[:, None])
         mass = scipy.special.log_ndtr(-s * ends - 0.5 / s) + self._log_share(ends)
@@ -247,7 +254,7 @@ class RatioPart:
         return log_mass, self._log_share(y.real), log_f if self.upward else -log_f
 
     def line_nodes(self, nodes: Array, spacing: float, scale: float, tilt: float) -> tuple[Complex, Complex]:
-        """(log weights, losses) of the rule on the shifted line, weights with the factor e^(tilt L)."""
+        """Return (log weights, losses) of the rule on the shifted line, weights with the factor e^(tilt L)."""
         y, derivative = self._path(nodes, LINE_ANGLE, scale)
         log_f = self._log_f(y)
         log_mass = self._log_mass(y) + np.log(derivative * spacing)
@@ -269,11 +276,11 @@ class RatioPart:
         return np.asarray(scipy.special.log_ndtr((self.cut[0] - y) / self.cut[1]))
 
     def _share(self, y: float) -> float:
-        """q e^y / f."""
+        """Return q e^y / f."""
         return 1.0 / (1.0 + (1.0 - self.probability) / self.probability * math.exp(-y))
 
     def _path(self, u: Array, angle: float, scale: float) -> tuple[Complex, Complex]:
-        """(y, dy/du) at u + i angle; imaginary parts keep their sign at the ends."""
+        """Return (y, dy/du) at u + i angle; imaginary parts keep their sign at the ends."""
         here: Complex = (u + 1j * angle).astype(np.complex128)
         if math.isinf(self.high):
             return self.low + scale * _softplus(here), scale * _logistic(here)
@@ -288,7 +295,7 @@ class RatioPart:
         return y, derivative
 
     def _log_f(self, y: Complex) -> Complex:
-        """log f in 0 <= |Im y| <= pi without overflow, relatively accurate where f is near 1."""
+        """Return log f in 0 <= |Im y| <= pi without overflow, relatively accurate where f is near 1."""
         q, u, v = self.probability, y.real, y.imag
         if q == 1.0:
             return y
@@ -310,14 +317,14 @@ class RatioPart:
 
 
 def _softplus(z: Complex) -> Complex:
-    """log(1 + e^z)."""
+    """Return log(1 + e^z)."""
     right = z.real > 0.0
     folded: Complex = np.exp(np.where(right, -z, z))
     return np.where(right, z, 0.0) + log1p_complex(folded)
 
 
 def _logistic(z: Complex) -> Complex:
-    """1 / (1 + e^-z)."""
+    """Return 1 / (1 + e^-z)."""
     right = z.real > 0.0
     folded: Complex = np.exp(np.where(right, -z, z))
     logistic: Complex = np.where(right, 1.0, folded) / (1.0 + folded)

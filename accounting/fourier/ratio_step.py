@@ -40,7 +40,7 @@ _ATOM_ERROR = 16.0 * UNIT
 
 @dataclass(frozen=True, slots=True)
 class SampledLine(StepLine):
-    """A line whose decay is known from samples as well.
+    """A line whose decay is also known from samples.
 
     Attributes:
         knots: Increasing t.
@@ -67,8 +67,8 @@ class RatioStep:
         at_zero: Mass of loss 0.
         digits: Quadrature errors of a line are below e^-digits, relatively; those of a table are larger.
         participation, largest_loss: As in `steps.Step`.
-        is_whole: Whether the whole has a mass of 1, before a cut.
-        pair: The sampled Gaussian pair whose losses above 0 the step has; None if it has others.
+        is_whole: Whether the whole law has a mass of 1 before a cut.
+        pair: The sampled Gaussian pair with the same losses above 0 as the step; None if there is no such pair.
     """
 
     parts: tuple[RatioPart, ...]
@@ -92,9 +92,9 @@ class RatioStep:
         return replace(self, atoms=(), at_zero=0.0, is_whole=False)
 
     def outcomes(self, count: int) -> OutcomesProfile | None:
-        """Return the profile of ``count`` > 1 steps that all take atoms; with Laplace noise, one of them need not.
+        """Return the profile of ``count`` > 1 steps that all take atoms; with Laplace noise, one step need not.
 
-        None if there are no atoms, or too many outcomes.
+        Return None if there are no atoms, or too many outcomes.
         """
         atoms = self.atoms_alone.atoms
         if not atoms or not self.parts or count == 1:
@@ -117,7 +117,7 @@ class RatioStep:
         return replace(self, parts=tuple(replace(part, cut=cut) if part.upward else part for part in self.parts))
 
     def table(self, tilts: Array) -> TiltTable:
-        """Return K and its derivatives; inf beyond the tilts that a rule can reach, where no bound would be the best.
+        """Return K and its derivatives; inf beyond the tilts that a rule can reach, where no bound would be useful.
 
         Guarantees: moment_within_its_error.
         """
@@ -174,7 +174,7 @@ class RatioStep:
         return TiltTable.of(tilts, moments, means, variances, UNIT * rounding + 2.0 * ends + 2.0 * quadrature)
 
     def line(self, tilt: float, decay: float) -> SampledLine:
-        """M on Re z = ``tilt``; see `ratio_path` for the rule.
+        """Return M on Re z = ``tilt``; see `ratio_path` for the rule.
 
         Guarantees: line_within_its_error; envelope_is_above_and_falls.
         """
@@ -213,7 +213,7 @@ class RatioStep:
             losses=loss,
             log_moment=log_moment,
             log_moment_error=log_moment_error,
-            # The error of M at c + it, and that of M at c, from which the differences are taken.
+            # The error of M at c + it, and the error of M at c, from which the differences are taken.
             relative_error=2.0 * (quadrature + left_out),
             rounding=UNIT * (weight.size + TERM_ROUNDING + 8.0 * size + 8.0 * abs(log_moment))
             + (SHARE_ERROR if any(part.cut for part in self.parts) else _ATOM_ERROR),
@@ -237,7 +237,8 @@ class RatioStep:
         )
 
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Bound the tilt by M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or by the highest atom; a cut, as its pair does."""
+        """Bound the tilt by M(x) >= q^(x+1) e^(x(x+1)/(2 s^2)) / 2, or by the highest atom; after a cut, as its pair
+        does."""
         if self.pair is not None and (cut := self.parts[0].cut) is not None:
             variance = self.pair.noise**2
             band = Band(-math.inf, 0.5 + cut[0] * variance, cut[1] * variance)
@@ -260,11 +261,11 @@ class RatioStep:
         return np.array([loss for _, loss in self.atoms], dtype=np.float64)
 
     def _samples(self, line: StepLine, tilt: float, decay: float, fixed: float) -> tuple[Array, Array]:
-        """Suprema of |M(c + it)/M(c)| from each knot on.
+        """Return the suprema of |M(c + it)/M(c)| from each knot on.
 
-        Its square is E cos(t (L - L')), L and L' independent under the tilted law, so its second derivative is at most
-        2 E L^2: between two knots it exceeds the larger end by at most E L^2 gap^2 / 4. Behind the last knot the line's
-        own envelope holds.
+        The square of the modulus is E cos(t (L - L')), with L and L' independent under the tilted law, so its second
+        derivative is at most 2 E L^2: between two knots it exceeds the larger end by at most E L^2 gap^2 / 4. Beyond
+        the last knot, the line's own envelope holds.
         """
         knots: Array = decay * _KNOT_RATIO ** np.arange(-_KNOTS_BELOW, _MOST_KNOTS, dtype=np.float64)
         behind = StepLine.log_envelope(line, knots)
@@ -279,12 +280,14 @@ class RatioStep:
         squares = np.maximum(values[:-1], values[1:]) ** 2 + 0.25 * spread * np.diff(knots) ** 2
         between = 0.5 * np.log(squares)
         suprema = np.minimum(np.append(between, behind[-1]), behind)
-        # Taken from the right: the supremum from a knot on includes everything after it.
+        # Suprema are taken from the right, since the supremum from a knot on includes everything after it.
         falling: Array = np.minimum(np.maximum.accumulate(suprema[::-1])[::-1], 0.0)
         return knots, falling
 
     def _second_moment(self, tilt: float, first_moment: float) -> float:
-        """A bound of E L^2 under the tilted law: (hL)^2 <= e^(hL) + e^(-hL) - 2, whose mean is moments at tilt +- h."""
+        """Return a bound of E L^2 under the tilted law: (hL)^2 <= e^(hL) + e^(-hL) - 2, whose mean follows from the
+        moments at tilt +- h.
+        """
         step = min(0.5 * tilt, 0.2 / max(first_moment, 1e-300))
         table = self._table(np.array([tilt - step, tilt, tilt + step]), tilt + step, self.digits)
         change = table.moments - table.moments[1]

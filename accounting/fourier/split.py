@@ -1,14 +1,15 @@
 """Splits off the losses of the bulk, or atoms, if few participations or atoms make the line slow.
 
-With T q small nearly all of a composition's mass sits near T log(1 - q). It makes the integrand decay only like 1/t^2
-and contributes nothing at eps. With smooth cuts at the loss R and far out, split each step's P into nu (small losses),
-gamma (large ones) and a rest whose mass is negligible: it is counted as an infinite loss, and without it no moment
-explodes. Then delta = D_nu + D: D_nu is the profile of nu^{*T}, and D that of the nonnegative measure
+If T q is small, nearly all of a composition's mass sits near T log(1 - q). This mass makes the integrand decay only
+like 1/t^2, and contributes nothing at eps. With smooth cuts at the loss R and far out, split each step's P into nu
+(small losses),
+gamma (large ones) and a rest whose mass is negligible: the rest is counted as an infinite loss, and without it no
+moment explodes. Then delta = D_nu + D, where D_nu is the profile of nu^{*T}, and D is that of the nonnegative measure
 P^{*T} - nu^{*T}, whose transform is M^T - M_nu^T. Both are profiles of nonnegative measures, so the alias identity of
-`contour` holds for each, each on a line of its own: neither cancels, where the two together would. Where Chernoff's
-bound of D_nu is negligible, the bound stands for it.
+`contour` holds for each of them on a line of its own. Neither cancels, whereas both on one line would. If Chernoff's
+bound of D_nu is negligible, the bound replaces D_nu.
 
-M^T - M_nu^T = M_nu^T expm1(T log1p(M_gamma / M_nu)), so that a tiny D keeps its digits.
+M^T - M_nu^T = M_nu^T expm1(T log1p(M_gamma / M_nu)), so a tiny D keeps its digits.
 
 Above 0, the losses of batches of a fixed size are those of a `GaussianPair`, and they are cut there in the same way;
 nu holds all losses below 0. gamma is that of the pair on the whole line. Its mass at losses below 0 does not belong to
@@ -52,7 +53,7 @@ _LARGEST_EXPONENT = 600.0
 #: Changes of T log M up to this size are computed without cancellation.
 _SMALL_EXPONENT = 0.5
 _PANELS = 2000
-#: A series stands for (1 + r)^T - 1 - T r where log(T r) is below the first; it ends at the power of the second.
+#: If log(T r) is below the first number, a series replaces (1 + r)^T - 1 - T r. The second number is its highest power.
 _SMALL_SERIES, _SERIES = -1.0, 24
 
 
@@ -81,7 +82,8 @@ class Cut:
         return self.pair.mass_beyond(top, self.width) * (1.0 + 1e-9)
 
     def excess_below_zero(self, low: float) -> float:
-        """Bound the excess mass of a band from ``low`` on: that of the pair's losses below 0 in a step with others.
+        """Bound the mass by which a band from ``low`` on exceeds the law: that of the pair's losses below 0, if the
+        step has other losses there.
 
         Left of x = 1/2 the pair's density is at most N(0, s^2), and the share at most Phi((1/2 - low) / width).
         """
@@ -96,20 +98,21 @@ class Cut:
                 self.below(low),
                 GaussianPairStep(self.pair, self.step.digits, Band(low, high, self.width)),
                 count,
-                # There M_gamma is negligible, because its density is smooth on the scale of the cut.
+                # At that place M_gamma is negligible, because its density is smooth on the scale of the cut.
                 7.7 / (self.width * self.pair.slope(low)),
             )
             for low, high in pairwise(places)
         ]
 
     def bulk_bound(self, high: float, count: int, epsilon: float) -> float:
-        """Bound of D_nu(eps): Chernoff for the part of nu below some x_2, the mass of the rest beyond it.
+        """Return a bound of D_nu(eps): Chernoff's bound for the part of nu below some x_2, plus the mass beyond it.
 
-        Without x_2 the Gaussian tail of psi would give Chernoff a phase transition that nu hardly has. The moments of
-        the part are bounded by sums over panels: the largest value on the panel times the mass of N(0, s^2). For
-        REMOVE, E f = 1 and f > 1 if psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is summed. With
-        batches of a fixed size M_nu = 1 + E [psi (f^p - f) + f^(1-p) - 1] over x >= 1/2 less what lies beyond, and
-        f >= 1 there, so that the sum over psi (f^p + f^(1-p) - f - 1) is above it; that function grows with x.
+        Without x_2, the Gaussian tail of psi would cause a phase transition in Chernoff's bound that nu itself hardly
+        has. The moments of the part are bounded by sums over panels: the largest value on the panel times the mass of
+        N(0, s^2). For REMOVE, E f = 1 and f > 1 if psi < 1, so E psi (f - 1) <= 0 and only f^p - 1 - p (f - 1) >= 0 is
+        summed. With batches of a fixed size M_nu = 1 + E [psi (f^p - f) + f^(1-p) - 1] over x >= 1/2 less what lies
+        beyond, and f >= 1 there, so that the sum over psi (f^p + f^(1-p) - f - 1) is above it; that function grows with
+        x.
         """
         pair, symmetrized = self.pair, isinstance(self.step, RatioStep)
         s, band = pair.noise, Band(-math.inf, high, self.width)
@@ -140,7 +143,7 @@ class Cut:
                 gain = np.expm1(exponent[:, 1:] + log_share)
             terms = np.where(gain > 0.0, masses * (1.0 + 1e-11) + 1e-17, masses * (1.0 - 1e-11)) * gain
         moments = np.cumsum(terms, axis=1)
-        # Where no loss of nu is above eps / T, no sum of T losses is above eps.
+        # If no loss of nu is above eps / T, no sum of T losses is above eps.
         apart = pair.place_of_loss(epsilon / count)
         apart -= 1e-9 * (pair.noise + abs(apart))
         best = math.inf if apart < high else count * self._mass_of_share_beyond(apart, band)
@@ -169,7 +172,7 @@ class SplitStep:
     Attributes:
         bulk, rest: nu and gamma of one step.
         decay: A value of Im z where M_gamma has fallen enough; None if it follows from the moments.
-        leading: Whether T nu^{*(T-1)} * gamma is left out too.
+        leading: Whether T nu^{*(T-1)} * gamma is left out as well.
     """
 
     bulk: Step
@@ -179,7 +182,8 @@ class SplitStep:
     leading: bool = False
 
     def rest_table(self, tilts: Array) -> TiltTable:
-        """Return the log of the difference at increasing tilts x >= 0, without the tilts at which it is not known."""
+        """Return the log of the difference at increasing tilts x >= 0, leaving out the tilts at which it is not
+        known."""
         bulk, rest = self.bulk.table(tilts), self.rest.table(tilts)
         known = np.isfinite(bulk.moments) & np.isfinite(rest.moments)
         tilts, bulk, rest = tilts[known], bulk.where(known), rest.where(known)
@@ -217,7 +221,8 @@ class SplitLine:
         return self.rest.log_moment - self.bulk.log_moment
 
     def log_envelope(self, t: Array) -> Array:
-        """Return the same difference of the falling envelopes of |M_nu| and |M_gamma|: it increases with both."""
+        """Return the same difference for the falling envelopes of |M_nu| and |M_gamma|, since it increases with
+        both."""
         bulk = self.bulk.log_moment + self.bulk.log_envelope(t)
         rest = self.rest.log_moment + self.rest.log_envelope(t)
         power, _ = _log_power_difference(rest - bulk, self.count, self.leading)
@@ -259,7 +264,8 @@ def _differences(
     log_scale: float,
     leading: bool,
 ) -> tuple[Complex, Array, Array]:
-    """Return the difference over M_nu(c)^T e^log_scale at each point, and its errors by quadrature and by rounding.
+    """Return the difference divided by M_nu(c)^T e^log_scale at each point, and its errors by quadrature and by
+    rounding.
 
     Args:
         bulk, rest: log(M_nu / M_nu(c)) and log(M_gamma / M_gamma(c)) with their errors by quadrature and by rounding.
@@ -274,7 +280,7 @@ def _differences(
         log_share = share[0] + rest[0][k] - bulk[0][k]
         part = _exp(log_share)
         inner, outer = count * log1p_complex_at(part), count * bulk[0][k]
-        # An error e of a logarithm multiplies its number by a factor within e^(+-e), even where that is nearly 0.
+        # An error e of a logarithm multiplies the number by a factor within e^(+-e), even where the number is nearly 0.
         own = UNIT * (16.0 + 8.0 * abs(outer) + 8.0 * abs(inner))
         other = share[1] + UNIT * (8.0 + 4.0 * (abs(log_share) + abs(share[0]) + abs(rest[0][k])))
         bulk_errors = bulk[1][k], bulk[1][k] + bulk[2][k]
@@ -322,7 +328,7 @@ def _expm1(z: complex) -> complex:
 
 
 def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:
-    """x beyond which one step's P-mass is at most e^log_mass."""
+    """Return an x beyond which one step's P-mass is at most e^log_mass."""
     s = math.hypot(pair.noise, width)
     # Both components are bounded by their tail at the same number of standard deviations.
     return 1.0 + s * -float(scipy.special.ndtri_exp(min(log_mass, -1.0)))
@@ -331,7 +337,7 @@ def top_for(pair: GaussianPair, width: float, log_mass: float) -> float:
 def _log_power_difference(log_share: Array, count: int, leading: bool) -> tuple[Array, Array]:
     """Return log((1 + r)^T - 1), or log((1 + r)^T - 1 - T r), with r = e^log_share, and a bound of its derivative.
 
-    The derivative is that in log_share. The powers r^k of the binomial sum have k <= T, so it is at most T.
+    The derivative is with respect to log_share. The powers r^k of the binomial sum have k <= T, so it is at most T.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exponent = count * np.logaddexp(0.0, log_share)
@@ -341,7 +347,7 @@ def _log_power_difference(log_share: Array, count: int, leading: bool) -> tuple[
     sensitivity: Array = count * np.exp(log_share - np.logaddexp(0.0, log_share)) / np.maximum(growth, 1e-300)
     if not leading:
         return power, sensitivity
-    # Where T r is small, by the binomial series, whose terms fall by a factor of T r / 3 and more.
+    # If T r is small, the binomial series is used, whose terms fall by a factor of at least T r / 3.
     series, term = np.full(log_share.shape, -math.inf), small
     for k in range(2, min(count, _SERIES) + 1):
         term = term + log_share + math.log((count - k + 1.0) / k)

@@ -1,4 +1,4 @@
-"""A step, as contour integrals need it: its moments at real tilts, and the transform M on a line.
+"""A step in the form that contour integrals need: its moments at real tilts, and the transform M on a line.
 
 A step's M on the line Re z = c is kept as a finite measure, M(c + it)/M(c) = 1 + sum of w_j (e^(i t l_j) - 1), with
 complex weights and losses of nonnegative imaginary part, and a bound of the error, the same for every t.
@@ -21,14 +21,14 @@ Complex = NDArray[np.complex128]
 #: Unit roundoff.
 UNIT = 2.0**-53
 #: Roundings of a term of a line's sum: its exponentials, and three products of up to four times its size. The sum over
-#: n nodes adds n more, in whatever order, in the real and in the imaginary part.
+#: n nodes adds n more roundings in any order, in the real and in the imaginary part.
 TERM_ROUNDING = 64.0
 #: The logarithm of a number that M(x)^count e^(-x eps) never reaches at a saddle point.
 FAR_ABOVE = 60.0
 #: The rows of a `TiltTable`.
 TILTS, MOMENTS, MEANS, VARIANCES, ERRORS, OF_LINES = range(6)
 _SMALLEST = 1e-290
-#: Less than e^-45 of a weight is negligible beside the weight's rounding.
+#: A part of less than e^-45 of a weight is negligible beside the weight's rounding.
 _DEAD = 45.0
 
 
@@ -37,8 +37,8 @@ class TiltTable:
     """Moments of a loss at real tilts.
 
     Attributes:
-        rows: The rows that the properties name, and the part of the errors that lines at these tilts share, because the
-            law itself is known only so well. The compiled loops read rows by their numbers.
+        rows: The rows that the properties name, and the part of the errors that lines at these tilts share because the
+            law itself is only known approximately. The compiled loops read rows by their numbers.
     """
 
     rows: Array
@@ -47,7 +47,7 @@ class TiltTable:
     def of(
         cls, tilts: Array, moments: Array, means: Array, variances: Array, errors: Array, of_lines: float | Array = 0.0
     ) -> TiltTable:
-        """Return the table of these rows."""
+        """Make a table of these rows."""
         rows = np.empty((6, tilts.size))
         rows[OF_LINES] = of_lines
         rows[TILTS], rows[MOMENTS], rows[MEANS], rows[VARIANCES], rows[ERRORS] = (
@@ -105,7 +105,7 @@ class TiltTable:
         return TiltTable(self.rows[:, chosen])
 
     def plus(self, other: TiltTable) -> TiltTable:
-        """Return the table of both together; the tilts must agree."""
+        """Return the table of the steps of both tables together; their tilts must agree."""
         rows = self.rows + other.rows
         rows[TILTS] = self.rows[TILTS]
         return TiltTable(rows)
@@ -113,7 +113,7 @@ class TiltTable:
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """M(c + it) of one step as a finite measure.
+    """The transform M(c + it) of one step as a finite measure.
 
     Attributes:
         weights, losses: w_j and l_j; the imaginary parts of the losses are nonnegative.
@@ -135,11 +135,12 @@ class StepLine:
     envelope: tuple[Array, Array, float]
 
     def log_ratios(self, blocks: int, width: int, spacing: float) -> tuple[Complex, Array, Array]:
-        """log(M(c + i t_k)/M(c)) at t_k = k spacing, 0 <= k < blocks * width; errors from quadrature and rounding.
+        """Return log(M(c + i t_k)/M(c)) at t_k = k spacing, 0 <= k < blocks * width; errors from quadrature and
+        rounding.
 
-        An error e is that of the modulus: it lies within a factor e^(+-e) even where the ratio itself is nearly 0.
+        An error e concerns the modulus: it is right within a factor e^(+-e) even where the ratio itself is nearly 0.
 
-        e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1) makes it one matrix product.
+        By e^(x+y) - 1 = (e^x - 1)(e^y - 1) + (e^x - 1) + (e^y - 1), the computation is one matrix product.
         """
         spend(_operations(self.losses, blocks, width, spacing))
         rounding, size = self.rounding + self.log_moment_error, blocks * width
@@ -156,16 +157,16 @@ class StepLine:
         return logs, quadrature, floating
 
     def moduli(self, t: Array) -> Array:
-        """|M(c + it)/M(c)| at each t, but for its errors."""
+        """Return |M(c + it)/M(c)| at each t, up to its errors."""
         return _moduli(t, self.weights, self.losses)
 
     def log_envelope(self, t: Array) -> Array:
-        """Decreasing in t: a bound of log |M(c + it')/M(c)| for every t' >= t."""
+        """Return a bound, decreasing in t, of log |M(c + it')/M(c)| for every t' >= t."""
         return _log_envelope(t, *self.envelope)
 
 
 class Line(Protocol):
-    """M(c + it) of one step in any representation; most are a `StepLine`."""
+    """The transform M(c + it) of one step in any representation; most are a `StepLine`."""
 
     @property
     def log_moment(self) -> float: ...
@@ -189,7 +190,8 @@ class Step(Protocol):
     def table(self, tilts: Array) -> TiltTable: ...
     def line(self, tilt: float, decay: float) -> Line: ...
     def largest_tilt(self, count: int, epsilon: float, level: float = FAR_ABOVE) -> float:
-        """Return a tilt beyond which M(x)^count e^(-x eps) > e^level: no saddle point lies there. inf if unknown."""
+        """Return a tilt beyond which M(x)^count e^(-x eps) > e^level, so that no saddle point lies there; inf if
+        unknown."""
 
 
 @compiled
@@ -206,7 +208,7 @@ def _log_ratios(
 
     Args:
         relative: The errors from quadrature and from rounding.
-        bounds: The sum is below the least of bounds[0] and t bounds[1].
+        bounds: The sum is below the smaller of bounds[0] and t bounds[1].
     """
     blocks, width = shape
     size, nodes = blocks * width, weights.size
@@ -245,7 +247,7 @@ def _log_ratios(
 
 @compiled
 def _operations(losses: Complex, blocks: int, width: int, spacing: float) -> int:
-    """Return the operations of `_log_ratios`, whose terms no longer change once e^(itl) is negligible."""
+    """Return the number of operations of `_log_ratios`, whose terms no longer change once e^(itl) is negligible."""
     live = 0.0
     for j in range(losses.size):
         live += min(_DEAD / max(losses[j].imag * (width * spacing), 1e-300) + 1.0, blocks)
@@ -265,7 +267,7 @@ def _moduli(t: Array, weights: Complex, losses: Complex) -> Array:
 
 @compiled
 def _log_envelope(t: Array, log_weights: Array, rates: Array, extra: float) -> Array:
-    """`StepLine.log_envelope` of its lines' weights and rates, one row each."""
+    """Compute `StepLine.log_envelope` from the weights and rates of its lines, one row for each line."""
     envelope = np.empty(t.size)
     for i in range(t.size):
         least = 1.0
@@ -282,7 +284,7 @@ def _log_envelope(t: Array, log_weights: Array, rates: Array, extra: float) -> A
 
 @compiled
 def _expm1_it(t: float, loss: complex) -> complex:
-    """e^(i t l) - 1, without cancellation."""
+    """Return e^(i t l) - 1, without cancellation."""
     shrink = math.expm1(-t * loss.imag)
     half = 0.5 * t * loss.real
     sine, cosine = math.sin(half), math.cos(half)
@@ -291,7 +293,7 @@ def _expm1_it(t: float, loss: complex) -> complex:
 
 @compiled
 def error_of_exponential_at(log: float, error: float) -> float:
-    """Bound how far e^log moves when its exponent moves by ``error``, without overflow."""
+    """Bound the change of e^log if its exponent changes by ``error``, without overflow."""
     if error < 30.0:
         return math.exp(log) * math.expm1(error)
     return math.exp(min(log + error, 700.0))
@@ -299,7 +301,7 @@ def error_of_exponential_at(log: float, error: float) -> float:
 
 @compiled
 def error_of_exponential(logs: Complex, errors: Array) -> Array:
-    """`error_of_exponential_at` each of ``logs``."""
+    """Compute `error_of_exponential_at` for each of ``logs``."""
     moved = np.empty(errors.size)
     for k in range(errors.size):
         moved[k] = error_of_exponential_at(logs[k].real, errors[k])
@@ -318,7 +320,7 @@ def log1p_complex_at(y: complex) -> complex:
 
 
 def log1p_complex(y: Complex) -> Complex:
-    """`log1p_complex_at` each of ``y``."""
+    """Compute `log1p_complex_at` for each of ``y``."""
     return _log1p_of(y.reshape(-1)).reshape(y.shape)
 
 
@@ -332,13 +334,13 @@ def _log1p_of(y: Complex) -> Complex:
 
 @compiled
 def log_kernel_at(tilt: float) -> float:
-    """log B(x), B(x) = x^x / (1 + x)^(1 + x) = sup over y > 0 of e^(-xy) (1 - e^-y); B(0) = 1."""
+    """Return log B(x), B(x) = x^x / (1 + x)^(1 + x) = sup over y > 0 of e^(-xy) (1 - e^-y); B(0) = 1."""
     return -tilt * math.log1p(1.0 / tilt) - math.log1p(tilt) if tilt > 0.0 else 0.0
 
 
 @compiled
 def log_kernel(tilts: Array) -> Array:
-    """`log_kernel_at` each tilt."""
+    """Compute `log_kernel_at` for each tilt."""
     kernel = np.empty(tilts.size)
     for j in range(tilts.size):
         kernel[j] = log_kernel_at(tilts[j])
@@ -347,7 +349,7 @@ def log_kernel(tilts: Array) -> Array:
 
 @compiled
 def _log_bounds(rows: Array) -> Array:
-    """`TiltTable.log_bounds`."""
+    """Compute `TiltTable.log_bounds`."""
     bounds = np.empty(rows.shape[1])
     for j in range(bounds.size):
         bounds[j] = rows[MOMENTS, j] + rows[ERRORS, j] + log_kernel_at(rows[TILTS, j])
@@ -356,7 +358,7 @@ def _log_bounds(rows: Array) -> Array:
 
 @compiled
 def log_chernoff(rows: Array, epsilon: float) -> float:
-    """log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf if none is known."""
+    """Return log of the smallest M(x) B(x) e^(-x eps) among the tilts of a table, rounded up; inf if none is known."""
     least = math.inf
     for j in range(rows.shape[1]):
         shift = rows[TILTS, j] * epsilon

@@ -1,7 +1,7 @@
 """Bounds on the part of a sampled Gaussian pair that a quadrature leaves out: the integrals beyond its window.
 
 The factor grows towards one side. There it is bounded panel by panel, by its value at the outer end times the mass of
-N(0, s^2) beyond the inner end, and behind the last panel by a closed form, which may replace all panels. Towards the
+N(0, s^2) beyond the inner end, and beyond the last panel by a closed form, which may replace all panels. Towards the
 other side its value at the window's end bounds it.
 """
 
@@ -24,14 +24,14 @@ _NOTHING = -37.0
 
 @compiled
 def log_tail(law: Law, left: float, right: float, tilts: Array, band: Ends) -> Array:
-    """log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt."""
+    """Return log of a bound of the integral of density e^(tilt L) N(0, s^2) outside [left, right], for every tilt."""
     number, s = law[0], law[1]
     # ADD has no bands: if there is one, outward is to the right.
     near, flat, sign = (left, right, -1.0) if number == ADD else (right, left, 1.0)
     flat_base, flat_loss = exponents_at(flat, law)
     below = log_normal_below(-abs(flat) / s) if band[0] == -math.inf else _log_below(flat, s, band)
     tails, closed = np.empty(tilts.size), np.empty(tilts.size)
-    # A moment of the whole law is at least 1, a band's may be anything.
+    # A moment of the whole law is at least 1; that of a band may be any positive number.
     panels = band[0] > -math.inf or band[1] < math.inf
     for i in range(tilts.size):
         tails[i] = flat_base + tilts[i] * flat_loss + below
@@ -46,7 +46,7 @@ def log_tail(law: Law, left: float, right: float, tilts: Array, band: Ends) -> A
 
 @compiled
 def _log_panels(law: Law, near: float, sign: float, tilts: Array, band: Ends) -> Array:
-    """log of a bound of the integral further out than ``near``, in the direction of ``sign``, by panels."""
+    """Return log of a bound of the integral further out than ``near``, in the direction of ``sign``, by panels."""
     s, bounded = law[1], band[1] < math.inf
     # A band's share needs finer panels, because tilts there are larger.
     even, step, ratio, geometric = (80, 0.125, 1.1, 120) if bounded or band[0] > -math.inf else (40, 0.25, 1.35, 16)
@@ -76,7 +76,7 @@ def _log_panels(law: Law, near: float, sign: float, tilts: Array, band: Ends) ->
 
 @compiled
 def _log_beyond(law: Law, place: float, tilt: float, band: Ends) -> float:
-    """log of a bound of the integral further out than ``place``."""
+    """Return log of a bound of the integral further out than ``place``."""
     number, s, _, _, _, log_least = law
     if number == ADD:
         return log_normal_below(-abs(place) / s) - tilt * log_least
@@ -91,7 +91,7 @@ def _log_beyond(law: Law, place: float, tilt: float, band: Ends) -> float:
 
 @compiled
 def _log_below(left: float, s: float, band: Ends) -> float:
-    """log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
+    """Return log of a bound of the integral of N(0, s^2) times the band's share over x < ``left``, left of the band.
 
     There Phi((x - low) / w) is at most its value at ``left`` times e^(k (x - left)) with k = (low - left) / w^2,
     because phi(z) >= -z Phi(z).
@@ -104,7 +104,7 @@ def _log_below(left: float, s: float, band: Ends) -> float:
 
 @compiled
 def _log_sum(first: float, second: float) -> float:
-    """log(e^first + e^second), rounded up by more than its rounding."""
+    """Return log(e^first + e^second), rounded up by more than its rounding."""
     top, other = max(first, second), min(first, second)
     if other == -math.inf or top == math.inf:
         return top

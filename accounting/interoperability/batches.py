@@ -1,4 +1,4 @@
-"""The batches of a loader if a library's record does not name them: Poisson samples, or those of shuffled data."""
+"""The batches of a loader if a library's record does not name them: Poisson samples, or batches of shuffled data."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def taken_as(events: Sequence[Event], batches: Batches) -> tuple[Event, ...]:
     """Return events that are recorded as Poisson samples, without their order, as the loader really took them.
 
     Args:
-        events: As recorded, equal ones together.
+        events: The events as recorded, with equal ones counted together.
         batches: The batches that the loader made.
 
     Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: steps of several kinds are refused as shuffled, since
-        one that begins inside an epoch reaches into more epochs than its number of steps says.
+        steps that begin inside an epoch may extend over more epochs than their number suggests.
 
     Requires:
-        shuffled batches of whole epochs, one after the other; the last one may be cut short.
+        Shuffled batches come in whole epochs, one after the other; the last one may be cut short.
 
     Raises:
-        Unsupported: shuffled batches of steps of several kinds.
-        InvalidValue: shuffled batches whose sampling probability is not 1 over a whole number of them.
+        Unsupported: If shuffled batches are of steps of several kinds.
+        InvalidValue: If the sampling probability of shuffled batches is not 1 over a whole number of batches.
 
     >>> from accounting.events import Gaussian
     >>> taken_as([Event(Gaussian(1.0), Poisson(0.01), 300)], Batches.SHUFFLED)[0].sampling
@@ -64,13 +64,13 @@ def taken_in_order(events: Sequence[Event], batches: Batches) -> tuple[Event, ..
     """Return events that are recorded as Poisson samples in order, as the loader really took them.
 
     Args:
-        events: As recorded, one after the other.
+        events: The events as recorded, one after the other.
         batches: The batches that the loader made.
 
-    Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: noise that changes where an epoch ends is other
-        epochs, and noise that changes inside one is refused, since which record meets which is not known.
+    Guarantees: shuffled_is_never_amplified; epochs_are_never_cut: noise that changes where an epoch ends begins other
+        epochs, and noise that changes inside an epoch is refused, since it is not known which records meet which noise.
 
-    Requires, Raises: as `taken_as`.
+    Requires, Raises: As `taken_as`.
 
     >>> from accounting.events import Gaussian
     >>> epochs = [Event(Gaussian(1.0), Poisson(0.1), 20), Event(Gaussian(2.0), Poisson(0.1), 15)]
@@ -94,14 +94,14 @@ def taken_in_order(events: Sequence[Event], batches: Batches) -> tuple[Event, ..
 
 
 def _check_epoch_ends(taken: Sequence[Event]) -> None:
-    """Return whether other steps may follow the last of them."""
+    """Refuse shuffled steps that change inside an epoch; return whether other steps may follow the last of them."""
     if not taken or not isinstance(taken[-1].sampling, ShuffledEpochs):
         return
     per_epoch = taken[-1].sampling.steps_per_epoch
     if inside := taken[-1].count % per_epoch:
         raise Unsupported(
-            f"the noise or the sample rate changes after {inside} of the {per_epoch} batches of an epoch, and which "
-            "records had met the one noise and which the other is not known: state these steps as shuffled_epochs "
+            f"the noise or the sample rate changes after {inside} of the {per_epoch} batches of an epoch, and it is "
+            "not known which records had met which noise: state these steps as shuffled_epochs "
             "events, one for each part of an epoch with the same noise",
             pointer=("batches",),
         )

@@ -13,8 +13,8 @@ class Difference:
     """One reason why a library's number is not ours.
 
     Attributes:
-        code: Stable name.
-        detail: One or two sentences about what the library does and what would be right.
+        code: A stable name.
+        detail: One or two sentences that say what the library does and what would be right.
         unsound: Whether the library may report too little privacy loss because of it.
     """
 
@@ -29,8 +29,8 @@ class Reported:
 
     Attributes:
         library, accountant: The library and the accountant of the number.
-        relation: The neighbouring relation that it means.
-        epsilon: The epsilon at the given delta; None if there is none, or its accountant was not asked.
+        relation: The neighbouring relation of the number.
+        epsilon: The epsilon at the given delta; None if it is not finite, or if the accountant was not asked.
     """
 
     library: str
@@ -45,8 +45,8 @@ class Imported:
 
     Attributes:
         events: The events, to be accounted under the given relation.
-        reported: The library's number for what it was told.
-        differences: Why it is not that of the events.
+        reported: The library's number for the history that it recorded.
+        differences: The reasons why it differs from that of the events.
     """
 
     events: tuple[Event, ...]

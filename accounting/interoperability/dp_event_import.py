@@ -1,4 +1,4 @@
-"""Events of dp-accounting (JAX Privacy, TF Privacy), and why its accountants say something else of them."""
+"""Events of dp-accounting (JAX Privacy, TF Privacy), and the reasons why its accountants report other numbers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def import_dp_event(
     batches: Batches = Batches.POISSON,
     reported_epsilon: float | None = None,
 ) -> Imported:
-    """A `DpEvent`, or its JSON form, as events, with the reasons why dp-accounting's number differs.
+    """Return a `DpEvent`, or its JSON form, as events, with the reasons why dp-accounting's number differs.
 
     Args:
         dp_event: As for `from_dp_event`.
-        relation: The neighbouring relation that its owner accounts under.
+        relation: The neighbouring relation under which its owner accounts.
         accountant: The accountant whose number is compared: ``rdp`` or ``pld``.
         noise_over: The unit of its noise multipliers.
         batches: The batches of the loader, if the event says Poisson samples.
         reported_epsilon: dp-accounting's number, if it is known.
 
     Raises:
-        InvalidValue, Unsupported: as `from_dp_event`.
+        InvalidValue, Unsupported: As `from_dp_event` does.
 
     >>> event = {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0}
     >>> found = import_dp_event(event, NeighboringRelation.REPLACE_ONE, "rdp")
@@ -68,7 +68,7 @@ def import_dp_event(
 
 
 def _nodes(event: Any) -> Iterator[Any]:
-    """The event and all inside it; `from_dp_event` has bounded their number."""
+    """Yield the event and all events inside it; `from_dp_event` has bounded their number."""
     yield event
     name = class_name(event)
     if name == "ComposedDpEvent":
@@ -79,7 +79,8 @@ def _nodes(event: Any) -> Iterator[Any]:
 
 
 def _forgets_composition(event: Any) -> bool:
-    """Return whether its Renyi accountant reads one Gaussian where several are on a batch: at an integer multiplier."""
+    """Return whether the Renyi accountant counts only one of several Gaussians on a batch, as it does for integer
+    multipliers."""
     if class_name(event) not in _SAMPLES or class_name(event.event) not in {"ComposedDpEvent", "SelfComposedDpEvent"}:
         return False
     return any(

@@ -1,15 +1,16 @@
-"""Histories of Opacus' accountants, and the numbers that Opacus makes of them.
+"""Histories of Opacus' accountants, and the numbers that Opacus derives from them.
 
 `accountant.state_dict()` (in a checkpoint ``privacy_accountant_state_dict``) holds ``mechanism`` ("rdp", "prv" or
 "gdp") and ``history``, a list of [noise multiplier, sample rate, number of steps]. Every step is charged as a Poisson
 sample under add_or_remove_one, whatever the loader did: with ``poisson_sampling=False`` the loader shuffles, and the
-history looks the same. What the batches were must therefore be said beside it.
+history looks the same. So the kind of batches must be stated beside it.
 
 * "rdp": moments of the sampled Gaussian at 153 orders (1.1 to 10.9, 12 to 63), converted by Balle et al. 2020, Theorem
   21 (the form of Canonne, Kamath & Steinke 2020, Proposition 12).
-* "gdp": mu = q sqrt(T (e^(1/s^2) - 1)), the central limit theorem of Bu, Dong, Long & Su 2020: no bound.
-* "prv": a discretised privacy loss, its upper end: epsilon at 0.999 delta, and an allowance of 0.01 (Gopi, Lee &
-  Wutschitz 2021). Its lattice errs by far less than it allows for, so that the true epsilon there gives its number.
+* "gdp": mu = q sqrt(T (e^(1/s^2) - 1)), the central limit theorem of Bu, Dong, Long & Su 2020, which is not a bound.
+* "prv": the upper end of a discretised privacy loss: epsilon at 0.999 delta plus an allowance of 0.01 (Gopi, Lee &
+  Wutschitz 2021). Its lattice errs by far less than this allowance, so the true epsilon at 0.999 delta gives its
+  number.
 
 Source: Opacus 1.6, `opacus/accountants`; a history that it wrote is in the tests.
 """
@@ -34,18 +35,18 @@ from accounting.numbers import MAX_COUNT, MAX_EVENTS, read_integer, read_real
 from accounting.relations import NeighboringRelation
 
 MECHANISMS = ("rdp", "prv", "gdp")
-#: The errors that "prv" allows for: of epsilon, and the relative error of delta.
+#: The errors for which "prv" allows: the error of epsilon, and the relative error of delta.
 _PRV_EPSILON, _PRV_DELTA = 0.01, 1e-3
 _ORDERS = np.array([1.0 + x / 10.0 for x in range(1, 100)] + [float(x) for x in range(12, 64)])
 
 
 @dataclass(frozen=True, slots=True)
 class OpacusHistory:
-    """Read what an accountant of Opacus recorded.
+    """The record of an accountant of Opacus.
 
     Attributes:
         mechanism: ``rdp``, ``prv`` or ``gdp``.
-        history: (noise multiplier, sample rate, steps), in their order.
+        history: Entries (noise multiplier, sample rate, steps), in their order.
     """
 
     mechanism: str
@@ -56,7 +57,7 @@ class OpacusHistory:
         """Read an accountant's ``state_dict()``, or the same from JSON.
 
         Raises:
-            InvalidValue: it has another form, or a number is out of range; the pointer leads to it.
+            InvalidValue: If the history has another form, or a number is out of range. The pointer leads to it.
 
         >>> OpacusHistory.from_state({"mechanism": "rdp", "history": [[1.1, 0.01, 500]]}).history
         ((1.1, 0.01, 500),)
@@ -81,11 +82,11 @@ class OpacusHistory:
         return cls(str(mechanism), tuple(entries))
 
     def events(self, batches: Batches) -> tuple[Event, ...]:
-        """The steps, as the loader took them.
+        """Return the steps, as the loader took them.
 
         Raises:
-            InvalidValue: shuffled batches whose sample rate is not 1 over a whole number of them.
-            Unsupported: shuffled batches whose noise or rate changes inside an epoch.
+            InvalidValue: If the sample rate of shuffled batches is not 1 over a whole number of batches.
+            Unsupported: If the noise or the sample rate of shuffled batches changes inside an epoch.
         """
         steps = [
             Event(Gaussian(noise), Poisson(rate) if rate < 1.0 else FullBatch(), steps)
@@ -94,7 +95,7 @@ class OpacusHistory:
         return taken_in_order(steps, batches)
 
     def reported_epsilon(self, delta: float) -> float | None:
-        """Return what `get_epsilon(delta)` answers, to about three digits (``gdp``: six); None if it raises."""
+        """Return the answer of `get_epsilon(delta)`, to about three digits (six for ``gdp``); None if it raises."""
         if self.mechanism == "prv":
             events = self.events(Batches.POISSON)
             found = epsilon_for_delta(events, NeighboringRelation.ADD_OR_REMOVE_ONE, delta * (1.0 - _PRV_DELTA))
@@ -109,7 +110,7 @@ class OpacusHistory:
             if noise < 0.04:
                 return None
             mu = rate * math.sqrt(steps * math.expm1(noise**-2))
-            # It searches for epsilon only between 0 and 500.
+            # Opacus searches for epsilon only between 0 and 500.
             inside = 2.0 * float(scipy.special.ndtr(0.5 * mu)) - 1.0 > delta
             epsilon = epsilon_of_gaussian(mu, delta, upward=True)
             return epsilon if inside and epsilon < 500.0 else None
@@ -119,22 +120,22 @@ class OpacusHistory:
 def import_opacus(
     history: OpacusHistory, relation: NeighboringRelation, delta: float, batches: Batches = Batches.POISSON
 ) -> Imported:
-    """A history as events, with what Opacus reports and why it differs.
+    """Return a history as events, with what Opacus reports and why it differs.
 
     Args:
-        history: The record of its accountant.
-        relation: Under which the events will be accounted. Opacus means add_or_remove_one.
-        delta: In (0, 1), where its number is taken.
-        batches: The batches of the loader, which the history does not tell.
+        history: The record of Opacus' accountant.
+        relation: The relation under which the events will be accounted. Opacus means add_or_remove_one.
+        delta: The delta at which Opacus' number is taken, in (0, 1).
+        batches: The batches of the loader, which the history does not show.
 
     Guarantees:
-        every_step_is_read: as many steps as the history has, with its noise.
-        reported_as_opacus_reports: within 2e-3, relatively, of what it answers (rdp, whose moments at fractional orders
+        every_step_is_read: the events have as many steps as the history, with its noise.
+        reported_as_opacus_reports: within 2e-3, relatively, of its answer (rdp, whose moments at fractional orders
             are bounded here), within 1e-3 (prv) and within 1e-5 (gdp).
 
     Raises:
-        InvalidValue: a number out of range, or batches that the sample rate cannot be.
-        Unsupported: shuffled batches whose noise or rate changes inside an epoch.
+        InvalidValue: If a number is out of range, or batches do not fit the sample rate.
+        Unsupported: If the noise or the sample rate of shuffled batches changes inside an epoch.
 
     >>> history = OpacusHistory.from_state({"mechanism": "gdp", "history": [[1.1, 0.1, 50]]})
     >>> found = import_opacus(history, NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5)

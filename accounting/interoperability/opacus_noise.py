@@ -1,4 +1,4 @@
-"""The noise that Opacus finds for a target, found as its own search finds it."""
+"""The noise that Opacus finds for a target, by the steps of Opacus' own search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from accounting.errors import Unreachable
 from accounting.interoperability.opacus import OpacusHistory
 from accounting.numbers import MAX_NOISE_MULTIPLIER
 
-#: The halvings after which its search stops, whatever the tolerance.
+#: The number of halvings after which Opacus' search stops, whatever the tolerance.
 _MOST_HALVINGS = 100
 
 
@@ -19,14 +19,14 @@ def noise_that_opacus_finds(
     the tolerance below it. If its epsilon is not reproduced to the last digit, a decision at the edge may differ.
 
     Args:
-        mechanism: Its accountant: ``rdp``, ``prv`` or ``gdp``.
+        mechanism: Opacus' accountant: ``rdp``, ``prv`` or ``gdp``.
         target_epsilon, delta: The target.
         sample_rate, steps: The training's sample rate and number of steps, as Poisson samples.
-        tolerance: In epsilon.
+        tolerance: The tolerance in epsilon.
 
     Raises:
-        InvalidValue: A number out of range.
-        Unreachable: It finds none.
+        InvalidValue: If a number is out of range.
+        Unreachable: If the search finds no noise multiplier.
 
     >>> round(noise_that_opacus_finds("rdp", 3.0, 1e-5, 0.01, 1000), 4)
     0.8655

@@ -1,13 +1,14 @@
-"""Privacy losses of steps: one file for each mechanism and for each sampling, with all that is known of it.
+"""Privacy losses of steps: one file for each mechanism and for each sampling, with everything known about it.
 
 * privacy_loss.py: the one protocol of a privacy loss.
 * rules.py: the registries of mechanisms, of samplings, and of mechanisms under samplings.
 * A mechanism's file (gaussian.py, laplace.py, exponential.py, ...) has its dominating pair, profile, moments, line for
-  contour integrals, group, and costs in budgets, with the theorem that they rest on. stated.py has guarantees that are
+  contour integrals, group, and costs in budgets, with the theorem on which they rest. stated.py has guarantees that are
   taken as stated.
 * A sampling's file (poisson.py, without_replacement.py, ...) has the same for sampled steps; poisson_laplace.py has
   Poisson batches with Laplace noise. docs/sampling has a page for each scheme.
-* The others have what several of these share: laws of atoms, mixtures whose branch is seen, moments as integrals.
+* The other files have the code that several of these share: laws of atoms, mixtures whose branch is seen, moments as
+integrals.
 
 Every file of this folder is imported, so that rules are found where they are registered.
 """

@@ -6,15 +6,16 @@ either direction is the mean of a convex function of X (`random_allocation`). So
 order bound both directions, and composition, at once:
 
 * From above (`spread_law`): a value between two points of a geometric grid is split between them so that its mean is
-  kept; a value below the grid is split between 0 and its first point, and the excess of a value above it becomes a mass
-  at infinity. Each of these steps only spreads the law. On a geometric grid with n points the mean of two laws is 2n -
+  kept; a value below the grid is split between 0 and its first point, and a value above the grid is put at the last
+  point, with its excess as a mass at infinity. Each of these steps only spreads the law. On a geometric grid with n
+  points the mean of two laws is 2n -
   1 products of
-  diagonals: the place of v x_i + w x_j relative to x_i depends on j - i alone.
-* From below (`grouped_law`): the law is cut into cells and each cell put at its conditional mean.
+  diagonals: the position of v x_i + w x_j relative to x_i depends on j - i alone.
+* From below (`grouped_law`): the law is cut into cells, and the mass of each cell is put at its conditional mean.
 
 Means of independent variables keep the convex order, so that t of them are averaged by halving: {m, m + 1} from
 {floor(m/2), floor(m/2) + 1}. As a mean concentrates, the grid is halved, which keeps its points. All terms are
-nonnegative; what floating point does to them is relative, see `RatioAtoms.relative_error`.
+nonnegative, so errors of floating point are relative: see `RatioAtoms.relative_error`.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ Array = NDArray[np.float64]
 #: The number of points of a law from above, and of cells of a law from below.
 SPREAD_POINTS = 2500
 GROUPED_CELLS = 1000
-#: Standard deviations that are kept of one step, either way; beyond lies less than 1e-32.
+#: The number of standard deviations of one step that are kept on either side; less than 1e-32 lies beyond.
 _REACH = 12.0
-#: Mass, or share of the mean, that a law's ends may lose to 0 and infinity at each addition.
+#: The mass, or share of the mean, that the ends of a law may lose to 0 and infinity at each addition.
 _NEGLIGIBLE = 1e-35
 #: The number of fine cells from which the cells of a law from below are made.
 _FINER = 16
@@ -92,12 +93,12 @@ class _Grid:
 
 @lru_cache(maxsize=64)
 def spread_law(noise_multiplier: float, bins: int, points: int = SPREAD_POINTS) -> RatioAtoms:
-    """A law above that of X in convex order.
+    """Return a law above that of X in convex order.
 
     Args:
-        noise_multiplier: s, from 0.05.
+        noise_multiplier: The noise multiplier s, from 0.05.
         bins: t >= 1.
-        points: About this many.
+        points: The approximate number of points.
 
     Guarantees: above_in_convex_order.
     """
@@ -108,7 +109,7 @@ def spread_law(noise_multiplier: float, bins: int, points: int = SPREAD_POINTS) 
 
 @lru_cache(maxsize=64)
 def grouped_law(noise_multiplier: float, bins: int, cells: int = GROUPED_CELLS) -> RatioAtoms:
-    """A law below that of X in convex order; otherwise as `spread_law`.
+    """Return a law below that of X in convex order. The arguments are those of `spread_law`.
 
     Guarantees: below_in_convex_order.
     """
@@ -121,15 +122,16 @@ def grouped_law(noise_multiplier: float, bins: int, cells: int = GROUPED_CELLS) 
 def _relative_error(logs: Array, masses: Array, bins: int) -> float:
     spread = math.sqrt(max(float(np.sum(masses * np.minimum(logs * logs, 1.0))), 1e-30))
     halvings = 1.0 + math.log2(bins)
-    # An estimate: that the logarithm of a tail falls by at most forty over the spread, per unit of that of the value.
+    # This is an estimate: the log of a tail is taken to fall by at most 40 / spread per unit of the log of the value.
     return halvings * (1e-10 + 40.0 * 1e-14 / spread) + 5e-14 * bins
 
 
 def _mean(one: _Law, count: int, add: Callable[[_Law, _Law, float], _Law]) -> _Law:
-    """Return the law of the mean of ``count`` independent variables, from the laws for half as many (both roundings).
+    """Return the law of the mean of ``count`` independent variables, from the laws for half as many (rounded down and
+    up).
 
     Args:
-        add: Makes the law of a mean from two laws and the first one's share.
+        add: A function that makes the law of a mean from two laws and the share of the first.
     """
     needed = [{count}]
     while max(needed[-1]) > 2:
@@ -150,7 +152,7 @@ def _density(z: Array) -> Array:
 
 
 def _one_spread(mu: float, points: int) -> _Grid:
-    """One step's ratio e^(mu z - mu^2/2), z normal, on a grid."""
+    """Return one step's ratio e^(mu z - mu^2/2), z normal, on a grid."""
     step = mu * (mu + 2.0 * _REACH) / points
     first = math.floor((-mu * _REACH - 0.5 * mu * mu) / step)
     last = math.ceil((mu * (mu + _REACH) - 0.5 * mu * mu) / step)
@@ -162,7 +164,8 @@ def _one_spread(mu: float, points: int) -> _Grid:
     masses = np.zeros(last - first + 1)
     masses[1:] += densities @ upward
     masses[:-1] += densities @ (1.0 - upward)
-    # Below the grid: split between 0 and its first point. Above: the last point, and an excess at infinity.
+    # Values below the grid are split between 0 and its first point. Values above it go to the last point, with an
+    # excess at infinity.
     below, above = float(scipy.special.ndtr(edges[0])), float(scipy.special.ndtr(-edges[-1]))
     kept = float(scipy.special.ndtr(edges[0] - mu)) * math.exp(-first * step)
     masses[0] += kept
@@ -171,7 +174,7 @@ def _one_spread(mu: float, points: int) -> _Grid:
 
 
 def _spread_mean(left: _Grid, right: _Grid, share: float, points: int) -> _Grid:
-    """share X + (1 - share) Y, each value split between its two neighbours on the finer grid of the two."""
+    """Return share X + (1 - share) Y, each value split between its two neighbours on the finer grid of the two."""
     step = min(left.step, right.step)
     left, right = _on_grid(left, step), _on_grid(right, step)
     a, b = left.masses, right.masses
@@ -192,7 +195,7 @@ def _spread_mean(left: _Grid, right: _Grid, share: float, points: int) -> _Grid:
         masses[place + 1 : place + 1 + products.size] += moved
         products -= moved
         masses[place : place + products.size] += products
-    # A mean of 0 and y lies between 0 and y.
+    # The mean of 0 and y lies between 0 and y.
     masses[left.first - first : left.first - first + a.size] += right.zero * share * a
     masses[right.first - first : right.first - first + b.size] += left.zero * (1.0 - share) * b
     zero = left.zero * (right.zero + share) + right.zero * (1.0 - share)
@@ -233,7 +236,8 @@ def _trimmed(law: _Grid) -> _Grid:
 
 
 def _one_grouped(mu: float, cells: int) -> tuple[Array, Array]:
-    """Conditional means and masses of one step's ratio in cells of equal width; the ends take in what lies beyond."""
+    """Return conditional means and masses of one step's ratio in cells of equal width; the end cells extend to
+    infinity."""
     edges = np.linspace(-_REACH, mu + _REACH, cells + 1)
     width = float(edges[1] - edges[0])
     nodes = edges[:-1, None] + 0.5 * width * (1.0 + _NODES)
@@ -250,7 +254,7 @@ def _one_grouped(mu: float, cells: int) -> tuple[Array, Array]:
 def _grouped_mean(
     left: tuple[Array, Array], right: tuple[Array, Array], share: float, cells: int
 ) -> tuple[Array, Array]:
-    """share X + (1 - share) Y, in cells of equal ratio between ends of next to no mass."""
+    """Return share X + (1 - share) Y, in cells of equal ratio between ends of next to no mass."""
     values = np.add.outer(share * left[0], (1.0 - share) * right[0]).ravel()
     masses = np.multiply.outer(left[1], right[1]).ravel()
     low, high = math.log(values[0]), math.log(values[-1])

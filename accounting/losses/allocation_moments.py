@@ -3,14 +3,14 @@
 X = (Y_1 + ... + Y_t) / t with Y_i log-normal of mean 1 and E Y^k = e^(mu^2 k (k - 1) / 2).
 
 * remove, at integer orders a = x + 1, exactly: E (Y_1 + ... + Y_t)^a = a! [u^a] (sum of E Y^k u^k / k!)^t, the
-  multinomial theorem; powers of the series in logarithms, all of whose terms are positive. At some small fractions as
-  in the other direction. Elsewhere K is below its chord.
-* add: a mean is at least the geometric one, so that E X^-x <= (E Y^(-x/t))^t = e^(mu^2 (x + x^2/t) / 2). And v^-x is
+  multinomial theorem; powers of the series are computed in logarithms, and all terms are positive. At some small
+  fractions the bound is found as in the other direction. Elsewhere K is below its chord.
+* add: a mean is at least the geometric mean, so E X^-x <= (E Y^(-x/t))^t = e^(mu^2 (x + x^2/t) / 2). And v^-x is
   convex, so the law from above bounds it too, except at the ends: below that law's first point v_0, the tangent
   replaces v^-x, and the rest is at most (E X^-(px))^(1/p) P(X < v_0)^(1 - 1/p) for every p > 1 (Hoelder), where P(X <
   v_0) <= E (v - X)_+ / (v - v_0) for every v above.
 
-Neither is above the unsampled step's mu^2 x (x + 1) / 2: divergences are jointly quasi-convex.
+Neither bound is above the unsampled step's mu^2 x (x + 1) / 2: divergences are jointly quasi-convex.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from accounting.losses.allocation_law import RatioAtoms, spread_law
 
 Array = NDArray[np.float64]
 
-#: Orders up to here; beyond them the unsampled step answers.
+#: The largest order; beyond it, the bound is that of the unsampled step.
 LARGEST_ORDER = 256
-#: Absolute, and of the largest logarithm in a sum.
+#: Allowances for rounding: one absolute, one relative to the largest logarithm in a sum.
 _ALLOWANCE = 1e-12
 _PER_LOGARITHM = 1e-14
 _FRACTIONS = np.array([1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 5 / 4, 3 / 2, 7 / 4, 5 / 2, 7 / 2])
@@ -36,10 +36,10 @@ _POWERS = 1.0 + np.geomspace(1e-2, 1e3, 60)
 
 
 def allocation_moment(noise_multiplier: float, bins: int, tilts: Array) -> Array:
-    """K of the worse direction for every x > 0 in ``tilts``.
+    """Return K of the worse direction for every x > 0 in ``tilts``.
 
     Args:
-        noise_multiplier: s, from 0.05; mu = 1/s.
+        noise_multiplier: The noise multiplier s, from 0.05; mu = 1/s.
         bins: t >= 2.
 
     Guarantees: moment_is_an_upper_bound; remove_is_exact_at_integer_orders.
@@ -61,7 +61,7 @@ def least_allocation_moment(noise_multiplier: float, bins: int, tilts: Array) ->
 
 @lru_cache(maxsize=256)
 def _moments(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
-    """Tilts, 0 first, and K there."""
+    """Return tilts, beginning with 0, and K at each."""
     integers = np.arange(float(LARGEST_ORDER))
     exact = remove_moments(noise_multiplier, bins)
     between = remove_moments_between(noise_multiplier, bins, exact)
@@ -74,7 +74,7 @@ def _moments(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
 
 
 def remove_moments(noise_multiplier: float, bins: int) -> Array:
-    """log E_Q X^(x+1) at x = 0, 1, ..., `LARGEST_ORDER` - 1."""
+    """Return log E_Q X^(x+1) at x = 0, 1, ..., `LARGEST_ORDER` - 1."""
     return _remove_ends(noise_multiplier, bins)[1]
 
 
@@ -105,7 +105,7 @@ def _remove_ends(noise_multiplier: float, bins: int) -> tuple[Array, Array]:
 
 
 def _product(left: Array, right: Array) -> Array:
-    """Product of two power series up to `LARGEST_ORDER`, coefficients in logarithms."""
+    """Multiply two power series up to `LARGEST_ORDER`, with coefficients in logarithms."""
     index = np.arange(left.size)
     gaps = index[:, None] - index
     terms = np.where(gaps >= 0, left + right[np.maximum(gaps, 0)], -math.inf)
@@ -114,7 +114,7 @@ def _product(left: Array, right: Array) -> Array:
 
 
 def remove_moments_between(noise_multiplier: float, bins: int, exact: Array) -> Array:
-    """Upper bounds of log E_Q X^(x+1) at `_FRACTIONS`, from those at integers and the law from above."""
+    """Return the upper bounds of log E_Q X^(x+1) at `_FRACTIONS`, from those at integers and the law from above."""
     law = spread_law(noise_multiplier, bins)
     highest, orders = float(law.logs[-1]), _FRACTIONS + 1.0
     at_infinity = math.log(law.infinity) + np.log(orders) + _FRACTIONS * highest
@@ -126,12 +126,12 @@ def remove_moments_between(noise_multiplier: float, bins: int, exact: Array) -> 
 
 
 def add_moments(noise_multiplier: float, bins: int, tilts: Array) -> Array:
-    """Upper bounds of log E_Q X^-x at x in ``tilts``, the first of which is 0."""
+    """Return the upper bounds of log E_Q X^-x at x in ``tilts``, the first of which is 0."""
     mu = 1.0 / noise_multiplier
     geometric = _geometric(mu, bins, tilts)
     law = spread_law(noise_multiplier, bins)
     lowest = float(law.logs[0])
-    # The tangent at the first point, at 0; and the excess of the power over it.
+    # The value at 0 of the tangent at the first point, and the excess of the power over the tangent.
     at_zero = (
         math.log(law.zero) - tilts * lowest + np.log1p(tilts) if law.zero > 0.0 else np.full_like(tilts, -math.inf)
     )
@@ -144,7 +144,7 @@ def add_moments(noise_multiplier: float, bins: int, tilts: Array) -> Array:
 
 
 def _with_ends(moments: Array, law: RatioAtoms, *log_rests: Array) -> Array:
-    """log (e^moments + the rests) <= moments + the rests; each term of a moment has the law's relative error."""
+    """Return log (e^moments + the rests) <= moments + the rests; each term of a moment has the law's relative error."""
     with np.errstate(over="ignore"):
         rests = sum(np.exp(rest) for rest in log_rests)
     bound: Array = moments * (1.0 + 2.0 * law.relative_error + 1e-11) + rests
@@ -152,7 +152,7 @@ def _with_ends(moments: Array, law: RatioAtoms, *log_rests: Array) -> Array:
 
 
 def _log_below(law: RatioAtoms) -> float:
-    """A bound of log P(X < v_0), v_0 the first point of a law above X in convex order."""
+    """Return a bound of log P(X < v_0), v_0 the first point of a law above X in convex order."""
     values = np.exp(law.logs)
     puts = values * (law.zero + np.cumsum(law.masses)) - np.cumsum(law.masses * values)
     gaps = values[1:] - values[0]
@@ -160,7 +160,7 @@ def _log_below(law: RatioAtoms) -> float:
 
 
 def _log_above(law: RatioAtoms) -> float:
-    """A bound of log P(X > v), v the last point of a law above X in convex order."""
+    """Return a bound of log P(X > v), v the last point of a law above X in convex order."""
     values = np.exp(law.logs - law.logs[-1])
     masses, terms = np.cumsum(law.masses[::-1])[::-1], np.cumsum((law.masses * values)[::-1])[::-1]
     calls = terms - values * masses + law.infinity * math.exp(-float(law.logs[-1]))

@@ -20,7 +20,7 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: Atoms of a line; the sums take points times atoms operations.
+#: The most atoms of a line; its sums take points times atoms operations.
 MAX_LINE_ATOMS = 30_000
 #: Relative accuracy of masses and losses.
 _ATOM_ERROR = 16.0 * UNIT
@@ -32,7 +32,7 @@ class AtomStep:
 
     Attributes:
         atoms: The atoms of the direction.
-        bounded: Whether these are all atoms; otherwise the missing ones have no mass in double precision.
+        bounded: Whether these are all atoms. If not, the missing atoms have no mass in double precision.
         digits: Tilted masses below e^-digits are left out of a line, and bounded.
         error: The relative error of P's and Q's masses.
     """

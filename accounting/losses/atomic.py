@@ -1,4 +1,4 @@
-"""Losses of atoms: discrete noise, randomised response on many categories, counts of messages."""
+"""Losses with atoms: discrete noise, randomised response on many categories, counts of messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 class AtomicLoss(PrivacyLoss):
-    """A `PrivacyLoss` of atoms; subclasses are frozen dataclasses of the numbers that fix them.
+    """A `PrivacyLoss` of atoms. Subclasses are frozen dataclasses of the numbers that determine the atoms.
 
     Attributes:
         on_lattice: Whether the losses are equally spaced.

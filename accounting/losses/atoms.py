@@ -2,7 +2,7 @@
 
 The formulas are written so that nothing cancels, however small the losses. With masses p_i and losses l_i,
 
-    delta(eps) = (1 - e^(eps - l_m)) A_m + e^(eps - l_m) D_m,   m the first with l_m > eps,
+    delta(eps) = (1 - e^(eps - l_m)) A_m + e^(eps - l_m) D_m,   m the first index with l_m > eps,
     A_m = sum of p_i over i >= m,   D_m = (1 - e^(l_m - l_(m+1))) A_(m+1) + e^(l_m - l_(m+1)) D_(m+1),
     M(x) = 1 + sum of p_i (e^(x l_i) - 1 + x (e^(-l_i) - 1)),
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Covers the rounding of a moment; see `test_atoms`.
+#: An allowance for the rounding of a moment; see `test_atoms`.
 ALLOWANCE = 1e-12
-#: Tilts times atoms that are held at once.
+#: The most tilts times atoms that are in memory at once.
 _BLOCK = 2_000_000
 
 
@@ -55,7 +55,7 @@ class Atoms:
         return above, np.array(profile[::-1])
 
     def profile(self, epsilons: Array) -> Array:
-        """delta at every eps, relatively accurate."""
+        """Return delta at every eps, relatively accurate."""
         above, profile = self._sums
         place = np.searchsorted(self.losses, epsilons, side="right")
         inside = np.minimum(place, self.losses.size - 1)
@@ -65,7 +65,7 @@ class Atoms:
         return profile_at
 
     def log_moment(self, tilts: Array) -> Array:
-        """K(x) for every x > 0, to a relative error of 1e-12."""
+        """Return K(x) for every x > 0, to a relative error of 1e-12."""
         flat = np.asarray(tilts, dtype=np.float64).reshape(-1)
         rows = max(1, _BLOCK // self.losses.size)
         parts = [self._log_moment(flat[start : start + rows]) for start in range(0, flat.size, rows)]
@@ -89,7 +89,8 @@ class Atoms:
 
 
 def _series(x: Array, losses: Array) -> Array:
-    """e^(x l) - 1 + x (e^-l - 1) where x |l| and |l| are below 0.1: the sum over n > 1 of (x^n + x (-1)^n) l^n / n!.
+    """Return e^(x l) - 1 + x (e^-l - 1) where x |l| and |l| are below 0.1: the sum over n > 1 of (x^n + x (-1)^n) l^n /
+    n!.
 
     (x^n + x (-1)^n) = x (x + 1) r_(n-1), r_1 = 1, r_m = x r_(m-1) + (-1)^(m-1).
     """

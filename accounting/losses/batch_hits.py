@@ -1,9 +1,10 @@
-"""Batches of a fixed size: how many of some k records a batch holds, and pairs for all k of them being replaced.
+"""Batches of a fixed size: the number of some k records that a batch holds, and pairs for the case that all k are
+replaced.
 
-A batch holds h of them with probability w_h: a hypergeometric law without replacement, a binomial one with it. Fill the
-batch with other records, put all its places into a random order and the k records into another one, and let the first
-h places hold the first h of the k records (with replacement: h draws of them). That is how batches are drawn, and h
-does not depend on the orders. Given these, and the sum of the batch without any of the k,
+A batch holds h of them with probability w_h: a hypergeometric law without replacement, a binomial one with it. Batches
+are drawn as follows: fill the batch with other records, put all its places and the k records into independent random
+orders, and let the first h places hold the first h of the k records (with replacement: h draws of them). Then h does
+not depend on the orders. Given these, and the sum of the batch without any of the k,
 
     P = sum_h w_h N(U_h),    Q = sum_h w_h N(V_h),    U_0 = V_0 = 0,
 
@@ -14,15 +15,15 @@ another. Other orders average out by joint convexity. Now let pi_h >= w_h, h >= 
 
 because the excess of the pi_h over the w_h adds up to w_0. By joint convexity again the hockey stick is at most the sum
 of pi_h times that of branch h, which is one record that is sampled with probability eta_h and moves the sum h times as
-far. So the mixture of these records' pairs, whose branch is seen, dominates. (Balle, Barthe & Gaboardi 2018, Theorem
+far. So the mixture of these pairs, whose branch is seen, dominates. (Balle, Barthe & Gaboardi 2018, Theorem
 10, has all eta_h alike.) If w_0 = 0, then pi_h = w_h, and each branch is a full batch.
 
-Every choice of pi is sound. With pi_h in proportion to h w_h each branch moves the mean by the same, that of h, so that
-next to nothing is lost where a step shows little. Where the noise is not large against h contributions, rare h need
-more: the least chi-square divergence is at pi_h in proportion to w_h (e^(m_h^2) - 1)^(1/2), with m_h the distance 2h
-over the noise, and higher moments want more, as t times m_h^2 gives.
+Every choice of pi is sound. If pi_h is in proportion to h w_h, every branch moves the mean equally, and next to nothing
+is lost if a step reveals little. If the noise is not large against h contributions, rare h need larger pi_h. The
+chi-square divergence is least at pi_h in proportion to w_h (e^(m_h^2) - 1)^(1/2), with m_h the distance 2h over the
+noise. Higher moments need still more, which a factor t of m_h^2 gives.
 
-No choice makes the bound exact: already for one step other data sets cost more than those that agree, though hardly.
+No choice makes the bound exact: even for one step, other data sets cost slightly more than those whose records agree.
 If all others contribute c instead of -1, a group that goes from 1 to -1 has U_h = (1 - c) h, V_h = -(1 + c) h.
 """
 
@@ -39,16 +40,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: All numbers of hits without a weight of their own are together less likely than this.
+#: The largest probability of all numbers of hits without a weight of their own, together.
 _NEGLIGIBLE = 1e-60
-#: Numbers that are as likely as this together, or less, have one branch.
+#: Numbers of hits with at most this probability together have one branch.
 _SELDOM = 1e-20
-#: Relative error of a weight, at most.
+#: The largest relative error of a weight.
 WEIGHT_ERROR = 1e-11
-#: Up to this many hits have a branch each; more are counted as up to 2 % more.
+#: Numbers of hits up to this one each have a branch; larger numbers are rounded up by at most 2 %.
 _EACH, _RATIO = 50, 1.02
-#: The values of t that are tried, the largest first; and how much more the branches after the first may get in all than
-#: h w_h gives them. If no t stays within that, h w_h is taken.
+#: The values of t that are tried, the largest first; and the factor by which the branches after the first may in all
+#: exceed the share that h w_h gives them. If no t stays within that, h w_h is used.
 _STEEPNESS, _MORE = tuple(np.geomspace(6.0, 0.25, 9).tolist()), 0.02
 #: Numbers of hits that are less likely than this keep the share that h w_h gives them.
 _RARE = 1e-25
@@ -64,7 +65,7 @@ class Hits:
         first: The smallest number.
         weights: Probabilities of ``first`` and the numbers after it.
         most: The largest number.
-        beyond: Probability of all numbers that have no weight, at most.
+        beyond: A bound of the probability of all numbers that have no weight.
 
     Guarantees: hits_have_their_law; tail_is_bounded.
     """
@@ -84,9 +85,9 @@ class Branch(NamedTuple):
     """One branch of the mixture.
 
     Attributes:
-        hits: h.
+        hits: The number h of hits.
         share: pi_h.
-        probability: eta_h; 1 for a full batch.
+        probability: The probability eta_h; 1 for a full batch.
     """
 
     hits: int
@@ -130,7 +131,7 @@ def _law(mode: int, least: int, most: int, ratio: Callable[[int], float]) -> Hit
     weight = 1.0
     for h in range(mode, most):
         next_ratio = ratio(h)
-        # From here on a geometric series is above the rest.
+        # From here on, a geometric series bounds the rest.
         if next_ratio < 0.5 and 2.0 * weight * next_ratio <= _NEGLIGIBLE:
             beyond = 2.0 * weight * next_ratio
             break
@@ -146,7 +147,7 @@ def branches(hits: Hits, distance: float, *, bounded: bool = False) -> tuple[Bra
     """Return the branches of a mixture that dominates, with h >= 1; their shares add up to 1.
 
     Args:
-        distance: m_1: what one hit moves the sum by, over the noise.
+        distance: m_1, the distance by which one hit moves the sum, over the noise.
         bounded: Whether losses grow with the distance as they do for Laplace noise, and not with its square.
 
     Guarantees: shares_make_the_law: pi_h eta_h is at least w_h; steps_that_show_little_lose_nothing.
@@ -164,15 +165,16 @@ def branches(hits: Hits, distance: float, *, bounded: bool = False) -> tuple[Bra
 
 
 def _together(hits: Hits) -> tuple[Array, Array]:
-    """Return numbers above 0 and their weights; of many, neighbours count as the largest of them."""
+    """Return numbers above 0 and their weights. If there are many, neighbouring numbers count as the largest of
+    them."""
     weights = np.array(hits.weights)
-    # The smallest numbers, negligible together, count as the next one.
+    # The smallest numbers, which are negligible together, count as the next one.
     up_to = np.cumsum(weights)
     kept = int(np.searchsorted(up_to, _NEGLIGIBLE))
     numbers, weights = hits.numbers[kept:], np.concatenate([up_to[kept : kept + 1], weights[kept + 1 :]])
     some = numbers > 0.0
     numbers, weights = numbers[some], weights[some]
-    # So do the largest numbers: as the largest of those that have a weight. Each branch takes its time.
+    # The largest numbers count as the largest one that has a weight. Each branch takes time.
     from_here = np.cumsum(weights[::-1])[::-1]
     last = max(1, int(np.count_nonzero(from_here > _SELDOM)))
     if last < numbers.size:
@@ -188,7 +190,7 @@ def _together(hits: Hits) -> tuple[Array, Array]:
 
 
 def _wanted(numbers: Array, weights: Array, distance: float, *, bounded: bool) -> Array:
-    """Return numbers that shares are about in proportion to."""
+    """Return numbers to which the shares should be about proportional."""
     biased: Array = numbers * weights / float(numbers @ weights)
     usual, likely = float(biased[1:].sum()), weights > _RARE
     moved = distance * numbers[likely]
@@ -204,7 +206,7 @@ def _wanted(numbers: Array, weights: Array, distance: float, *, bounded: bool) -
 
 
 def _shares(weights: Array, wanted: Array) -> Array:
-    """Return the larger of each weight and some multiple of what is wanted; together they are 1."""
+    """Return the larger of each weight and a common multiple of the wanted number, so that they add up to 1."""
     low, high = 0.0, 1.0 / float(wanted.sum())
     for _ in range(100):
         middle = 0.5 * (low + high)

@@ -1,9 +1,9 @@
-"""P(Bin(n, q) >= k) and its complement, between proved ends, for up to 1e13 trials.
+"""Proved bounds of P(Bin(n, q) >= k) and of its complement, for up to 1e13 trials.
 
 A mass is e^-D(k) times Stirling's factors, with D(k) = k g(-b/k) + (n - k) g(b/(n - k)), b = k - nq and
 g(x) = x - log(1 + x) >= 0, in which nothing cancels. The masses beyond the mean are added up one by one, or in blocks
 if there are very many. They are log-concave, so within a block they lie above the geometric sequence between its ends,
-and below the one that continues its first ratio.
+and below the sequence that continues its first ratio.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_BLOCKS = 400_000
 _REACH = 13.0
 #: Summation ends at masses of at most this share of the first.
 _LEAST = 5e-324
-#: Relative rounding of a mass, times 1 + D; and of a sum.
+#: The relative rounding error of a mass, to be multiplied by 1 + D, and that of a sum.
 _ALLOWANCE = 2e-13
 #: Smaller factorials are computed exactly.
 _SMALL = 16
@@ -31,7 +31,7 @@ _SMALL = 16
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Ends of P(X >= k), and of P(X < k).
+    """Bounds of P(X >= k) and of P(X < k).
 
     Attributes:
         lower, upper: The ends of the tail.
@@ -51,11 +51,11 @@ def binomial_tail(trials: int, probability: float, least: int) -> Tail:
     Args:
         trials: 0 to 1e13.
         probability: In (0, 1].
-        least: Nonnegative.
+        least: The number k, nonnegative.
 
     Returns:
-        Ends within 1e-8 of each other, relatively to the tail from the mean on, to the rest below it; an upper end is 0
-        only if the truth is.
+        Ends within 1e-8 of each other, relative to the tail if k is above the mean and to the rest otherwise. An upper
+        end is 0 only if the truth is.
 
     Guarantees: ends_contain_the_tail_and_are_close.
 
@@ -143,7 +143,7 @@ def _log_masses(n: int, q: float, places: Array, from_mean: Array) -> tuple[Arra
     """Return logs of P(X = k) at each k of ``places``, and bounds of their errors.
 
     Args:
-        from_mean: k - nq.
+        from_mean: The difference k - nq.
     """
     inside = (places > 0.0) & (places < n)
     k = np.where(inside, places, 1.0)
@@ -160,7 +160,7 @@ def _excess(x: Array, one_more: Array) -> Array:
     """Return x - log(1 + x) for x > -1.
 
     Args:
-        one_more: 1 + x, without the digits that x has lost near -1.
+        one_more: The number 1 + x, with the digits that x has lost near -1.
     """
     near = np.abs(x) < 0.1
     small = np.where(near, x, 0.0)

@@ -1,4 +1,4 @@
-"""The joint cost of several steps of bounded range, even adaptive: one pair from above, and one from below.
+"""The joint cost of several steps of bounded range, even adaptive ones, by one pair from above and one from below.
 
 A step's pair has the losses t and t - eps, t with P-mass p_t = (e^eps - e^t) / (e^eps - 1), for some t in [0, eps]
 (`accounting.losses.exponential`); every t is attained, in the limit. If t may depend on earlier outputs, k steps cost
@@ -19,13 +19,14 @@ each t chosen after all other outputs, attains it. So the block is exact in a li
 
 **From below** t and x are taken on a lattice that divides eps. If the best choices at x_j attain D_j there, and
 the loss is above x_j with probability q_j under Q, they attain D_j - q_j (e^x - e^(x_j)) at least at every other x. The
-largest of these lines, of what their mirror images say below 0, of 1 - e^x and of 0 is the profile of a pair that is
+largest of these lines, of the bounds below 0 that their mirror images give, of 1 - e^x and of 0 is the profile of a
+pair that is
 below D_k everywhere.
 
 **From above.** For t between two points of the lattice, with v = e^-t: both D's are below their chords in v, and p_t,
 which is concave in v, is below its tangent in the middle. So the mean is below a quadratic polynomial in v, and that is
-below the larger one of its values at the ends and, where it is concave, a quarter of its leading coefficient (v running
-from 0 to 1). D_k is below the convex minorant of such numbers, because it is convex.
+below the larger of its values at the ends plus, if it is concave, a quarter of its leading coefficient (with v scaled
+to run from 0 to 1). D_k is below the convex minorant of such numbers, because it is convex.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Kinds = tuple[tuple[float, int], ...]
 _FINEST, _COARSEST, _WORK = 300, 6, 4e7
 #: The largest sum of epsilons at which e^x does not overflow.
 _LARGEST = 300.0
-#: Relative; covers some ten roundings at each step.
+#: A relative allowance for some ten roundings at each step.
 _ROUNDING = 1e-9
 #: A negligible mass, which keeps the losses of a block equally spaced.
 _NONE = 1e-300
@@ -57,7 +58,7 @@ _NONE = 1e-300
 
 @dataclass(frozen=True, slots=True)
 class BlockLoss(AtomicLoss):
-    """Dominates steps of bounded range, in any order and with any adaptive choices.
+    """The loss of a pair that dominates steps of bounded range, in any order and with any adaptive choices.
 
     Attributes:
         kinds: The steps.
@@ -80,7 +81,7 @@ class BlockLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class AttainedBlockLoss(AtomicLoss):
-    """The pair below the same steps: at every x some adaptive choices attain its delta.
+    """The loss of a pair below the same steps: at every x, some adaptive choices attain its delta.
 
     Attributes:
         kinds: The steps.
@@ -108,7 +109,7 @@ class TwoLossesLoss(AtomicLoss):
 
     Attributes:
         epsilon: The length of the interval.
-        highest: t, between 0 and epsilon.
+        highest: The number t, between 0 and epsilon.
     """
 
     epsilon: float
@@ -132,8 +133,8 @@ class Lattice:
     """Multiples of ``step`` up to the sum of all epsilons.
 
     Attributes:
-        step: Its spacing.
-        kinds: (parts, number) of the steps: each has an interval of this many spacings.
+        step: The spacing of the lattice.
+        kinds: Pairs (parts, number): this number of steps have an interval of so many spacings each.
     """
 
     step: float
@@ -144,7 +145,7 @@ class Lattice:
         """Return the lattice on which the intervals' lengths change least, upward or downward.
 
         Raises:
-            OverflowError: `fits` says that there is none.
+            OverflowError: If `fits` says that there is no such lattice.
         """
         finest = _finest(kinds)
         if finest is None:
@@ -152,7 +153,7 @@ class Lattice:
         shortest = min(size for size, _ in kinds)
 
         def parts(step: float) -> tuple[tuple[int, int], ...]:
-            # A length that is a multiple already stays one.
+            # A length that is already a multiple stays one.
             exact = [size / step for size, _ in kinds]
             near = [round(value) for value in exact]
             rounded = [math.ceil(value) if upward else math.floor(value) for value in exact]
@@ -172,7 +173,7 @@ class Lattice:
         return sum(parts * count for parts, count in self.kinds)
 
     def start(self) -> tuple[Array, Array]:
-        """D_0 from -last to last, and 1 - e^x further left, where no loss is as small."""
+        """Return D_0 from -last to last, and 1 - e^x further left, where losses cannot lie."""
         most = max(parts for parts, _ in self.kinds)
         places = np.arange(-self.last - most, self.last + 1, dtype=np.float64) * np.float64(self.step)
         start: Array = np.maximum(-np.expm1(places), 0.0)
@@ -189,7 +190,7 @@ def fits(kinds: Kinds) -> bool:
 
 
 def _finest(kinds: Kinds) -> int | None:
-    """Parts of the shortest interval; None if even a coarse lattice takes too long."""
+    """Return the number of parts of the shortest interval; None if even a coarse lattice takes too long."""
     total, shortest = math.fsum(size * count for size, count in kinds), min(size for size, _ in kinds)
     if not 0.0 < total <= _LARGEST:
         return None
@@ -220,7 +221,7 @@ def _from_above(lattice: Lattice) -> Array:
 
 
 def _pieces(parts: int, step: float) -> tuple[Array, Array]:
-    """p_t in the middle of each piece of [0, eps], and its change over the piece along the tangent in v = e^-t.
+    """Return p_t in the middle of each piece of [0, eps], and its change over the piece along the tangent in v = e^-t.
 
     p = (1 - e^-eps / v) / (1 - e^-eps), from differences that keep their digits however small eps is.
     """
@@ -232,11 +233,11 @@ def _pieces(parts: int, step: float) -> tuple[Array, Array]:
 
 
 def _worst_of_a_step(deltas: Array, beyond: Array, masses: Array, slopes: Array) -> Array:
-    """A bound of A D at every point."""
+    """Return a bound of A D at every point."""
     parts, number = masses.size, deltas.size
     padded = np.concatenate([beyond[beyond.size - parts :], deltas, np.zeros(parts)])
     worst = np.zeros_like(deltas)
-    # D at x - t + eps, and how much larger it is at x - t, at one end of a piece and at the other.
+    # D at x - t + eps, and the amount by which it is larger at x - t, at both ends of a piece.
     far = padded[2 * parts : 2 * parts + number]
     gap = np.maximum(padded[parts : parts + number] - far, 0.0)
     for i, (mass, slope) in enumerate(zip(masses.tolist(), slopes.tolist(), strict=True), 1):
@@ -249,14 +250,14 @@ def _worst_of_a_step(deltas: Array, beyond: Array, masses: Array, slopes: Array)
 
 
 def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
-    """The pair of the convex minorant of bounds at x = 0, step, ..., and of its mirror image below 0.
+    """Return the pair of the convex minorant of bounds at x = 0, step, ..., and of its mirror image below 0.
 
     D(-x) = 1 - e^-x + e^-x D(x), because the mirror image of a choice is a choice.
     """
     places: Array = np.float64(lattice.step) * np.arange(deltas.size, dtype=np.float64)
     corners = _convex_minorant(places, deltas)
     x, delta = places[corners], deltas[corners]
-    # -dD / d e^x between corners; a loss has the Q-mass by which it falls there.
+    # -dD / d e^x between corners. The Q-mass of a loss is the amount by which this falls there.
     slopes = np.append(-np.diff(delta) * np.exp(-x[:-1]) / np.expm1(np.diff(x)), 0.0)
     masses = np.full(2 * deltas.size - 1, _NONE)
     last = deltas.size - 1
@@ -269,7 +270,7 @@ def _atoms_above(lattice: Lattice, deltas: Array) -> Atoms:
 
 
 def _convex_minorant(places: Array, deltas: Array) -> NDArray[np.int64]:
-    """Corners of the largest function below the points that is convex in e^x."""
+    """Return corners of the largest function below the points that is convex in e^x."""
     x, y = places.tolist(), deltas.tolist()
     corners: list[int] = []
     falls: list[float] = []
@@ -316,7 +317,7 @@ def _from_below(lattice: Lattice) -> tuple[Array, Array]:
 
 
 def _atoms_below(step: float, deltas: Array, chances: Array) -> Atoms:
-    """The pair of the largest of the lines through (e^x_j, D_j) with slopes -q_j, and of their mirror images."""
+    """Return the pair of the largest of the lines through (e^x_j, D_j) with slopes -q_j, and of their mirror images."""
     chances = chances.copy()
     # At 0 the mirror image of the first line may be the flatter one.
     chances[0] = min(chances[0], 1.0 - deltas[0] - chances[0])
@@ -346,5 +347,5 @@ def _atoms_below(step: float, deltas: Array, chances: Array) -> Atoms:
 
 
 def _log_expm1(y: float) -> float:
-    """log(e^y - 1), y > 0."""
+    """Return log(e^y - 1), y > 0."""
     return y + math.log(-math.expm1(-y))

@@ -26,7 +26,8 @@ def rho_of(loss: PrivacyLoss) -> float:
 
 
 def least_rho_of(loss: PrivacyLoss) -> float:
-    """Return the same, rounded down, as some tilt attains it. The loss must say how far its moments are rounded up.
+    """Return the same number, rounded down, as some tilt attains it. The loss must say how far its moments are rounded
+    up.
 
     K at any one tilt bounds rho from below, and K is at least its number here less `PrivacyLoss.moments_within`.
     """
@@ -40,13 +41,13 @@ def _rho_of(loss: PrivacyLoss) -> tuple[float, float]:
 
 
 def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> tuple[float, float]:
-    """Bounds of the smallest rho with K(x) <= rho x (x + 1) for every x > 0, about 1e-6 apart relatively.
+    """Return bounds of the smallest rho with K(x) <= rho x (x + 1) for every x > 0, about 1e-6 apart relatively.
 
-    The lower one is attained at some tilt.
+    The lower bound is attained at some tilt.
 
     K is convex with K(0) = 0. So it is below its chords, and a chord over x (x + 1) has one maximum; below the first
-    tilt a the bound is K(a) / a, beyond the last one epsilon / (x + 1). Cells whose bound is above the attained value
-    are cut into smaller ones.
+    tilt a the bound is K(a) / a, beyond the last tilt it is epsilon / (x + 1). Cells whose bound is above the attained
+    value are cut into smaller ones.
 
     Args:
         log_moment: K at positive tilts, rounded up, relatively accurate.
@@ -79,9 +80,9 @@ def smallest_rho(log_moment: Callable[[Array], Array], pure_epsilon: float) -> t
 
 
 def _largest_on_chords(left: Array, right: Array, low: Array, high: Array) -> Array:
-    """The largest value of the chord from (left, low) to (right, high) over x (x + 1), on each cell."""
+    """Return the largest value of the chord from (left, low) to (right, high) over x (x + 1), on each cell."""
     slope = (high - low) / (right - left)
-    # The chord is slope x - drop; K is convex with K(0) = 0, so drop >= 0 but for rounding.
+    # The chord is slope x - drop. K is convex with K(0) = 0, so drop >= 0 up to rounding.
     drop = np.maximum(slope * left - low, 0.0)
     best = np.clip((drop + np.sqrt(drop * (drop + slope))) / slope, left, right)
     ends = np.maximum(low / (left * (left + 1.0)), high / (right * (right + 1.0)))

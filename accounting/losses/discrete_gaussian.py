@@ -1,9 +1,10 @@
-"""The discrete Gaussian mechanism on full batches: scalar sums on a grid, noise with mass in proportion to
-e^(-y^2 / (2 s^2)) on it.
+"""The discrete Gaussian mechanism on full batches: scalar sums on a grid, with noise whose mass on it is in proportion
+to e^(-y^2 / (2 s^2)).
 
 In grid steps: s = noise multiplier / grid, k = sensitivity / grid, an integer. Shifted by k the loss of noise y is
-(k / s^2) (y + k/2), y from the law itself, for either direction. The law is log-concave, so that the largest shift is
-worst. Moments: K(x) <= x (x + 1) k^2 / (2 s^2), with equality where x k is an integer (Canonne, Kamath & Steinke 2020,
+(k / s^2) (y + k/2), with y drawn from the law itself, for either direction. The law is log-concave, so the largest
+shift is worst. Moments: K(x) <= x (x + 1) k^2 / (2 s^2), with equality where x k is an integer (Canonne, Kamath &
+Steinke 2020,
 Theorem 4). Vectors of such noise have other pairs, since their neighbours differ in several coordinates at once.
 
 Up to s = `MOST_ENUMERATED` the atoms are enumerated. Beyond, two Gaussian pairs enclose the law (`FineGaussianLoss`):
@@ -19,7 +20,7 @@ Up to s = `MOST_ENUMERATED` the atoms are enumerated. Beyond, two Gaussian pairs
 With c = 3/2 and s > 2000, r < 2e-19, far below the rounding of everything else.
 
 Repeated n times, the likelihood ratio depends on the sum of the noises alone, and a sum of discrete Gaussians is one,
-of deviation s sqrt(n), but for a factor of at most 1 + 8 n e^(-pi^2 s^2) (completing the square leaves the same sums
+of deviation s sqrt(n), up to a factor of at most 1 + 8 n e^(-pi^2 s^2) (completing the square leaves the same sums
 over integers; Kairouz, Liu & Steinke 2021, Theorem 9). From s = 3 on, that is 1 + n 1e-37: n steps are one step with
 deviation s sqrt(n) and shift n k.
 """
@@ -49,14 +50,15 @@ MOST_ENUMERATED = 2000.0
 LEAST_SUMMED = 3.0
 #: c, in grid steps.
 _SMOOTHING = 1.5
-#: In deviations; beyond this, there is no mass in double precision.
+#: The number of deviations beyond which there is no mass in double precision.
 _REACH = 38.7
 _ULP = 2.0**-52
 
 
 @rules_for(DiscreteGaussian)
 class DiscreteGaussianRules(MechanismRules[DiscreteGaussian]):
-    """Rules of discrete Gaussians: a Gaussian's rho, but less privacy, hence no cost in a gaussian_dp budget."""
+    """Rules of discrete Gaussians: they have a Gaussian's rho, but are less private, so they have no cost in
+    gaussian_dp budgets."""
 
     linear_in_order = True
 
@@ -73,8 +75,8 @@ class DiscreteGaussianLoss(AtomicLoss):
     """Loss of two discrete Gaussian laws.
 
     Attributes:
-        deviation: s, in grid steps.
-        shift: Distance of the centres in grid steps, k.
+        deviation: The deviation s, in grid steps.
+        shift: The distance k of the centres, in grid steps.
     """
 
     deviation: float
@@ -93,24 +95,26 @@ class DiscreteGaussianLoss(AtomicLoss):
         return Atoms(exponents - log_total, k * (y + 0.5 * k) / s**2)
 
     def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
-        """Return ``count`` steps as one, if sums of such noise are such noise."""
+        """Return ``count`` steps as one, if sums of such noise are again such noise."""
         if self.deviation < LEAST_SUMMED:
             return self, count
         return _loss(self.deviation * math.sqrt(count), self.shift * count), 1
 
     def log_moment(self, tilts: Array) -> Array:
-        """x (x + 1) k^2 / (2 s^2)."""
+        """Return x (x + 1) k^2 / (2 s^2)."""
         return _log_moment(self.deviation, self.shift, tilts)
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
-        """The law is subgaussian: P(y >= m) <= e^(-m^2 / (2 s^2))."""
+        """Return where the loss lies. The law is subgaussian: P(y >= m) <= e^(-m^2 / (2 s^2))."""
         reach = math.sqrt(-2.0 * log_mass) * self.deviation
         centre, mass = 0.5 * self.shift, math.exp(log_mass)
         scale = self.shift / self.deviation**2
         return Support(scale * (centre - reach), scale * (centre + reach), mass, mass)
 
     def for_group(self, size: int) -> GroupStep:
-        """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst."""
+        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
+        worst.
+        """
         return GroupStep(replace(self, shift=size * self.shift), is_exact=True)
 
 
@@ -119,7 +123,7 @@ class FineGaussianLoss(PrivacyLoss):
     """The loss of discrete Gaussian noise whose grid is far finer than the noise: two Gaussian pairs enclose it.
 
     Attributes:
-        deviation, shift: As of `DiscreteGaussianLoss`.
+        deviation, shift: As in `DiscreteGaussianLoss`.
     """
 
     deviation: float
@@ -132,7 +136,7 @@ class FineGaussianLoss(PrivacyLoss):
     is_tight = False
 
     def repeated(self, count: int) -> tuple[PrivacyLoss, int]:
-        """``count`` steps as one."""
+        """Return ``count`` steps as one."""
         return _loss(self.deviation * math.sqrt(count), self.shift * count), 1
 
     @property
@@ -145,7 +149,7 @@ class FineGaussianLoss(PrivacyLoss):
         return GaussianLoss(self.shift / math.hypot(self.deviation, _SMOOTHING) * (1.0 - 4.0 * _ULP))
 
     def log_moment(self, tilts: Array) -> Array:
-        """x (x + 1) k^2 / (2 s^2)."""
+        """Return x (x + 1) k^2 / (2 s^2)."""
         return _log_moment(self.deviation, self.shift, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
@@ -157,7 +161,9 @@ class FineGaussianLoss(PrivacyLoss):
         return self.dominating.support(log_mass, remove=remove)
 
     def for_group(self, size: int) -> GroupStep:
-        """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst."""
+        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
+        worst.
+        """
         return GroupStep(replace(self, shift=size * self.shift), is_exact=True)
 
 

@@ -1,9 +1,9 @@
-"""The discrete Laplace mechanism on full batches: scalar sums on a grid, noise with mass tanh(a/2) e^(-a |y|) on it.
+"""The discrete Laplace mechanism on full batches: scalar sums on a grid, with noise of mass tanh(a/2) e^(-a |y|).
 
 a = grid / noise multiplier, k = sensitivity / grid, an integer. The loss is a (k - 2 i), i = 0 .. k, with mass
 1 / (1 + e^-a) at a k, that times e^(-a k) at -a k, and tanh(a/2) e^(-a i) between them. At these losses the profile is
-that of the continuous Laplace mechanism of the same noise multiplier, and between them it is linear in e^eps, so above
-it. The law is log-concave, so that the largest shift is worst. Both directions agree.
+that of the continuous Laplace mechanism of the same noise multiplier, and between them it is linear in e^eps, so it is
+above the continuous profile. The law is log-concave, so the largest shift is worst. Both directions agree.
 
 Source: Ghosh, Roughgarden & Sundararajan 2012 (the geometric mechanism).
 """
@@ -24,7 +24,7 @@ from accounting.losses.privacy_loss import GroupStep
 from accounting.losses.rules import ChargedStep, MechanismRules, rules_for
 from accounting.units import Between, exact, exactly
 
-#: The number of losses that are told apart if a group moves.
+#: The most losses that are told apart if a group moves.
 _MOST_ATOMS = 50_000
 
 
@@ -34,7 +34,7 @@ class DiscreteLaplaceLoss(AtomicLoss):
 
     Attributes:
         epsilon: The largest loss, a k.
-        shift: Distance of the centres in grid steps, k.
+        shift: The distance k of the centres, in grid steps.
     """
 
     epsilon: float
@@ -73,7 +73,8 @@ class DiscreteLaplaceLoss(AtomicLoss):
         return less_rounding(self.gaussian_mu)
 
     def for_group(self, size: int) -> GroupStep:
-        """The law and itself k times as far apart, which k records that agree attain; log-concavity makes it worst.
+        """Return the law and itself k times as far apart, which k records that agree attain; log-concavity makes it
+        worst.
 
         A group that moves by very many grid steps is charged for fewer losses. The law's own losses refine them:
         between two losses the profile is linear in e^eps, and the law's own profile is convex.

@@ -1,20 +1,21 @@
 """A record that takes another one's place in the batch, against a null record that only makes the place empty.
 
-s = noise multiplier, r = probability that it happens. The others are a + w with the record or the null record outside,
-and a + u with the record inside, a + v with the null record: u = x - w, v = -w for the record's contribution x and the
+s = noise multiplier, r = probability that this happens. The sum is a + w if the record or the null record is outside
+the batch, a + u if the record is inside, and a + v if the null record is inside: u = x - w, v = -w for the record's
+contribution x and the
 other one's w, both of norm at most 1. So one law is (1-r) N(0) + r N(u), the other (1-r) N(0) + r N(v), around a + w.
 
 P - g Q = r [N(u) - b N(0) - g N(v)] with b = (1-r)(g-1)/r >= 0 for g >= 1, and the hockey stick of such a pair grows
-with |u|^2, |u - v|^2 and <u, u - v> (`losses.poisson`). With the record against without they are at most 4, 1, 2, which
-u = 2, v = 1 attains; the other way round at most 1, 1, 1, which v = 1, u = 0 attains. With
+with |u|^2, |u - v|^2 and <u, u - v> (`losses.poisson`). For the record against the null record, they are at most 4, 1
+and 2, which u = 2, v = 1 attains; the other way round they are at most 1, 1 and 1, which v = 1, u = 0 attains. With
 
     A = (1-r) N(0) + r N(2) against (1-r) N(0) + r N(1),      R = (1-r) N(0) + r N(1) against N(0)
 
-the profile of the record against the null record is at most A's for eps >= 0 and, by
-delta(-eps) = 1 - e^-eps + e^-eps delta_swapped(eps), at most what R's implies for eps < 0. Both halves are attained, so
-that together they are a supremum of profiles, which is the profile of one pair; compositions are dominated by its
-compositions (Zhu, Dong & Wang 2022). A loss l > 0 has A's law under P; a loss -l < 0 the law of -log of R's ratio
-under Q; and the rest of the mass is at 0.
+the profile of the record against the null record is at most A's for eps >= 0. For eps < 0 it is at most the profile
+that follows from R's by delta(-eps) = 1 - e^-eps + e^-eps delta_swapped(eps). Both halves are attained, so together
+they are a supremum of profiles, which is the profile of one pair; compositions are dominated by its compositions (Zhu,
+Dong & Wang 2022). A loss l > 0 has A's law under P; a loss -l < 0 the law of -log of R's ratio under Q; and the rest of
+the mass is at 0.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from accounting.losses.support import Support
 
 Array = NDArray[np.float64]
 
-#: Digits of a moment: far more than the rounding of its sum, so small moments keep their digits.
+#: The digits of a moment's quadrature: far more than the rounding of its sum, so small moments keep their digits.
 _MOMENT_DIGITS = 70.0
 #: Cells of the attained pair, and standard deviations on either side beyond which there are none.
 _CELLS, _REACH = 2000, 12.0
@@ -50,8 +51,8 @@ class DisplacementLoss(PrivacyLoss):
     """One step under replace_special; the record's law against the null record's is called the remove direction.
 
     Attributes:
-        noise_multiplier: s.
-        probability: r, below 1.
+        noise_multiplier: The noise multiplier s.
+        probability: The probability r, below 1.
     """
 
     noise_multiplier: float
@@ -64,11 +65,11 @@ class DisplacementLoss(PrivacyLoss):
 
     @property
     def _null(self) -> PoissonGaussianLoss:
-        """R."""
+        """The loss of the pair R."""
         return PoissonGaussianLoss(self.noise_multiplier, self.probability)
 
     def log_moment(self, tilts: Array) -> Array:
-        """Return the larger direction's moment by its integrals, with the bound of their error."""
+        """Return the larger direction's moment by its integrals, including the bound of their error."""
         return np.maximum(self._moment_ends(tilts, remove=True)[1], self._moment_ends(tilts, remove=False)[1])
 
     def least_log_moment(self, tilts: Array) -> Array:
@@ -85,7 +86,8 @@ class DisplacementLoss(PrivacyLoss):
         return lower, np.where(known, table.moments + errors, math.inf)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """Return A's profile for eps >= 0 and e^eps times R's at -eps below 0, or the other way round to add."""
+        """Return A's profile for eps >= 0, and e^eps times R's at -eps for eps < 0; the other way round in the add
+        direction."""
         positive = epsilons >= 0.0
         excess = np.empty_like(epsilons)
         sizes = np.abs(epsilons)
@@ -96,7 +98,8 @@ class DisplacementLoss(PrivacyLoss):
         return excess
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """Beyond reach standard deviations: N(2), and N(1) of R, weigh no more than the mass."""
+        """Return where the loss lies: beyond this many standard deviations, N(2), and N(1) of R, have at most the given
+        mass."""
         reach, mass = -float(scipy.special.ndtri_exp(log_mass)), math.exp(log_mass)
         s = self.noise_multiplier
         displaced = _log_displaced_ratio(s, self.probability, 2.0 + s * reach)
@@ -107,7 +110,7 @@ class DisplacementLoss(PrivacyLoss):
     def unamplified_mu(self) -> float:
         """Return mu of two batches that always differ by the record itself, at a distance of 1.
 
-        By joint convexity A's hockey stick is at most r times that of N(2) against N(1), and R's that of N(1)
+        By joint convexity, A's hockey stick is at most r times that of N(2) against N(1), and R's that of N(1)
         against N(0).
         """
         return 1.0 / self.noise_multiplier
@@ -133,7 +136,7 @@ def displaced_profile(s: float, r: float, epsilons: Array) -> Array:
     """Return the profile of A at eps >= 0, in closed form.
 
     With Y = e^y, y = log of N(2) over N(1), f = e^eps is Y^2 - e^eps Y = k (e^eps - 1), k = e^(-1/s^2) (1-r)/r. There
-    N(2) = b N(0) + e^eps N(1) in density, so that with their shares w0 + w1 = 1 the hockey stick is
+    N(2) = b N(0) + e^eps N(1) in density, so with their shares w0 + w1 = 1 the hockey stick is
     r phi(v) [w1 (m(v) - m(v + 1/s)) + w0 (m(v) - m(v + 2/s))], v = s y - 1/(2s), all terms positive.
     """
     log_k = math.log1p(-r) - math.log(r) - 1.0 / s**2
@@ -153,16 +156,17 @@ def displaced_profile(s: float, r: float, epsilons: Array) -> Array:
 
 
 def _log_displaced_ratio(s: float, r: float, x: float) -> float:
-    """log f of A at x."""
+    """Return log f of A at x."""
     log_k, y = math.log1p(-r) - math.log(r) - 1.0 / s**2, (x - 1.5) / s**2
     return float(np.logaddexp(2.0 * y, log_k) - np.logaddexp(y, log_k))
 
 
 @dataclass(frozen=True, slots=True)
 class DisplacedCellsLoss(AtomicLoss):
-    """A, of which only the output's cell is seen, one of two thousand: some neighbours cost this much in all steps.
+    """The loss of A if only the cell of the output is seen, one of two thousand: some neighbours cost this much in all
+    steps.
 
-    All others' contributions agree and the record's is their opposite. Cells are a post-processing, so that
+    All others' contributions agree and the record's is their opposite. Seeing only the cell is a post-processing, so
     compositions cost no more than those of A.
 
     Attributes:

@@ -15,12 +15,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class EnclosedLoss(PrivacyLoss):
-    """One step, which costs at most as much as ``above`` and at least as much as ``below``, also in compositions.
+    """The loss of a step that costs at most as much as ``above`` and at least as much as ``below``, also in
+    compositions.
 
     Attributes:
-        above: Dominates the step.
-        below: Attained, by the same neighbours in every step.
-        farther: Dominates the step, too, and is not a mixture; None if nothing else is known.
+        above: A loss that dominates the step.
+        below: A loss that the same neighbours attain in every step.
+        farther: Another loss that dominates the step and is not a mixture; None if no other is known.
     """
 
     above: PrivacyLoss
@@ -74,6 +75,6 @@ class EnclosedLoss(PrivacyLoss):
         return self.above.support(log_mass, remove=remove)
 
     def without_rare_branches(self, mass: float) -> tuple[PrivacyLoss, float]:
-        """Leave out branches of the dominating pair. The attained pair stays: a list never costs less."""
+        """Leave out branches of the dominating pair. The attained pair stays, since a list never costs less."""
         above, dropped = self.above.without_rare_branches(mass)
         return replace(self, above=above), dropped

@@ -12,7 +12,8 @@ pairs are attained, in the limit, by exponential mechanisms (Dong, Durfee & Roge
 
   As a function of e^x it is convex, so it is the profile of one pair, with loss density e^(l/2) / (4 sinh(eps/2)) on
   (-eps, eps) under P. It dominates each of the mechanisms, hence compositions of it dominate every adaptive
-  composition of them (Zhu, Dong & Wang 2022, Theorem 10). But those need not attain it, as t cannot follow x.
+  composition of them (Zhu, Dong & Wang 2022, Theorem 10). But adaptive compositions need not attain it, because t
+  cannot depend on x.
 * Moments: the largest over t has a closed form (`log_moment`); it is below eps^2 x (x + 1) / 8, because K'' is at most
   eps^2 / 4 and K(-1) = K(0) = 0. Divergences add up under adaptive composition.
 * From below: (eps/2)-randomised response (t = eps/2), in every step.
@@ -39,16 +40,16 @@ from accounting.units import Between, exact, exactly
 
 Array = NDArray[np.float64]
 
-#: Covers the rounding of the closed forms below; see `test_exponential`.
+#: An allowance for the rounding of the closed forms below; see `test_exponential`.
 _ALLOWANCE = 1e-12
 #: The range below which eps^2 / 8 is the smallest rho up to a relative 1e-9.
 _SMALL_RANGE = 1e-4
-#: Beyond it a quadrature over the losses would take too many nodes.
+#: The range beyond which a quadrature over the losses would take too many nodes.
 _LARGEST_RANGE = 1000.0
 
 
 def bounded_range(epsilon: float) -> BoundedRangeLoss | RandomizedResponseLoss:
-    """The loss of a mechanism whose losses lie in an interval of this length."""
+    """Return the loss of a mechanism whose losses lie in an interval of this length."""
     return BoundedRangeLoss(epsilon) if epsilon > 0.0 else RandomizedResponseLoss(0.0)
 
 
@@ -85,7 +86,7 @@ class BoundedRangeLoss(PrivacyLoss):
         return RandomizedResponseLoss(0.5 * self.epsilon)
 
     def log_moment(self, tilts: Array) -> Array:
-        """x (S(x h + h) - S(x h)) + S(h + x h) - S(h), S(y) = log(sinh(y) / y), h = eps / 2.
+        """Return x (S(x h + h) - S(x h)) + S(h + x h) - S(h), S(y) = log(sinh(y) / y), h = eps / 2.
 
         Source: E e^(x L) = u^x (A - B u) / (e^eps - 1) with u = e^t, A = e^eps - e^(-x eps), B = 1 - e^(-x eps), is
         largest at u = x A / ((x + 1) B).
@@ -103,13 +104,14 @@ class BoundedRangeLoss(PrivacyLoss):
 
     @property
     def least_zcdp_rho(self) -> float:
-        """Return the rho that some tilt attains; for a short range, eps^2 / 8 less more than the next term."""
+        """Return the rho that some tilt attains. For a short range it is eps^2 / 8, less a little more than the next
+        term."""
         if self.epsilon < _SMALL_RANGE:
             return self.zcdp_rho * (1.0 - self.epsilon**2)
         return least_rho_of(self)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """(1 - e^((|x| - eps)/2))^2 / (1 - e^-eps)."""
+        """Return (1 - e^((|x| - eps)/2))^2 / (1 - e^-eps)."""
         return self.dominating.excess(epsilons, remove=remove)
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
@@ -134,7 +136,7 @@ class BoundedRangePairLoss(PrivacyLoss):
         return self.epsilon
 
     def log_moment(self, tilts: Array) -> Array:
-        """log [ sinh((2 x + 1) h) / ((2 x + 1) sinh h) ], h = eps / 2."""
+        """Return log [ sinh((2 x + 1) h) / ((2 x + 1) sinh h) ], h = eps / 2."""
         half = 0.5 * self.epsilon
         return _growth(np.full_like(tilts, half), 2.0 * tilts * half) * (1.0 + _ALLOWANCE)
 
@@ -146,7 +148,7 @@ class BoundedRangePairLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep | None:
-        """Density e^(y/2) / (4 sinh(l/2)) between -l and l, without atoms.
+        """Return a step of density e^(y/2) / (4 sinh(l/2)) between -l and l, without atoms.
 
         Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
         """
@@ -159,7 +161,7 @@ class BoundedRangePairLoss(PrivacyLoss):
 
 
 def _growth(start: Array, length: Array) -> Array:
-    """S(start + length) - S(start), relatively accurate; S' is Langevin's function, positive and rising."""
+    """Return S(start + length) - S(start), relatively accurate; S' is Langevin's function, positive and rising."""
     nodes, weights = _nodes()
     places = start[..., None] + np.minimum(length, 1.0)[..., None] * nodes
     short = length * (_langevin(places) @ weights)
@@ -169,7 +171,7 @@ def _growth(start: Array, length: Array) -> Array:
 
 
 def _langevin(y: Array) -> Array:
-    """coth(y) - 1 / y."""
+    """Return coth(y) - 1 / y."""
     square = y * y
     series = y / 3.0 * (1.0 - square / 15.0 * (1.0 - square * (2.0 / 21.0) * (1.0 - 0.1 * square)))
     safe = np.maximum(y, 0.05)
@@ -177,7 +179,7 @@ def _langevin(y: Array) -> Array:
 
 
 def _log_sinhc(y: Array) -> Array:
-    """log(sinh(y) / y)."""
+    """Return log(sinh(y) / y)."""
     nodes, weights = _nodes()
     near = np.minimum(y, 1.0)
     small = near * (_langevin(near[..., None] * nodes) @ weights)

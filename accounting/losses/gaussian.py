@@ -25,7 +25,7 @@ _ULP = 2.0**-52
 class GaussianLoss(PrivacyLoss):
     """Loss of N(mu, 1) against N(0, 1): normal with mean mu^2 / 2 and standard deviation mu.
 
-    Compositions of such pairs are such pairs, mu^2 adding up (Dong, Roth & Su 2022, Corollary 3.3).
+    Compositions of such pairs are such pairs again, and mu^2 adds up (Dong, Roth & Su 2022, Corollary 3.3).
 
     Attributes:
         mu: sqrt(count) times sensitivity over the noise's standard deviation; no unit.
@@ -39,12 +39,12 @@ class GaussianLoss(PrivacyLoss):
     moments_within = 1e-14
 
     def log_moment(self, tilts: Array) -> Array:
-        """x (x + 1) mu^2 / 2."""
+        """Return x (x + 1) mu^2 / 2."""
         moment: Array = 0.5 * self.mu * self.mu * tilts * (tilts + 1.0) * (1.0 + 8.0 * _ULP)
         return moment
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) for eps >= 0  (Balle & Wang 2018, Theorem 8)."""
+        """Return Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) for eps >= 0  (Balle & Wang 2018, Theorem 8)."""
         size = np.abs(epsilons)
         profile = scaled_mills_difference(size / self.mu - 0.5 * self.mu, self.mu)
         return mirrored(epsilons, profile)
@@ -68,7 +68,8 @@ class GaussianLoss(PrivacyLoss):
 
 @rules_for(Gaussian)
 class GaussianRules(MechanismRules[Gaussian]):
-    """Costs are rational. A sampled step costs as much as a full batch if there is no amplified cost."""
+    """The rules of Gaussian noise. Costs are rational; a sampled step costs as much as a full batch if no amplified
+    cost is known."""
 
     linear_in_order = True
     amplified_sums = False

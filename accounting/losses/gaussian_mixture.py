@@ -1,14 +1,14 @@
 """Gaussian noise whose scale is itself drawn at random: with probability w_i the noise multiplier is s_i.
 
-The draw does not depend on the data. The pair charged shows it: N(mu_i, 1) against N(0, 1) with probability w_i,
-mu_i = sensitivity / s_i, so that profile and moments are weighted sums (`accounting.losses.visible_mixture`). That
-is exact for a mechanism that publishes its scale, and a bound for one that does not: leaving out the scale is a
+The draw does not depend on the data. The charged pair reveals the draw: N(mu_i, 1) against N(0, 1) with probability
+w_i, mu_i = sensitivity / s_i. So profile and moments are weighted sums (`accounting.losses.visible_mixture`). This is
+exact for a mechanism that publishes its scale, and a bound for one that does not: leaving out the scale is a
 post-processing, and no saving from hiding it is claimed. Poisson batches mix the sampled pairs in the same way, because
 the scale is drawn independently of the batch.
 
 This is not dp-accounting's `MixtureOfGaussiansDpEvent`: there one scale of noise is fixed and the SENSITIVITY is drawn,
 N(c_i, s^2) with hidden probabilities p_i against N(0, s^2), as in a sum over a random number of contributions. Neither
-is a case of the other, but for one branch, where both are the Gaussian mechanism.
+is a special case of the other, except that with one branch both are the Gaussian mechanism.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from accounting.units import Between, exact, exactly
 
 @rules_for(GaussianMixture)
 class GaussianMixtureRules(MechanismRules[GaussianMixture]):
-    """The branch of least noise, however rare, decides the divergences at large orders, and its Gaussian dominates."""
+    """The rules of mixtures. The branch of least noise, however rare, decides divergences at large orders; its Gaussian
+    dominates."""
 
     amplified_sums = False
 
     def loss(self, mechanism: GaussianMixture, sensitivity: float) -> PrivacyLoss:
-        """Return the mixture's loss, or the Gaussian's where all branches are alike."""
+        """Return the mixture's loss, or the Gaussian's if all branches are alike."""
         if len(set(mechanism.noise_multipliers)) == 1:
             return GaussianLoss(sensitivity / mechanism.least_noise)
         return VisibleMixtureLoss(
@@ -49,6 +50,6 @@ class GaussianMixtureRules(MechanismRules[GaussianMixture]):
 def poisson_mixture(
     mechanism: GaussianMixture, sampling: Poisson, relation: NeighboringRelation, sensitivity: float
 ) -> VisibleMixtureLoss:
-    """The scale is drawn independently of the batch, and seen."""
+    """Mix the sampled pairs: the scale is drawn independently of the batch, and is seen."""
     branches = [sampled_loss(Gaussian(scale), sampling, relation, sensitivity) for scale in mechanism.noise_multipliers]
     return VisibleMixtureLoss(mechanism.probabilities, tuple(branches))

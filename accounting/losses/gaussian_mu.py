@@ -8,7 +8,7 @@ import scipy
 
 
 def mu_of_pure_dp(epsilon: float) -> float:
-    """Smallest mu such that every epsilon-DP mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
+    """Return the smallest mu such that every epsilon-DP mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)).
 
     Source: the trade-off function of randomised response is two segments that join (0, 1), (c, c) and (1, 0),
     c = 1 / (1 + e^eps). The Gaussian's is convex and goes through the same three points when Phi(-mu/2) = c, so it lies
@@ -21,13 +21,14 @@ def mu_of_pure_dp(epsilon: float) -> float:
 
 
 def mu_of_laplace(epsilon: float) -> float:
-    """Smallest mu such that the Laplace mechanism of largest loss epsilon is mu-GDP: -2 Phi^-1(e^(-eps/2) / 2).
+    """Return the smallest mu such that the Laplace mechanism of largest loss epsilon is mu-GDP: -2 Phi^-1(e^(-eps/2) /
+    2).
 
     Source: the trade-off function of two Laplace laws is linear from (0, 1) to (e^-eps / 2, 1/2), then e^-eps / (4 a)
     up to (1/2, e^-eps / 2), then linear to (1, 0). At the point a = e^-t / 2, f = e^-(eps-t) / 2 of the curve it needs
     mu = g(t) + g(eps - t) with g(t) = -Phi^-1(e^-t / 2). The inverse of g is -log(2 (1 - Phi)), whose slope is the
-    normal law's hazard rate, which grows; so g is concave, and t = eps / 2 needs most. On the segments the Gaussian's
-    trade-off function, which is convex, is not above at either end, hence not between.
+    normal law's hazard rate, which grows. So g is concave, and t = eps / 2 needs the largest mu. On the segments, the
+    Gaussian's trade-off function is convex and not above at either end, hence not between them.
 
     >>> mu_of_laplace(1.0) < mu_of_pure_dp(1.0)
     True
@@ -36,13 +37,13 @@ def mu_of_laplace(epsilon: float) -> float:
 
 
 def mu_of_discrete_laplace(epsilon: float, shift: int) -> float:
-    """Smallest mu such that the discrete Laplace mechanism of largest loss epsilon is mu-GDP, rounded up.
+    """Return the smallest mu such that the discrete Laplace mechanism of largest loss epsilon is mu-GDP, rounded up.
 
     Args:
-        shift: Distance of the centres in grid steps, k; a = epsilon / k.
+        shift: The distance k of the centres, in grid steps; a = epsilon / k.
 
-    Source: the trade-off function's corners are at (e^(-a m), e^(-a (k+1-m))) / (1 + e^-a), m = 1 .. k, and of the
-    mu's of their Gaussians that of the middle ones is largest, as for `mu_of_laplace`; between corners it is linear.
+    Source: the trade-off function's corners are at (e^(-a m), e^(-a (k+1-m))) / (1 + e^-a), m = 1 .. k, and the
+    Gaussian through a middle corner has the largest mu, as for `mu_of_laplace`. Between corners the function is linear.
     """
     a, middle = epsilon / shift, (shift + 1) // 2
     rest = math.log1p(math.exp(-a))
@@ -50,24 +51,24 @@ def mu_of_discrete_laplace(epsilon: float, shift: int) -> float:
 
 
 def mu_of_categorical_response(num_categories: int, flip_probability: float, against_null: bool) -> float:
-    """Smallest mu such that randomised response on k categories is mu-GDP, rounded up.
+    """Return the smallest mu such that randomised response on k categories is mu-GDP, rounded up.
 
-    Source: a test that rejects on one answer alone is the trade-off function's corner, or both corners with their
-    mirror image: (p/k, (k-1) p/k), against the null record (1/k, (k-1) p/k); elsewhere it is linear.
+    Source: a test that rejects on one answer alone is the corner of the trade-off function: (p/k, (k-1) p/k), or (1/k,
+    (k-1) p/k) and its mirror image against the null record. Elsewhere the function is linear.
     """
     log_k, log_p = math.log(num_categories), math.log(flip_probability)
     log_missed = log_p + math.log(num_categories - 1) - log_k
     return _mu_at(-log_k if against_null else log_p - log_k, log_missed)
 
 
-#: The error of quantiles, relative and absolute.
+#: The relative and the absolute error of quantiles.
 _QUANTILE_ALLOWANCE = 1e-13
-#: No quantile is larger than this in size, because masses here are above e^-2000.
+#: The largest absolute value of a quantile, because masses here are above e^-2000.
 _LARGEST_QUANTILE = 64.0
 
 
 def less_rounding(mu: float) -> float:
-    """Return a mu of `_mu_at` rounded down: that added a share of both quantiles, by which it may also err.
+    """Round a mu of `_mu_at` down: `_mu_at` adds a share of both quantiles, and may err by as much.
 
     >>> mu = mu_of_discrete_laplace(0.5, 3)
     >>> mu * (1 - 1e-10) < less_rounding(mu) < mu
@@ -77,13 +78,13 @@ def less_rounding(mu: float) -> float:
 
 
 def _mu_at(log_first: float, log_second: float) -> float:
-    """mu of the Gaussian trade-off function through (e^log_first, e^log_second), rounded up."""
+    """Return mu of the Gaussian trade-off function through (e^log_first, e^log_second), rounded up."""
     quantiles = [float(scipy.special.ndtri_exp(log_first)), float(scipy.special.ndtri_exp(log_second))]
     return max(0.0, -math.fsum(quantiles)) + _QUANTILE_ALLOWANCE * (1.0 + sum(map(abs, quantiles)))
 
 
 def _mu_through(total_variation: float, log_error: float) -> float:
-    """mu of the Gaussian trade-off function through (c, c), c = (1 - total variation) / 2 = e^log_error."""
+    """Return mu of the Gaussian trade-off function through (c, c), c = (1 - total variation) / 2 = e^log_error."""
     if total_variation < 0.5:
         return 2.0 * math.sqrt(2.0) * float(scipy.special.erfinv(total_variation))
     return -2.0 * float(scipy.special.ndtri_exp(log_error))

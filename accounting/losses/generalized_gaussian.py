@@ -1,4 +1,5 @@
-r"""The generalised Gaussian mechanism: noise of density proportional to exp(-|z|_r^2 / (2 sigma^2)), by its Renyi line.
+r"""The generalised Gaussian mechanism: noise of density proportional to exp(-|z|_r^2 / (2 sigma^2)), accounted by Renyi
+divergence.
 
 Contributions are bounded in l_q, the dual of the norm l_p of the parameters, 1/p + 1/q = 1. The noise is of the smooth
 norm l_r that stands for l_q with the regularity constants (r - 1, kappa): see `regularity`. With sums at l_q distance
@@ -11,7 +12,7 @@ Proof. Let m be the distance, y = z - m = (1 - 1/a) z + (1/a) (z - a m). Smoothn
 Times a: -a |z - m|^2 + (a - 1) |z|^2 <= -|z - a m|^2 + (r - 1) a (a - 1) |m|^2. Integrated over z, with |m|_r^2 <=
 kappa / (r - 1) D^2, this is the line. Bassily, Guzman & Nandi 2021 expand at z and have a^2 / (a - 1) for a.
 
-Only moments are bounded: one pair of distributions that dominates is not known. For p = 2 the noise is the Gaussian's.
+Only moments are bounded: no single dominating pair of distributions is known. For p = 2 the noise is the Gaussian's.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Groups in batches of a fixed size: lower bounds, which some groups attain.
 
-All other records contribute -1. With w_h the probability of h of the group in the batch, around a batch without any,
+All other records contribute -1. Let w_h be the probability that h records of the group are in the batch. Around a batch
+without any of them, the laws are
 
 * a group of 1 against one of -1:  A = sum_h w_h N(2h) against N(0);
 * a group of 1 against null records:  sum_h w_h N(2h) against sum_h w_h N(h).
 
-The second is composed as it stands, as for one record (`losses.displacement`). The first is used through what it
-implies for every dominating pair: that its profile is at least A's, in either order of the two data sets. Such a pair
-costs no less than the one whose losses above 0 are A's under A's first law, and whose losses below 0 are their mirror
-image (for one record this pair is what a step is, `losses.without_replacement`). Both are seen through cells
-of the output.
+The second pair is composed as it is, as for one record (`losses.displacement`). The first one implies that the profile
+of every dominating pair is at least A's, in either order of the two data sets. Such a pair costs no less than the one
+whose losses above 0 are A's under A's first law, and whose losses below 0 are their mirror image (for one record this
+is the pair of a step, `losses.without_replacement`). Both pairs are computed for cells of the output.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from accounting.losses.group_laplace import masses_between
 
 Array = NDArray[np.float64]
 
-#: Cells at least, per deviation of the noise at least, and at most.
+#: The least number of cells, the least number of cells per deviation of the noise, and the largest number of cells.
 _CELLS, _PER_DEVIATION, _MOST_CELLS = 2000, 40.0, 20_000
-#: Deviations of Gaussian noise beyond which there are no cells; cells of Laplace noise that a distance of 2 has.
+#: The deviations of Gaussian noise beyond which there are no cells, and the number of cells of Laplace noise in a
+#: distance of 2.
 _REACH, _LAPLACE_CELLS = 12.0, 24
-#: Numbers of hits that are less likely than this are counted as none, where the group is replaced.
+#: If the group is replaced, numbers of hits that are less likely than this count as no hits.
 _RARE = 1e-40
 #: Losses up to this size have no part in the mirrored pair.
 _SLIGHT = 1e-14
@@ -40,15 +41,15 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 @dataclass(frozen=True, slots=True)
 class GroupBatchLoss(AtomicLoss):
-    """One step of a batch of a fixed size to a group, from below.
+    """A lower bound of the loss of a group in one step of a batch of a fixed size.
 
     Attributes:
-        noise_multiplier: s.
-        hits: How many of the group are in the batch.
-        to_null: Whether the group becomes null, or is replaced.
-        laplace: Whether the noise is of Laplace's law, and replaced; otherwise it is Gaussian.
+        noise_multiplier: The noise multiplier s.
+        hits: The law of the number of records of the group in the batch.
+        to_null: Whether the group becomes null; otherwise it is replaced.
+        laplace: Whether the noise is Laplace noise, and the group is replaced; otherwise the noise is Gaussian.
 
-    Guarantees: attained_by_a_group: its profile is at most that of two data sets, or of the same two in either order.
+    Guarantees: attained_by_a_group: its profile is at most that of two data sets, in one order or the other.
     """
 
     noise_multiplier: float
@@ -77,9 +78,10 @@ class GroupBatchLoss(AtomicLoss):
         return Atoms(np.logaddexp.reduceat(log_masses[order], starts), losses)
 
     def _law(self) -> tuple[Array, Array]:
-        """Return h >= 1 and their weights; all else counts as 0 hits.
+        """Return the numbers h >= 1 and their weights; everything else counts as 0 hits.
 
-        A's profile grows with each weight, and either profile with all of them together: they are rounded down.
+        A's profile grows with each weight, and either profile grows with all weights together, so weights are rounded
+        down.
         """
         numbers, weights = self.hits.numbers, np.array(self.hits.weights)
         kept = (weights > (0.0 if self.to_null else _RARE)) & (numbers > 0.0)
@@ -109,7 +111,7 @@ class GroupBatchLoss(AtomicLoss):
         log_mass, log_other = (np.logaddexp.reduce(each, axis=1) for each in (first, second))
         with np.errstate(over="ignore", invalid="ignore"):
             change = np.sum(np.exp(base - log_other[:, None]) * change, axis=1)
-            # Where both laws are close their difference keeps its digits.
+            # If both laws are close, their difference keeps its digits.
             near_one = np.abs(change) < 0.3
             losses = np.where(near_one, np.log1p(np.where(near_one, change, 0.0)), log_mass - log_other)
         return log_mass, losses

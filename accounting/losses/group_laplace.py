@@ -10,8 +10,8 @@ the noise around the sum of u_i over S to that around 0, Z_S that of the v_i, an
 batch. A hockey stick is the mean of (sum p_S Y_S - g)_+, of (1 - g sum p_S Y_S)_+ or of (sum p_S Y_S - g sum p_S Z_S)_+
 around 0.
 
-* The mean of a convex function of a sum is largest where its terms are comonotone: all rise together.
-* Of comonotone terms it grows with each term's law in the convex order.
+* The mean of a convex function of a sum is largest if its terms are comonotone, that is, rise together.
+* For comonotone terms, this mean grows with each term's law in the convex order.
 * Y_S is below the ratio of L(h) to L(0), h = |S|, in that order: this says that one shift of l1 norm h is dominated by
   the shift h of one coordinate (`poisson_laplace`). Likewise -g Z_S is below that of L(-h).
 * Around 0 in one coordinate the ratio of every L(h) to L(0) rises with the output and that of every L(-h) falls, as the
@@ -19,9 +19,9 @@ around 0.
 
 Other records average out by joint convexity. Records that agree attain the pairs.
 
-The loss rises with the output and is constant outside of [0, k] ([-k, k]), so that a part of it is an atom. What is
-computed are two pairs of atoms. From below outputs of one cell are seen as one, a post-processing. From above each
-cell's mass is put on the likelihood ratios at its ends, Q-mass and P-mass kept, which is larger in the convex order.
+The loss rises with the output and is constant outside of [0, k] ([-k, k]), so a part of its law is an atom. Two pairs
+of atoms are computed. From below, the outputs of one cell are seen as one, a post-processing. From above, each cell's
+mass is put on the likelihood ratios at its ends while Q-mass and P-mass are kept, which is larger in the convex order.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _CELLS, _LEAST = 6000, 12
 
 @dataclass(frozen=True, slots=True)
 class GroupLaplaceLoss(AtomicLoss):
-    """One step for a group, from above or from below.
+    """A bound of the loss of a group in one step, from above or from below.
 
     Attributes:
         epsilon: 1 over the noise multiplier: the largest loss of one record without sampling.
-        sampling_probability: q, below 1.
+        sampling_probability: The sampling probability q, below 1.
         group_size: k >= 2.
         replaced: Whether the group is replaced by another one.
-        upward: Whether the pair dominates, or is attained.
+        upward: Whether the pair dominates; otherwise it is attained.
 
     Guarantees: profiles_enclose_the_mixture_and_are_close.
     """
@@ -99,13 +99,14 @@ class GroupLaplaceLoss(AtomicLoss):
 
 
 def laplace_group(epsilon: float, sampling_probability: float, size: int, *, replaced: bool) -> GroupStep:
-    """Return the loss of a group of ``size`` records at a step; either end is as good as attained."""
+    """Return the loss of a group of ``size`` records in one step. Both bounds are attained up to their small
+    distance."""
     above, below = (GroupLaplaceLoss(epsilon, sampling_probability, size, replaced, upward) for upward in (True, False))
     return GroupStep(EnclosedLoss(above, below, above), is_exact=True)
 
 
 def masses_between(edges: Array, means: Array, weights: Array, epsilon: float) -> Array:
-    """The mixture's masses left of the first edge, between edges, and right of the last one."""
+    """Return the mixture's masses left of the first edge, between edges, and right of the last one."""
     distances = epsilon * (edges[:, None] - means)
     lengths = np.diff(distances, axis=0)
     # Every mean is an edge, so each cell lies on one side of it.
@@ -117,7 +118,7 @@ def masses_between(edges: Array, means: Array, weights: Array, epsilon: float) -
 
 
 def _log_density(places: Array, means: Array, weights: Array, epsilon: float) -> Array:
-    """Logarithm of the mixture's density, but for a common factor."""
+    """Return the logarithm of the mixture's density, up to a common factor."""
     exponents = -epsilon * np.abs(places[:, None] - means)
     top = exponents.max(axis=1)
     density: Array = top + np.log(np.exp(exponents - top[:, None]) @ weights)
@@ -125,11 +126,13 @@ def _log_density(places: Array, means: Array, weights: Array, epsilon: float) ->
 
 
 def _at_the_ends(p: Array, q: Array, at_edges: Array) -> Array:
-    """P-masses at the edges: each cell's at its two ends, so that its Q-mass is kept, too; the outer ones have one."""
+    """Return P-masses at the edges. Each cell's mass goes to its two ends, so that its Q-mass is kept; the outer cells
+    have one end.
+    """
     low, high = at_edges[:-1], at_edges[1:]
     widths = np.maximum(high - low, 0.0)
     place = np.clip(np.log(p[1:-1] / q[1:-1]), low, high)
-    # Shares of P by differences of losses, so that small cells keep their digits.
+    # The shares of P are computed from differences of losses, so that small cells keep their digits.
     gap = np.maximum(-np.expm1(-widths), 1e-300)
     share = np.where(widths > 0.0, -np.expm1(low - place) / gap, 0.5)
     masses = np.zeros(at_edges.size)

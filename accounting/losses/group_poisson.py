@@ -7,13 +7,14 @@ With w_h the binomial probabilities of h of k records, and all records of the gr
 
 They dominate all contributions u_i (and v_i) of norm at most 1. With Y_S the log-normal ratio of N(sum of u_i over S)
 to N(0), Z_S that of the v_i, a hockey stick is the mean of (sum p_S Y_S - g)_+ or (sum p_S Y_S - g sum p_S Z_S)_+
-under N(0): convex, its second derivatives nonnegative among the Y and among the Z, not positive between them. Gaussian
-interpolation shows that it grows with <u_i, u_j> and <v_i, v_j> and falls with <u_i, v_j>; u_i = 1, v_i = -1 have the
-largest and smallest of all at once. The other direction is the same with signs exchanged, and other records average out
-by joint convexity. (Ganesh 2024 has the first pair.) Records that agree attain it.
+under N(0): this function is convex; its second derivatives are nonnegative among the Y and among the Z, and not
+positive between them. Gaussian interpolation shows that it grows with <u_i, u_j> and <v_i, v_j> and falls with <u_i,
+v_j>; u_i = 1, v_i = -1 have the largest and smallest of all at once. The other direction is the same with signs
+exchanged, and other records average out by joint convexity. (Ganesh 2024 has the first pair.) Records that agree attain
+it.
 
-How many of the group are in the batch does not depend on what they are. Given that it is at most H, the same holds with
-the conditional probabilities; that it is more costs its probability at most (`rare`).
+The number of records of the group in the batch does not depend on their values. Given that it is at most H, the same
+holds with the conditional probabilities. The event that it is larger costs at most its probability (`rare`).
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ _RARE = 1e-50
 def group_poisson_loss(
     noise_multiplier: float, sampling_probability: float, group_size: int, *, replaced: bool
 ) -> HitsLoss | None:
-    """Return the loss with the fewest hits that leave out `_RARE` at most; None if that takes more than `MOST_HITS`.
+    """Return the loss with the fewest hits that leave out a probability of at most `_RARE`; None if more than
+    `MOST_HITS` are needed.
 
     Args:
-        noise_multiplier: s, over one record's contribution bound.
-        sampling_probability: q, below 1.
+        noise_multiplier: The noise multiplier s, over one record's contribution bound.
+        sampling_probability: The sampling probability q, below 1.
         group_size: k >= 2.
         replaced: Whether the group is replaced by another one.
     """
@@ -51,7 +53,7 @@ def group_poisson_loss(
         hits = max(1, int(np.argmax(enough)))
     h = np.arange(hits)
     odds = np.log((group_size - h) / (h + 1.0)) + math.log(sampling_probability) - math.log1p(-sampling_probability)
-    # Weights of more hits are negligible beside 1.
+    # The weights of larger numbers of hits are negligible beside 1.
     log_weights = group_size * math.log1p(-sampling_probability) + np.concatenate([[0.0], np.cumsum(odds)])
     return HitsLoss(noise_multiplier, tuple(log_weights.tolist()), replaced)
 

@@ -1,6 +1,6 @@
 """A step of Gaussian noise in which h contributions of one direction are in the batch, with probability w_h.
 
-With the largest contributions, h times the bound, the pairs are
+With the largest contributions, which are h times the bound, the pairs are
 
 * one direction comes or goes: sum_h w_h N(h, s^2) against N(0, s^2);
 * it is replaced by its opposite: sum_h w_h N(h, s^2) against sum_h w_h N(-h, s^2).
@@ -28,15 +28,16 @@ from accounting.losses.support import Support, mirrored
 
 Array = NDArray[np.float64]
 
-#: Where moments are tried, and with how many nodes.
+#: The tilts at which moments are tried, and the number of nodes.
 _TILTS, _MAX_NODES = np.geomspace(1e-3, 400.0, 70), 40_000
 _ALLOWANCE = 1e-9
-#: Hits whose moments are integrated; of more, a full batch bounds them.
+#: The largest number of hits whose moments are integrated; beyond it, a full batch bounds them.
 FEW_HITS = 32
-#: Places that are searched one by one, and points of the table for more.
+#: The most places that are searched one by one, and the points of a table for more places.
 _FEW, _TABLE = 64, 4096
 _REACH = 13.0
-#: Of the means of a mixture, in standard deviations; and of its parts, where a lattice is tried.
+#: The largest distance of the means of a mixture, in standard deviations, and the largest number of its parts, for
+#: which a lattice is tried.
 _FARTHEST, _MOST_ON_LATTICE = 100.0, 32
 
 
@@ -45,8 +46,8 @@ class HitsLoss(PrivacyLoss):
     """The loss of one step.
 
     Attributes:
-        noise_multiplier: s, over the bound of one contribution.
-        log_weights: log w_h, h = 0, ..., H; the w_h add up to 1 but for what is rarer than rounding, and w_0 > 0.
+        noise_multiplier: The noise multiplier s, over the bound of one contribution.
+        log_weights: log w_h for h = 0, ..., H. The w_h add up to 1 up to less than rounding, and w_0 > 0.
         replaced: Whether the contributions are replaced by their opposites.
     """
 
@@ -63,7 +64,7 @@ class HitsLoss(PrivacyLoss):
 
     @property
     def most_hits(self) -> int:
-        """H."""
+        """The largest number H of hits."""
         return len(self.log_weights) - 1
 
     @cached_property
@@ -73,7 +74,7 @@ class HitsLoss(PrivacyLoss):
 
     @property
     def slow_on_lattice(self) -> bool:
-        """Mixtures of Gaussians very far apart, or very many of them, take minutes on a lattice."""
+        """Return whether the Gaussians of the mixture are so far apart, or so many, that a lattice takes minutes."""
         return self.most_hits > _MOST_ON_LATTICE or self.most_hits > _FARTHEST * self.noise_multiplier
 
     def contour_step(self, log_count: float, *, remove: bool) -> GaussianPairStep:
@@ -82,24 +83,24 @@ class HitsLoss(PrivacyLoss):
         return GaussianPairStep(GroupPair(pair, noise, -math.expm1(weights[0]), weights), line_digits(log_count))
 
     def _log_f(self, z: Array) -> tuple[Array, Array]:
-        """log of sum_h w_h N(h) over N(0) at x = s z, and its slope in z."""
+        """Return log of sum_h w_h N(h) over N(0) at x = s z, and its slope in z."""
         shifts, logs = self._hits
         exponents = (z[..., None] - 0.5 * shifts) * shifts
         terms = logs + exponents
         top = terms.max(axis=-1)
         shares = np.exp(terms - top[..., None])
         total = shares.sum(axis=-1)
-        # Differences from 1 lose no digits where f is close to it; no sum with a term above e is.
+        # Differences from 1 lose no digits where f is close to 1, and no sum with a term above e is close to 1.
         change = np.expm1(np.minimum(exponents, 700.0)) @ np.exp(logs)
         near = np.abs(change) < 0.3
         return np.where(near, np.log1p(np.where(near, change, 0.0)), top + np.log(total)), (shares @ shifts) / total
 
     def log_moment(self, tilts: Array) -> Array:
-        """K of the worse direction, by the trapezoid rule at some tilts and chords between them.
+        """Return K of the worse direction, by the trapezoid rule at some tilts and chords between them.
 
         Guarantees: moment_is_an_upper_bound: where every h Im z / s is within pi / 3, |f(z)| is between f(Re z) / 2
         and f(Re z), so that the rule's error is below 2^(2x+1) e^(w^2/2 - 2 pi w / step) of the integral, w = pi s /
-        (3 H); beyond the last node the integrand falls by e^-13 per unit. Nor is K above that of a full batch.
+        (3 H); beyond the last node the integrand falls by e^-13 per unit. K is not above that of a full batch either.
         """
         places, moments = self._moments
         mu = (2.0 if self.replaced else 1.0) * self.most_hits / self.noise_multiplier
@@ -134,7 +135,7 @@ class HitsLoss(PrivacyLoss):
         worst = 0.0
         for power in (tilt + 1.0, -tilt):
             with np.errstate(over="ignore", invalid="ignore"):
-                # f has mean 1 under N(0), so that what is left is nonnegative term by term.
+                # f has mean 1 under N(0), so every remaining term is nonnegative.
                 rest = np.expm1(power * logs) - power * np.expm1(logs)
                 small = float(np.sum(np.exp(log_weights) * np.maximum(rest, 0.0)))
             moment = math.log1p(small) if small < 1.0 else float(scipy.special.logsumexp(log_weights + power * logs))
@@ -142,7 +143,7 @@ class HitsLoss(PrivacyLoss):
         return worst
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """Sums of differences of Mills ratios, all of them nonnegative, at the place where the ratio is e^eps."""
+        """Return sums of nonnegative differences of Mills ratios, at the place where the likelihood ratio is e^eps."""
         if self.replaced:
             return mirrored(epsilons, self._replaced(np.abs(epsilons)))
         excess = np.empty_like(epsilons)
@@ -167,13 +168,13 @@ class HitsLoss(PrivacyLoss):
         return Support(min(0.0, -float(self._log_f(np.array([reach]))[0][0])), -floor, mass, 0.0)
 
     def _beyond(self, epsilons: Array) -> Array:
-        """P(z > z*) - e^eps Q(z > z*)."""
+        """Return P(z > z*) - e^eps Q(z > z*)."""
         place, (shifts, logs) = self._place(epsilons), self._hits
         parts = [math.exp(w) * scaled_mills_difference(place - d, d) for d, w in zip(shifts[1:], logs[1:], strict=True)]
         return np.sum(parts, axis=0) if epsilons.size else epsilons
 
     def _before(self, epsilons: Array, times_exp: Array) -> Array:
-        """e^eps Q(z < z*) - P(z < z*), times e^times_exp; zero below log w_0."""
+        """Return e^eps Q(z < z*) - P(z < z*), times e^times_exp; zero below log w_0."""
         shifts, logs = self._hits
         before = np.zeros_like(epsilons)
         inside = epsilons > logs[0]
@@ -185,7 +186,7 @@ class HitsLoss(PrivacyLoss):
         return before
 
     def _replaced(self, epsilons: Array) -> Array:
-        """P(z > z*) - e^eps Q(z > z*), eps >= 0: N(h) is split between the N(-g) as their densities are at z*."""
+        """Return P(z > z*) - e^eps Q(z > z*), eps >= 0. N(h) is split among the N(-g) as their densities are at z*."""
         shifts, logs = self._hits
         high = self._place(epsilons)
         low = np.zeros_like(high)
@@ -206,14 +207,14 @@ class HitsLoss(PrivacyLoss):
         shares = np.exp(terms - scipy.special.logsumexp(terms, axis=1)[:, None])
         stick, last = np.zeros_like(high), shifts.size - 1
         for together in range(1, 2 * last + 1):
-            # h hits here and the rest of them there are so far apart, whatever h is.
+            # h hits on one side and the rest of the hits on the other are this far apart, whatever h is.
             h = np.arange(max(0, together - last), min(last, together) + 1)
             parts = scaled_mills_difference(high[:, None] - shifts[h], together / self.noise_multiplier)
             stick += (shares[:, together - h] * parts) @ np.exp(logs[h])
         return stick
 
     def _place(self, epsilons: Array) -> Array:
-        """z with log f(z) = eps: log f is convex, so that Newton's steps stay above it from the first one on."""
+        """Return z with log f(z) = eps: log f is convex, so Newton's steps stay above it from the first step on."""
         shifts, logs = self._hits
         if epsilons.size > _FEW:
             # Many places: close to those of a table, which chords find from below.

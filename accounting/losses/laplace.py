@@ -19,7 +19,7 @@ from accounting.losses.support import Support, mirrored
 from accounting.units import Between, about, exact, exactly
 
 Array = NDArray[np.float64]
-#: Covers the rounding of the closed forms below; see `test_laplace`.
+#: An allowance for the rounding of the closed forms below; see `test_laplace`.
 _ALLOWANCE = 1e-12
 #: The largest loss of a group for which the pair of two Laplace laws is composed.
 _LARGEST_FOR_GROUPS = 200.0
@@ -45,9 +45,9 @@ class LaplaceLoss(PrivacyLoss):
         return self.epsilon
 
     def log_moment(self, tilts: Array) -> Array:
-        """log [ ((x+1) e^(x eps) + x e^(-(x+1) eps)) / (2x+1) ]  (Mironov 2017, Proposition 6, order x + 1).
+        """Return log [ ((x+1) e^(x eps) + x e^(-(x+1) eps)) / (2x+1) ]  (Mironov 2017, Proposition 6, order x + 1).
 
-        Written as log1p of terms that are each nonnegative, so that small eps lose no digits.
+        It is computed as log1p of nonnegative terms, so that small eps lose no digits.
         """
         epsilon, p = self.epsilon, tilts + 0.5
         largest = p * epsilon
@@ -76,7 +76,7 @@ class LaplaceLoss(PrivacyLoss):
         return epsilon + math.expm1(-epsilon)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """1 - e^((eps' - eps)/2) for 0 <= eps' <= eps."""
+        """Return 1 - e^((eps' - eps)/2) for 0 <= eps' <= eps."""
         profile = -np.expm1(0.5 * (np.minimum(np.abs(epsilons), self.epsilon) - self.epsilon))
         return mirrored(epsilons, profile)
 
@@ -88,7 +88,7 @@ class LaplaceLoss(PrivacyLoss):
         return mu_of_laplace(self.epsilon)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Mass 1/2 at l, e^-l / 2 at -l, density e^((y - l)/2) / 4 between them.
+        """Return mass 1/2 at l, e^-l / 2 at -l, density e^((y - l)/2) / 4 between them.
 
         |M(c + it)| falls slowly: compositions converge only with many steps, noise of another kind, or a window.
 
@@ -111,7 +111,8 @@ class LaplaceLoss(PrivacyLoss):
 
 @rules_for(Laplace)
 class LaplaceRules(MechanismRules[Laplace]):
-    """A sampled step costs no more than the unsampled one, nor than any step with the same largest loss."""
+    """The rules of Laplace noise: a sampled step costs no more than the unsampled step, or than any step with the same
+    largest loss."""
 
     sums_epsilons = True
 
@@ -132,7 +133,7 @@ class LaplaceRules(MechanismRules[Laplace]):
 
 
 def _sinhc_minus_one(y: Array) -> Array:
-    """sinh(y)/y - 1."""
+    """Return sinh(y)/y - 1."""
     square = y * y
     series = square / 6.0 * (1.0 + square / 20.0 * (1.0 + square / 42.0 * (1.0 + square / 72.0)))
     with np.errstate(over="ignore"):

@@ -1,10 +1,11 @@
 """A lower bound for shuffled epochs: the largest noisy sum of an epoch, if all other records pull the other way.
 
-All other contributions are -e. A record of contribution e is in one batch of t: without it each step's noisy sum is
-N(0, s^2), but for a public shift, and N(1, s^2) in the batch where it is null; with it that batch has N(2, s^2). To one
-who sees the largest step alone these are Phi(x/s)^(t-1) Phi((x-1)/s) and Phi(x/s)^(t-1) Phi((x-2)/s) as distribution
-functions, and to one who sees in which of finitely many cells it is, a pair of atoms. Whoever sees less learns less, so
-that compositions of this pair cost no more than shuffled epochs do.
+All other contributions are -e. A record of contribution e is in one batch of t: without it, each step's noisy sum is
+N(0, s^2) up to a public shift, and N(1, s^2) in the batch where the record is null. With it, that batch has N(2, s^2).
+If
+only the largest step is seen, its distribution functions are Phi(x/s)^(t-1) Phi((x-1)/s) and Phi(x/s)^(t-1)
+Phi((x-2)/s). If only its cell among finitely many is seen, they are a pair of atoms. An observer who sees less learns
+less, so compositions of this pair cost no more than shuffled epochs do.
 
 Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha & Zhang 2024, "How private are DP-SGD implementations?".
 """
@@ -23,17 +24,17 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: Cells, and how far beyond the largest of t normal variables they go, in standard deviations.
+#: The number of cells, and their reach beyond the largest of t normal variables, in standard deviations.
 _CELLS, _REACH = 4000, 9.0
 
 
 @dataclass(frozen=True, slots=True)
 class LargestCoordinateLoss(AtomicLoss):
-    """The loss of one epoch to one who sees the cell of its largest step.
+    """The loss of one epoch if only the cell of its largest step is seen.
 
     Attributes:
-        noise_multiplier: s.
-        batches: t.
+        noise_multiplier: The noise multiplier s.
+        batches: The number t of batches.
     """
 
     noise_multiplier: float
@@ -59,7 +60,7 @@ class LargestCoordinateLoss(AtomicLoss):
         return Atoms(together, together - others_together)
 
     def _log_masses(self, edges: Array, others: float, mean: float) -> Array:
-        """log of the probability of each cell; below the first edge and above the last one there are two more."""
+        """Return the log-probability of each cell. Two further cells lie below the first edge and above the last."""
         s = self.noise_multiplier
         logs = others * scipy.special.log_ndtr(edges / s) + scipy.special.log_ndtr((edges - mean) / s)
         between = logs[1:] + np.log(-np.expm1(np.minimum(logs[:-1] - logs[1:], -1e-300)))

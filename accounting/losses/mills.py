@@ -24,26 +24,26 @@ _NEGLIGIBLE = 1e-18
 
 
 def mills(x: Array) -> Array:
-    """m(x) for x > -37 (below that it overflows)."""
+    """Return m(x) for x > -37 (below that it overflows)."""
     ratio: Array = _SQRT_HALF_PI * scipy.special.erfcx(x / math.sqrt(2.0))
     return ratio
 
 
 def normal_density(x: Array) -> Array:
-    """phi(x)."""
+    """Return phi(x)."""
     density: Array = np.exp(-0.5 * x * x) / _SQRT_TWO_PI
     return density
 
 
 def scaled_mills_difference(a: Array, d: float) -> Array:
-    """G(a, d) = phi(a) (m(a) - m(a + d)).
+    """Return G(a, d) = phi(a) (m(a) - m(a + d)).
 
     Args:
-        a: any shape, any sign, in standard deviations.
-        d: distance of the two points, at least 0.
+        a: The point, in standard deviations; any shape, any sign.
+        d: The distance of the two points, at least 0.
 
     Returns:
-        G, shape of ``a``; between 0 and 1.
+        G, of the shape of ``a``, between 0 and 1.
 
     Guarantees:
         mills_difference_is_accurate: relative error below 1e-14 (1 + a^2) for a <= 40.
@@ -68,14 +68,14 @@ def scaled_mills_difference(a: Array, d: float) -> Array:
 
 
 def mills_difference(centre: float, d: float) -> tuple[float, float]:
-    """Return m(centre - d / 2) - m(centre + d / 2), and m(centre + d / 2), for plain numbers, for iterations.
+    """Return m(centre - d / 2) - m(centre + d / 2), and m(centre + d / 2), for the plain numbers of an iteration.
 
     Args:
-        centre: at least 0; a = centre - d / 2 is in [-9, 40].
-        d: distance of the two points, positive.
+        centre: The middle of the two points, at least 0; a = centre - d / 2 is in [-9, 40].
+        d: The distance of the two points, positive.
 
     Returns:
-        The difference, and m at the farther point about (it is a guide for iterations, and nothing is proved of it).
+        The difference, and an approximation of m at the farther point, which guides iterations and has no proved error.
 
     Guarantees:
         plain_difference_is_accurate: relative error of the difference below 5.5e-15 (1 + a^2), if SciPy's erfcx
@@ -127,7 +127,7 @@ def _far_left(a: Array, d: float) -> Array:
 
 
 def _minus_mills_derivative(x: Array) -> Array:
-    """1 - x m(x) = -m'(x) > 0."""
+    """Return 1 - x m(x) = -m'(x) > 0."""
     direct: Array = 1.0 - x * mills(x)
     if not bool(np.any(x > _ASYMPTOTIC)):
         return direct
@@ -138,6 +138,7 @@ def _minus_mills_derivative(x: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _nodes() -> tuple[Array, Array]:
-    """Twelve Gauss-Legendre nodes on (0, 1): beyond machine precision for this entire integrand, d <= 1, x >= -9."""
+    """Return twelve Gauss-Legendre nodes on (0, 1), which are exact to machine precision for this integrand, d <= 1, x
+    >= -9."""
     nodes, weights = np.polynomial.legendre.leggauss(12)
     return 0.5 * (nodes + 1.0), 0.5 * weights

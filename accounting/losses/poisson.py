@@ -1,4 +1,4 @@
-"""Poisson sampling of the Gaussian mechanism: the pair per relation, its profile and where its loss lies.
+"""Poisson sampling of the Gaussian mechanism: the pair for each relation, its profile and the place of its loss.
 
 s = noise multiplier, q = sampling probability, f(x) = 1 - q + q e^((2x-1)/(2 s^2)), x ~ N(0, s^2).
 
@@ -8,7 +8,7 @@ s = noise multiplier, q = sampling probability, f(x) = 1 - q + q e^((2x-1)/(2 s^
   the hockey stick is q E (1 - beta Y_1 - alpha Y_2)_+ with Y_i log-normal of mean one; Gaussian interpolation shows
   that it grows with each entry of the covariance |u|^2, |u - v|^2, <u, u - v>, and u = 1, v = -1 attains the maxima
   1, 4, 2 of all three at once. alpha < 1 follows from H_alpha(P||Q) = 1 - alpha + alpha H_(1/alpha)(Q||P) and
-  symmetry. The case v = 0 is the first pair, which this one therefore dominates too.
+  symmetry. The case v = 0 is the first pair, so this pair dominates it, too.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class PoissonGaussianLoss(PrivacyLoss):
     """One step under add_or_remove_one or replace_special.
 
     Attributes:
-        noise_multiplier: s, the standard deviation over the sensitivity.
-        sampling_probability: q, below 1.
+        noise_multiplier: The noise multiplier s, the standard deviation over the sensitivity.
+        sampling_probability: The sampling probability q, below 1.
     """
 
     noise_multiplier: float
@@ -57,14 +57,14 @@ class PoissonGaussianLoss(PrivacyLoss):
     moments = Moments.BINOMIAL_SUM
 
     def log_moment(self, tilts: Array) -> Array:
-        """K(x) of the remove direction, which is the larger one (see `poisson_moments.remove_moment`)."""
+        """Return K(x) of the remove direction, which is the larger one (see `poisson_moments.remove_moment`)."""
         return remove_moment(self.noise_multiplier, self.sampling_probability, tilts)
 
     def least_log_moment(self, tilts: Array) -> Array:
         return least_remove_moment(self.noise_multiplier, self.sampling_probability, tilts)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """The profile of one direction in closed form, less 1 - e^eps where eps < 0.
+        """Return the profile of one direction in closed form, less 1 - e^eps where eps < 0.
 
         The remove hockey stick integrates P - e^eps Q over x > x*, f(x*) = e^eps, and v = (x* - 1)/s. For eps < 0 its
         excess is the integral of e^eps Q - P over x < x*; add follows from
@@ -99,7 +99,9 @@ class PoissonGaussianLoss(PrivacyLoss):
         return GaussianPairStep(pairs, line_digits(log_count))
 
     def symmetrized_step(self, log_count: float) -> RatioStep:
-        """y = (2x - 1) / (2 s^2) is N(-1/(2 s^2), 1/s^2) under Q; the mass at 0 is (1 - q) P(|N(0, 1)| < 1/(2s))."""
+        """Return the step: y = (2x - 1) / (2 s^2) is N(-1/(2 s^2), 1/s^2) under Q, with the mass (1 - q) P(|N(0, 1)| <
+        1/(2s)) at 0.
+        """
         s, q = self.noise_multiplier, self.sampling_probability
         log_scale = math.log(s) - 0.5 * math.log(2.0 * math.pi) - 0.125 / s**2
         parts = tuple(RatioPart(q, log_scale, s * s, 0.0, math.inf, upward=upward) for upward in (True, False))
@@ -108,15 +110,16 @@ class PoissonGaussianLoss(PrivacyLoss):
         return RatioStep(parts, (), at_zero, ratio_digits(log_count), q, math.inf, pair=pair)
 
     def symmetrized_moment(self, tilt: float) -> float:
-        """log M(tilt) of the symmetrised pair, rounded up."""
+        """Return log M(tilt) of the symmetrised pair, rounded up."""
         return symmetrized_gaussian_moment(self.noise_multiplier, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return a mixture over how many of the group are in the batch, if these are told apart."""
+        """Return a mixture over the number of the group's records in the batch, if these numbers are told apart."""
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=False)
         if mixture is not None:
             return mixture
-        # Given that the batch holds some of the group, outputs are within ``size`` times the distance of those without.
+        # Given that the batch holds records of the group, outputs are within ``size`` times the distance of those
+        # without them.
         probability = probability_of_some(self.sampling_probability, size)
         return GroupStep(self.at_distance(size, probability), is_exact=False)
 
@@ -132,23 +135,23 @@ class PoissonGaussianLoss(PrivacyLoss):
         return PoissonGaussianLoss(noise, probability) if probability < 1.0 else GaussianLoss(1.0 / noise)
 
     def _loss(self, x: float) -> float:
-        """log f(x)."""
+        """Return log f(x)."""
         return _log_f(x, self.noise_multiplier, self.sampling_probability)
 
     def _beyond(self, epsilons: Array) -> Array:
-        """P(x > x*) - e^eps Q(x > x*), eps >= 0."""
+        """Return P(x > x*) - e^eps Q(x > x*), eps >= 0."""
         s, q = self.noise_multiplier, self.sampling_probability
         v = s * _log1p_expm1_over(epsilons, q) - 0.5 / s
         beyond: Array = q * scaled_mills_difference(v, 1.0 / s)
         return beyond
 
     def _before(self, epsilons: Array, *, times_exp: Array) -> Array:
-        """e^eps Q(x < x*) - P(x < x*), eps <= 0, times e^times_exp; zero below log(1 - q)."""
+        """Return e^eps Q(x < x*) - P(x < x*), eps <= 0, times e^times_exp; zero below log(1 - q)."""
         s, q = self.noise_multiplier, self.sampling_probability
         before = np.zeros_like(epsilons)
         ratio = np.expm1(epsilons) / q
         inside = ratio > -1.0
-        # log(1 + ratio); near -1 from the numbers that 1 + ratio is made of, whose difference keeps its digits.
+        # log(1 + ratio). Near -1 it is computed from the parts of 1 + ratio, whose difference keeps its digits.
         logs = np.log1p(ratio[inside])
         near = ratio[inside] < -0.5
         logs[near] = np.log((np.exp(epsilons[inside][near]) - (1.0 - q)) / q)
@@ -159,7 +162,7 @@ class PoissonGaussianLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class PoissonReplaceLoss(PrivacyLoss):
-    """One step under replace_one; attributes as `PoissonGaussianLoss`. The pair is its own mirror image."""
+    """One step under replace_one, with the attributes of `PoissonGaussianLoss`. The pair is its own mirror image."""
 
     noise_multiplier: float
     sampling_probability: float
@@ -208,7 +211,8 @@ class PoissonReplaceLoss(PrivacyLoss):
         return GaussianPairStep(pairs, line_digits(log_count))
 
     def for_group(self, size: int) -> GroupStep:
-        """Return a group's loss as `PoissonGaussianLoss.for_group`, or a full batch's where hits are not told apart."""
+        """Return a group's loss as `PoissonGaussianLoss.for_group` does, or a full batch's if hits are not told
+        apart."""
         mixture = group_step(self.noise_multiplier, self.sampling_probability, size, replaced=True)
         return mixture or GroupStep(GaussianLoss(2.0 * size / self.noise_multiplier), is_exact=False)
 
@@ -234,15 +238,17 @@ def _log_f(x: float, s: float, q: float) -> float:
 
 
 def _log1p_expm1_over(epsilons: Array, q: float) -> Array:
-    """log(1 + (e^eps - 1)/q) for eps >= 0, without overflow."""
-    with np.errstate(over="ignore", divide="ignore"):  # in the branch that is not chosen
+    """Return log(1 + (e^eps - 1)/q) for eps >= 0, without overflow."""
+    with np.errstate(over="ignore", divide="ignore"):  # for the branch that is not chosen
         small = np.log1p(np.expm1(epsilons) / q)
         large = epsilons - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-epsilons))
     return np.where(epsilons > 30.0, large, small)
 
 
 def _from_right(v: Array, d: float, times_exp: Array) -> Array:
-    """phi(b) (m(b - d) - m(b)) = e^(-d (b - d/2)) G(b - d, d), b = -v, times e^times_exp; in logarithms throughout."""
+    """Return phi(b) (m(b - d) - m(b)) = e^(-d (b - d/2)) G(b - d, d), b = -v, times e^times_exp; in logarithms
+    throughout.
+    """
     b = -v
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         value: Array = np.exp(np.log(scaled_mills_difference(b - d, d)) - d * (b - 0.5 * d) + times_exp)
@@ -250,13 +256,13 @@ def _from_right(v: Array, d: float, times_exp: Array) -> Array:
 
 
 def _log_sinh(y: Array) -> Array:
-    """log sinh(y) for y >= 0."""
+    """Return log sinh(y) for y >= 0."""
     with np.errstate(divide="ignore", over="ignore"):
         small = np.log(np.sinh(np.minimum(y, 20.0)))
     return np.where(y > 20.0, y - math.log(2.0) + np.log1p(-np.exp(-2.0 * np.maximum(y, 20.0))), small)
 
 
 def _asinh_of_exp(log_y: Array) -> Array:
-    """asinh(e^log_y)."""
+    """Return asinh(e^log_y)."""
     small = np.arcsinh(np.exp(np.minimum(log_y, 20.0)))
     return np.where(log_y > 20.0, log_y + math.log(2.0), small)

@@ -1,4 +1,4 @@
-"""Poisson sampling of the Laplace mechanism: the pair per relation, its profile, its moments.
+"""Poisson sampling of the Laplace mechanism: the pair for each relation, its profile and its moments.
 
 l = 1 / noise multiplier, q = sampling probability, f(y) = 1 - q + q e^y; L(m) is the Laplace law of mean m and scale
 1/l, and H_g(P|Q) = integral of (dP - g dQ)_+.
@@ -57,7 +57,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
 
     Attributes:
         epsilon: l, the sensitivity over the noise's scale: the largest loss without sampling.
-        sampling_probability: q, below 1.
+        sampling_probability: The sampling probability q, below 1.
     """
 
     epsilon: float
@@ -73,7 +73,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return _rounded_up(log_f(self.epsilon, self.sampling_probability), self.epsilon)
 
     def log_moment(self, tilts: Array) -> Array:
-        """The larger of log E f^(x+1) and log E f^-x, rounded up.
+        """Return the larger of log E f^(x+1) and log E f^-x, rounded up.
 
         Guarantees: moment_is_an_upper_bound.
         """
@@ -83,7 +83,8 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return least_moments_at(tilts, self.log_moment(tilts), self.sampling_probability)
 
     def excess(self, epsilons: Array, *, remove: bool) -> Array:
-        """The profile of one direction, less 1 - e^eps where eps < 0; add from remove as for Gaussian noise."""
+        """Return the profile of one direction, less 1 - e^eps if eps < 0. Add follows from remove as for Gaussian
+        noise."""
         excess = np.empty_like(epsilons)
         positive = epsilons >= 0.0
         up, down = epsilons[positive], epsilons[~positive]
@@ -101,7 +102,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return Support(lower, upper, 0.0, 0.0) if remove else Support(-upper, -lower, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """The loss log f under P = f Q, or -log f under Q.
+        """Return the loss log f under P = f Q, or -log f under Q.
 
         Guarantees: moment_within_its_error; line_within_its_error; envelope_is_above_and_falls.
         """
@@ -115,7 +116,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return RatioStep((part,), atoms, 0.0, digits, q, -low * (1.0 + 1e-14))
 
     def symmetrized_step(self, log_count: float) -> RatioStep:
-        """The upper half of the law; the mass at 0 is (1 - q)(1 - e^(-l/2))."""
+        """Return the upper half of the law; the mass at 0 is (1 - q)(1 - e^(-l/2))."""
         size, q = self.epsilon, self.sampling_probability
         log_scale, high = -0.5 * size - math.log(4.0), log_f(size, q)
         parts = tuple(RatioPart(q, log_scale, 0.0, 0.0, size, upward=upward) for upward in (True, False))
@@ -124,11 +125,11 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return RatioStep(parts, atoms, at_zero, ratio_digits(log_count), q, self.pure_epsilon)
 
     def symmetrized_moment(self, tilt: float) -> float:
-        """log M(tilt) of the symmetrised pair, rounded up."""
+        """Return log M(tilt) of the symmetrised pair, rounded up."""
         return symmetrized_laplace_moment(self.epsilon, self.sampling_probability, tilt)
 
     def for_group(self, size: int) -> GroupStep:
-        """A mixture over how many of the group are in the batch."""
+        """Return a mixture over the number of the group's records in the batch."""
         return laplace_group(self.epsilon, self.sampling_probability, size, replaced=False)
 
     @property
@@ -143,7 +144,7 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return PoissonLaplaceLoss(epsilon, probability) if probability < 1.0 else LaplaceLoss(epsilon)
 
     def _beyond(self, epsilons: Array) -> Array:
-        """q (1 - sqrt(u)) for eps >= 0, u = g e^-l, g = 1 + (e^eps - 1)/q.
+        """Return q (1 - sqrt(u)) for eps >= 0, u = g e^-l, g = 1 + (e^eps - 1)/q.
 
         1 - u = (1 - e^(eps - eps*)) f(l) e^-l / q, eps* = log f(l), keeps its digits where the profile ends.
         """
@@ -155,19 +156,19 @@ class PoissonLaplaceLoss(PrivacyLoss):
         return beyond
 
     def _before(self, epsilons: Array) -> Array:
-        """q sqrt(g) (sqrt(g) - e^(-l/2)) for eps < 0; zero below log f(-l)."""
+        """Return q sqrt(g) (sqrt(g) - e^(-l/2)) for eps < 0; zero below log f(-l)."""
         lam, q = self.epsilon, self.sampling_probability
         start = log_f(-lam, q)
         rise = math.exp(start) * np.expm1(np.maximum(epsilons, start) - start)
         root = np.sqrt(math.exp(-lam) + rise / q)
-        # Both roots vanish together only where the rise does.
+        # Both roots vanish together only where the rise is 0.
         before: Array = rise * root / np.maximum(root + math.exp(-0.5 * lam), 1e-300)
         return before
 
 
 @dataclass(frozen=True, slots=True)
 class PoissonLaplaceReplaceLoss(PrivacyLoss):
-    """One step under replace_one; attributes as `PoissonLaplaceLoss`. The pair is its own mirror image."""
+    """One step under replace_one, with the attributes of `PoissonLaplaceLoss`. The pair is its own mirror image."""
 
     epsilon: float
     sampling_probability: float
@@ -187,7 +188,7 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
         return log_f(lam, q) - log_f(-lam, q)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Losses log g on one half of the outcomes and -log g on the other, g = f / f(-l) at y in [-l, l].
+        """Return losses log g on one half of the outcomes and -log g on the other, g = f / f(-l) at y in [-l, l].
 
         g is a sampled ratio of v = y + l in [0, 2 l], of probability q e^-l / f(-l); v has the density
         f(-l) e^(-v/2) / 4 and the mass f(-l) e^-l / 2 at the end, of the law under which the second half weighs.
@@ -202,7 +203,7 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
         return RatioStep(parts, atoms, 0.0, ratio_digits(log_count), q, self.pure_epsilon)
 
     def log_moment(self, tilts: Array) -> Array:
-        """log(1 + E f(-l) [g^(x+1) + g^-x - g - 1] over x > 0), g = f / f(-l), rounded up.
+        """Return log(1 + E f(-l) [g^(x+1) + g^-x - g - 1] over x > 0), g = f / f(-l), rounded up.
 
         On x > 0 the loss is log g, on x < 0 minus that; g is itself a sampled ratio, of probability q e^-l / f(-l) and
         of y + l in [0, 2 l].
@@ -212,13 +213,13 @@ class PoissonLaplaceReplaceLoss(PrivacyLoss):
         return moments_at(tilts, lambda tilt: _replace_moment(self.epsilon, self.sampling_probability, tilt))
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Its ratio has a smaller probability; see `_replace_moment`."""
+        """Return lower bounds of the moments. The ratio has a smaller probability; see `_replace_moment`."""
         log_floor = log_f(-self.epsilon, self.sampling_probability)
         probability = self.sampling_probability * math.exp(-self.epsilon - log_floor)
         return least_moments_at(tilts, self.log_moment(tilts), probability)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """q (1 - sqrt(u)), u = e^-l (1-q)(e^eps - 1)/q + e^(eps - 2 l), for eps >= 0."""
+        """Return q (1 - sqrt(u)), u = e^-l (1-q)(e^eps - 1)/q + e^(eps - 2 l), for eps >= 0."""
         lam, q = self.epsilon, self.sampling_probability
         end = self._end
         inside = np.minimum(np.abs(epsilons), end)
@@ -247,17 +248,17 @@ def _replace_moment(lam: float, q: float, tilt: float) -> float:
     log_floor = log_f(-lam, q)
     log_q = math.log(q) - lam - log_floor
     law = RatioLaw.laplace(2.0 * lam, above_zero=True)
-    # Its law over that one's: f(-l) e^-y/4 dy against e^(-y/2 - l)/4 dy.
+    # The law of g over that of the ratio: f(-l) e^-y/4 dy against e^(-y/2 - l)/4 dy.
     return upper_moment(log_integral(law, log_q, SymmetrizedExcess(tilt)) + log_floor + lam)
 
 
 def log_f(y: float, q: float) -> float:
-    """log(1 - q + q e^y)."""
+    """Return log(1 - q + q e^y)."""
     return float(log_sampled_ratio(np.array([y]), math.log(q))[0])
 
 
 def _rounded_up(loss: float, lam: float) -> float:
-    """Covers the rounding of l, which its exponential magnifies, and of the logarithm."""
+    """Return an allowance for the rounding of l, which its exponential magnifies, and of the logarithm."""
     return loss * (1.0 + (6.0 + lam) * _ULP)
 
 

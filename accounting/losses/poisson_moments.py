@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 #: Every moment is enlarged by this much, relatively: more than the rounding of the sums below (sums of positive terms
 #: whose logarithms are below 2e5 in size and wrong by at most 4 ulp each).
 ALLOWANCE = 1e-9
-#: Beyond these the moment is reported as inf, which is sound.
+#: Beyond these limits the moment is reported as inf, which is sound.
 MAX_BINOMIAL_ORDER = 65_536
 MAX_NODES = 200_000
 #: The most terms of binomial sums that are added up at once.
@@ -32,7 +32,7 @@ _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def remove_moment(s: float, q: float, tilts: Array) -> Array:
-    """log E_N(0,s^2) f^(x+1) for every tilt x > 0, rounded up; it bounds both directions.
+    """Return log E_N(0,s^2) f^(x+1) for every tilt x > 0, rounded up; it bounds both directions.
 
     Guarantees:
         moment_is_an_upper_bound: exact up to `ALLOWANCE` at integer tilts and below `MAX_FRACTIONAL_TILT`, on the chord
@@ -59,8 +59,9 @@ def remove_moment(s: float, q: float, tilts: Array) -> Array:
 def least_remove_moment(s: float, q: float, tilts: Array) -> Array:
     """Return lower bounds of log E f^(x+1), for every tilt x > 0.
 
-    At integers the binomial sum, within `ALLOWANCE` on either side of it. K is convex and K(0) = 0, so that K(x) / x
-    does not fall: beyond an integer n, K(x) >= x K(n) / n. Between, where `remove_moment` integrates, the integral.
+    At integers this is the binomial sum, within `ALLOWANCE` on either side. K is convex and K(0) = 0, so K(x) / x does
+    not fall: beyond an integer n, K(x) >= x K(n) / n. Between integers it is the integral, if `remove_moment`
+    integrates there.
     """
     below = np.minimum(np.floor(tilts), MAX_BINOMIAL_ORDER - 1.0)
     integers = np.unique(below[below > 0.0]).astype(np.int64)
@@ -85,10 +86,11 @@ def _chord(known: Mapping[int, float], tilt: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _binomial_moments(s: float, q: float, tilts: tuple[int, ...]) -> tuple[float, ...]:
-    """log sum_k C(a, k) (1-q)^(a-k) q^k e^(k(k-1)/(2 s^2)), a = tilt + 1, for every tilt, increasing.
+    """Return log sum_k C(a, k) (1-q)^(a-k) q^k e^(k(k-1)/(2 s^2)), a = tilt + 1, for every tilt, increasing.
 
     The weights without the exponential add up to 1 and the exponential is 1 for k = 0 and 1, so the sum minus 1 is the
-    sum over k >= 2 with e^... - 1: positive terms, and no digit is lost where the moment is tiny.
+    sum over k >= 2 with e^... - 1 in place of the exponential. Its terms are positive, and no digit is lost if the
+    moment is tiny.
     """
     positive = tilts[1:] if tilts[:1] == (0,) else tilts
     moments: list[float] = [0.0] * (len(tilts) - len(positive))
@@ -121,7 +123,8 @@ def _groups(tilts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 @lru_cache(maxsize=16)
 def _binomials(tilts: tuple[int, ...]) -> tuple[NDArray[np.int64], Array, Array, NDArray[np.int64]]:
-    """Return k, a - k and log C(a, k) of the sums of all tilts, one after the other, and where each sum starts."""
+    """Return k, a - k and log C(a, k) of the sums of all tilts, one after the other, and the index at which each sum
+    starts."""
     k = np.concatenate([np.arange(2, tilt + 2) for tilt in tilts])
     order = np.repeat(np.array(tilts) + 1.0, tilts)
     log_choose = (
@@ -137,8 +140,8 @@ def _integrated_ends(s: float, q: float, tilt: float) -> tuple[float, float]:
 
     The trapezoid rule's error is bounded as in `_replace_ends`; |f(u+iy)| <= f(u) makes the L1 norm on the line
     Im x = y at most e^(y^2/(2 s^2)) (M + 1 + 2p). The bracket is at most f^p on the right, where the logarithm of the
-    integrand falls like (p - x)/s^2 beyond x = p, and at most p q on the left. From below, no tail is added: every
-    term of the sum is positive, so that the sum without its tails is at most the integral and the rule's error.
+    integrand falls like (p - x)/s^2 beyond x = p, and at most p q on the left. From below, no tail is added: every term
+    of the sum is positive, so the sum without its tails is at most the integral plus the rule's error.
     """
     p = tilt + 1.0
     y = min(s, 1.5 * s * s)
@@ -160,7 +163,7 @@ def _integrated_ends(s: float, q: float, tilt: float) -> tuple[float, float]:
 
 
 def _log_convex_excess(log_f: Array, p: float) -> Array:
-    """log [ f^p - 1 - p (f - 1) ] for p > 1; -inf at f = 1."""
+    """Return log [ f^p - 1 - p (f - 1) ] for p > 1; -inf at f = 1."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         y = np.expm1(log_f)
         direct = np.log(np.expm1(p * log_f) - p * y)
@@ -173,7 +176,7 @@ def _log_convex_excess(log_f: Array, p: float) -> Array:
 
 
 def replace_moment(s: float, q: float, tilts: Array) -> Array:
-    """log E f(x)^(c+1) f(-x)^(-c) for every tilt c > 0, rounded up: the replace_one pair in either direction.
+    """Return log E f(x)^(c+1) f(-x)^(-c) for every tilt c > 0, rounded up: the replace_one pair in either direction.
 
     Guarantees: moment_is_an_upper_bound.
 
@@ -189,10 +192,10 @@ def least_replace_moment(s: float, q: float, tilts: Array) -> Array:
 
 @lru_cache(maxsize=4096)
 def _replace_ends(s: float, q: float, c: float) -> tuple[float, float]:
-    """The moment minus 1 is 4 int_0^inf phi_s(x) m(x) sinh((c+1) D/2) sinh(c D/2) dx.
+    """Return both ends of the moment: less 1, it is 4 int_0^inf phi_s(x) m(x) sinh((c+1) D/2) sinh(c D/2) dx.
 
-    Here m^2 = f(x) f(-x) and D = log f(x) - log f(-x); add the integrand's mirror image and use E f = 1. The
-    integrand is positive, even and analytic for
+    Here m^2 = f(x) f(-x) and D = log f(x) - log f(-x). The formula follows by adding the integrand's mirror image and
+    using E f = 1. The integrand is positive, even and analytic for
     |Im x| < pi s^2, so the trapezoid rule of spacing h errs by at most 2 N(y) / (e^(2 pi y/h) - 1) with N(y) the L1
     norm on the line Im x = y. There |f(u+iy)| <= f(u) and |f| >= f(u) cos(y/(2 s^2)), which gives
     N(y) <= e^(y^2/(2 s^2)) [cos(y/(2 s^2))^(-c) M + 1], M the moment. Both tails of the sum are added in closed form:
@@ -219,7 +222,8 @@ def _replace_ends(s: float, q: float, c: float) -> tuple[float, float]:
 
 
 def _best_line(s: float, c: float, accuracy: float) -> tuple[float, float]:
-    """Im x = y and the logarithm of the growth of N(y), where the spacing 2 pi y / (accuracy + growth) is widest."""
+    """Return y and the log-growth of N(y) on the line Im x = y where the spacing 2 pi y / (accuracy + growth) is
+    widest."""
     half_angles = 0.5 * math.pi * _SHARES
     y = 2.0 * s * s * half_angles
     growth = 0.5 * (y / s) ** 2 - c * np.log(np.cos(half_angles))
@@ -228,12 +232,12 @@ def _best_line(s: float, c: float, accuracy: float) -> tuple[float, float]:
 
 
 def _log_plus_one(log_excess: float) -> float:
-    """log(1 + e^log_excess); where that is tiny e^log_excess, which is larger."""
+    """Return log(1 + e^log_excess); if that is tiny, e^log_excess, which is larger."""
     return float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
 
 
 def _least(log_excess: float, log_error: float) -> float:
-    """A lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 if there is no better one.
+    """Return a lower bound of log(1 + e^log_excess - e^log_error), and its rounding; 0 if there is no better one.
 
     -log(1 - u) <= 2 u for u up to 1/2, with u = e^log_error / (1 + e^log_excess).
     """
@@ -246,7 +250,7 @@ def _least(log_excess: float, log_error: float) -> float:
 
 
 def _plus_log(moment: float, log_error: float) -> float:
-    """An upper bound of log(e^moment + e^log_error)."""
+    """Return an upper bound of log(e^moment + e^log_error)."""
     return moment + math.exp(min(log_error - moment, 700.0))
 
 
@@ -261,7 +265,7 @@ def _log_f(x: Array, s: float, q: float) -> Array:
 
 
 def _log_ratio(x: Array, s: float, q: float, difference: Array) -> Array:
-    """log f(x) - log f(-x), from the difference of the f where those of the logarithms would cancel."""
+    """Return log f(x) - log f(-x), from the difference of the f where those of the logarithms would cancel."""
     inside = np.minimum(x / s**2, 20.0)
     excess = 2.0 * q * math.exp(-0.5 / s**2) * np.sinh(inside)
     small = np.log1p(excess / (1.0 - q + q * np.exp(-inside - 0.5 / s**2)))
@@ -269,14 +273,14 @@ def _log_ratio(x: Array, s: float, q: float, difference: Array) -> Array:
 
 
 def _log_expm1(y: Array) -> Array:
-    """log(e^y - 1) for y > 0."""
+    """Return log(e^y - 1) for y > 0."""
     with np.errstate(over="ignore"):
         small = np.log(np.expm1(np.minimum(y, 40.0)))
     return np.where(y > 40.0, y + np.log1p(-np.exp(-np.maximum(y, 40.0))), small)
 
 
 def _log_sinh(y: Array) -> Array:
-    """log sinh(y) for y >= 0; -inf at 0."""
+    """Return log sinh(y) for y >= 0; -inf at 0."""
     with np.errstate(divide="ignore"):
         log_sinh: Array = y - math.log(2.0) + np.log(-np.expm1(-2.0 * y))
     return log_sinh

@@ -1,4 +1,4 @@
-"""The one protocol of a privacy loss. Composition, contour integrals, budgets and groups ask a step through it.
+"""The protocol of a privacy loss, through which compositions, contour integrals, budgets and groups query a step.
 
 A pair (P, Q) has the privacy loss L = log dP/dQ under P. Its profile is delta(eps) = E_P (1 - e^(eps - L))_+ and its
 log-moment function is K(x) = log E_P e^(x L), x > 0, which is x times the Renyi divergence of order x + 1. Both
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 class Direction(Enum):
-    """The neighbour that P belongs to, named after what happens to the record on the way from P to Q."""
+    """The neighbour to which P belongs, named after the change of the record from P to Q."""
 
     REMOVE = "remove"
     ADD = "add"
@@ -42,12 +42,12 @@ class Moments(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupStep:
-    """Return the privacy loss of one step where a group of records moves together.
+    """The privacy loss of one step if a group of records moves together.
 
     Attributes:
         loss: A loss that dominates the step for every group of that size.
         is_exact: Whether some group attains it.
-        repeats: How often the loss counts for one step.
+        repeats: The number of times that the loss counts for one step.
         rare: A further delta that the step may cost.
     """
 
@@ -58,20 +58,21 @@ class GroupStep:
 
 
 class PrivacyLoss(ABC):
-    """The loss of one step; subclasses are frozen dataclasses of the numbers that fix them.
+    """The loss of one step. Subclasses are frozen dataclasses of the numbers that determine it.
 
-    The abstract members are enough for every evaluator but contour integrals. The others have defaults that are sound
-    for every loss: they claim less, or say that nothing better is known.
+    The abstract members are enough for every evaluator except contour integrals. The others have defaults that are
+    sound for every loss: they claim less, or say that nothing better is known.
 
     Attributes:
-        moments: How `log_moment` is computed.
+        moments: The method by which `log_moment` is computed.
         ends_exactly: Whether the profile keeps its relative accuracy up to the largest loss.
         is_mixture: Whether `without_rare_branches` may help.
         is_enclosed: Whether the loss lies between two pairs, `dominating` and `attained`.
         has_own_moments: Whether an enclosed loss has moments of its own, other than those of ``dominating``.
-        moments_within: How far `log_moment` is above the moment that it computes, relatively, at every tilt; None if
-            that is not known, as where it is a bound of another kind.
-        is_tight: Whether each delta of ``dominating`` is attained by some pair; those of compositions need not be.
+        moments_within: The relative amount by which `log_moment` may be above the true moment, at every tilt; None if
+            that is not known, for example because `log_moment` is a bound of another kind.
+        is_tight: Whether each delta of ``dominating`` is attained by some pair. Deltas of compositions need not be
+            attained.
     """
 
     __slots__ = ()
@@ -120,7 +121,8 @@ class PrivacyLoss(ABC):
 
     @property
     def simpler(self) -> PrivacyLoss | None:
-        """Another dominating loss, larger than `dominating`, but with a narrower interval when that one's is wide."""
+        """Another dominating loss. It is larger than `dominating`, but has a narrower interval if the other's is
+        wide."""
         return None
 
     @property
@@ -130,11 +132,12 @@ class PrivacyLoss(ABC):
 
     @property
     def is_inverted(self) -> bool:
-        """Return whether `cut_step` is the loss's own although it is enclosed; then contours are asked first."""
+        """Return whether `cut_step` belongs to the loss itself although it is enclosed; then contours are asked
+        first."""
         return False
 
     def contour_step(self, log_count: float, *, remove: bool) -> Step | None:
-        """Return the step as contour integrals see it, in one direction; None if it has no line.
+        """Return the step in the form that contour integrals need, in one direction; None if it has no line.
 
         Args:
             log_count: Logarithm of the number of all steps; see `line_digits`.
@@ -145,13 +148,13 @@ class PrivacyLoss(ABC):
         """Return `contour_step` without the part of P in which its moments explode, and the P-mass of that part.
 
         Args:
-            log_count: As `contour_step`.
+            log_count: As in `contour_step`.
             log_mass: Logarithm of the mass that may be left out.
         """
         return self.contour_step(log_count, remove=remove), 0.0
 
     def for_group(self, size: int) -> GroupStep | None:
-        """Return what dominates the step for groups of ``size`` > 1 records; None if no pair is known.
+        """Return a loss that dominates the step for groups of ``size`` > 1 records; None if no pair is known.
 
         Guarantees: dominates_every_group: of ``size`` records.
         """
@@ -159,7 +162,8 @@ class PrivacyLoss(ABC):
 
     @property
     def branches(self) -> tuple[PrivacyLoss, ...]:
-        """The losses of a mixture whose branch is seen, mixtures of mixtures included; otherwise the loss itself."""
+        """The losses of the branches of a mixture whose branch is seen, including nested mixtures; otherwise the loss
+        itself."""
         return (self,)
 
     @property
@@ -202,9 +206,10 @@ class PrivacyLoss(ABC):
 
     @property
     def least_zcdp_rho(self) -> float:
-        """A lower bound of `zcdp_rho` as computed exactly; by default `zcdp_rho` is exact but for rounding.
+        """A lower bound of the exact value of `zcdp_rho`. By default, `zcdp_rho` is exact up to rounding.
 
-        A loss that rounds `zcdp_rho` up by more than `units.TRANSCENDENTAL_ALLOWANCE` states here how low it may be.
+        A loss that rounds `zcdp_rho` up by more than `units.TRANSCENDENTAL_ALLOWANCE` states the lowest possible value
+        here.
         """
         return self.zcdp_rho
 
@@ -215,14 +220,14 @@ class PrivacyLoss(ABC):
 
     @property
     def least_gaussian_mu(self) -> float:
-        """A lower bound of `gaussian_mu` as computed exactly."""
+        """A lower bound of the exact value of `gaussian_mu`."""
         return self.gaussian_mu
 
     def least_log_moment(self, tilts: Array) -> Array:
-        """Return numbers that `log_moment` would not be below if it were computed exactly; 0 if nothing is known.
+        """Return lower bounds of the exact values of `log_moment`; 0 if nothing is known.
 
-        A moment that is computed up to `moments_within` is divided by that. A loss whose moment is only a bound, at
-        some tilts at least, returns less: 0 is always right.
+        A moment that is computed up to `moments_within` is divided by that factor. A loss whose moment is only a bound,
+        at least at some tilts, returns less; 0 is always right.
         """
         if self.moments_within is None:
             return np.zeros_like(tilts)
@@ -242,10 +247,11 @@ def rho_of_pure_dp(epsilon: float) -> float:
 
 
 def line_digits(log_count: float) -> float:
-    """Return the digits of a quadrature: e^-digits times the number of steps is far below the allowed error."""
+    """Return the digits of a quadrature, chosen so that e^-digits times the number of steps is far below the allowed
+    error."""
     return 44.0 + log_count
 
 
 def ratio_digits(log_count: float) -> float:
-    """Return the digits of a step that is integrated over the likelihood ratio, and needs fewer."""
+    """Return the digits of a step that is integrated over the likelihood ratio, which needs fewer."""
     return line_digits(log_count) - 8.0

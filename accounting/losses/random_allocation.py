@@ -2,30 +2,31 @@
 
 With Y_i the likelihood ratio of step i with the record against without, given what was seen before, the ratio of an
 allocation is X = (Y_1 + ... + Y_t) / t under the law Q without the record, and the hockey sticks are E_Q (X - g)_+
-and E_Q (1 - g X)_+: means of convex functions of every Y_i. If the pair (P1, Q1) dominates each step, Y_i is, given
-the past, below dP1/dQ1 in convex order; exchanged for independent copies of it from the last step to the first, both
-hockey sticks only grow (the function that is left after each exchange is again convex in each earlier ratio). So
+and E_Q (1 - g X)_+: means of convex functions of every Y_i. If the pair (P1, Q1) dominates each step, Y_i is, given the
+past, below dP1/dQ1 in convex order. If the Y_i are replaced by independent copies of it, from the last step to the
+first, both hockey sticks only grow, because the remaining function is again convex in each earlier ratio. So
 
     P = mean over i of N(e_i, s^2 I),  Q = N(0, s^2 I)  in t dimensions
 
 dominates one allocation, adaptive steps included, and compositions of it dominate several (Feldman & Shenfeld 2025;
 Chua et al. 2024, "balls and bins"). It is attained by constant gradients.
 
-**A part.** Of the first j < t steps X = (t - j) / t + (Y_1 + ... + Y_j) / t, again convex in every Y_i: the same proof
-gives their pair. Its first step alone is Poisson's pair with q = 1/t.
+**A part.** For the first j < t steps, X = (t - j) / t + (Y_1 + ... + Y_j) / t, and the same proof gives their pair. The
+first step alone has Poisson's pair with q = 1/t.
 
 **Blocks.** An epoch is cut into k consecutive blocks, of floor(t / k) or one more steps, and each record takes part in
 one step of each: k allocations, exactly.
 
 **A set of k steps**, all sets equally likely: X is the elementary symmetric polynomial of degree k over its number of
-terms, affine in every Y_i, so that it has a pair of its own; its law is not known. With t = k f + r, cutting the steps
-at random into r parts of f + 1 and k - r of f, and choosing one step in each, gives a uniform set. Given the parts X
-is a product of means over disjoint steps: r allocations to f + 1 bins and k - r to f dominate. From below the sum of
-all steps counts, in which the record is k times among t noises: a Gaussian with mu = k / (s sqrt(t)); or one step,
-Poisson's pair with q = k/t. A set that is cut short is charged as a whole one, and counts from below as one step.
+terms, affine in every Y_i. So sets have a pair of their own, but its law is not known. With t = k f + r, cut the steps
+at random into r parts of f + 1 and k - r parts of f steps, and choose one step in each: this gives a uniform set. Given
+the parts, X is a product of means over disjoint steps, so r allocations to f + 1 bins and k - r to f bins dominate.
+From below, the sum of all steps counts, which holds the record k times and the noise t times: a Gaussian with mu = k /
+(s sqrt(t)). One step counts as well: Poisson's pair with q = k/t. A set that is cut short is charged as a whole one,
+and counts from below as one step.
 
-Contour integrals of the density of log X (`fourier.allocation_step`) bound compositions from both sides. If that
-takes too long the laws that bound X in convex order do, and if the noise is less than `LEAST_NOISE` one step on all
+Contour integrals of the density of log X (`fourier.allocation_step`) bound compositions from both sides. If that takes
+too long, the laws that bound X in convex order are used. If the noise is less than `LEAST_NOISE`, one step on all
 records stands for an allocation.
 
 add_or_remove_one and replace_special have the same pair: no other record moves. replace_one is refused: the two
@@ -59,8 +60,8 @@ from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
 
-#: Below it the laws' values leave the range of doubles, and t steps hide next to nothing: mu^2 / 2 is above 200. The
-#: unsampled step stands for an allocation there, and nothing is known from below.
+#: With less noise, the values of the laws leave the range of doubles, and t steps hide next to nothing: mu^2 / 2 is
+#: above 200. The unsampled step then stands for an allocation, and nothing is known from below.
 LEAST_NOISE = 0.05
 
 _NOTHING = RandomizedResponseLoss(0.0)
@@ -68,12 +69,12 @@ _NOTHING = RandomizedResponseLoss(0.0)
 
 @dataclass(frozen=True, slots=True)
 class AllocationLoss(PrivacyLoss):
-    """One record's one step among ``bins``, of which the first ``seen`` are seen; two laws enclose it.
+    """The loss of a record's one step among ``bins`` steps, of which the first ``seen`` are seen; two laws enclose it.
 
     Attributes:
-        noise_multiplier: s, over the sensitivity.
-        bins: t.
-        seen: j, from 2; by default t.
+        noise_multiplier: The noise multiplier s, over the sensitivity.
+        bins: The number t of bins.
+        seen: The number j of steps that are seen, from 2; by default t.
     """
 
     noise_multiplier: float
@@ -131,7 +132,8 @@ class AllocationLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class PartLoss(PrivacyLoss):
-    """A part of a random set of steps: one step among its bins from above, and from below what the whole set shows.
+    """A part of a random set of steps. From above it is one step among its bins; from below, one part stands for the
+    whole set.
 
     Attributes:
         above: A loss that dominates the part.
@@ -170,11 +172,11 @@ class PartLoss(PrivacyLoss):
 
 @dataclass(frozen=True)
 class RatioLoss(PrivacyLoss):
-    """The pair of a law that bounds X in convex order.
+    """The loss of the pair that a law which bounds X in convex order gives.
 
     Attributes:
         noise_multiplier, bins: s and t.
-        upward: Whether the law is above X's; its profiles are rounded the same way.
+        upward: Whether the law is above that of X. Its profiles are rounded in the same direction.
     """
 
     noise_multiplier: float
@@ -225,7 +227,7 @@ class RatioLoss(PrivacyLoss):
 def one_participation(
     mechanism: Gaussian, sampling: RandomAllocation | Blocks, _relation: NeighboringRelation, sensitivity: float
 ) -> AllocationLoss:
-    """The loss of the costliest participation; the rules of the samplings have all of them."""
+    """Return the loss of the costliest participation; the rules of the samplings have all of them."""
     return AllocationLoss(mechanism.noise_multiplier / sensitivity, sampling.num_bins // sampling.participations)
 
 
@@ -234,7 +236,8 @@ class RandomAllocationRules(SamplingRules[RandomAllocation]):
     def steps(
         self, mechanism: Mechanism, sampling: RandomAllocation, count: int
     ) -> tuple[tuple[PrivacyLoss, int], ...]:
-        """Event by event: a last allocation that is cut short is not one that goes on."""
+        """Return the losses event by event, because a last allocation that is cut short does not continue in another
+        event."""
         assert isinstance(mechanism, Gaussian)  # No other mechanism has this sampling.
         if sampling.participations == 1:
             return block_steps(mechanism.noise_multiplier, sampling.num_bins, 1, count)
@@ -244,13 +247,13 @@ class RandomAllocationRules(SamplingRules[RandomAllocation]):
 @sampling_rules_for(Blocks)
 class BlocksRules(SamplingRules[Blocks]):
     def steps(self, mechanism: Mechanism, sampling: Blocks, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
-        """Event by event, as `RandomAllocationRules`."""
+        """Return the losses event by event, as `RandomAllocationRules` does."""
         assert isinstance(mechanism, Gaussian)  # No other mechanism has this sampling.
         return block_steps(mechanism.noise_multiplier, sampling.num_bins, sampling.participations, count)
 
 
 def block_steps(noise_multiplier: float, bins: int, blocks: int, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
-    """The losses of ``count`` steps, each record in one step of every block, and how often each is met.
+    """Return the losses of ``count`` steps, each record in one step of every block, and how often each is met.
 
     Block b of an epoch begins at its step floor(b bins / blocks), counted from 0.
 
@@ -290,7 +293,8 @@ def _seen_part(noise_multiplier: float, bins: int, seen: int) -> PrivacyLoss:
 
 
 def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -> tuple[tuple[PrivacyLoss, int], ...]:
-    """The losses of ``count`` steps with random sets of several, and how often each is met, the last set as a whole.
+    """Return the losses of ``count`` steps with random sets of several, and how often each is met, the last set as a
+    whole.
 
     >>> [(loss.above.bins, number) for loss, number in set_steps(1.0, RandomAllocation(7, 3), 14)]
     [(2, 2), (2, 2), (3, 2)]
@@ -311,9 +315,11 @@ def set_steps(noise_multiplier: float, sampling: RandomAllocation, count: int) -
 
 
 def _shown_by(noise_multiplier: float, sampling: RandomAllocation, one_step: PoissonGaussianLoss) -> PrivacyLoss:
-    """Return what a set shows at least: a sum in cells; where its cells would be coarse, the steps' sum or one step.
+    """Return a lower bound of the loss of a set: by a sum in cells or, if its cells would be coarse, by the steps' sum
+    or one step.
 
-    Of these two, whichever has the larger second moment: t mu^2 against e^(mu^2) - 1, both over (t/k)^2, mu = 1/s.
+    Of the latter two, it is the one with the larger second moment: t mu^2 against e^(mu^2) - 1, both over (t/k)^2, mu =
+    1/s.
     """
     bins, square = sampling.num_bins, noise_multiplier**-2
     if bins <= set_statistic.MOST_BINS and noise_multiplier >= set_statistic.LEAST_NOISE:

@@ -1,6 +1,6 @@
 """Randomised response on k categories: the answer is kept, or replaced by one drawn uniformly.
 
-With u = 1 - p + p/k the probability of the true answer and v = p/k that of each other one:
+Let u = 1 - p + p/k be the probability of the true answer, and v = p/k that of each other answer.
 
 * replace_one: u, v, v, ... against v, u, v, ...: loss log(u/v) with mass u, -log(u/v) with mass v, 0 with the rest.
   All pairs of answers give this one, up to the names of the categories: it is attained.
@@ -29,10 +29,10 @@ from accounting.losses.stated import RandomizedResponseLoss
 
 @dataclass(frozen=True, slots=True)
 class BinaryResponseLoss(RandomizedResponseLoss):
-    """One record's answer, of two; others answer by themselves."""
+    """The loss of one record's answer out of two; all other records answer independently."""
 
     def for_group(self, size: int) -> GroupStep:
-        """k steps, as every record answers by itself."""
+        """Return k steps, because every record answers independently."""
         return GroupStep(self, is_exact=True, repeats=size)
 
 
@@ -88,7 +88,7 @@ class CategoricalResponseLoss(AtomicLoss):
         return less_rounding(self.gaussian_mu)
 
     def for_group(self, size: int) -> GroupStep:
-        """k steps, as every record answers by itself."""
+        """Return k steps, because every record answers independently."""
         return GroupStep(self, is_exact=True, repeats=size)
 
     def find_atoms(self) -> Atoms:
@@ -104,5 +104,5 @@ class CategoricalResponseLoss(AtomicLoss):
 
 
 def _log_of_one_plus(log_ratio: float) -> float:
-    """log(1 + e^log_ratio), where e^log_ratio may overflow."""
+    """Return log(1 + e^log_ratio), where e^log_ratio may overflow."""
     return max(log_ratio, 0.0) + math.log1p(math.exp(-abs(log_ratio)))

@@ -33,7 +33,7 @@ _HEIGHT = 0.5 * (_RHO - 1.0 / _RHO)
 _OVERSHOOT = 12.0
 #: Panels this many nats below the largest are bounded instead of integrated.
 _NEGLIGIBLE = 36.0
-#: Where the sampled ratio is q e^y, or 1 - q, but for e^-25, or e^-60.
+#: The distances beyond which the sampled ratio is q e^y up to e^-25, or 1 - q up to e^-60.
 _FAR_RIGHT, _FAR_LEFT = 25.0, -60.0
 _MAX_PANELS = 6_000
 
@@ -49,15 +49,15 @@ class Kernel(Protocol):
     def terms(self) -> tuple[tuple[float, float], ...]: ...
 
     def log_value(self, log_f: Array) -> Array:
-        """Its logarithm; -inf at f = 1."""
+        """Return the kernel's logarithm; -inf at f = 1."""
 
     def log_integral_of_bound(self, log_powers: dict[float, float]) -> float:
-        """The logarithm of its integral, from the logarithms of the integrals of its powers."""
+        """Return the logarithm of the kernel's integral, from the logarithms of the integrals of its powers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvexExcess:
-    """f^p - 1 - p (f - 1), p > 1 or p < 0: one direction's moment where E f = 1."""
+    """The kernel f^p - 1 - p (f - 1), p > 1 or p < 0, for the moment of one direction if E f = 1."""
 
     power: float
 
@@ -84,7 +84,7 @@ class ConvexExcess:
 
 @dataclass(frozen=True, slots=True)
 class SymmetrizedExcess:
-    """f^(x+1) + f^-x - f - 1 for f >= 1, x > 0: the moment of a pair made symmetric."""
+    """The kernel f^(x+1) + f^-x - f - 1 for f >= 1, x > 0, for the moment of a symmetrised pair."""
 
     tilt: float
 
@@ -110,7 +110,7 @@ class RatioLaw:
 
     Attributes:
         log_scale, curvature: a and k of the density e^(a - y/2 - k y^2/2).
-        lower, upper: where the density is; ``lower`` >= 0 if k > 0, and ``upper`` is inf there.
+        lower, upper: The ends of the density. If k > 0, ``lower`` >= 0 and ``upper`` is inf.
         masses: (log mass, place) of each mass, at ``lower`` or ``upper``.
     """
 
@@ -122,12 +122,12 @@ class RatioLaw:
 
     @classmethod
     def gaussian_above_zero(cls, s: float) -> RatioLaw:
-        """y = (2x - 1)/(2 s^2) >= 0, x ~ N(0, s^2)."""
+        """Return y = (2x - 1)/(2 s^2) >= 0, x ~ N(0, s^2)."""
         return cls(math.log(s) - 0.5 * math.log(2.0 * math.pi) - 0.125 / s**2, s * s, 0.0, math.inf)
 
     @classmethod
     def laplace(cls, loss: float, *, above_zero: bool) -> RatioLaw:
-        """y = loss (|x| - |x - 1|), x Laplace with scale 1/loss: all of it, or y >= 0."""
+        """Return y = loss (|x| - |x - 1|), x Laplace with scale 1/loss: all of it, or y >= 0."""
         right = (-loss - math.log(2.0), loss)
         masses = (right,) if above_zero else (right, (-math.log(2.0), -loss))
         return cls(-0.5 * loss - math.log(4.0), 0.0, 0.0 if above_zero else -loss, loss, masses)
@@ -137,7 +137,7 @@ class RatioLaw:
         return density
 
     def log_power(self, power: float, start: float, end: float) -> float:
-        """log of the integral of e^(power y) over the density on [start, end]; ``end`` is inf if k > 0."""
+        """Return log of the integral of e^(power y) over the density on [start, end]; ``end`` is inf if k > 0."""
         slope = power - 0.5
         if self.curvature == 0.0:
             largest = max(slope * start, slope * end)
@@ -149,7 +149,7 @@ class RatioLaw:
 
 
 def log_sampled_ratio(y: Array, log_q: float) -> Array:
-    """log f(y) = log(1 - q + q e^y), accurate also where it is tiny."""
+    """Return log f(y) = log(1 - q + q e^y), accurate also where it is tiny."""
     q = math.exp(log_q)
     with np.errstate(over="ignore"):
         rise = np.where(y > 30.0, np.exp(np.minimum(log_q + y, 0.0)), q * np.expm1(np.minimum(y, 30.0)))
@@ -159,12 +159,12 @@ def log_sampled_ratio(y: Array, log_q: float) -> Array:
 
 
 def log_integral(law: RatioLaw, log_q: float, kernel: Kernel) -> float:
-    """log of the integral of the kernel over the law, rounded up but for its summation's rounding.
+    """Return the log of the integral of the kernel over the law, rounded up except for the rounding of its summation.
 
     Args:
-        law: of the unsampled log likelihood ratio.
-        log_q: logarithm of the sampling probability, below 0.
-        kernel: the function of the sampled ratio.
+        law: The law of the unsampled log likelihood ratio.
+        log_q: The logarithm of the sampling probability, below 0.
+        kernel: The function of the sampled ratio.
 
     Returns:
         The logarithm; -inf if the integral is below every float, inf if it takes too many panels.
@@ -195,7 +195,7 @@ def log_integral(law: RatioLaw, log_q: float, kernel: Kernel) -> float:
 
 
 def _panel_integral(law: RatioLaw, log_q: float, kernel: Kernel, start: float, end: float, known: float) -> float:
-    """The integral over [start, end], with the bound of its error; ``known`` is the logarithm of another part."""
+    """Return the integral over [start, end], and a bound of its error; ``known`` is the log of another part."""
     panels, bounded = _split(law, log_q, kernel, start, end, known)
     if panels is None:
         return math.inf
@@ -216,14 +216,16 @@ def _panel_integral(law: RatioLaw, log_q: float, kernel: Kernel, start: float, e
 def _split(
     law: RatioLaw, log_q: float, kernel: Kernel, start: float, end: float, known: float
 ) -> tuple[Array | None, float]:
-    """Panels (middles, half widths) on which the rule converges, and the logarithm of a bound of what they leave out.
+    """Return panels (middles, half widths) on which the rule converges, and the logarithm of a bound of what they leave
+    out.
 
-    Halved until the bound on the ellipse is close to the integrand; what is far below the largest is left out.
+    Panels are halved until the bound on the ellipse is close to the integrand. Panels far below the largest are left
+    out.
     """
     tallest = 1.5 if law.curvature == 0.0 else min(1.5, 1.0 / math.sqrt(law.curvature))
     edges = np.linspace(start, end, max(2, math.ceil((end - start) * _HEIGHT / (2.0 * tallest)) + 1))
     low, high = edges[:-1], edges[1:]
-    # No peak is narrower than the reciprocal of this.
+    # No peak is narrower than 1 over this number.
     narrowest = math.log1p(max(power for _, power in kernel.terms) + math.sqrt(law.curvature) + 1.0 / (end - start))
     kept: list[Array] = []
     left_out: list[float] = [-math.inf]
@@ -249,7 +251,8 @@ def _split(
 
 
 def _overshoot(law: RatioLaw, log_q: float, kernel: Kernel, middle: Array, half: Array) -> Array:
-    """Return for each panel the most nats by which a power exceeds its value in the middle, or 1.
+    """Return, for each panel, the largest number of nats by which a power exceeds the larger of its value in the middle
+    and 1.
 
     The power is bounded on the panel's ellipse, and both sides are times the density.
     """
@@ -262,14 +265,14 @@ def _overshoot(law: RatioLaw, log_q: float, kernel: Kernel, middle: Array, half:
 
 
 def _log_bound(law: RatioLaw, log_q: float, kernel: Kernel, middle: Array, half: Array) -> Array:
-    """log of a bound of |kernel times density| inside each panel's ellipse."""
+    """Return log of a bound of |kernel times density| inside each panel's ellipse."""
     terms = [coefficient + _log_power_bound(law, log_q, p, middle, half) for coefficient, p in kernel.terms]
     bound: Array = scipy.special.logsumexp(np.stack(terms), axis=0)
     return bound
 
 
 def _log_power_bound(law: RatioLaw, log_q: float, power: float, middle: Array, half: Array) -> Array:
-    """log of a bound of |f^power times density| inside each panel's ellipse.
+    """Return log of a bound of |f^power times density| inside each panel's ellipse.
 
     The density is log-concave; log f is convex, with a curvature of at most min(1/4, e^-|y - y0|), f(y0) = 2 (1 - q).
     """
@@ -300,7 +303,7 @@ def _log_power_bound(law: RatioLaw, log_q: float, power: float, middle: Array, h
 
 
 def _node_count(log_q: float) -> int:
-    """Nodes at which the error's bound is some e^-66 of a moment of size q^2."""
+    """Return a number of nodes at which the bound of the error is about e^-66 of a moment of size q^2."""
     return min(128, math.ceil((_OVERSHOOT + 66.0 + 2.0 * min(-log_q, 100.0)) / (2.0 * math.log(_RHO))))
 
 
@@ -311,7 +314,7 @@ def _legendre(count: int) -> tuple[Array, Array]:
 
 
 def _log_sum(terms: list[tuple[float, float]]) -> float:
-    """log of the sum of coefficient e^log, rounded up by far more than its rounding."""
+    """Return log of the sum of coefficient e^log, rounded up by far more than its rounding."""
     largest = max(log for _, log in terms)
     if largest == -math.inf:
         return largest
@@ -320,7 +323,7 @@ def _log_sum(terms: list[tuple[float, float]]) -> float:
 
 
 def _expm1_minus(z: Array) -> Array:
-    """e^z - 1 - z."""
+    """Return e^z - 1 - z."""
     series = np.ones_like(z)
     for k in range(14, 2, -1):
         series = 1.0 + series * z / k
@@ -328,5 +331,5 @@ def _expm1_minus(z: Array) -> Array:
 
 
 def _log_expm1(z: Array) -> Array:
-    """log(e^z - 1) for z >= 0."""
+    """Return log(e^z - 1) for z >= 0."""
     return np.where(z > 40.0, z + np.log1p(-np.exp(-np.maximum(z, 40.0))), np.log(np.expm1(np.minimum(z, 40.0))))

@@ -1,36 +1,38 @@
 """Report noisy max: noise on every score, and the name of the largest noisy score; nothing else is released.
 
-Scores of neighbours differ by at most Delta, the noise has scale 2 Delta / epsilon. What is proved depends on it:
+Scores of neighbours differ by at most Delta, the noise has scale 2 Delta / epsilon. The proved cost depends on the
+noise:
 
 * Gumbel noise: exactly the exponential mechanism with weights e^(epsilon score / (2 Delta)), a bounded range.
 * Laplace noise: epsilon-DP (Dwork & Roth 2014, section 3.3).
 * Exponential noise, which is permute-and-flip (McKenna & Sheldon 2020; Ding et al. 2021): epsilon-DP. The losses do
-  not lie in an interval of length epsilon: of two candidates with scores 0 and -Delta that swap, they reach 1.6636 for
+  not lie in an interval of length epsilon: if two candidates with scores 0 and -Delta swap, they reach 1.6636 for
   epsilon = 1.
 
 **Laplace noise tells neighbours apart with an advantage of epsilon / 3 at most.** Let S be a set of candidates, A and
 B the largest noisy scores in S and outside, over the noise's scale. The worst neighbour has S lower and the others
-higher, so that the chance of S is P(A > B) for one and P(A > B + epsilon) for the other. The advantage is the
-integral over s from 0 to epsilon of that of f_A(y + s) f_B(y) over y, hence at most epsilon ||f_A||_2 ||f_B||_2. The
-distribution function v of such a largest score is a product of Laplace ones. With w_k minus their logarithms, the
-density f is v times the sum of m(w_k), m(w) = min(e^w - 1, 1). m is convex up to log 2 and constant beyond, so that
-the sum is largest where all w_k but one are log 2 or 0: it is n + e^w / 2^n - 1 for w = -log v and n = floor(w / log
-2). So f <= (n - 1) v + 2^-n, and the integral of f^2 over y, which is that of f over v, is at most the sum over n of
-4^-n (3 n + 1) / 8 = 1/3. A profile is convex in e^x and 0 at epsilon, hence below the chord. That is the profile of
-epsilon-randomised response which is carried out with probability (epsilon / 3) / tanh(epsilon / 2), where this is
-less than 1, and says nothing otherwise.
+higher, so the chance of S is P(A > B) for one and P(A > B + epsilon) for the other. The advantage is the integral
+of f_A(y + s) f_B(y) over y and over s from 0 to epsilon, hence at most epsilon ||f_A||_2 ||f_B||_2. The distribution
+function v of such a largest score is a product of Laplace ones. With w_k minus their logarithms, the density f is v
+times the sum of m(w_k), m(w) = min(e^w - 1, 1). m is convex up to log 2 and constant beyond, so the sum is largest if
+all w_k but one are log 2 or 0: it is n + e^w / 2^n - 1 for w = -log v and n = floor(w / log 2). So f <= (n - 1) v
++ 2^-n, and the integral of f^2 over y, which is that of f over v, is at most the sum over n of 4^-n (3 n + 1) / 8 =
+1/3. A profile is convex in e^x and 0 at epsilon, hence below the chord. This chord is the profile of epsilon-randomised
+response that is carried out with probability (epsilon / 3) / tanh(epsilon / 2). The bound is void if this is not less
+than 1.
 
-No set of candidates is known whose squared density has a larger integral than 7/24, which the largest of two has; nor
-any whose profile is a chord.
+The largest integral of a squared density that is known is 7/24, for the largest of two candidates. No candidates are
+known whose profile is a chord.
 
-Exponential noise is charged as any epsilon-DP step, which is not claimed to be what it costs.
+Exponential noise is charged as any epsilon-DP step, which may be more than its cost.
 
-**From below.** Many candidates of equal scores are one whose largest noise has Gumbel's law, in the limit, for either
-noise. So two such crowds are the exponential mechanism: any pair of losses t, t - epsilon of a bounded range, with an
-advantage of epsilon / 4 for small epsilon. A few candidates of equal scores against a few others cost more with
-Laplace noise where there are many steps: the largest of two against that of two has an advantage of 7/24 epsilon, and
+**From below.** In the limit, many candidates of equal scores act like one candidate with Gumbel noise, for either
+noise. So two such crowds are the exponential mechanism: they attain any pair of losses t, t - epsilon of a bounded
+range, with an advantage of epsilon / 4 for small epsilon. With Laplace noise and many steps, a few candidates of equal
+scores against a few others cost more: the largest of two against that of two has an advantage of 7/24 epsilon, and
 two against three cost a little more. With exponential noise two single candidates cost more than crowds. Let the first
-be ahead by g of the noise's scales, 0 <= g <= epsilon, and behind by epsilon - g at the neighbour: it is named with
+candidate be ahead by g, in units of the noise's scale, 0 <= g <= epsilon, and behind by epsilon - g for the neighbour.
+It is named with
 probability 1 - e^-g / 2, and e^(g - epsilon) / 2. At g = 0 one loss is epsilon, at g = epsilon / 2 both are log(2 e^g
 - 1) in size.
 """
@@ -58,14 +60,15 @@ from accounting.units import Between, exact, exactly
 Array = NDArray[np.float64]
 
 
-#: With Laplace noise: numbers of candidates on either side, and the shares of epsilon by which the first are ahead.
+#: For Laplace noise: the numbers of candidates on either side, and the shares of epsilon by which the first side is
+#: ahead.
 _NUMBERS, _SHARES = ((1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)), tuple(np.linspace(0.1, 0.9, 9).tolist())
-#: Epsilons for which they are tried.
+#: The epsilons for which these candidates are tried.
 _FEW_FROM, _FEW_UP_TO = 1e-6, 30.0
-#: Places of noise beyond which nothing is counted, panels in each of three parts, and their rule.
+#: The noise beyond which nothing is counted, the number of panels in each of three parts, and their quadrature rule.
 _FARTHEST, _PANELS = 60.0, 12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
-#: Covers the rounding of an integral of positive terms.
+#: An allowance for the rounding of an integral of positive terms.
 _INWARD = 1e-12
 
 
@@ -82,7 +85,8 @@ class ReportNoisyMaxRules(MechanismRules[ReportNoisyMax]):
 
 @dataclass(frozen=True, slots=True)
 class NoisyMaxLoss(RandomizedResponseLoss):
-    """The loss with Laplace or exponential noise, between two pairs. Moments and profile are those of any pure step."""
+    """The loss with Laplace or exponential noise, between two pairs. Its moments and its profile are those of any pure
+    step."""
 
     noise: str
 
@@ -102,7 +106,7 @@ class NoisyMaxLoss(RandomizedResponseLoss):
 
     @property
     def attained(self) -> PrivacyLoss:
-        """A loss that some candidates attain, whatever is asked; a tilt finds better candidates.
+        """A loss that some candidates attain. If the tilt is known, `attained_near` finds better candidates.
 
         >>> NoisyMaxLoss(1.0, "laplace").attained
         BoundedRangeLoss(epsilon=1.0)
@@ -112,7 +116,8 @@ class NoisyMaxLoss(RandomizedResponseLoss):
     def attained_near(self, tilt: float | None) -> PrivacyLoss:
         """Return candidates whose moment at ``tilt`` is the largest.
 
-        With exponential noise they are two; with Laplace noise some of equal scores against some others, or crowds.
+        With exponential noise these are two candidates; with Laplace noise a few of equal scores against a few others,
+        or crowds.
         """
         if self.epsilon == 0.0:
             return RandomizedResponseLoss(0.0)
@@ -133,13 +138,14 @@ class NoisyMaxLoss(RandomizedResponseLoss):
             for share in _SHARES
         ]
         at = np.array([tilt])
-        # The first of equals is taken, crowds: their loss t can be chosen anew at every step.
+        # Among equals the first is taken, which is crowds: their loss t can be chosen anew at every step.
         return max([crowds, *few], key=lambda loss: float(loss.log_moment(at)[0]))
 
     def for_group(self, size: int) -> GroupStep:
         """Return the mechanism with k times epsilon: any move of the scores by k Delta may be split among k records.
 
-        From above that of any pure step, or by the advantage, whichever has the smaller moment of order 2.
+        The bound from above is that of any pure step or the one by the advantage, whichever has the smaller moment of
+        order 2.
         """
         whole = NoisyMaxLoss(size * self.epsilon, self.noise)
         candidates = [RandomizedResponseLoss(self.epsilon).for_group(size).loss, whole.dominating]
@@ -149,7 +155,7 @@ class NoisyMaxLoss(RandomizedResponseLoss):
 
 @dataclass(frozen=True, slots=True)
 class RareResponseLoss(AtomicLoss):
-    """epsilon-randomised response that is carried out with a probability; whether it is, is seen.
+    """Epsilon-randomised response that is carried out with a certain probability. It is seen whether it is carried out.
 
     Attributes:
         epsilon: Above 0.
@@ -173,11 +179,12 @@ class RareResponseLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class TwoCandidatesLoss(AtomicLoss):
-    """Two candidates and exponential noise: the first is ahead by so much, and behind by what is left of epsilon.
+    """The loss of two candidates with exponential noise. The first is ahead by ``ahead``, and behind by the rest of
+    epsilon for the neighbour.
 
     Attributes:
         epsilon: Above 0.
-        ahead: In the noise's scales, between 0 and epsilon / 2.
+        ahead: The lead in units of the noise's scale, between 0 and epsilon / 2.
     """
 
     epsilon: float
@@ -190,7 +197,7 @@ class TwoCandidatesLoss(AtomicLoss):
         return self.epsilon
 
     def find_atoms(self) -> Atoms:
-        """1 - e^-g / 2 against e^(g - eps) / 2, and the rest; rounding moves the losses towards each other."""
+        """Return 1 - e^-g / 2 against e^(g - eps) / 2, and the rest; rounding moves the losses towards each other."""
         likely, unlikely = -0.5 * math.exp(-self.ahead), 0.5 * math.exp(self.ahead - self.epsilon)
         high = math.log1p(likely) - math.log(unlikely)
         low = math.log(-likely) - math.log1p(-unlikely)
@@ -200,13 +207,14 @@ class TwoCandidatesLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class FewCandidatesLoss(AtomicLoss):
-    """Laplace noise on two groups of candidates with equal scores: one is ahead by a gap, and behind in the neighbour.
+    """The loss of two groups of candidates with equal scores and Laplace noise: one is ahead, and behind for the
+    neighbour.
 
-    Seeing only which side the winner is on tells less than seeing the winner.
+    Only the side of the winner is seen, which reveals less than the winner.
 
     Attributes:
         epsilon: Above 0.
-        ahead: In the noise's scales, between 0 and epsilon.
+        ahead: The lead in units of the noise's scale, between 0 and epsilon.
         first, others: The numbers of candidates.
 
     Guarantees: attained_by_candidates.
@@ -224,7 +232,7 @@ class FewCandidatesLoss(AtomicLoss):
         return self.epsilon
 
     def find_atoms(self) -> Atoms:
-        """The chances of the first of them, which rounding moves towards each other."""
+        """Return the chances that the first group wins, which rounding moves towards each other."""
         likely = _chance(self.first, self.others, -self.ahead) * (1.0 - _INWARD)
         unlikely = _chance(self.first, self.others, self.epsilon - self.ahead) * (1.0 + _INWARD)
         low = math.log1p(-likely) - math.log1p(-unlikely)
@@ -233,10 +241,11 @@ class FewCandidatesLoss(AtomicLoss):
 
 @lru_cache(maxsize=4096)
 def _chance(first: int, others: int, behind: float) -> float:
-    """Return the chance that the largest of ``first`` Laplace variables is above the largest of others + ``behind``.
+    """Return the chance that the largest of ``first`` Laplace variables exceeds the largest of the others plus
+    ``behind``.
 
     Args:
-        behind: Up to `_FEW_UP_TO` in size.
+        behind: A number of at most `_FEW_UP_TO` in absolute value.
     """
     parts = [-_FARTHEST, min(-behind, 0.0), max(-behind, 0.0), _FARTHEST]
     edges = np.concatenate([np.linspace(*ends, _PANELS + 1) for ends in pairwise(parts) if ends[0] < ends[1]])
@@ -251,6 +260,6 @@ def _chance(first: int, others: int, behind: float) -> float:
 
 
 def _below(y: Array) -> Array:
-    """Laplace's distribution function."""
+    """Return Laplace's distribution function."""
     tail = 0.5 * np.exp(-np.abs(y))
     return np.where(y < 0.0, tail, 1.0 - tail)

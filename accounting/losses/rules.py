@@ -1,8 +1,8 @@
-"""How mechanisms and samplings are accounted, found by registration: each file of this folder adds its own rules.
+"""The rules by which mechanisms and samplings are accounted. Each file of this folder registers its own rules.
 
-* `MechanismRules`: the loss of a step on all records, and what a step costs in each kind of budget.
+* `MechanismRules`: the loss of a step on all records, and the cost of a step in each kind of budget.
 * `sampled`: the loss of a step of one mechanism under one sampling.
-* `SamplingRules`: what else a sampling needs.
+* `SamplingRules`: further rules of a sampling.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class ChargedStep:
 class MechanismRules(ABC, Generic[M]):
     """The rules by which one mechanism is accounted.
 
-    Only `loss` must be given. By default costs follow from the loss, which is sound wherever the loss has them; a
-    mechanism names the budgets in which it has a cost in `Mechanism.filters`.
+    Only `loss` must be given. By default, costs follow from the loss, which is sound wherever the loss has them.
+    `Mechanism.filters` names the budgets in which a mechanism has a cost.
 
     Attributes:
-        sums_epsilons: Whether its epsilons add up in an approximate_dp budget, so that it needs no delta there.
+        sums_epsilons: Whether its epsilons add up in an approximate_dp budget, so that it needs no charge delta there.
         linear_in_order: Whether its Renyi divergence without sampling is `zcdp_rho` times the order, at every order.
         amplified_sums: Whether sampling lowers its costs in zcdp and gaussian_dp budgets.
     """
@@ -82,11 +82,13 @@ class MechanismRules(ABC, Generic[M]):
         return about(step.loss.pure_epsilon)
 
     def zcdp_rho(self, mechanism: M, step: ChargedStep) -> Between:
-        """Return rho of one step. A sampled one reveals no more than another: divergences are jointly quasi-convex."""
+        """Return rho of one step. A sampled step costs no more than an unsampled one: divergences are jointly
+        quasi-convex."""
         return about(step.loss.zcdp_rho, step.loss.least_zcdp_rho)
 
     def mu_squared(self, mechanism: M, step: ChargedStep) -> Between:
-        """Return mu^2 of one step. A sampled one reveals no more than another: trade-off functions are convex."""
+        """Return mu^2 of one step. A sampled step costs no more than an unsampled one: trade-off functions are
+        convex."""
         return about(step.loss.gaussian_mu**2, step.loss.least_gaussian_mu**2)
 
     def stated_divergences(self, mechanism: M) -> Mapping[float, float]:
@@ -94,7 +96,7 @@ class MechanismRules(ABC, Generic[M]):
         return {}
 
     def without_failure(self, mechanism: M) -> tuple[Mechanism, float]:
-        """Return what an unsampled step is where it does not fail, and the delta with which it fails."""
+        """Return an unsampled step given that it does not fail, and the delta with which it fails."""
         return mechanism, 0.0
 
 
@@ -102,13 +104,14 @@ class SamplingRules(Generic[S]):
     """The rules of a sampling, beside the losses of its steps."""
 
     def stand_in(self, event: Event, sampling: S) -> tuple[Event, Discrepancy]:
-        """Return the event whose losses stand for all steps of this one, and how far they may be from it."""
+        """Return the event whose losses stand for all steps of this event, and a bound of the difference between the
+        two."""
         return event, Discrepancy()
 
     def steps(self, mechanism: Mechanism, sampling: S, count: int) -> Sequence[tuple[PrivacyLoss, int]] | None:
-        """Return the losses of ``count`` steps of one event, and how often each is met.
+        """Return the losses of ``count`` steps of one event, each with the number of times that it occurs.
 
-        None if every step has the same loss, so that equal events may be counted together.
+        Return None if every step has the same loss, so that equal events may be counted together.
         """
         return None
 
@@ -158,10 +161,10 @@ def sampled(mechanism: type[Mechanism], sampling: type[Sampling]) -> Callable[[F
 
 
 def rules_of(mechanism: Mechanism) -> MechanismRules[Any]:
-    """Return how a mechanism is accounted.
+    """Return the rules by which a mechanism is accounted.
 
     Raises:
-        LookupError: No file of `accounting.losses` registers rules for it.
+        LookupError: If no file of `accounting.losses` registers rules for the mechanism.
     """
     try:
         return _OF_MECHANISMS[type(mechanism)]
@@ -172,17 +175,17 @@ def rules_of(mechanism: Mechanism) -> MechanismRules[Any]:
 
 
 def sampling_rules_of(sampling: Sampling) -> SamplingRules[Any]:
-    """Return the rules of a sampling besides the losses of its steps."""
+    """Return the rules of a sampling apart from the losses of its steps."""
     return _OF_SAMPLINGS.get(type(sampling), _NOTHING_MORE)
 
 
 def sampled_loss(
     mechanism: Mechanism, sampling: Sampling, relation: NeighboringRelation, sensitivity: float
 ) -> PrivacyLoss:
-    """Return the loss of a step of a mechanism and a sampling that an event has found to go together.
+    """Return the loss of a step of a mechanism under a sampling, a combination that `Event` has already checked.
 
     Raises:
-        LookupError: No file of `accounting.losses` registers a loss for them.
+        LookupError: If no file of `accounting.losses` registers a loss for the pair.
     """
     loss = _OF_SAMPLED.get((type(mechanism), type(sampling)))
     if loss is None:
@@ -200,7 +203,7 @@ def loss_of(event: Event, relation: NeighboringRelation) -> PrivacyLoss:
     two neighbours' outputs (by the theorem in the mechanism's file, or in that of the sampling).
 
     Raises:
-        Unsupported: The scheme or the mechanism is not accounted under the relation.
+        Unsupported: If the scheme or the mechanism is not accounted under the relation.
     """
     check_event(event, relation)
     sensitivity = event.sampling.charged_sensitivity(relation, event.mechanism)

@@ -1,19 +1,19 @@
-"""A lower bound for random sets of steps: the loss of one who sees a sum over the steps alone.
+"""A lower bound for random sets of steps: the loss if only a sum over the steps is seen.
 
 A record is in k of t steps, all sets equally likely. Let Y_i be the ratio of step i, and f a nondecreasing function
-with values on a lattice. One who sees
+with values on a lattice. An observer who sees only
 
     S = f(Y_1) + ... + f(Y_t)
 
-alone learns less than one who sees the steps. Without the record S is the sum of
-t independent terms of law B, that of f under N(0, s^2); with it k of them have the law A, that under N(1, s^2),
-*whichever the set is*. So S has the law B^t against A^k B^(t-k), powers for convolution: a pair of atoms that these
-neighbours attain, at every f.
+learns less than one who sees the steps. Without the record S is the sum of
+t independent terms of law B, that of f under N(0, s^2); with it, k of them have the law A, that of f under N(1, s^2),
+*for every set*. So S has the law B^t against A^k B^(t-k), where powers are convolutions: a pair of atoms that these
+neighbours attain, for every f.
 
 The sets' own ratio is e_k(Y_1, ..., Y_t) over the number of sets, the coefficient of theta^k in the product of
 1 + theta Y_i. At the theta where the product over theta^k is least, its logarithm is close to that of the product, up
-to a constant; so f is log(1 + theta Y) in cells. One theta serves all places, half of that of Poisson's ratio, which is
-1 - q + q Y with q = k/t: the places that matter have larger ratios than most.
+to a constant; so f is log(1 + theta Y), rounded to cells. One theta serves all places: half of the theta of Poisson's
+ratio, which is 1 - q + q Y with q = k/t, because the places that matter have larger ratios than most.
 
 Convolutions are sums of nonnegative products. So masses have small relative errors, which add up from factor to factor
 and from one convolution to the next; each law carries its own, the largest of its masses (`SetStatisticLoss.error`),
@@ -37,14 +37,16 @@ from accounting.losses.atoms import Atoms
 
 Array = NDArray[np.float64]
 
-#: Up to this many steps the cells are small against one term. With less noise nearly all terms would be 0.
+#: The largest number of steps for which cells are small against one term, and the least noise: with less, nearly all
+#: terms would be 0.
 MOST_BINS, LEAST_NOISE = 10_000, 0.2
-#: Cells in a standard deviation of the sum, at least and at most, and in one of a term; how many of the latter are cut
-#: into cells.
+#: The least and the largest number of cells in a standard deviation of the sum, and in one of a term; and the number of
+#: standard deviations of a term that are cut into cells.
 _LEAST_CELLS, _MOST_CELLS, _PER_TERM, _REACH = 100, 150, 11.0, 9.0
-#: Masses that are left out of a law on its way; what stands for all smaller ones in the pair.
+#: The mass below which masses are left out of an intermediate law, and the mass that replaces all smaller ones in the
+#: pair.
 _NEGLIGIBLE, _RARE = 1e-85, 1e-72
-#: Outcomes whose losses are within this of each other are one.
+#: Outcomes whose losses are within this of each other count as one.
 _TOGETHER = 2e-4
 #: Relative error of one term's mass: that of a difference of two normal probabilities.
 _ONE_TERM = 4e-13
@@ -55,9 +57,9 @@ class _Law(NamedTuple):
     """Masses on a lattice.
 
     Attributes:
-        first: The place of the first one.
-        masses: At this place and those that follow.
-        error: Relative error of a mass, at most; what is trimmed off is not counted.
+        first: The place of the first mass.
+        masses: The masses at this place and the places that follow.
+        error: A bound of the relative error of a mass; mass that is trimmed off is not counted.
     """
 
     first: int
@@ -67,10 +69,10 @@ class _Law(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SetStatisticLoss(AtomicLoss):
-    """The loss of one random set to one who sees the sum alone.
+    """The loss of one random set if only the sum is seen.
 
     Attributes:
-        noise_multiplier: s, over the sensitivity.
+        noise_multiplier: The noise multiplier s, over the sensitivity.
         bins, participations: t and k, from 1 to t - 1.
     """
 
@@ -83,7 +85,7 @@ class SetStatisticLoss(AtomicLoss):
 
     @property
     def error(self) -> float:
-        """Relative error of a mass, at most, before masses are put together."""
+        """A bound of the relative error of a mass, before outcomes are merged."""
         return max(law.error for law in _laws_of(self))
 
     def find_atoms(self) -> Atoms:
@@ -94,7 +96,7 @@ class SetStatisticLoss(AtomicLoss):
         here, there = np.maximum(here[kept], _RARE), np.maximum(there[kept], _RARE)
         losses = np.log(here / there)
         order = np.argsort(losses, kind="stable")
-        # An outcome starts a new one where its loss is in another cell than the one before.
+        # An outcome starts a new group if its loss is in another cell than the loss before it.
         cells = np.floor(losses[order] / _TOGETHER)
         place = np.flatnonzero(np.concatenate([[True], np.diff(cells) > 0.0]))
         together = np.add.reduceat(here[order], place)
@@ -125,7 +127,7 @@ class SetStatisticLoss(AtomicLoss):
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
         """Guarantees: attained_by_the_sets."""
         exact = AtomicLoss.excess(self, epsilons, remove=remove)
-        # At most so much does (P - e^eps Q)_+ change where P and Q do; P's mass where it is positive counts twice.
+        # The largest change of (P - e^eps Q)_+ by the errors of P and Q; P's mass where it is positive counts twice.
         atoms = self.atoms if remove else self.atoms.swapped
         masses = np.concatenate([np.cumsum(np.exp(atoms.log_masses)[::-1])[::-1], [0.0]])
         above = masses[np.searchsorted(atoms.losses, epsilons, side="right")]
@@ -145,7 +147,7 @@ def _laws_of(loss: SetStatisticLoss) -> tuple[_Law, _Law]:
 
 
 def _cells_of(edges: Array) -> _Law:
-    """Normal probabilities between edges, and beyond the first and the last one."""
+    """Return normal probabilities between edges, and beyond the first and the last edge."""
     below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
     left = np.diff(np.concatenate([[0.0], below, [1.0]]))
     right = -np.diff(np.concatenate([[1.0], above, [0.0]]))
@@ -154,7 +156,7 @@ def _cells_of(edges: Array) -> _Law:
 
 
 def _power(law: _Law, count: int) -> _Law:
-    """The law of a sum of this many independent terms."""
+    """Return the law of a sum of this many independent terms."""
     total = _Law(0, np.ones(1), 0.0)
     while count:
         if count & 1:

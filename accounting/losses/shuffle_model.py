@@ -2,8 +2,8 @@
 
 REQUIRED: all users of a round apply the SAME randomiser R, which may depend on what earlier rounds have shown, and on
 nothing else (or: records are shuffled first, and the i-th of them given to an i-th randomiser). Users with randomisers
-of their own, each e-DP, are not covered: where their messages have no symbol in common, each message tells whose it
-is, shuffling hides nothing, and a round costs e.
+of their own, each e-DP, are not covered: if their messages have no symbol in common, each message reveals its sender,
+shuffling hides nothing, and a round costs e.
 
 Let R be e-DP, e = ``local_epsilon``, E = e^e, and let P0, P1 be the laws of user 1's message. For users 2 to n, each
 message is, with probability 2 / (E + 1), one that hides which of the two inputs user 1 has; the numbers
@@ -15,8 +15,8 @@ dominate the round, and their powers dominate compositions in which the randomis
 (i, j) the loss is log (E i + j) / (i + E j).
 
 Proof. For each other user R(x) >= B := max(P0, P1) / E, because P0 and P1 are R's own laws at two other inputs. So she
-sends a message of B's law with probability b, the mass of B; let all other messages be seen apart. Given how many are
-left, the density of the shuffled ones against the product of B / b is the mean of b P0 / B over them, whence
+sends a message of B's law with probability b, the mass of B; let all other messages be seen separately. Given how many
+are left, the density of the shuffled ones against the product of B / b is the mean of b P0 / B over them, whence
 
     delta(x) = E (W_1 + ... + W_n)_+ / n,   W = (P0 - t P1) / B at a message of B's law, or 0 with probability 1 - b,
 
@@ -31,12 +31,13 @@ Both sides are laws of mean 1 - t, filled up with 0; it is enough to compare the
 left for k >= 0; for -E (t - 1) < k < 0 they are |k| (1 - 1 / E) on the left and at least |k| E / (E + 1) on the right;
 below, the left one is the mean less k, which no law is below. So the worst of all randomisers has P0 = (E, 1) / (E + 1)
 and P1 = (1, E) / (E + 1) on two messages, with B = (1, 1) / (E + 1): the pair above. Negative x follow by exchanging P0
-and P1. (Feldman, McMillan & Talwar 2021 have e^-e for 2 / (E + 1). That 2 / (E + 1) serves some randomisers is in their
-2023 paper, whose proof for all was withdrawn: errata to arXiv 2208.04591, Lemma 3.5. The proof above is another one.)
+and P1. (Feldman, McMillan & Talwar 2021 have e^-e in place of 2 / (E + 1). Their 2023 paper has 2 / (E + 1) for some
+randomisers; its proof for all randomisers was withdrawn: errata to arXiv 2208.04591, Lemma 3.5. The proof above is a
+different one.)
 
-What is lost is that messages that are not B's are seen apart. No randomiser is known to attain the pair.
+The only loss is that messages that are not of B's law are seen separately. No randomiser is known to attain the pair.
 
-From below, two randomisers, of which the one with the larger divergence of order 2 is taken.
+From below, there are two randomisers, and the one with the larger divergence of order 2 is used.
 
 * Randomised response on one bit, user 1 with a 1 or a 0 if all others have a 0. The number of ones is
 
@@ -48,7 +49,7 @@ From below, two randomisers, of which the one with the larger divergence of orde
   E c, c and c or c, c and E c, where c = 1 / (E + 2), and S is a sum of n - 1 steps of 1, 0 and -1 with probabilities
   c, E c and c. It is what comes near the pair for large e.
 
-No score attains more than these two where there are many users, so that it is the pair that is loose there. Let d = P0
+With many users, no score attains more than these two, so it is the pair that is loose. Let d = P0
 - P1, and let others have the laws M_i. A score a of the messages moves its sum by a.d, over a variance that is the sum
 of Var_M_i(a): at most as if all others had the law M of the smallest variance. For one M the largest (a.d)^2 /
 Var_M(a) is the sum of d^2 / M. With p = P0 / M and q = P1 / M that is the mean of (p - q)^2 under M, where p and q
@@ -92,9 +93,9 @@ from accounting.relations import NeighboringRelation
 
 Array = NDArray[np.float64]
 
-#: A local epsilon below which e^-e0 is 1 in floating point.
+#: The local epsilon below which e^-e0 is 1 in floating point.
 _HARDLY_BIASED = 1e-15
-#: A local epsilon up to which three categories attain less than a bit, by far.
+#: The local epsilon up to which three categories attain far less than one bit.
 _THREE_FROM = 0.3
 
 
@@ -104,7 +105,7 @@ class ShuffledLoss(PrivacyLoss):
 
     Attributes:
         local_epsilon: e0 of the randomiser.
-        num_users: n.
+        num_users: The number n of users.
     """
 
     local_epsilon: float
@@ -122,7 +123,7 @@ class ShuffledLoss(PrivacyLoss):
     @property
     def dominating(self) -> ClonesLoss | RandomizedResponseLoss:
         if self.local_epsilon < _HARDLY_BIASED or self.num_users * math.exp(-self.local_epsilon) < LEFT_OUT:
-            # Clones that are next to never seen, or not told apart: user 1's message by itself.
+            # If clones are next to never seen, or cannot be told apart, the loss is that of user 1's message alone.
             return RandomizedResponseLoss(self.local_epsilon)
         return ClonesLoss(self.local_epsilon, self.num_users)
 
@@ -151,7 +152,7 @@ class ShuffledLoss(PrivacyLoss):
 def shuffled(
     mechanism: PureDp | ApproximateDp, sampling: ShuffleModel, _relation: NeighboringRelation, sensitivity: float
 ) -> PrivacyLoss:
-    """One user alone is not shuffled among others."""
+    """Return the loss of a round. A single user is not shuffled among others."""
     if sampling.num_users > 1:
         return ShuffledLoss(sampling.local_epsilon, sampling.num_users)
     return rules_of(mechanism).loss(mechanism, sensitivity)
@@ -160,7 +161,8 @@ def shuffled(
 @sampling_rules_for(ShuffleModel)
 class ShuffleModelRules(SamplingRules[ShuffleModel]):
     def stand_in(self, event: Event, sampling: ShuffleModel) -> tuple[Event, Discrepancy]:
-        """A pure randomiser, where the stated one has a delta, and how far it may be from it."""
+        """Return a pure randomiser in place of a stated one with a delta, and a bound of the distance between the
+        two."""
         users, epsilon = sampling.num_users, sampling.local_epsilon
         if sampling.local_delta == 0.0:
             return event, Discrepancy()
@@ -170,7 +172,7 @@ class ShuffleModelRules(SamplingRules[ShuffleModel]):
 
 
 def closed_form_epsilon(local_epsilon: float, num_users: int, delta: float) -> float | None:
-    """The central epsilon of one round, as published; None if local_epsilon > log(n / (16 log(2 / delta))).
+    """Return the central epsilon of one round, as published; None if local_epsilon > log(n / (16 log(2 / delta))).
 
     Source: Feldman, McMillan & Talwar 2021, Theorem 3.1: log(1 + (e^e - 1)/(e^e + 1) (8 sqrt(e^e log(4/delta) / n) +
     8 e^e / n)).
@@ -186,7 +188,7 @@ def closed_form_epsilon(local_epsilon: float, num_users: int, delta: float) -> f
 
 
 def distance_of_randomizers(local_epsilon: float, local_delta: float, num_users: int) -> float:
-    """Total variation between a round of an (e0, d0)-DP randomiser and one with the pair, rounded up.
+    """Return the total variation between a round of an (e0, d0)-DP randomiser and one with the pair, rounded up.
 
     >>> distance_of_randomizers(1.0, 0.0, 100)
     0.0

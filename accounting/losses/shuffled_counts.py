@@ -1,10 +1,11 @@
 """The laws of the numbers of shuffled messages: of the clones that bound a round, and of randomisers that are attained.
 
-Numbers. Fewer clones are a bound, as further ones can be added afterwards. So if there are many, numbers of clones
-are grouped, each group counted as its smallest number; what is less likely than 1e-59 in all counts as no clone at
-all. And outcomes are put on some thousands of losses, each one's P-mass and Q-mass split between two neighbours and
-kept ("connect the dots"), which only adds to the profile. Both cost about 1e-4 of epsilon. From below neighbouring
-numbers of ones are seen as one outcome, a post-processing; numbers less likely than 1e-59 are left out.
+Numerics. Fewer clones give a bound, because further clones can be added afterwards. So if there are many, numbers of
+clones are grouped, and each group counts as its smallest number; numbers with a total probability below 1e-59 count as
+no clone at all. Outcomes are put on some thousands of losses: the P-mass and the Q-mass of each are kept and split
+between two neighbouring losses ("connect the dots"), which only adds to the profile. Both cost about 1e-4 of epsilon.
+From below, neighbouring numbers of ones are seen as one outcome, a post-processing; numbers less likely than 1e-59 are
+left out.
 """
 
 from __future__ import annotations
@@ -23,25 +24,26 @@ Array = NDArray[np.float64]
 
 #: The total probability of all numbers of clones and messages that are left out.
 LEFT_OUT = 1e-59
-#: Nats of the tails beyond which they lie.
+#: The tails in which they lie, in nats.
 _TAIL = 140.0
-#: Groups are this wide, relatively to their number of clones.
+#: The width of a group, relative to its number of clones.
 _GROUP = 2e-4
-#: Losses: this many to a standard deviation, so far out; beyond, each is this much further than the last.
+#: The number of losses per standard deviation, the distance up to which they are evenly spaced, and the factor by which
+#: their spacing grows beyond.
 _FINENESS, _FINE_REACH, _GROWTH = 64.0, 20.0, 1.01
-#: From below, numbers of ones that are seen as one: standard deviations.
+#: The width, in standard deviations, of the numbers of ones that are seen as one outcome from below.
 _CELL = 1.0 / 64.0
-#: A local epsilon beyond which fewer than one user in 1e13 lies, so that nothing is seen as one.
+#: A local epsilon beyond which fewer than one user in 1e13 lies, so outcomes are not merged.
 HARDLY_RANDOM = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClonesLoss(AtomicLoss):
-    """The pair of the numbers of clones, which dominates a round.
+    """The loss of the pair of the numbers of clones, which dominates a round.
 
     Attributes:
-        local_epsilon: e0, above 0.
-        num_users: n.
+        local_epsilon: The local epsilon e0, above 0.
+        num_users: The number n of users.
 
     Guarantees: profile_is_above_the_pair_of_the_theorem_and_close: within 1e-3 of its epsilon.
     """
@@ -62,11 +64,11 @@ class ClonesLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class ResponsesLoss(AtomicLoss):
-    """Randomised response of n users, of whom all but one surely have a 0: it is attained.
+    """The attained loss of randomised response by n users, of whom all but one certainly have a 0.
 
     Attributes:
-        local_epsilon: e0, above 0.
-        num_users: n.
+        local_epsilon: The local epsilon e0, above 0.
+        num_users: The number n of users.
 
     Guarantees: profile_is_below_what_randomised_response_attains_and_close.
     """
@@ -87,11 +89,12 @@ class ResponsesLoss(AtomicLoss):
 
 @dataclass(frozen=True, slots=True)
 class ThreeCategoriesLoss(AtomicLoss):
-    """Randomised response of n users on three categories, of whom all but one surely have the third: it is attained.
+    """The attained loss of randomised response on three categories by n users, of whom all but one certainly have the
+    third.
 
     Attributes:
-        local_epsilon: e0, above 0 and not so large that next to nobody lies.
-        num_users: n.
+        local_epsilon: The local epsilon e0, above 0, and not so large that hardly anybody lies.
+        num_users: The number n of users.
 
     Guarantees: profile_is_below_what_three_categories_attain_and_close.
     """
@@ -111,7 +114,7 @@ class ThreeCategoriesLoss(AtomicLoss):
 
 
 def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
-    """Atoms of the number of ones without user 1's one, against that with it."""
+    """Return the atoms of the number of ones without user 1's one against the number with it."""
     odds = math.exp(-local_epsilon)
     chance = odds / (1.0 + odds)
     mean = num_users * chance
@@ -135,7 +138,7 @@ def _numbers_of_ones(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _differences(local_epsilon: float, num_users: int) -> Atoms:
-    """Atoms of the number of the first category less that of the second, user 1 having the first or the second."""
+    """Return the atoms of the count of category 1 less the count of category 2, if user 1 has the one or the other."""
     odds, others = math.exp(-local_epsilon), num_users - 1
     chance = odds / (1.0 + 2.0 * odds)
     reach = math.ceil(math.sqrt(4.0 * _TAIL * others * chance) + _TAIL)
@@ -151,7 +154,7 @@ def _differences(local_epsilon: float, num_users: int) -> Atoms:
     padded = np.concatenate([np.zeros(2), law, np.zeros(2)])
     lower, same, upper = padded[:-2], padded[1:-1], padded[2:]
     p = (lower + odds * upper + odds * same) / (1.0 + 2.0 * odds)
-    # Q's mass less P's: what is small is not a difference of two sums.
+    # Q's mass less P's, computed so that no small number is a difference of two sums.
     shift = math.expm1(-local_epsilon) * (lower - upper) / (1.0 + 2.0 * odds)
     deviation = math.sqrt(2.0 * others * chance)
     half = np.arange(p.size // 2 + 1, p.size, max(1, int(_CELL * deviation)))
@@ -163,10 +166,11 @@ def _differences(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _trinomial_ratios(steps: int, weight: float, length: int) -> Array:
-    """a_(k+1) / a_k for the last ``length`` k < steps, where a_k are the coefficients of (1 + weight z + z^2)^steps.
+    """Return a_(k+1) / a_k for the last ``length`` k < steps, where a_k are the coefficients of (1 + weight z +
+    z^2)^steps.
 
     From the recurrence (k + 1) a_(k+1) = weight (steps - k) a_k + (2 steps - k + 1) a_(k-1), whose terms are positive.
-    If it does not begin at k = 0 it forgets its beginning within the first third.
+    If it does not begin at k = 0, the effect of its start vanishes within the first third.
     """
     return _ratios(float(steps), weight, length)
 
@@ -208,7 +212,7 @@ def _clones(local_epsilon: float, num_users: int) -> Atoms:
 
 
 def _groups(others: int, chance: float) -> tuple[Array, Array]:
-    """Numbers of clones and their probabilities: Bin(others, chance), grouped downward."""
+    """Return numbers of clones and their probabilities: Bin(others, chance), grouped downward."""
     mean = others * chance
     low = max(0, math.floor(mean - math.sqrt(2.0 * _TAIL * mean)))
     high = min(others, math.ceil(mean + math.sqrt(2.0 * _TAIL * mean) + _TAIL))
@@ -225,7 +229,7 @@ def _groups(others: int, chance: float) -> tuple[Array, Array]:
 
 
 def _messages(clones: int, kept: float, local_epsilon: float) -> tuple[Array, Array]:
-    """Losses and P-masses of the numbers of messages from Q0, given how many clones there are."""
+    """Return losses and P-masses of the numbers of messages from Q0, given the number of clones."""
     reach = math.ceil(math.sqrt(0.5 * _TAIL * clones))
     low, high = max(0, clones // 2 - reach), min(clones, -(-clones // 2) + reach)
     zeros = np.arange(low, high + 1, dtype=np.float64)
@@ -240,13 +244,13 @@ def _messages(clones: int, kept: float, local_epsilon: float) -> tuple[Array, Ar
 
 
 def _normalised(log_ratios: Array) -> Array:
-    """A law from the logarithms of the ratios of neighbours, relatively accurate around its mode."""
+    """Return a law from the logarithms of the ratios of neighbours, relatively accurate around its mode."""
     law: Array = np.exp(_log_law(log_ratios))
     return law
 
 
 def _log_law(log_ratios: Array) -> Array:
-    """Its logarithms."""
+    """Return the logarithms of the law."""
     logs = np.append(0.0, np.cumsum(log_ratios))
     mode = int(np.argmax(logs))
     # Sums from the mode outward do not carry the rounding of the far side.
@@ -258,7 +262,7 @@ def _log_law(log_ratios: Array) -> Array:
 
 
 def _nodes(local_epsilon: float, clones: float) -> Array:
-    """Losses from -e0 to e0, fine in the middle."""
+    """Return losses from -e0 to e0, fine in the middle."""
     deviation = 2.0 * math.tanh(0.5 * local_epsilon) / math.sqrt(clones + 1.0)
     fine = deviation / _FINENESS
     inner = np.arange(0.0, min(_FINE_REACH * deviation, local_epsilon), fine)

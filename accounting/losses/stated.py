@@ -1,4 +1,5 @@
-"""Guarantees taken as stated: any mechanism with a proof of pure, approximate, zero-concentrated or Renyi DP."""
+"""Guarantees that are taken as stated: any mechanism with a proof of pure, approximate, zero-concentrated or Renyi
+DP."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class RandomizedResponseLoss(PrivacyLoss):
     has_pair = True
     ends_exactly = True
     moments_within = 3.0 * _ALLOWANCE
-    #: Whether it is that of a guarantee, so that the worst mechanism that has it counts.
+    #: Whether the loss is that of a guarantee, so that the worst mechanism with the guarantee counts.
     is_stated: ClassVar[bool] = False
 
     @property
@@ -48,7 +49,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return self.epsilon
 
     def log_moment(self, tilts: Array) -> Array:
-        """log [ cosh((x + 1/2) eps) / cosh(eps/2) ]  (Mironov 2017, Proposition 5, order x + 1)."""
+        """Return log [ cosh((x + 1/2) eps) / cosh(eps/2) ]  (Mironov 2017, Proposition 5, order x + 1)."""
         epsilon = self.epsilon
         largest = (tilts + 0.5) * epsilon
         with np.errstate(over="ignore", invalid="ignore"):
@@ -59,7 +60,7 @@ class RandomizedResponseLoss(PrivacyLoss):
         return moment
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
+        """Return p (1 - e^(eps' - eps)) for 0 <= eps' <= eps."""
         likely = 1.0 / (1.0 + math.exp(-self.epsilon))
         profile = -likely * np.expm1(np.minimum(np.abs(epsilons) - self.epsilon, 0.0))
         return mirrored(epsilons, profile)
@@ -68,23 +69,23 @@ class RandomizedResponseLoss(PrivacyLoss):
         return Support(-self.epsilon, self.epsilon, 0.0, 0.0)
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """Phases meet again, so that |M(c + it)| does not fall.
+        """Return a step whose phases meet again, so that |M(c + it)| does not fall.
 
         Guarantees: moment_within_its_error; line_within_its_error.
         """
         size = self.epsilon
-        # e^-eps underflows harmlessly: the atom then has a mass below every positive number.
+        # e^-eps may underflow harmlessly: the atom then has a mass below every positive number.
         unlikely = math.exp(-size) / (1.0 + math.exp(-size))
         atoms = ((1.0 / (1.0 + math.exp(-size)), size), (max(unlikely, 5e-324), -size))
         return RatioStep((), atoms, 0.0, ratio_digits(log_count), 1.0, size)
 
     def for_group(self, size: int) -> GroupStep:
-        """The pair of discrete Laplace noise of scale 1 / epsilon, k steps apart.
+        """Return the pair of discrete Laplace noise of scale 1 / epsilon, k steps apart.
 
-        Of f-DP steps a group has the trade-off 1 - (1 - f)^{o k} (Dong, Roth & Su 2022, Theorem 2.14). With f of
-        epsilon-DP, 1 - f is what one step of such noise does to the tails of its law, at every point of the lattice and
-        linearly between. The count with such noise attains it: exact for a guarantee as stated, above what one
-        mechanism with a proof costs.
+        For an f-DP step, a group has the trade-off function 1 - (1 - f)^{o k} (Dong, Roth & Su 2022, Theorem 2.14). For
+        epsilon-DP, 1 - f is the effect of a shift by one step on the tails of the law of such noise, at every point of
+        the lattice and linearly between. A count with such noise attains the bound. So it is exact for a guarantee as
+        stated, and above the cost of a single mechanism with a proof.
         """
         epsilon = size * self.epsilon
         if epsilon < _SMALLEST_FOR_GROUPS:
@@ -94,7 +95,8 @@ class RandomizedResponseLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class PureDpLoss(RandomizedResponseLoss):
-    """epsilon-DP as stated: the loss of the worst mechanism that has it, for one record and for groups of them."""
+    """The loss of epsilon-DP as stated: that of the worst mechanism with this guarantee, for one record and for
+    groups."""
 
     is_stated = True
 
@@ -103,7 +105,7 @@ class PureDpLoss(RandomizedResponseLoss):
 class ApproximateDpLoss(PrivacyLoss):
     """The loss that dominates every (epsilon, delta)-DP mechanism (Kairouz, Oh & Viswanath 2015, section 3).
 
-    With probability delta the outcome tells the data set outright; otherwise it is randomised response. Whether a step
+    With probability delta the outcome reveals the data set; otherwise it is randomised response. Whether a step
     fails is independent of everything else, so compositions separate: see `accounting.failure`.
     """
 
@@ -126,13 +128,13 @@ class ApproximateDpLoss(PrivacyLoss):
         return self.epsilon if self.delta == 0.0 else math.inf
 
     def log_moment(self, tilts: Array) -> Array:
-        """inf if delta > 0: no Renyi divergence is bounded."""
+        """Return inf if delta > 0: no Renyi divergence is bounded."""
         if self.delta == 0.0:
             return self.without_failure.log_moment(tilts)
         return np.full_like(tilts, math.inf)
 
     def excess(self, epsilons: Array, *, remove: bool = True) -> Array:
-        """delta + (1 - delta) times the profile of randomised response, for eps >= 0."""
+        """Return delta + (1 - delta) times the profile of randomised response, for eps >= 0."""
         profile = self.delta + (1.0 - self.delta) * self.without_failure.excess(np.abs(epsilons))
         return mirrored(epsilons, profile)
 
@@ -142,7 +144,8 @@ class ApproximateDpLoss(PrivacyLoss):
 
 @dataclass(frozen=True, slots=True)
 class RenyiLineLoss(PrivacyLoss):
-    """A loss with bounds on its moments alone, K(x) <= rho x (x + 1). It has no dominating pair and no lower bounds."""
+    """A loss of which only bounds of moments are known: K(x) <= rho x (x + 1). It has no dominating pair and no lower
+    bounds."""
 
     rho: float
 
@@ -162,28 +165,30 @@ class RenyiLineLoss(PrivacyLoss):
         raise Unsupported("zCDP bounds moments; no pair of distributions stands for it")
 
     def for_group(self, size: int) -> GroupStep:
-        """k^2 times rho (Bun & Steinke 2016, Proposition 1.9); of one mechanism, nothing is known from below."""
+        """Return k^2 times rho (Bun & Steinke 2016, Proposition 1.9); no lower bound is known for a single
+        mechanism."""
         return GroupStep(RenyiLineLoss(size * size * self.rho * (1.0 + 4e-16)), is_exact=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ZcdpLoss(RenyiLineLoss):
-    """rho-zCDP as stated: one mechanism that has it is the Gaussian with mu^2 = 2 rho, whose moments these are."""
+    """The loss of rho-zCDP as stated. Its moments are those of the Gaussian mechanism with mu^2 = 2 rho, which has this
+    guarantee."""
 
     def for_group(self, size: int) -> GroupStep:
-        """k^2 times rho, which k records attain."""
+        """Return k^2 times rho, which k records attain."""
         return GroupStep(ZcdpLoss(size * size * self.rho * (1.0 + 4e-16)), is_exact=True)
 
 
 @dataclass(frozen=True)
 class RenyiCurveLoss(PrivacyLoss):
-    """Renyi divergences at some orders: only the moments are bounded, and only up to the largest order.
+    """A loss with Renyi divergences stated at some orders. Only its moments are bounded, up to the largest order.
 
     K is convex with K(0) = 0, so it lies below every chord between 0 and the moments stated: below the lower convex
     hull of these points. (The first chord says that the divergence does not fall as the order grows.)
 
     Attributes:
-        orders: above 1, increasing.
+        orders: The orders, above 1 and increasing.
         epsilons: The divergence at each order; K(order - 1) = (order - 1) epsilon.
     """
 
@@ -193,7 +198,7 @@ class RenyiCurveLoss(PrivacyLoss):
     pure_epsilon = math.inf
     symmetric = True
     has_pair = False
-    #: Of what is stated; beyond the last order nothing is known, and nobody else knows more.
+    #: The moments are computed from the stated divergences; nothing is known beyond the last order.
     moments_within = 1e-13
 
     @property
@@ -237,7 +242,8 @@ class ApproximateDpRules(MechanismRules[ApproximateDp]):
         return ApproximateDpLoss(mechanism.epsilon, mechanism.delta)
 
     def without_failure(self, mechanism: ApproximateDp) -> tuple[Mechanism, float]:
-        """An (eps, delta)-DP step is an eps-DP one with probability 1 - delta at least, so that the deltas add up.
+        """Return an eps-DP event and delta: an (eps, delta)-DP step is eps-DP with probability at least 1 - delta, so
+        deltas add up.
 
         Source: Kairouz, Oh & Viswanath 2015, Theorem 3.1.
         """
@@ -265,7 +271,7 @@ class RenyiDpRules(MechanismRules[RenyiDp]):
 
 
 def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The corners of the lower convex hull of points with increasing x. Any of its chords is a bound by itself."""
+    """Return the corners of the lower convex hull of points with increasing x. Each of its chords is a bound."""
     corners: list[tuple[float, float]] = []
     for x, y in points:
         while len(corners) > 1:

@@ -28,6 +28,6 @@ class Support:
 
 
 def mirrored(epsilons: Array, profile_of_size: Array) -> Array:
-    """The excess of a pair whose directions agree, from its profile at |eps|: times e^eps where eps < 0."""
+    """Return the excess of a pair whose directions agree, from its profile at |eps|: times e^eps where eps < 0."""
     excess: Array = np.exp(np.minimum(epsilons, 0.0)) * profile_of_size
     return excess

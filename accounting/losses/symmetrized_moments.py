@@ -1,4 +1,4 @@
-"""Log-moments from integrals over likelihood ratios: what all pairs with such integrals share."""
+"""Log-moments from integrals over likelihood ratios: the code that all pairs with such integrals share."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ Array = NDArray[np.float64]
 
 #: Every moment is enlarged by this much, relatively: more than the rounding of the sums.
 ALLOWANCE = 1e-9
-#: Below it a moment is bounded by its chord from 0; beyond the other it is reported as inf, which is sound.
+#: Below the first tilt a moment is bounded by its chord from 0; beyond the second it is reported as inf, which is
+#: sound.
 MIN_TILT, MAX_TILT = 1e-3, 1e5
-#: Where `log_integral` is guaranteed to be close.
+#: The smallest probability and tilt for which `log_integral` is guaranteed to be close.
 _CLOSE_FROM_TILT, _CLOSE_FROM_PROBABILITY = 0.01, 1e-12
 
 
 def moments_at(tilts: Array, moment: Callable[[float], float]) -> Array:
-    """``moment`` at every tilt x > 0 in its range; the chord below it (K is convex and K(0) = 0), inf above."""
+    """Return ``moment`` at every tilt x > 0 in its range; the chord below it (K is convex and K(0) = 0), inf above."""
     moments = np.full(tilts.shape, math.inf)
     for index, tilt in np.ndenumerate(tilts):
         if tilt < MIN_TILT:
@@ -33,10 +34,10 @@ def moments_at(tilts: Array, moment: Callable[[float], float]) -> Array:
 
 
 def least_moments_at(tilts: Array, moments: Array, probability: float) -> Array:
-    """Return numbers that moments are not below which `upper_moment` has made of `log_integral`.
+    """Return lower bounds of the moments that `upper_moment` bounds from above, from the same `log_integral`.
 
-    That is within 1e-9 of the integral for probabilities of 1e-12 and more and tilts of 0.01 and more, its summation's
-    rounding is within 1e-9, and so much was added. Elsewhere 0.
+    `log_integral` is within 1e-9 of the integral for probabilities of at least 1e-12 and tilts of at least 0.01, the
+    rounding of its summation is within 1e-9, and that much was added. Elsewhere the lower bound is 0.
     """
     is_known = (tilts >= _CLOSE_FROM_TILT) & (tilts <= MAX_TILT) & (probability >= _CLOSE_FROM_PROBABILITY)
     is_known &= np.isfinite(moments)
@@ -45,14 +46,16 @@ def least_moments_at(tilts: Array, moments: Array, probability: float) -> Array:
 
 
 def upper_moment(log_excess: float) -> float:
-    """log(1 + e^log_excess), rounded up; a moment below every positive float is reported as the smallest normal."""
+    """Return log(1 + e^log_excess), rounded up; a moment below every float is reported as the smallest normal one."""
     moment = float(np.logaddexp(0.0, log_excess)) if log_excess > -30.0 else math.exp(log_excess)
     return max(moment * (1.0 + ALLOWANCE), 2.3e-308)
 
 
 @lru_cache(maxsize=4096)
 def symmetrized_gaussian_moment(s: float, q: float, tilt: float) -> float:
-    """log M(tilt), M(z) = 1 + E[(f^(z+1) + f^-z - f - 1) 1{x >= 1/2}], x ~ N(0, s^2); s = noise over sensitivity."""
+    """Return log M(tilt), M(z) = 1 + E[(f^(z+1) + f^-z - f - 1) 1{x >= 1/2}], x ~ N(0, s^2); s = noise over
+    sensitivity.
+    """
     return upper_moment(log_integral(RatioLaw.gaussian_above_zero(s), math.log(q), SymmetrizedExcess(tilt)))
 
 

@@ -1,35 +1,35 @@
-"""Poisson batches that are cut to a largest size B: what that costs depends on which records are left out.
+"""Poisson batches that are cut to a largest size B. Their cost depends on the way in which records are left out.
 
-**Arbitrary.** For each data set by itself, of n records, the batch is the Poisson batch unless that one has more than
-B records, which has probability P(Bin(n, q) > B): so the step's output is within that total variation t of the step on
-the Poisson batch. t grows with n, and a declared bound on n (of both neighbours) bounds it. With
+**Arbitrary.** For each data set of n records by itself, the batch is the Poisson batch unless the Poisson batch has
+more than B records. That has probability t = P(Bin(n, q) > B), so the step's output is within total variation t of the
+step on the Poisson batch. t grows with n, and a declared bound on n (of both neighbours) bounds it. With
 `accounting.discrepancy`, T steps cost
 
     delta(eps) <= delta_poisson(eps) + T t (1 + e^eps).
 
 That is Chua et al. 2024 (Scalable DP-SGD: Shuffling vs. Poisson Subsampling), Theorem 3.3 and its proof, where both
-neighbours' batches are cut. Nothing is compared batch by batch between neighbours: with a batch cut, a record that goes
-may let another one in, which is why there is no cost without amplification at the distance of one record, and no
-Renyi or pure cost at all here.
+neighbours' batches are cut. Neighbours are not compared batch by batch, because a record that leaves a cut batch may
+let another one in. So there is no cost without amplification at the distance of one record, and no Renyi or pure cost
+at all.
 
 **Random.** All subsets of B records of a larger batch are equally likely. Let a be the number of the others that are
 sampled, of n - 1. If a < B nothing is cut, whether the record comes or not. If a >= B the batch without the
 record is a uniform subset V of B others; with it, which is sampled with probability q, the record stays with
-probability B/(a + 1) and then takes the place of a uniform w in V. Given a, (V, w) is uniform, so that a may be
-averaged first: with
+probability B/(a + 1) and then takes the place of a uniform w in V. Given a, (V, w) is uniform, so a may be averaged
+first. With
 
     tau = P(Bin(n-1, q) >= B),      r = E[q B/(a + 1) | a >= B] = B P(Bin(n, q) >= B + 1) / (n tau) <= q B/(B + 1)
 
-the step is dominated by a pair that is seen to be, with probability 1 - tau, Poisson's of the relation, and with
-probability tau (joint convexity over V, w and a; the covariances of `losses.poisson`):
+the step is dominated by a mixture whose branch is seen. With probability 1 - tau it is Poisson's pair of the relation,
+and with probability tau (by joint convexity over V, w and a, and the covariances of `losses.poisson`):
 
 * `add_or_remove_one`: (1-r) N(0) + r N(2) against N(0), as x - w has a norm of at most 2;
 * `replace_special`: the pair of `losses.displacement`;
 * `replace_one`: the symmetrised pair of `losses.without_replacement` at distance 2.
 
 The number of records is public under the replace relations, and n is `dataset_size`. Under `add_or_remove_one` it is
-not: `dataset_size` is the most that n may be, and the cost of n does not grow with n. One pair bounds all of them. Let
-D_r be (1-q) N(0) + (q-r) N(1) + r N(2) against N(0), a hit of distance 1 or 2.
+not: `dataset_size` is the largest possible n, and the cost is not monotone in n. One pair bounds the costs of all n.
+Let D_r be (1-q) N(0) + (q-r) N(1) + r N(2) against N(0), a hit of distance 1 or 2.
 
 * The events at which a hockey stick is attained are half-lines, on which mass that moves away from 0 counts for more.
   So D_r costs no less than the cut's pair above, and D_0 is Poisson's.
@@ -38,17 +38,18 @@ D_r be (1-q) N(0) + (q-r) N(1) + r N(2) against N(0), a hit of distance 1 or 2.
 * With r' = q B/(B + 1) every n is dominated by the pair that is seen to be D_r' with probability tau r / r', and D_0
   otherwise; and this pair costs the more, the larger that probability is.
 
-So what counts is the largest tau r = g(n) = B P(Bin(n, q) >= B + 1) / n, how often a record takes part in a batch that
-was cut. g(n + 1) / g(n) = (n + 1/R(n)) / (n + 1) with R(n) = P(Bin(n, q) > B) / (n q P(Bin(n, q) = B)), which grows
+So the decisive number is the largest tau r = g(n) = B P(Bin(n, q) >= B + 1) / n, the probability that a record takes
+part in a batch that was cut. g(n + 1) / g(n) = (n + 1/R(n)) / (n + 1) with R(n) = P(Bin(n, q) > B) / (n q P(Bin(n, q) =
+B)), which grows
 with n, being a sum of products of (n - B) / n and of (n - B - i) / (B + i + 1): g rises up to the n where R is 1, and
-falls from there on. From below: where all others' contributions are 0, the record takes part with probability
-(1 - tau) q + tau r. q = 1 is a batch of a fixed size.
+falls from there on. From below: if all others' contributions are 0, the record takes part with probability (1 - tau) q
++ tau r. With q = 1, batches have a fixed size.
 
-**Random slots.** n slots are drawn, each with a record or empty, and an empty one takes a place in the batch: it is a
-null record. All slots are drawn alike, so that it does not matter which slot a record is in. Data sets of which one has
-a record more are therefore data sets of n slots that differ in one slot, which is empty in one of them:
-`add_or_remove_one` costs what `replace_special` does, at a public n. The number of records stays private, and has no
-part in the law of who is drawn.
+**Random slots.** n slots are drawn, each with a record or empty, and an empty slot takes a place in the batch, as a
+null record. All slots are drawn alike, so the slot of a record does not matter. Two data sets of which one has one more
+record are therefore data sets of n slots that differ in one slot, which is empty in one of them: `add_or_remove_one`
+costs what `replace_special` does, at a public n. The number of records stays private, and has no effect on the law of
+the draws.
 """
 
 from __future__ import annotations
@@ -72,20 +73,21 @@ from accounting.losses.visible_mixture import VisibleMixtureLoss
 from accounting.losses.without_replacement import SymmetrizedLoss, gaussian_without_replacement
 from accounting.relations import NeighboringRelation
 
-#: Covers the rounding of a probability that is made of two others.
+#: An allowance for the rounding of a probability that is computed from two others.
 _ALLOWANCE = 1e-15
 #: A share of q that is more than the rounding of the logarithms of weights.
 _ROUNDING = 1e-14
-#: The numbers of records that are tried one by one, at most.
+#: The most numbers of records that are tried one by one.
 _FEW = 16
-#: The peak of g is searched to one part of this many, so far as g is level there.
+#: The peak of g is searched to one part in this number, since g is level there.
 _FINE = 2**24
 
 
 @sampling_rules_for(TruncatedPoisson)
 class TruncatedPoissonRules(SamplingRules[TruncatedPoisson]):
     def stand_in(self, event: Event, sampling: TruncatedPoisson) -> tuple[Event, Discrepancy]:
-        """Poisson batches, and how often one of them is cut, where it matters which records are left out."""
+        """Return Poisson batches, and the probability that one of them is cut if records are left out in an arbitrary
+        way."""
         if sampling.is_random and isinstance(event.mechanism, Gaussian):
             return event, Discrepancy()
         probability = sampling.sampling_probability
@@ -98,8 +100,8 @@ class TruncatedPoissonRules(SamplingRules[TruncatedPoisson]):
 def randomly_truncated(
     mechanism: Gaussian, sampling: TruncatedPoisson, relation: NeighboringRelation, _sensitivity: float
 ) -> PrivacyLoss:
-    """The loss of a step whose batch is cut at random."""
-    assert sampling.is_random  # Otherwise Poisson batches stand in.
+    """Return the loss of a step whose batch is cut at random."""
+    assert sampling.is_random  # Otherwise, Poisson batches stand in for the cut ones.
     if sampling.truncation == "random_slots" and relation is NeighboringRelation.ADD_OR_REMOVE_ONE:
         relation = NeighboringRelation.REPLACE_SPECIAL
     noise, probability, size = mechanism.noise_multiplier, sampling.sampling_probability, sampling.max_batch_size
@@ -115,13 +117,13 @@ def randomly_truncated(
 
 
 def _of_private_size(noise: float, probability: float, size: int, most_records: int) -> EnclosedLoss:
-    """The loss of a record that comes or goes, for every number of records up to ``most_records``.
+    """Return the loss of a record that comes or goes, for every number of records up to ``most_records``.
 
     Data sets of few records are never cut, and so attain Poisson's pair.
     """
     whole: PrivacyLoss = PoissonGaussianLoss(noise, probability)
     farther: PrivacyLoss = PoissonGaussianLoss(noise / 2.0, probability)
-    # r' may be larger than q B / (B + 1), and is, by more than what logarithms of weights are rounded by.
+    # r' may be larger than q B / (B + 1), and is larger by more than the rounding of the logarithms of weights.
     near = probability * (1.0 / (size + 1.0) - _ROUNDING)
     displaced, cut = probability, farther
     if near > 0.0:
@@ -135,14 +137,14 @@ def _of_private_size(noise: float, probability: float, size: int, most_records: 
 def most_displaced(probability: float, size: int, most_records: int) -> float:
     """Bound g(n) over all n up to ``most_records``.
 
-    Up to n q = B it rises: (n - B) q / (1 - q) <= n q there, so that R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with
-    s = B / (B + 2). If R is so close to 1 that its side is not known, this is used: from a number n to a larger one
-    m, g grows by a factor of (m / n)^(1/R(n) - 1) at most.
+    Up to n q = B it rises: (n - B) q / (1 - q) <= n q there, so R(n) <= (1 + s + s^2 + ...) / (B + 1) < 1 with
+    s = B / (B + 2). If R is so close to 1 that its side is not known, the following is used: from a number n to a
+    larger one m, g grows by a factor of (m / n)^(1/R(n) - 1) at most.
 
     Args:
-        probability: q, in (0, 1).
-        size: B.
-        most_records: Above B, up to 1e13.
+        probability: The probability q, in (0, 1).
+        size: The largest size B of a batch.
+        most_records: The largest number of records, above B and at most 1e13.
 
     Guarantees: the_number_of_records_that_is_cut_most_is_found.
 
@@ -154,7 +156,7 @@ def most_displaced(probability: float, size: int, most_records: int) -> float:
         return size / records * binomial_tail(records, probability, size + 1).upper * (1.0 + _ALLOWANCE)
 
     def falling(records: int) -> tuple[float, float]:
-        """R(n), from both sides; g falls after n where it is above 1."""
+        """Bound R(n) from both sides; g falls after n if R(n) is above 1."""
         kept, mass = binomial_tail(records, probability, size + 1), binomial_mass(records, probability, size)
         low, high = records * probability * mass[0] * (1.0 - _ALLOWANCE), records * probability * mass[1]
         return kept.lower / high * (1.0 - _ALLOWANCE), kept.upper / low if low > 0.0 else math.inf
@@ -184,10 +186,10 @@ def most_displaced(probability: float, size: int, most_records: int) -> float:
 def _of_public_size(
     noise: float, probability: float, size: int, records: int, relation: NeighboringRelation, most: float
 ) -> EnclosedLoss:
-    """The loss for this many records under a replace relation.
+    """Return the loss for this many records under a replace relation.
 
     Args:
-        most: A number below ``probability`` that r is not above.
+        most: An upper bound of r, below ``probability``.
 
     tau is known between two ends. If it may be either, a branch that dominates both others stands for them: that of
     a cut with q in place of r. The covariances of Poisson's pair are below those of the cut, and branches grow with r.

@@ -1,12 +1,12 @@
 """Steps that take one of several branches at random and show which one: a mixture of pairs.
 
-With probability w_i the step is the one of pair i, and i is part of the output. Whatever the branch depends on, it does
-not depend on the data, so outputs of different branches never meet and every integral adds up:
+With probability w_i the step is the one of pair i, and i is part of the output. The branch does not depend on the data,
+and outputs of different branches never coincide, so every integral adds up:
 
     delta(eps) = sum w_i delta_i(eps),     M(z) = sum w_i M_i(z).
 
-A mechanism that hides the branch is this one with a part of its output left out, so this pair dominates it; where the
-branch is seen it is attained as soon as the pairs are, together.
+A mechanism that hides the branch leaves out a part of this output, so this pair dominates it. If the branch is seen,
+the pair is attained when the same neighbours attain the pairs of all branches.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from accounting.losses.privacy_loss import GroupStep, PrivacyLoss
 from accounting.losses.support import Support
 
 Array = NDArray[np.float64]
-#: Covers the rounding of a weighted sum of moments.
+#: An allowance for the rounding of a weighted sum of moments.
 _ALLOWANCE = 1e-14
 #: Moments above it are added up in logarithms.
 _LARGE = 300.0
-#: Branches up to which a lattice is tried, for groups.
+#: The most branches with which a lattice is tried, for groups.
 _MOST_ON_LATTICE = 4
-#: Of the share of M of all steps that a line's branch may have and be bounded.
+#: The share of M, over all steps, below which a branch of a line is only bounded.
 _LINE_DIGITS = 24.0
 
 
@@ -39,8 +39,8 @@ class VisibleMixtureLoss(PrivacyLoss):
     """Loss of a step whose branch is seen.
 
     Attributes:
-        weights: Probabilities of the branches, positive, adding up to 1 but for rounding.
-        losses: The losses of the branches. They have pairs.
+        weights: Probabilities of the branches: positive, with a sum of 1 up to rounding.
+        losses: The losses of the branches, which have pairs.
 
     Guarantees: profile_is_the_weighted_sum; moment_is_the_weighted_sum.
     """
@@ -64,7 +64,7 @@ class VisibleMixtureLoss(PrivacyLoss):
         return len(self.losses) > _MOST_ON_LATTICE or any(loss.slow_on_lattice for loss in self.losses)
 
     def log_moment(self, tilts: Array) -> Array:
-        """log of the weighted sum, from differences to 1 if the moments are small; rounded up."""
+        """Return log of the weighted sum, from differences to 1 if the moments are small; rounded up."""
         return self._weighted(np.array([loss.log_moment(tilts) for loss in self.losses])) * (1.0 + _ALLOWANCE)
 
     def least_log_moment(self, tilts: Array) -> Array:
@@ -85,7 +85,7 @@ class VisibleMixtureLoss(PrivacyLoss):
         return total
 
     def support(self, log_mass: float, *, remove: bool) -> Support:
-        """The branches' supports together; each may leave out its share of the mass, over its weight."""
+        """Return the branches' supports together; each may leave out its share of the mass, over its weight."""
         share = log_mass - math.log(len(self.losses))
         supports = [
             loss.support(min(share - math.log(weight), -1.0), remove=remove)
@@ -123,7 +123,7 @@ class VisibleMixtureLoss(PrivacyLoss):
 
     @property
     def branches(self) -> tuple[PrivacyLoss, ...]:
-        """The losses of all branches, of mixtures among them too.
+        """The losses of all branches, including those of nested mixtures.
 
         >>> from accounting.losses.gaussian import GaussianLoss
         >>> VisibleMixtureLoss((0.5, 0.5), (GaussianLoss(1.0), GaussianLoss(2.0))).branches
@@ -146,7 +146,7 @@ class VisibleMixtureLoss(PrivacyLoss):
         return MixtureStep(self.weights, tuple(steps), math.exp(-_LINE_DIGITS - log_count))
 
     def for_group(self, size: int) -> GroupStep | None:
-        """Noise of a visible scale: the same in each of the scales."""
+        """Return the loss for a group: the mixture of the branches' losses for the group."""
         parts = [loss.for_group(size) for loss in self.losses if isinstance(loss, GaussianLoss)]
         if len(parts) < len(self.losses):
             return None

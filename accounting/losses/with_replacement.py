@@ -1,10 +1,11 @@
-"""Batches of a fixed size drawn with replacement, under replace_one: a mixture over how often a record is drawn.
+"""Batches of a fixed size drawn with replacement, under replace_one: a mixture over the number of times that a record
+is drawn.
 
-A step makes b independent draws of one of n records, so that a record may be in the batch several times, and counts as
-often. It is drawn h times with binomial probability w_h. The theorem of `accounting.losses.batch_hits` is about
+A step makes b independent draws of one of n records, so a record may be in the batch several times, and counts that
+many times. It is drawn h times with binomial probability w_h. The theorem of `accounting.losses.batch_hits` is about
 the h places that the record has in the batch: it bounds the step by a mixture, whose branch h is seen, of the
 symmetrised pairs of `accounting.losses.without_replacement` at h times the distance, and it holds for groups of records
-as for one.
+as well.
 Compositions are dominated by its compositions (Zhu, Dong & Wang 2022).
 
 A record that is null in its place is another record: replace_special is charged the same. A batch of one draw is a
@@ -30,7 +31,7 @@ from accounting.relations import NeighboringRelation
 
 @dataclass(frozen=True, slots=True)
 class DrawsLoss(VisibleMixtureLoss):
-    """One step, whose branch is how often the record is drawn.
+    """The loss of one step. Its branch is the number of times that the record is drawn.
 
     Attributes:
         pair: Poisson's pair of one draw, at sensitivity 2 and the probability of a draw.
@@ -47,7 +48,7 @@ class DrawsLoss(VisibleMixtureLoss):
         return cls(mixture.weights, mixture.losses, pair, sampling)
 
     def for_group(self, size: int) -> GroupStep:
-        """Return a mixture over how many draws are of the group, and what some groups cost at least."""
+        """Return a mixture over the number of draws from the group, and a lower bound that some groups attain."""
         batches = self.sampling
         return replaced_group(self.pair, hits_with_replacement(batches.batch_size, batches.dataset_size, size))
 
@@ -56,7 +57,7 @@ class DrawsLoss(VisibleMixtureLoss):
 def gaussian_draws(
     mechanism: Gaussian, sampling: WithReplacement, _relation: NeighboringRelation, sensitivity: float
 ) -> DrawsLoss:
-    """Gaussian noise; ``sensitivity`` is that of one place."""
+    """Return the loss with Gaussian noise; ``sensitivity`` is that of one place."""
     pair = PoissonGaussianLoss(mechanism.noise_multiplier / sensitivity, 1.0 / sampling.dataset_size)
     return DrawsLoss.of(pair, sampling)
 
@@ -65,6 +66,6 @@ def gaussian_draws(
 def laplace_draws(
     mechanism: Laplace, sampling: WithReplacement, _relation: NeighboringRelation, sensitivity: float
 ) -> DrawsLoss:
-    """Laplace noise; as `gaussian_draws`."""
+    """Return the loss with Laplace noise; ``sensitivity`` is that of one place."""
     pair = PoissonLaplaceLoss(sensitivity / mechanism.noise_multiplier, 1.0 / sampling.dataset_size)
     return DrawsLoss.of(pair, sampling)

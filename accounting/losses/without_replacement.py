@@ -10,9 +10,9 @@ one batch (sensitivity 2), the mechanism on the sampled batch is bounded by
 one pair, so compositions are dominated by its compositions). In epsilons: for eps >= 0 the remove profile of Poisson's
 pair at sensitivity 2, and delta(-eps) = 1 - e^-eps + e^-eps delta(eps).
 
-Either direction of Poisson's pair alone at sensitivity 2 is only what some neighbours attain: for one step its remove
-profile is the bound above, but compositions of it fall below those of the symmetrised pair. A record that becomes a
-null record is one that becomes another: replace_special is charged the same.
+A single direction of Poisson's pair at sensitivity 2 is only a lower bound, which some neighbours attain: for one step
+its remove profile is the bound above, but compositions of it fall below those of the symmetrised pair. A record that
+becomes a null record is a record that becomes another: replace_special is charged the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SymmetrizedLoss(PrivacyLoss):
 
     Attributes:
         pair: Poisson's pair with the noise multiplier, or the largest loss, of sensitivity 2 and q = b/n below 1.
-        sampling: The batches, where several records in one of them are told apart.
+        sampling: The batches, if several records in one of them are told apart.
     """
 
     pair: PoissonGaussianLoss | PoissonLaplaceLoss
@@ -65,7 +65,7 @@ class SymmetrizedLoss(PrivacyLoss):
         return self.pair.pure_epsilon
 
     def log_moment(self, tilts: Array) -> Array:
-        """log(1 + E_Q [(f^(x+1) + f^-x - f - 1) 1{f >= 1}]), f the sampled likelihood ratio, rounded up.
+        """Return log(1 + E_Q [(f^(x+1) + f^-x - f - 1) 1{f >= 1}]), f the sampled likelihood ratio, rounded up.
 
         Guarantees: moment_is_an_upper_bound; moment_belongs_to_the_profile.
 
@@ -81,7 +81,7 @@ class SymmetrizedLoss(PrivacyLoss):
         return mirrored(epsilons, self.pair.excess(np.abs(epsilons), remove=True))
 
     def support(self, log_mass: float, *, remove: bool = True) -> Support:
-        """Losses above 0 have the law they have in Poisson's pair; those below 0 weigh less."""
+        """Return where the loss lies. Losses above 0 have the law of Poisson's pair; those below 0 have less mass."""
         above = self.pair.support(log_mass, remove=True)
         return Support(-above.upper, above.upper, above.upper_mass, above.upper_mass)
 
@@ -90,7 +90,8 @@ class SymmetrizedLoss(PrivacyLoss):
         return self.pair.unamplified_mu
 
     def contour_step(self, log_count: float, *, remove: bool) -> RatioStep:
-        """The loss has on l > 0 the law of Poisson's remove pair, on l < 0 the reflection of that pair's other law.
+        """Return the step. On l > 0 its loss has the law of Poisson's remove pair, on l < 0 the reflection of that
+        pair's other law.
 
         The rest of the mass is at 0: M(z) = 1 + E_Q [(f^(z+1) + f^-z - f - 1) 1{y >= 0}], because the profile is the
         remove pair's for eps >= 0 and delta(-eps) = 1 - e^-eps + e^-eps delta(eps).
@@ -108,12 +109,13 @@ class SymmetrizedLoss(PrivacyLoss):
 
 
 def symmetrized(pair: PoissonGaussianLoss | PoissonLaplaceLoss | GaussianLoss | LaplaceLoss) -> PrivacyLoss:
-    """Return the loss of a batch of a fixed size, which is Poisson's pair symmetrised; a full batch's is its own."""
+    """Return the loss of a batch of a fixed size: Poisson's pair symmetrised, or the mechanism's own for a full
+    batch."""
     return SymmetrizedLoss(pair) if isinstance(pair, PoissonGaussianLoss | PoissonLaplaceLoss) else pair
 
 
 def seen_hits(pair: PoissonGaussianLoss | PoissonLaplaceLoss, hits: Hits) -> VisibleMixtureLoss:
-    """Return a loss that dominates records of which a batch holds this many, all replaced (`losses.batch_hits`).
+    """Return a loss for several replaced records, of which a batch holds the given numbers (`losses.batch_hits`).
 
     Args:
         pair: Poisson's pair of one record, at sensitivity 2 and any probability.
@@ -124,7 +126,8 @@ def seen_hits(pair: PoissonGaussianLoss | PoissonLaplaceLoss, hits: Hits) -> Vis
 
 
 def replaced_group(pair: PoissonGaussianLoss | PoissonLaplaceLoss, hits: Hits) -> GroupStep:
-    """Return the loss of a step of a batch of a fixed size to a group that is replaced; arguments as `seen_hits`."""
+    """Return the loss of a replaced group in one step of a batch of a fixed size. The arguments are those of
+    `seen_hits`."""
     below = GroupBatchLoss(2.0 / pair.distance, hits, laplace=isinstance(pair, PoissonLaplaceLoss))
     above = seen_hits(pair, hits)
     return GroupStep(EnclosedLoss(above, below, None), is_exact=True)
@@ -132,10 +135,10 @@ def replaced_group(pair: PoissonGaussianLoss | PoissonLaplaceLoss, hits: Hits) -
 
 @dataclass(frozen=True, slots=True)
 class NullRecordLoss(EnclosedLoss):
-    """One step of Gaussian noise under replace_special, between `losses.displacement`'s two pairs.
+    """The loss of one step of Gaussian noise under replace_special, between the two pairs of `losses.displacement`.
 
     Attributes:
-        noise_multiplier: s.
+        noise_multiplier: The noise multiplier s.
         sampling: The batches.
     """
 
@@ -144,7 +147,7 @@ class NullRecordLoss(EnclosedLoss):
 
     @classmethod
     def of(cls, noise_multiplier: float, sampling: WithoutReplacement) -> NullRecordLoss:
-        """Return the loss of one record; what it costs if it becomes another one is above it."""
+        """Return the loss of one record, which is at most its loss if it becomes another record."""
         probability = sampling.sampling_probability
         above = DisplacementLoss(noise_multiplier, probability)
         below = DisplacedCellsLoss(noise_multiplier, probability)
@@ -154,7 +157,7 @@ class NullRecordLoss(EnclosedLoss):
     def for_group(self, size: int) -> GroupStep:
         """Return a mixture over how many of the group are in the batch, and what some groups cost at least.
 
-        h places that become null are one whose contributions are h times as long.
+        h places that become null are one place whose contribution is h times as long.
         """
         hits = hits_without_replacement(self.sampling.batch_size, self.sampling.dataset_size, size)
         found, s = branches(hits, 2.0 / self.noise_multiplier), self.noise_multiplier
@@ -163,7 +166,7 @@ class NullRecordLoss(EnclosedLoss):
             for each in found
         )
         above = VisibleMixtureLoss(tuple(each.share for each in found), losses)
-        # From below numbers of hits without a weight are left out, in both of the data sets.
+        # From below, numbers of hits without a weight are left out, in both data sets.
         return GroupStep(
             EnclosedLoss(above, GroupBatchLoss(s, hits, to_null=True), None), is_exact=True, rare=hits.beyond
         )
@@ -173,7 +176,7 @@ class NullRecordLoss(EnclosedLoss):
 def gaussian_without_replacement(
     mechanism: Gaussian, sampling: WithoutReplacement, relation: NeighboringRelation, _sensitivity: float
 ) -> SymmetrizedLoss | NullRecordLoss:
-    """Gaussian noise on batches of a fixed size; a null record has a pair below that of another record."""
+    """Return the loss of Gaussian noise on batches of a fixed size. A null record costs less than another record."""
     if relation is not NeighboringRelation.REPLACE_ONE:
         return NullRecordLoss.of(mechanism.noise_multiplier, sampling)
     noise = mechanism.noise_multiplier / NeighboringRelation.REPLACE_ONE.sensitivity
@@ -184,6 +187,6 @@ def gaussian_without_replacement(
 def laplace_without_replacement(
     mechanism: Laplace, sampling: WithoutReplacement, _relation: NeighboringRelation, sensitivity: float
 ) -> SymmetrizedLoss:
-    """Laplace noise on batches of a fixed size."""
+    """Return the loss of Laplace noise on batches of a fixed size."""
     largest = sensitivity / mechanism.noise_multiplier
     return SymmetrizedLoss(PoissonLaplaceLoss(largest, sampling.sampling_probability), sampling)

@@ -7,10 +7,10 @@
 | batch size | the largest that meets it, and that one more does not | integers.py |
 | sampling probability | the largest that meets it | probability.py |
 | a field that events leave out | one of the above, for any list | open_events.py |
-| epsilon, delta | the certified upper end at the given other one | guarantee.py |
+| epsilon, delta | the certified upper end at the given value of the other | guarantee.py |
 
-Whatever is returned carries its own certificate: the number was evaluated itself, and its certified cost meets the
-target. A target that no value meets, or that every value meets, is refused with the reason.
+Every returned number carries its own certificate: the cost was certified at this very number, and meets the target. A
+target that no value meets, or that every value meets, is refused with the reason.
 """
 
 from __future__ import annotations

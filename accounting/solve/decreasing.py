@@ -1,4 +1,4 @@
-"""The search over a real unknown that lowers the cost: down from a value that meets the target, by secants in logs."""
+"""The search for the smallest value of a real unknown that lowers the cost. It uses secants in logarithms."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def smallest_that_meets(
     guess: float = 1.0,
     close: Estimate = lambda _: None,
 ) -> Solution:
-    """The smallest value whose certified cost meets the target.
+    """Return the smallest value whose certified cost meets the target.
 
     Args:
-        assess: the certified cost at a value; it must not grow with the value.
-        quick: a number near it that takes no time.
-        target: the target.
-        limits: the ends of the range, positive.
-        words: the words for the ends.
-        tolerance: relative, in the target's level.
-        guess: where to begin; nothing but the time depends on it.
-        close: an estimate much closer to the certified number, which bounds nothing either.
+        assess: A function that returns the certified cost at a value; it must not grow with the value.
+        quick: A function that estimates the cost in no time.
+        target: The target.
+        limits: The ends of the range, positive.
+        words: The words for the ends of the range.
+        tolerance: The relative tolerance in the target's level.
+        guess: The value at which to begin; only the time depends on it.
+        close: A function that estimates the certified cost much more closely, and bounds nothing either.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned value itself.
@@ -51,7 +51,7 @@ def smallest_that_meets(
             value is within a relative 1e-7 of one that fails.
 
     Raises:
-        Unreachable: no value in the range meets the target, or every one does.
+        Unreachable: If no value in the range meets the target, or every value does.
     """
     start, failing, slope = _start(assess, cache(quick), close, target, limits, tolerance, guess)
     if start.achieved.value.upper > target.limit:
@@ -86,11 +86,11 @@ def _start(
     tolerance: float,
     guess: float,
 ) -> tuple[Solution, float, float]:
-    """A value that meets the target, one that fails (0 if none is known), and the slope there, in logs.
+    """Return a value that meets the target, one that fails (0 if none is known), and the slope there, in logs.
 
-    The quick estimate says about where, and the close one nearly exactly. Without a close one, the quick one's error at
-    the first certified cost is taken for its error nearby, so that its second proposal is nearly exact, too. From there
-    on only certified costs count.
+    The quick estimate gives an approximate value, and the close estimate a nearly exact one. Without a close estimate,
+    the quick one's error at the first certified cost is used as its error nearby, so that its second proposal is nearly
+    exact, too. From there on, only certified costs count.
     """
     aim = log_level(target.level(target.limit))
     x, slope = _estimated(quick, target, limits, aim, (math.log(guess), -1.0), 1e-3)
@@ -117,7 +117,7 @@ def _start(
             return found, failing if failing < found.value else 0.0, slope
         failing = max(failing, value)
         x = math.log(value) + (max(1.02 * min(excess, 20.0) / -slope, 1e-6) if math.isfinite(excess) else 1.0)
-        # If the cost hardly falls, the proposal may be out of every range.
+        # If the cost hardly falls, the proposal may be far out of range.
         value = limits[1] if x >= math.log(limits[1]) else max(math.exp(x), limits[0])
         found = Solution(value, assess(value))
     return Solution(limits[1], assess(limits[1])), failing, slope
@@ -135,7 +135,8 @@ def _estimated(
     start: tuple[float, float],
     tolerance: float,
 ) -> tuple[float, float]:
-    """Find where the quick estimate's level is ``aim``, by secants inside a bracket, and the slope there; all in logs.
+    """Find the value at which the quick estimate's level is ``aim``, by secants inside a bracket, and the slope there;
+    all in logs.
 
     Args:
         start: where to begin, and the slope that is expected there.
@@ -168,7 +169,7 @@ def _refined(
     """Find the logarithm at which the close estimate's level is ``aim``, by secants in a bracket, and the slope there.
 
     Args:
-        start: where to begin, and the slope that is expected there, in logarithms.
+        start: The place at which to begin, and the slope that is expected there, in logarithms.
 
     Returns:
         None if a close estimate is missing on the way.
@@ -207,7 +208,7 @@ def _point(tried: Solution, target: Target) -> tuple[float, float]:
 def _propose(
     points: list[tuple[float, float]], slope: float, aim: float, failing: float, passing: float, smallest: float
 ) -> float:
-    """The secant's proposal where it falls inside the bracket, else a step that halves the bracket."""
+    """Return the secant's proposal where it falls inside the bracket, else a step that halves the bracket."""
     if len(points) == 2 and points[0][0] != points[1][0]:
         slope = (points[1][1] - points[0][1]) / (points[1][0] - points[0][0])
     x, y = points[-1]

@@ -13,13 +13,13 @@ from accounting.solve.solution import Solution
 
 
 def solve_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> Solution:
-    """The smallest epsilon that is certified at delta.
+    """Return the smallest epsilon that is certified at delta.
 
     Guarantees: is_the_certified_upper_end: the list is (value, delta)-DP, and value is what a ledger would charge.
 
     Raises:
-        InvalidValue: delta outside [0, 1].
-        Unreachable: no finite epsilon is known at this delta.
+        InvalidValue: If delta is not in [0, 1].
+        Unreachable: If no finite epsilon is known at this delta.
 
     >>> from accounting.events import Gaussian
     >>> found = solve_epsilon([Event(Gaussian(1.0))], NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-5)
@@ -33,12 +33,12 @@ def solve_epsilon(events: Sequence[Event], relation: NeighboringRelation, delta:
 
 
 def solve_delta(events: Sequence[Event], relation: NeighboringRelation, epsilon: float) -> Solution:
-    """The smallest delta that is certified at epsilon.
+    """Return the smallest delta that is certified at epsilon.
 
     Guarantees: is_the_certified_upper_end: the list is (epsilon, value)-DP.
 
     Raises:
-        InvalidValue: epsilon outside [0, 1e15].
+        InvalidValue: If epsilon is not in [0, 1e15].
 
     >>> from accounting.events import Gaussian
     >>> found = solve_delta([Event(Gaussian(1.0))], NeighboringRelation.ADD_OR_REMOVE_ONE, 0.0)

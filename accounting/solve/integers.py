@@ -11,7 +11,7 @@ from accounting.relations import NeighboringRelation
 from accounting.solve.solution import EventsAtInteger, IntegerSolution, Range, log_level, refuse_if_indifferent
 from accounting.targets import Target
 
-#: The ratio up to which the quick bound's own largest integer is located.
+#: The ratio to which the largest integer by the quick bound is located.
 _QUICK_RATIO = 1.03
 
 Assess = Callable[[int], Answer]
@@ -20,21 +20,21 @@ Assess = Callable[[int], Answer]
 def solve_count(
     events_at: EventsAtInteger, relation: NeighboringRelation, target: Target, *, most: int = MAX_COUNT
 ) -> IntegerSolution:
-    """The largest number of steps at which the list's certified cost meets the target.
+    """Return the largest number of steps at which the list's certified cost meets the target.
 
     Args:
-        events_at: the event list as a function of the number of steps; more steps must not cost less.
+        events_at: The event list as a function of the number of steps; more steps must not cost less.
         relation: the neighbouring relation.
         target: the target.
-        most: the largest number of steps for which the list is accounted.
+        most: The largest number of steps for which the list is accounted.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned number itself.
         one_more_misses: next_achieved.value.upper > target.limit, evaluated at the next number.
 
     Raises:
-        NoCostInFilter: a target in rho, mu or a budget, and an event without a proved cost there.
-        Unreachable: not even one step meets the target, or ``most`` steps do.
+        NoCostInFilter: If the target is in rho, in mu or a budget, and an event has no proved cost there.
+        Unreachable: If not even one step meets the target, or ``most`` steps do.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.targets import GaussianDpTarget
@@ -54,19 +54,19 @@ def solve_count(
 def solve_batch_size(
     events_at: EventsAtInteger, relation: NeighboringRelation, target: Target, dataset_size: int
 ) -> IntegerSolution:
-    """The largest batch size at which the list's certified cost meets the target.
+    """Return the largest batch size at which the list's certified cost meets the target.
 
     Args:
-        events_at: the event list as a function of the batch size; a larger one must not cost less.
+        events_at: The event list as a function of the batch size; a larger size must not cost less.
         relation: the neighbouring relation.
         target: the target.
-        dataset_size: the largest batch size there is.
+        dataset_size: The largest possible batch size.
 
     Guarantees: as `solve_count`.
 
     Raises:
-        Unsupported: the cost is the same at every batch size: the target makes no use of the sampling.
-        Unreachable: not even batches of 1 meet the target, or batches of the whole data set do.
+        Unsupported: If the cost is the same at every batch size: the target makes no use of the sampling.
+        Unreachable: If not even batches of 1 meet the target, or batches of the whole data set do.
 
     >>> from accounting.events import Event, Gaussian, Poisson
     >>> from accounting.targets import ApproximateDpTarget
@@ -100,13 +100,14 @@ def _solve(
 
 
 def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: int, words: Range) -> IntegerSolution:
-    """The largest integer from 1 to ``largest`` whose certified cost meets the target, and the failure of the next.
+    """Find the largest integer up to ``largest`` whose certified cost meets the target; certify that the next one
+    misses it.
 
     The bracket [passing, failing) always has certificates at both ends; secants in logs narrow it from either side, and
     every third proposal halves it, so that no shape of the cost makes the search long.
 
     Raises:
-        Unreachable: 1 fails, or ``largest`` passes.
+        Unreachable: If 1 misses the target, or ``largest`` meets it.
     """
     passing = _quick_largest(quick, target, largest)
     achieved = assess(passing)
@@ -133,7 +134,9 @@ def largest_that_meets(assess: Assess, quick: Assess, target: Target, largest: i
 
 
 def _quick_largest(quick: Assess, target: Target, largest: int) -> int:
-    """An integer that meets the target by the quick bound, within 3 % of the largest such; 1 if it knows of none."""
+    """Return an integer that meets the target by the quick bound, within 3 % of the largest such integer; 1 if there is
+    none.
+    """
     if quick(1).value.upper > target.limit:
         return 1
     low, high = 1, largest + 1
@@ -144,7 +147,7 @@ def _quick_largest(quick: Assess, target: Target, largest: int) -> int:
 
 
 def _propose(points: list[tuple[float, float]], aim: float, passing: int, failing: int, *, halve: bool) -> int:
-    """An integer strictly inside the bracket: the secant's, or the middle."""
+    """Return an integer strictly inside the bracket: the secant's, or the middle."""
     slope = 0.5
     if len(points) == 2 and points[0][0] != points[1][0]:
         slope = (points[1][1] - points[0][1]) / (points[1][0] - points[0][0])
@@ -156,7 +159,7 @@ def _propose(points: list[tuple[float, float]], aim: float, passing: int, failin
 
 
 def _middle(low: int, high: int) -> int:
-    """Inside (low, high): the geometric mean of ends that are far apart, else the mean."""
+    """Return a point inside (low, high): the geometric mean if the ends are far apart, otherwise the mean."""
     middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
     return min(max(middle, low + 1), high - 1)
 

@@ -13,14 +13,14 @@ from accounting.solve.decreasing import smallest_that_meets
 from accounting.solve.solution import EventsAt, Range, Solution, close_estimate
 from accounting.targets import ApproximateDpTarget, BudgetTarget, Target
 
-#: Relative, in the target's level; certified numerical bounds are a millionth wide.
+#: The relative tolerance in the target's level. Certified numerical bounds are a millionth wide.
 _TOLERANCE = 8e-6
 _CLOSED_FORM_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A noise multiplier and what it achieves.
+    """A noise multiplier, and the epsilon that it achieves.
 
     Attributes:
         noise_multiplier: Noise over the contribution bound, as everywhere.
@@ -34,15 +34,15 @@ class Calibrated:
 def solve_noise_multiplier(
     events_at: EventsAt, relation: NeighboringRelation, *, epsilon: float, delta: float
 ) -> Calibrated:
-    """The smallest noise multiplier at which the list is certified (epsilon, delta)-DP.
+    """Return the smallest noise multiplier at which the list is certified (epsilon, delta)-DP.
 
     Args:
         events_at: the event list as a function of the noise multiplier; more noise must not cost more.
         relation: the neighbouring relation.
-        epsilon: target, positive.
-        delta: target, in [0, 1].
+        epsilon: The target's epsilon, positive.
+        delta: The target's delta, in [0, 1].
 
-    Guarantees, Raises: as `solve_noise`.
+    Guarantees, Raises: As `solve_noise`.
 
     >>> from accounting.events import Event, Gaussian
     >>> relation = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -57,13 +57,13 @@ def solve_noise_multiplier(
 def solve_noise(
     events_at: EventsAt, relation: NeighboringRelation, target: Target, *, least: float = MIN_NOISE_MULTIPLIER
 ) -> Solution:
-    """The smallest noise multiplier at which the list's certified cost meets the target.
+    """Return the smallest noise multiplier at which the list's certified cost meets the target.
 
     Args:
         events_at: the event list as a function of the noise multiplier; more noise must not cost more.
         relation: the neighbouring relation.
         target: the target.
-        least: the smallest noise multiplier at which the list is accounted.
+        least: The smallest noise multiplier at which the list is accounted.
 
     Guarantees:
         never_misses: achieved.value.upper <= target.limit, evaluated at the returned number itself.
@@ -72,9 +72,9 @@ def solve_noise(
             noise multiplier is within a relative 1e-7 of one that fails).
 
     Raises:
-        InvalidValue: a number outside its range.
-        NoCostInFilter: a target in rho, mu or a budget, and an event without a proved cost there.
-        Unreachable: no noise multiplier in [``least``, 1e6] meets the target, or every one does.
+        InvalidValue: If a number is outside its range.
+        NoCostInFilter: If the target is in rho, in mu or a budget, and an event has no proved cost there.
+        Unreachable: If no noise multiplier in [``least``, 1e6] meets the target, or every one of them does.
 
     >>> from accounting.events import Event, Gaussian
     >>> from accounting.targets import ZcdpTarget
@@ -98,7 +98,7 @@ def solve_noise(
         advice="allow a larger epsilon or delta (or whatever the target limits), fewer steps or a smaller batch",
     )
     tolerance, guess = _TOLERANCE, max(1.0, least)
-    # A ledger counts whole units, so its noise is not solved to the last digits.
+    # A ledger counts whole units, so the noise for a budget is not solved to the last digits.
     if isinstance(target, BudgetTarget):
         tolerance = max(tolerance, 2.0 * target.filter.price_tolerance)
     else:

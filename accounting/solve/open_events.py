@@ -4,11 +4,11 @@
 |---|---|---|
 | noise multiplier | the smallest that it finds | Gaussian, correlated and Laplace noise, trees: post-processing |
 | count | the largest, and that the next one misses | always: a step less is post-processing |
-| sampling probability | the largest that it finds | Poisson batches, and those that are cut in any way |
+| sampling probability | the largest that it finds | Poisson batches, also if they are cut in any way |
 | batch size | the largest, and that the next one misses | batches of a fixed size without replacement |
 
-Elsewhere the cost was monotone in all that was tried, and nobody has proved it. The value that is returned is certified
-all the same: it was evaluated itself, and meets the target. A larger or smaller one may meet it, too.
+In all other cases, the cost was monotone in every trial, but there is no proof. The returned value is still certified:
+the cost at this very value meets the target. A larger or smaller value may meet it, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from accounting.targets import Target
 
 
 class OpenField(StrEnum):
-    """The field that is left out, in every event that lacks it; those events share its value."""
+    """The field that some events leave out; those events share its value."""
 
     NOISE_MULTIPLIER = "noise_multiplier"
     COUNT = "count"
@@ -64,10 +64,10 @@ class OpenField(StrEnum):
 
 @dataclass(frozen=True)
 class OpenEvents:
-    """The list.
+    """A list of events, some of which lack one field.
 
     Attributes:
-        events: As `Event.to_json` writes them, but for the field.
+        events: The events as `Event.to_json` writes them, without the field.
         field: The open field.
 
     >>> steps = {"mechanism": {"kind": "gaussian"}, "sampling": {"kind": "full_batch"}, "count": 4}
@@ -87,7 +87,8 @@ class OpenEvents:
         """Return the list with this value.
 
         Raises:
-            InvalidValue, Unsupported: An event with this value is not valid; the pointer begins with the event's index.
+            InvalidValue, Unsupported: If an event with this value is not valid. The pointer begins with the event's
+                index.
         """
         events = []
         for index, filled in enumerate(self.filled(value)):
@@ -120,11 +121,11 @@ class OpenEvents:
 
 @dataclass(frozen=True)
 class Solved:
-    """A value of the field, certified.
+    """A certified value of the field.
 
     Attributes:
         value: The noise multiplier, count, probability or size.
-        events: The list with it.
+        events: The list with this value.
         achieved: The cost; its upper end meets the target.
         next_achieved: The cost of the next integer, which misses the target; None for real numbers.
         is_extreme: Whether it is proved that the cost is monotone in the field, so that no value beyond does better.
@@ -148,9 +149,9 @@ def solve_events(open_events: OpenEvents, relation: NeighboringRelation, target:
     Guarantees: never_misses: achieved.value.upper <= target.limit, evaluated at the value itself.
 
     Raises:
-        InvalidValue: No event lacks the field, or events that lack a batch size have data sets of several sizes.
-        Unsupported, NoCostInFilter: The engine has no number for these events, or none in the target's terms.
-        Unreachable: No value meets the target, or every one does.
+        InvalidValue: If no event lacks the field, or events that lack a batch size have data sets of several sizes.
+        Unsupported, NoCostInFilter: If the engine has no number for these events, or none in the target's terms.
+        Unreachable: If no value meets the target, or every one does.
 
     >>> from accounting.targets import ApproximateDpTarget
     >>> steps = {"mechanism": {"kind": "gaussian"}, "sampling": {"kind": "poisson", "sampling_probability": 0.01}}

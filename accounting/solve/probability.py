@@ -19,10 +19,10 @@ _TOLERANCE = 8e-6
 
 
 def solve_sampling_probability(events_at: EventsAt, relation: NeighboringRelation, target: Target) -> Solution:
-    """The largest sampling probability at which the list's certified cost meets the target.
+    """Return the largest sampling probability at which the list's certified cost meets the target.
 
     Args:
-        events_at: the event list as a function of the probability; a larger one must not cost less.
+        events_at: The event list as a function of the probability; a larger probability must not cost less.
         relation: the neighbouring relation.
         target: the target.
 
@@ -31,8 +31,8 @@ def solve_sampling_probability(events_at: EventsAt, relation: NeighboringRelatio
         target_is_used: the target's level is reached within a relative 1e-5, unless the bound jumps there.
 
     Raises:
-        Unsupported: the cost is the same at every probability: the target makes no use of the sampling.
-        Unreachable: no probability in [1e-8, 1] meets the target, or every one does.
+        Unsupported: If the cost is the same at every probability: the target makes no use of the sampling.
+        Unreachable: If no probability in [1e-8, 1] meets the target, or every one does.
 
     >>> from accounting.events import Event, Gaussian, Poisson
     >>> from accounting.targets import ApproximateDpTarget

@@ -1,4 +1,4 @@
-"""The answer of a search, and the range that it looks through."""
+"""The answer of a search, and the range in which it searches."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ EventsAtInteger = Callable[[int], Sequence[Event]]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A value and what it achieves.
+    """A value of an unknown, and the cost that it achieves.
 
     Attributes:
         value: The value of the unknown.
-        achieved: The certified cost at this very value, in the unit of the target's limit; its upper end meets it.
+        achieved: The certified cost at this very value, in the unit of the target's limit; its upper end meets the
+            limit.
     """
 
     value: float
@@ -49,7 +50,7 @@ class IntegerSolution:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The range in which an unknown is looked for, and the words for its ends.
+    """The range in which an unknown is searched, and the words for its ends.
 
     Attributes:
         least_private, most_private: The ends, in words with their value: ``noise multiplier 1e+06``.
@@ -63,7 +64,7 @@ class Range:
     advice: str
 
     def too_costly(self, target: Target, figure: float) -> Unreachable:
-        """No value meets the target: the most private one costs ``figure``."""
+        """Return the error that no value meets the target: the most private value costs ``figure``."""
         if math.isinf(figure):
             return Unreachable(
                 f"{self.most_private} has no finite bound ({target.say(figure)}): the mechanism's loss is unbounded "
@@ -75,7 +76,7 @@ class Range:
         )
 
     def too_cheap(self, target: Target) -> Unreachable:
-        """Every value meets the target."""
+        """Return the error that every value meets the target."""
         return Unreachable(
             f"{self.everything} meets {target.say(target.limit)}, so the target does not decide it: take "
             f"{self.least_private}, or a smaller target"
@@ -83,7 +84,7 @@ class Range:
 
 
 def log_level(level: float) -> float:
-    """The logarithm in which searches take their secants; -inf if the cost is 0, inf if it is not bounded."""
+    """Return the logarithm in which searches take their secants; -inf if the cost is 0, inf if it is not bounded."""
     if level <= 0.0:
         return -math.inf
     return math.log(level) if math.isfinite(level) else math.inf
@@ -105,11 +106,11 @@ def refuse_if_indifferent(
     Args:
         target: The target; only additive targets can be indifferent.
         relation: The neighbouring relation.
-        unknown: Its name, in words.
-        least, most: The events at the ends of its range.
+        unknown: The name of the unknown, in words.
+        least, most: The events at the ends of the unknown's range.
 
     Raises:
-        Unsupported: both ends cost the same.
+        Unsupported: If both ends of the range cost the same.
     """
     if not target.additive:
         return

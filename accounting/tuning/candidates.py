@@ -10,19 +10,22 @@ from accounting.events import Event, Gaussian, Laplace
 
 
 def bounding_events(candidates: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
-    """Return events of which every candidate is a post-processing: the same steps with less noise, or more steps.
+    """Return events from which every candidate follows by post-processing: the same steps with less noise, or more
+    steps.
 
-    A step with more Gaussian or Laplace noise is the one with less, and further noise; fewer steps are the first of
-    more. So the list's deltas and Renyi divergences are at least those of each candidate, and of a mixture of them.
+    A step with more Gaussian or Laplace noise is a step with less noise plus further noise; fewer steps are the first
+    of more steps. So the list's deltas and Renyi divergences are at least those of each candidate, and of a mixture of
+    them.
 
     Args:
-        candidates: Lists of the same length whose events agree in sampling and mechanism, but for noise multipliers
+        candidates: Lists of the same length whose events agree in sampling and mechanism, except for noise multipliers
             and counts.
 
     Guarantees: bounds_each_candidate.
 
     Raises:
-        Unsupported: code ``candidates_differ``: nothing here bounds them all; the pointer has the candidate's index.
+        Unsupported: With code ``candidates_differ``, if nothing here bounds all candidates. The pointer has the
+            candidate's index.
 
     >>> few, many = [Event(Gaussian(1.0), count=10)], [Event(Gaussian(2.0), count=30)]
     >>> bounding_events([few, many])

@@ -1,4 +1,4 @@
-"""The cost of tuning: of releasing the best of several runs, beside that of releasing all of them."""
+"""The cost of tuning, that is, of releasing the best of several runs, beside the cost of releasing all of them."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class TuningCost:
     """The cost of releasing the best of K runs.
 
     Attributes:
-        epsilon: The epsilon of the selection at delta; some score makes it cost the lower end.
-        run: Epsilon of one run, at the same delta.
-        composition: Epsilon of ``ceil(E[K])`` runs all of which are released, at the same delta; None if they are
-            more steps than are accounted.
+        epsilon: The epsilon of the selection at delta. With some score, the selection costs the lower end.
+        run: The epsilon of one run, at the same delta.
+        composition: The epsilon of ``ceil(E[K])`` runs that are all released, at the same delta; None if they have more
+            steps than are accounted.
         bounds: Each proved upper bound of epsilon, by method; the smallest one is ``epsilon.value.upper``.
         moments: Renyi divergences of the selection; None if a run has none.
     """
@@ -68,28 +68,29 @@ def selection_moments(
     trials: Trials,
     orders: Sequence[float] | None = None,
 ) -> RenyiDpGuarantee:
-    """Renyi divergences of releasing the best of K runs, K drawn in secret.
+    """Return Renyi divergences of releasing the best of K runs, with K drawn in secret.
 
     Args:
         events: The events of one run; if runs differ, a list that bounds each of them.
         relation: The neighbouring relation.
         trials: The law of K; a fixed K composes.
-        orders: 1 to 64, above 1, increasing; `DEFAULT_ORDERS` as far as they have a bound of at most 1e6.
+        orders: 1 to 64 increasing orders above 1. By default, those of `DEFAULT_ORDERS` that have a bound of at most
+            1e6.
 
     Returns:
-        Upper bounds, never decreasing in the order. `selection_event` makes a charge of them.
+        Upper bounds that never decrease in the order. `selection_event` makes a charge from them.
 
     Guarantees:
         above_every_selection: at least the divergence of the selection by any score, in both directions.
         never_above_theorem_2: at most what Theorem 2 gives from one run's divergences at these orders.
 
     Requires:
-        a number of runs that nobody learns (from the time it took, for instance) and that does not depend on data;
-        runs that are chosen and scored independently of each other, a score from the run's own output or public data.
+        The number of runs does not depend on data, and nobody learns it (for instance from the time it took). Runs are
+        chosen and scored independently of each other, each from its own output or public data.
 
     Raises:
-        InvalidValue: a number out of range.
-        Unsupported: one run has no divergence at an order.
+        InvalidValue: If a number is out of range.
+        Unsupported: If one run has no divergence at an order.
 
     Source: Papernot & Steinke 2022, Lemma 7, Theorems 2 and 6.
 
@@ -124,12 +125,12 @@ def selection_moments(
 
 
 def selection_event(moments: RenyiDpGuarantee) -> Event:
-    """The whole selection as one event, for a budget: charged once, whatever K was.
+    """Return the whole selection as one event for a budget, which is charged once, whatever K was.
 
-    Orders at which it costs more than an event may state (1e6) are left out.
+    Orders at which the selection costs more than an event may state (1e6) are left out.
 
     Raises:
-        Unsupported: none is left.
+        Unsupported: If no order is left.
 
     >>> selection_event(RenyiDpGuarantee((2.0,), (0.5,))).mechanism.kind
     'renyi_dp'
@@ -153,23 +154,23 @@ def tuning_cost(
     *,
     orders: Sequence[float] | None = None,
 ) -> TuningCost:
-    """Return the cost of tuning at ``delta``: the best of K runs is released, all else is withheld.
+    """Return the cost of tuning at ``delta``, if the best of K runs is released and everything else is withheld.
 
     Args:
         events: The events of one run; if runs differ, a list that bounds each of them.
         relation: The neighbouring relation.
-        trials: The law of K. A fixed K composes: every run may be released then.
+        trials: The law of K. With a fixed K the runs compose, so every run may be released.
         delta: In [0, 1).
-        orders: The orders of the Renyi moments; as for `selection_moments`.
+        orders: The orders of the Renyi moments, as in `selection_moments`.
 
     Guarantees:
         above_every_selection: epsilon's upper end holds for the selection by any score.
         attained_below: some score costs the lower end.
 
-    Requires: as `selection_moments`.
+    Requires: As `selection_moments`.
 
     Raises:
-        InvalidValue: a number out of range.
+        InvalidValue: If a number is out of range.
 
     Source: `accounting.tuning.selection`.
 
@@ -206,7 +207,7 @@ def tuning_cost(
 def selection_epsilon(
     selection: Selection, delta: float, moments: RenyiDpGuarantee | None = None
 ) -> tuple[Answer, dict[str, float]]:
-    """Epsilon of a selection at ``delta``, and each bound of it by method."""
+    """Return epsilon of a selection at ``delta``, and each bound of it by method."""
     by_profile = selection.epsilon_by_profile(delta)
     bounds = {PROFILE: by_profile.value.upper}
     if moments is not None and delta > 0.0:
@@ -230,10 +231,10 @@ def epsilon_of_runs(
     delta: float,
     evaluators: Sequence[Evaluator] = EVALUATORS,
 ) -> Answer:
-    """Epsilon of this many runs, all released: that of the list repeated, each run with schedules of its own.
+    """Return the epsilon of releasing this many runs: that of the repeated list, where each run has its own schedules.
 
     Raises:
-        InvalidValue: together they have more steps than are accounted; the pointer is ``trials``.
+        InvalidValue: If the runs together have more steps than are accounted. The pointer is ``trials``.
 
     >>> from accounting.events import DisjointBatches, Gaussian
     >>> pass_of_ten = [Event(Gaussian(1.0), DisjointBatches("independent"), 10)]

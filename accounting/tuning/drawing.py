@@ -1,15 +1,15 @@
-"""Drawing the number of trials of a selection, exactly, and what it costs that no draw is beyond a cap.
+"""Drawing the number of trials of a selection exactly, and the cost of the cap on that number.
 
 A service cannot run any number of trials, so it draws K from its law given that K is at most M. With f(x) = E x^K and
-p_1 = P(K = 1), f' is at least p_1 on [0, 1], and what is cut from it is at most the tail tau = E[K; K > M]. So the
-derivative that the selection's density is made of (`selection`) stays between (1 - t) f' and f' / (1 - t), where
-t = tau / p_1, on both neighbours, and
+p_1 = P(K = 1), f' is at least p_1 on [0, 1], and the cap reduces it by at most the tail tau = E[K; K > M]. So the
+derivative that gives the selection's density (`selection`) stays between (1 - t) f' and f' / (1 - t), where t = tau /
+p_1, on both neighbours, and
 
 * the Renyi divergence of order a grows by at most -(2 a - 1) / (a - 1) log(1 - t);
-* epsilon at delta is at most epsilon at (1 - t) delta, and -2 log(1 - t) more.
+* epsilon at delta is at most epsilon at (1 - t) delta plus -2 log(1 - t).
 
-M is the first cap with t below `CUT`, and what that costs is charged. Weights are integers and the draw is one integer
-of the operating system's, so that nothing else is rounded that a bound would have to speak of: `CUT` covers the floors.
+M is the first cap with t below `CUT`, and its cost is charged. Weights are integers, and the draw is one integer from
+the operating system. So the only rounding is that of the weights, which `CUT` covers.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from accounting.tuning.trials import PoissonTrials, RandomTrials
 
 #: The most trials that a selection draws.
 MAX_TRIALS = 10_000
-#: The largest t: one half is for the tail, the other for the rounding of the weights, which is far below that.
+#: The largest t: one half is for the tail, the other half for the rounding of the weights, which is far smaller.
 CUT = 1e-9
-#: Bits of the weight of the smallest number of trials.
+#: The number of bits of the weight of the smallest number of trials.
 _BITS = 256
 #: A relative allowance for the cost of `CUT`, which covers the rounding of two logarithms.
 _ALLOWANCE = 1e-6
 
 
 def draw_trials(trials: RandomTrials, below: Callable[[int], int]) -> int:
-    """Return how many trials a selection makes.
+    """Draw the number of trials of a selection.
 
     Args:
         trials: The law.
-        below: Draws uniformly from 0 to its argument less one; in earnest `secrets.randbelow`.
+        below: A function that draws uniformly from 0 to its argument less one; in production `secrets.randbelow`.
 
     Guarantees:
-        law_given_the_cap: each number up to the cap with its probability given that, up to 2^-200 of it.
+        law_given_the_cap: each number up to the cap has its conditional probability given the cap, up to a relative
+        2^-200.
 
     Raises:
-        Unsupported: as `most_trials`.
+        Unsupported: As `most_trials` does.
 
     >>> draw_trials(PoissonTrials(2.0), lambda total: 0), draw_trials(PoissonTrials(2.0), lambda total: total // 2)
     (0, 2)
@@ -56,16 +57,17 @@ def draw_trials(trials: RandomTrials, below: Callable[[int], int]) -> int:
 
 
 def most_trials(trials: RandomTrials) -> int:
-    """The cap: no draw is above it.
+    """Return the cap: no draw is above it.
 
     Raises:
-        Unsupported: code ``too_many_trials``: it would be above `MAX_TRIALS`.
+        Unsupported: With code ``too_many_trials``, if the number would be above `MAX_TRIALS`.
     """
     return len(_weights(trials)) - 1
 
 
 def trials_quantile(trials: RandomTrials, probability: float) -> int:
-    """The smallest number that a draw is at most with this probability. It is public: it follows from the law.
+    """Return the smallest number that a draw does not exceed with this probability. It is public, since it follows from
+    the law.
 
     >>> from accounting.tuning.trials import TruncatedNegativeBinomial
     >>> trials_quantile(TruncatedNegativeBinomial(1.0, 0.1), 0.999)
@@ -77,7 +79,7 @@ def trials_quantile(trials: RandomTrials, probability: float) -> int:
 
 
 def capped_moments(moments: RenyiDpGuarantee) -> RenyiDpGuarantee:
-    """Renyi divergences of a selection whose number of trials is drawn here, from those under the law itself."""
+    """Return Renyi divergences of a selection whose number of trials is drawn here, from those under the law itself."""
     growth = _loss_of_cut()
     epsilons = [
         (epsilon + (2.0 * order - 1.0) / (order - 1.0) * growth) * (1.0 + 1e-15)
@@ -90,12 +92,12 @@ def capped_moments(moments: RenyiDpGuarantee) -> RenyiDpGuarantee:
 
 
 def delta_before_cap(delta: float) -> float:
-    """Return the delta for the law without a cap, whose epsilon `capped_epsilon` turns into one at ``delta``."""
+    """Return the delta for the law without a cap, from whose epsilon `capped_epsilon` derives the one at ``delta``."""
     return delta * (1.0 - CUT) * (1.0 - 1e-15)
 
 
 def capped_epsilon(epsilon: float) -> float:
-    """Epsilon of a selection whose number of trials is drawn here, from that of the law at `delta_before_cap`."""
+    """Return epsilon of a selection whose number of trials is drawn here, from the law's at `delta_before_cap`."""
     return (epsilon + 2.0 * _loss_of_cut()) * (1.0 + 1e-15)
 
 
@@ -105,7 +107,7 @@ def _loss_of_cut() -> float:
 
 @lru_cache(maxsize=64)
 def _weights(trials: RandomTrials) -> tuple[int, ...]:
-    """Numbers in proportion to P(K = 0), P(K = 1) and so on up to the cap, rounded down to integers.
+    """Return numbers in proportion to P(K = 0), P(K = 1) and so on up to the cap, rounded down to integers.
 
     Successive probabilities are in the ratios mean / (k + 1), or (1 - gamma) (k + eta) / (k + 1).
     """
@@ -129,7 +131,7 @@ def _weights(trials: RandomTrials) -> tuple[int, ...]:
             return tuple(weights)
         weights.append(following)
     raise Unsupported(
-        f"a selection makes at most {MAX_TRIALS} trials, and this distribution goes beyond too often; give fewer "
+        f"a selection makes at most {MAX_TRIALS} trials, and this distribution exceeds that too often; give fewer "
         "expected trials, or a distribution that is spread less widely (poisson, geometric)",
         code="too_many_trials",
         pointer=("trials",),

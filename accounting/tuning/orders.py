@@ -1,7 +1,8 @@
 """Bounds on the cost of the best of K runs, by the order in which a score puts the outcomes.
 
 As in `selection`: one run has the laws Q and Q' and the loss L = log dQ/dQ'; u and v are the probabilities under Q and
-Q' of what the score prefers to an outcome; and the selection has the densities g(u) and g(v) with respect to Q and Q',
+Q' of the outcomes that the score prefers to a given one; and the selection has the densities g(u) and g(v) with respect
+to Q and Q',
 g(u) = f'(1 - u). So
 
     delta_A(x) = integral of (g(u) dQ - e^x g(v) dQ')_+ .
@@ -20,12 +21,12 @@ g(u) = f'(1 - u). So
 
       delta_A(x) >= p g(u_0 + p) - e^x p' g(v_0).
 
-  Preferring S_0 makes g(v_0) smaller than g(u_0): it shows first what tells the neighbours apart in the other
-  direction. p = delta(l_1) + e^l_1 p', where -p' is the slope of delta in e^eps at l_1, which chords on either side
-  bound; and likewise for v_0, u_0 and the other direction's profile.
+  Preferring S_0 makes g(v_0) smaller than g(u_0), because S_0 tells the neighbours apart in the other direction. p =
+  delta(l_1) + e^l_1 p', where -p' is the slope of delta in e^eps at l_1, which chords on either side bound; and
+  likewise for v_0, u_0 and the other direction's profile.
 
-In the first each outcome has the pair of R that suits it best, in the second all of S_1 have one. If delta is small
-S_1 is, and the two are close.
+The first bound gives each outcome the pair of R that is worst for it; the second uses one pair for all of S_1. If delta
+is small, S_1 is small, and the two bounds are close.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from accounting.tuning.trials import RandomTrials
 
 Array = NDArray[np.float64]
 
-#: The number of cells of u in which Psi is bounded, the end of the smallest one, how often relevant cells are divided,
-#: and into how many parts.
+#: The number of cells of u in which Psi is bounded, the end of the smallest cell, the number of times that relevant
+#: cells are divided, and the number of parts.
 _CELLS, _LEAST_U, _DIVISIONS, _PARTS = 1000, 1e-12, 3, 24
 #: The number of nodes of Psi, and the distance of the nearest one from c.
 _NODES, _NEAREST = 40, 2e-3
-#: Covers the rounding of sums of a few terms.
+#: An allowance for the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
 #: The distance in epsilon between the places between which slopes are bounded.
 _APART = 2e-3
@@ -68,7 +69,7 @@ def weights_of_shifts(trials: RandomTrials, slopes: Array, deltas: Array, log_ra
     Args:
         trials: The law of K.
         slopes, deltas: Lines v <= slope u + delta above the region of tests.
-        log_ratio: c.
+        log_ratio: The number c.
     """
     if log_ratio <= 0.0:
         return np.zeros(1), np.array([trials.expected_trials * (1.0 + _ALLOWANCE)])
@@ -84,7 +85,7 @@ def weights_of_shifts(trials: RandomTrials, slopes: Array, deltas: Array, log_ra
 
 
 def _largest(trials: RandomTrials, slopes: Array, deltas: Array, z: float) -> float:
-    """Psi(z), from above: cells of u that may hold the largest value are divided."""
+    """Return Psi(z), from above: cells of u that may hold the largest value are divided."""
     left = np.concatenate([[0.0], np.geomspace(_LEAST_U, 1.0, _CELLS)])
     left, right = left[:-1], left[1:]
     for _ in range(_DIVISIONS):
@@ -100,13 +101,13 @@ def _largest(trials: RandomTrials, slopes: Array, deltas: Array, z: float) -> fl
 
 
 def _edge(slopes: Array, deltas: Array, u: Array) -> Array:
-    """The largest v of the region at each u, or more."""
+    """Return an upper bound of the largest v of the region at each u."""
     edge: Array = np.minimum((slopes[:, None] * u + deltas[:, None]).min(axis=0), 1.0)
     return edge
 
 
 def _convex_minorant(x: Array, y: Array) -> NDArray[np.int64]:
-    """Corners of the largest convex function below the points."""
+    """Return corners of the largest convex function below the points."""
     corners: list[int] = []
     for i in range(x.size):
         while len(corners) > 1:
@@ -122,9 +123,9 @@ def delta_of_shifts(shifts: tuple[Array, Array], epsilons: Array, deltas: Array,
     """Bound the sum of w_j delta(x - c_j) from upper bounds of delta at some epsilons: delta is convex in e^eps.
 
     Args:
-        shifts: As `weights_of_shifts` returns them.
-        epsilons: From 0 on, ascending.
-        deltas: Bounds there, of either direction.
+        shifts: The shifts and weights that `weights_of_shifts` returns.
+        epsilons: Numbers from 0 on, in ascending order.
+        deltas: Bounds of delta at these epsilons, for either direction.
         x: The point at which the sum is taken; at most the last epsilon plus the smallest shift.
     """
     places, weights = x - shifts[0], shifts[1]
@@ -143,8 +144,8 @@ class _Sets:
     """Sets {L > l} of one direction, with their probabilities under P and Q.
 
     Attributes:
-        places: e^l.
-        deltas: delta(l), from below.
+        places: The numbers e^l.
+        deltas: Lower bounds of delta(l).
         least, most: Bounds of their probabilities under Q.
     """
 
@@ -170,7 +171,8 @@ class _Sets:
         return cls(z[kept], lower[n : 2 * n][kept], least[kept], most[kept])
 
     def parts(self, shares: Array) -> _Sets:
-        """Return parts of the sets, decided by a coin: with atoms, no whole set may be small enough."""
+        """Return parts of the sets, decided by a coin. This is needed with atoms, since no whole set may be small
+        enough."""
         return _Sets(
             np.repeat(self.places, shares.size),
             *((each[:, None] * shares).ravel() for each in (self.deltas, self.least, self.most)),
@@ -178,7 +180,8 @@ class _Sets:
 
 
 def deltas_by_direction(composition: Composition, direction: Direction, epsilons: Array) -> Sequence[Bounds | None]:
-    """Bounds of one run's delta in one direction at ascending epsilons; None if they are not known for it alone."""
+    """Bound one run's delta in one direction at ascending epsilons; return None without bounds of that direction
+    alone."""
     if composition.failure.upper or composition.discrepancy:
         return [None] * epsilons.size
     if any(loss.is_enclosed or not loss.has_pair for loss, _ in composition.steps):
@@ -189,13 +192,13 @@ def deltas_by_direction(composition: Composition, direction: Direction, epsilons
 def attained_epsilon(
     composition: Composition, trials: RandomTrials, delta: float, largest: float, before: float
 ) -> float:
-    """Epsilon that the selection costs by some score that prefers S_0, then S_1; 0 if none is found.
+    """Return an epsilon that the selection costs with some score that prefers S_0, then S_1; 0 if none is found.
 
     Args:
         composition: The composition of one run.
         trials: The law of K.
         delta: The delta of the selection.
-        largest: About the epsilon of one run at delta / E[K]: S_1 is looked for at this loss and below.
+        largest: About the epsilon of one run at delta / E[K]: S_1 is searched at losses up to this one.
         before: The largest l_0 that is tried.
     """
     if largest <= 3.0 * _APART:
@@ -215,7 +218,7 @@ def attained_epsilon(
 
 
 def _best(first: _Sets, last: _Sets, trials: RandomTrials, delta: float) -> float:
-    """The largest over all S_0 and S_1 of the smallest over all probabilities that they may have."""
+    """Return the maximum, over all S_0 and S_1, of the minimum over the probabilities that they may have."""
     shares = np.linspace(0.0, 1.0, (_FEW if first.places.size * last.places.size < _MANY else _FEW // 3) + 1)
 
     def cells(sets: _Sets) -> tuple[Array, Array]:

@@ -1,7 +1,8 @@
 """Bounds on the cost of the best of a random number of runs, from the runs' deltas and Renyi divergences.
 
 One run on two neighbours gives the laws Q and Q' of an outcome with its score. Order the outcomes from best to worst,
-ties by a coin, and let u(y), v(y) be the probabilities under Q and Q' of what is better than y. With f(x) = E x^K, the
+with ties broken by a coin, and let u(y), v(y) be the probabilities under Q and Q' of outcomes better than y. With f(x)
+= E x^K, the
 selection A of the best of K runs has the density f'(1 - u(y)) with respect to Q, A' has f'(1 - v(y)) with respect to
 Q', and both release nothing with probability f(0) = P(K = 0). All (u, v) are pairs that a test of the neighbours
 reaches.
@@ -10,14 +11,14 @@ reaches.
   largest f'(1 - u)^a f'(1 - v)^(1 - a) over such pairs; `trials` has it from deltas, exactly, and by Theorem 2.
 * **Profile.** With c at least the largest log f'(1 - u) - log f'(1 - v), and f' <= f'(1) = E K,
   delta_A(eps) = integral of (f'(1 - u) dQ - e^eps f'(1 - v) dQ')_+ <= E[K] integral of (dQ - e^(eps - c) dQ')_+,
-  so that epsilon_A(delta) <= c + epsilon_Q(delta / E[K]). (Koskela, Redberg & Wang 2024 have this form.) It holds at
-  delta 0 too: for the negative binomial laws c <= (1 + eta) epsilon_Q(0), which is Corollary 3.
+  so epsilon_A(delta) <= c + epsilon_Q(delta / E[K]). (Koskela, Redberg & Wang 2024 have this form.) It holds at delta
+  0, too: for the negative binomial laws c <= (1 + eta) epsilon_Q(0), which is Corollary 3.
 
   `orders` has the best bound of this kind, with a shift for each outcome instead of c for all.
 
-From below: a score may say nothing, so that the selection is one run; and it may prefer the set that tells the
-neighbours apart best, which the selection then hits with 1 - f(1 - p) and 1 - f(1 - p') where one run does with p, p'.
-What costs most, nearly, prefers another set to that one (`orders`).
+From below: a score may be constant, so that the selection is one run. Or it may prefer the set that tells the
+neighbours apart best: if one run hits it with probabilities p and p', the selection hits it with 1 - f(1 - p) and 1 -
+f(1 - p'). The nearly worst scores prefer another set to that one (`orders`).
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ from accounting.tuning.trials import RandomTrials, TruncatedNegativeBinomial
 
 Array = NDArray[np.float64]
 
-#: Evaluators of the lines. Many lines are needed, and a wider delta matters little; a convolution takes seconds each.
+#: The evaluators for the lines. Many lines are needed, wider deltas matter little, and a convolution takes seconds for
+#: each.
 _EVALUATORS_OF_LINES: tuple[Evaluator, ...] = (BinomialComposition(), FourierInversion(), *QUICK_EVALUATORS)
 #: The relative tolerance of the point where a line touches; the bound is flat there.
 _TOLERANCE = 1e-5
-#: Lines on either side of that place, for Renyi moments; more of them only make the bounds tighter.
+#: The number of lines on either side of that place, for Renyi moments; more lines only make the bounds tighter.
 _LINES, _REACH = 12, 4.0
 #: Covers the rounding of sums of a few terms.
 _ALLOWANCE = 1e-12
@@ -59,7 +61,7 @@ _SETS = (1.1, 2.0, 5.0, 20.0, 100.0)
 _CELLS = 600
 #: Deltas of one run between which chords are taken; lines at the edge of the tests; halvings of an interval.
 _PLACES, _EDGES, _BISECTIONS = 160, 120, 50
-#: Epsilons beyond which orders are not looked at.
+#: The epsilon beyond which the bounds of `orders` are not used.
 _FARTHEST = 200.0
 
 
@@ -91,10 +93,10 @@ class Selection:
 
     @property
     def log_ratio(self) -> float:
-        """c: at least the largest log f'(1 - u) - log f'(1 - v).
+        """The number c, an upper bound of log f'(1 - u) - log f'(1 - v).
 
-        A line through (-1 / b, -1 / b) that touches the edge of the pairs (u, v) decides it for the negative binomial
-        laws: delta(eps) = (e^eps - 1) / b, b = 1 / gamma - 1. For the Poisson law it is the one at epsilon 0.
+        For the negative binomial laws, c is decided by a line through (-1 / b, -1 / b) that touches the edge of the
+        pairs (u, v): delta(eps) = (e^eps - 1) / b, b = 1 / gamma - 1. For the Poisson law, it is the line at epsilon 0.
         """
         if self._log_ratio is None:
             self.delta(0.0)
@@ -111,13 +113,13 @@ class Selection:
         return self._deltas[epsilon]
 
     def lines(self) -> tuple[Array, Array]:
-        """Slopes e^epsilon (rounded up) and deltas of all lines known so far."""
+        """Return slopes e^epsilon (rounded up) and deltas of all lines known so far."""
         epsilons = np.array(sorted(self._deltas))
         slopes: Array = np.exp(epsilons) * (1.0 + 1e-15)
         return slopes, np.array([self._deltas[epsilon].upper for epsilon in epsilons])
 
     def epsilon_by_profile(self, delta: float) -> Answer:
-        """c + epsilon(delta / E[K]), rounded up."""
+        """Return c + epsilon(delta / E[K]), rounded up."""
         share = delta / (self.trials.expected_trials * (1.0 + _ALLOWANCE))
         # If less than one run is expected, c + epsilon also holds at a delta above 1, with epsilon 0.
         run = epsilon_for_delta(self.events, self.relation, min(share, 1.0), evaluators=self.evaluators)
@@ -127,7 +129,7 @@ class Selection:
         return Answer(Interval(0.0, upper, upper), "selection_profile", {}, run.warnings)
 
     def _by_orders(self, delta: float, most: float) -> float:
-        """The smallest x up to ``most`` at which the sums of shifted deltas are proved to be at most ``delta``."""
+        """Return the smallest x up to ``most`` at which the sums of shifted deltas are certainly at most ``delta``."""
         # The other direction's profile bounds how much a test may prefer one neighbour.
         directions = self.composition.directions
         both = [(each, other) for each, other in zip(directions, directions[::-1], strict=True)]
@@ -151,7 +153,7 @@ class Selection:
         return high * (1.0 + _ALLOWANCE)
 
     def _deltas_in(self, direction: Direction, epsilons: Array) -> Array:
-        """Bounds of one run's deltas from above, of one direction if that is known."""
+        """Return bounds of one run's deltas from above, of one direction if that is known."""
         found = deltas_by_direction(self.composition, direction, epsilons)
         uppers = [math.inf if each is None else each.upper for each in found]
         if not np.all(np.isfinite(uppers)):
@@ -160,7 +162,7 @@ class Selection:
         return np.array(uppers)
 
     def divergences(self, orders: Array) -> Array:
-        """Renyi divergences at orders above 1, rounded up; inf if none is known."""
+        """Return Renyi divergences at orders above 1, rounded up; inf if none is known."""
         if not self._has_moments:
             return np.full(orders.shape, math.inf)
         run = self.run_divergences(orders)
@@ -201,10 +203,11 @@ class Selection:
         return max(silent, *found)
 
     def _by_preferred_set(self, delta: float, base_delta: float) -> float:
-        """The score prefers the set at which one run's delta is ``base_delta``, about.
+        """Return the epsilon of a score that prefers a set at which one run's delta is about ``base_delta``.
 
-        There p >= s p' + d with s = e^eps, d = delta(eps) from below, for some p' between 0 and the slope of a chord of
-        delta on the left, a convex function of s. e^eps_A is at least the smallest (h(s p' + d) - delta) / h(p'),
+        There p >= s p' + d with s = e^eps and d a lower bound of delta(eps), for some p' between 0 and the slope of a
+        chord on the left of delta, which is a convex function of s. e^eps_A is at least the smallest (h(s p' + d) -
+        delta) / h(p'),
         h(x) = 1 - f(1 - x), cell by cell.
         """
         quick = self.evaluators_of_lines
@@ -238,7 +241,7 @@ class Selection:
         return self.composition.failure.upper == 0.0 and not self.composition.discrepancy
 
     def _touch(self, trials: TruncatedNegativeBinomial) -> None:
-        """Lines near the one that decides c; it is at an epsilon of at most log(1 / gamma)."""
+        """Add lines near the one that decides c, which is at an epsilon of at most log(1 / gamma)."""
         largest = -math.log(trials.gamma)
         if largest < 1e-15:
             return
@@ -256,7 +259,7 @@ class Selection:
             scipy.optimize.brentq(excess, low, high, xtol=_TOLERANCE, maxiter=60)
 
     def _place_lines(self, orders: Array) -> None:
-        """Lines at which the factors of these orders are small."""
+        """Add lines at which the factors of these orders are small."""
         if isinstance(self.trials, TruncatedNegativeBinomial):
             place = max(self.log_ratio / (1.0 + self.trials.eta), 1e-9) if self.trials.eta > -1.0 else 1.0
             wanted = place * np.geomspace(1.0 / _REACH, _REACH, _LINES)

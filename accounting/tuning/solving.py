@@ -42,7 +42,7 @@ class SelectionTarget(Described):
         return self.epsilon
 
     def assess(self, events: Sequence[Event], relation: NeighboringRelation, *, quick: bool = False) -> Answer:
-        """Bound epsilon from above by the profile alone, which is at most a few per cent above the smallest bound."""
+        """Bound epsilon from above by the profile alone, which exceeds the smallest bound by at most a few per cent."""
         evaluators = QUICK_EVALUATORS if quick else EVALUATORS
         if isinstance(self.trials, FixedTrials):
             return epsilon_of_runs(events, relation, self.trials.trials, self.delta, evaluators)
@@ -60,7 +60,7 @@ class SelectionTarget(Described):
 
 
 def solve_noise_factor(events: Sequence[Event], relation: NeighboringRelation, target: SelectionTarget) -> Solution:
-    """The smallest factor on every noise multiplier of a run at which the selection meets the target.
+    """Return the smallest factor on every noise multiplier of a run at which the selection meets the target.
 
     Args:
         events: The events of one run; the proportions of their noise are kept. Stated guarantees stay as they are.
@@ -74,8 +74,8 @@ def solve_noise_factor(events: Sequence[Event], relation: NeighboringRelation, t
         never_misses: achieved.value.upper <= target.epsilon, evaluated at the returned factor itself.
 
     Raises:
-        Unsupported: no event has a noise multiplier.
-        Unreachable: no factor meets the target, or every one does.
+        Unsupported: If no event has a noise multiplier.
+        Unreachable: If no factor meets the target, or every one does.
 
     >>> from accounting.events import Gaussian
     >>> from accounting.tuning.trials import TruncatedNegativeBinomial
@@ -110,7 +110,7 @@ def solve_noise_factor(events: Sequence[Event], relation: NeighboringRelation, t
 
 
 def with_noise_factor(events: Sequence[Event], factor: float) -> tuple[Event, ...]:
-    """The events with every noise multiplier times ``factor``, those of a mixture's branches too.
+    """Return the events with every noise multiplier times ``factor``, those of a mixture's branches too.
 
     >>> from accounting.events import Laplace
     >>> with_noise_factor([Event(Laplace(2.0))], 1.5)[0].mechanism.noise_multiplier

@@ -1,7 +1,8 @@
 """Laws of the random number of runs of a selection, as Papernot & Steinke 2022 analyse them.
 
-With f(x) = E x^K, the best of K independent runs lies in a set of the best outcomes that one run hits with probability
-x, with probability 1 - f(1 - x), and the selection's density relative to one run's is f' (`selection`). The cost of its
+With f(x) = E x^K, a set of the best outcomes that one run hits with probability x contains the best of K independent
+runs with probability 1 - f(1 - x), and the selection's density relative to one run's is f' (`selection`). The cost of
+its
 privacy therefore depends on the ratio of f' at two probabilities that a test of neighbours can have.
 
 With u, v the probabilities of a set under two neighbours, v <= s u + d for every s = e^epsilon, d = delta(epsilon)
@@ -33,7 +34,7 @@ Array = NDArray[np.float64]
 MAX_EXPECTED_TRIALS = 1e6
 MIN_GAMMA = 1e-12
 MAX_ETA = 100.0
-#: Covers the rounding of the closed forms in this module, relative to their largest terms.
+#: An allowance for the rounding of the closed forms in this module, relative to their largest terms.
 _ALLOWANCE = 1e-13
 
 
@@ -44,7 +45,7 @@ class TruncatedNegativeBinomial(Described):
     eta = 1 is the geometric law, eta = 0 the logarithmic one; at eta = -1 there is one trial.
 
     Attributes:
-        eta: In [-1, 100]: the smaller, the less privacy is lost and the more widely K is spread.
+        eta: In [-1, 100]. A smaller eta loses less privacy and spreads K more widely.
         gamma: In [1e-12, 1]; at 1 there is one trial.
 
     Source: Papernot & Steinke 2022, Definition 1.
@@ -68,14 +69,14 @@ class TruncatedNegativeBinomial(Described):
 
     @classmethod
     def with_expected_trials(cls, eta: float, expected_trials: float) -> TruncatedNegativeBinomial:
-        """The law whose mean is this.
+        """Return the law whose mean is this.
 
         Args:
             eta: As above.
             expected_trials: In [1, 1e6].
 
         Raises:
-            Unreachable: no gamma in [1e-12, 1] has this mean, as for eta near -1.
+            Unreachable: If no gamma in [1e-12, 1] has this mean, as for eta near -1.
 
         >>> TruncatedNegativeBinomial.with_expected_trials(1, 20).gamma
         0.05
@@ -110,7 +111,9 @@ class TruncatedNegativeBinomial(Described):
         return 0.0
 
     def chance_that_the_best_is_in(self, probabilities: Array) -> Array:
-        """1 - f(1 - x): that the best run lies in a set of the best outcomes that one run hits with probability x."""
+        """Return 1 - f(1 - x), the probability that the best run lies in a set of best outcomes that one run hits with
+        probability x.
+        """
         if self.gamma == 1.0 or self.eta == -1.0:
             return probabilities
         log_inverse = -math.log(self.gamma)
@@ -121,14 +124,14 @@ class TruncatedNegativeBinomial(Described):
         return chance
 
     def density(self, probabilities: Array) -> Array:
-        """f'(1 - u): E[K] (1 + b u)^-(eta + 1)."""
+        """Return f'(1 - u): E[K] (1 + b u)^-(eta + 1)."""
         density: Array = self.expected_trials * np.exp(-(1.0 + self.eta) * np.log1p(self._odds * probabilities))
         return density
 
     def log_ratio(self, slopes: Array, deltas: Array) -> float:
-        """Bound of log f'(1 - u) - log f'(1 - v) over v <= s u + d: (1 + eta) log((1 + b v) / (1 + b u)).
+        """Bound log f'(1 - u) - log f'(1 - v) over v <= s u + d: (1 + eta) log((1 + b v) / (1 + b u)).
 
-        It is monotone up to where v = 1, and falls beyond.
+        It is monotone up to the point where v = 1, and falls beyond.
         """
         b = self._odds
         whole = np.maximum(1.0 - deltas, 0.0) / slopes
@@ -136,7 +139,7 @@ class TruncatedNegativeBinomial(Described):
         return self._enlarged((1.0 + self.eta) * float(np.min(ends)))
 
     def log_renyi_factor(self, order: float, slopes: Array, deltas: Array) -> float:
-        """Bound of order log f'(1 - u) - (order - 1) log f'(1 - v) over v <= s u + d.
+        """Bound order log f'(1 - u) - (order - 1) log f'(1 - v) over v <= s u + d.
 
         It is log E[K] + (1 + eta) ((order - 1) log(1 + b v) - order log(1 + b u)), which rises to one maximum.
         """
@@ -208,22 +211,22 @@ class PoissonTrials:
         return math.exp(-self.mean) * (1.0 + _ALLOWANCE)
 
     def chance_that_the_best_is_in(self, probabilities: Array) -> Array:
-        """1 - e^(-mean x)."""
+        """Return 1 - e^(-mean x)."""
         chance: Array = -np.expm1(-self.mean * probabilities)
         return chance
 
     def density(self, probabilities: Array) -> Array:
-        """f'(1 - u): mean e^(-mean u)."""
+        """Return f'(1 - u): mean e^(-mean u)."""
         density: Array = self.mean * np.exp(-self.mean * probabilities)
         return density
 
     def log_ratio(self, slopes: Array, deltas: Array) -> float:
-        """Bound of mean (v - u) over v <= s u + d: at u = 0, or where v is 1."""
+        """Bound mean (v - u) over v <= s u + d: at u = 0, or where v is 1."""
         whole = np.maximum(1.0 - deltas, 0.0) / slopes
         return self.mean * float(np.min(np.maximum(deltas, 1.0 - whole))) * (1.0 + _ALLOWANCE)
 
     def log_renyi_factor(self, order: float, slopes: Array, deltas: Array) -> float:
-        """Bound of log mean + mean ((order - 1) v - order u) over v <= s u + d: at u = 0, or where v is 1.
+        """Bound log mean + mean ((order - 1) v - order u) over v <= s u + d: at u = 0, or where v is 1.
 
         The line with s = order / (order - 1) gives (order - 1) d: Theorem 6.
         """
@@ -239,7 +242,7 @@ class PoissonTrials:
 
 @dataclass(frozen=True, slots=True)
 class FixedTrials(Described):
-    """A number of runs that is fixed and may be known: all of them may be released, and they compose.
+    """A fixed number of runs, which may be known: all runs may be released, and they compose.
 
     No smaller cost is proved for the best run alone: f' = k x^(k - 1) vanishes at 0, so its ratio has no bound.
     """
@@ -269,17 +272,18 @@ def trials_of(
     gamma: float | None = None,
     trials: int | None = None,
 ) -> Trials:
-    """A law by its name: ``geometric`` and ``logarithmic`` are truncated negative binomial with eta 1 and 0.
+    """Return a law by its name: ``geometric`` and ``logarithmic`` are truncated negative binomial with eta 1 and 0.
 
     Args:
         kind: One of `TRIALS`.
-        expected_trials: The mean; for the negative binomial laws ``gamma`` instead.
+        expected_trials: The mean. For the negative binomial laws, ``gamma`` may be given instead.
         eta: For ``truncated_negative_binomial``.
         gamma: For the negative binomial laws.
         trials: For ``fixed``.
 
     Raises:
-        InvalidValue: an unknown name, or a number that is missing, given twice, not of this law, or out of range.
+        InvalidValue: If the name is unknown, or a number is missing, given twice, not a parameter of this law, or out
+            of range.
 
     >>> trials_of("geometric", expected_trials=20)
     TruncatedNegativeBinomial(eta=1.0, gamma=0.05)

@@ -74,7 +74,7 @@ QUICK = Scale(
 
 
 def measurements(scale: Scale) -> Mapping[str, Callable[[], Any]]:
-    """Each section of the results, in the order in which they are measured."""
+    """Return each section of the results, in the order in which they are measured."""
     targets = cases.TARGETS[: scale.targets]
     return {
         "epsilon_calibrated": lambda: speed.epsilons(map(calibrated, targets), PEERS, scale.effort),
@@ -91,7 +91,7 @@ def measurements(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 
 def calibrated(target: cases.Target) -> cases.Training:
-    """The training run that meets ``target`` by our calibration."""
+    """Return the training run that meets ``target`` by our calibration."""
     noise = ours.noise(target).noise_multiplier
     return cases.Training(noise, target.sampling_probability, target.steps, target.delta)
 

@@ -82,7 +82,7 @@ def _timed(case: Allocation) -> tuple[tuple[float, float], float]:
 
 
 def measured() -> list[dict[str, Any]]:
-    """Every case, each side once."""
+    """Return every case, each side once."""
     # The first answer of a process loads either engine.
     first = Allocation(2.0, 10, 1, 2, 1e-4)
     ours(first)
@@ -105,7 +105,7 @@ def measured() -> list[dict[str, Any]]:
 
 
 def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What was asked of these cases, and what came."""
+    """Return what was asked of these cases, and what came."""
     answered = [row for row in rows if "upper" in row["theirs"]]
     above = [row for row in answered if row["ours"]["upper"] > row["theirs"]["upper"]]
     single = [row for row in rows if row["case"]["chosen"] == 1]

@@ -41,7 +41,7 @@ class Question:
     group_size: int = 1
 
     def ask(self) -> Answer:
-        """The engine's answer."""
+        """Return the engine's answer."""
         if self.group_size > 1:
             return group_epsilon_for_delta([self.event], self.relation, self.delta, self.group_size)
         return epsilon_for_delta([self.event], self.relation, self.delta)

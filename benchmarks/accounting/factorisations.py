@@ -48,7 +48,7 @@ class Found:
     noise: float = 1.0
 
     def error(self, steps: int, objective: Objective) -> float:
-        """The error of prefix sums at the norm 1, in contribution bounds."""
+        """Return the error of prefix sums at the norm 1, in contribution bounds."""
         mean, largest = evaluated(Workload(steps), self.coefficients)
         return (
             self.noise * float(np.linalg.norm(self.coefficients)) * (mean if objective is Objective.MEAN else largest)
@@ -65,7 +65,7 @@ def timed(find: Callable[[], tuple[Sequence[float], float]]) -> Found:
 
 
 def matrices(steps: int, bands: int, objective: Objective, rounds: int) -> dict[str, Any]:
-    """Both sides' matrix with so many bands; of the times the median over the rounds."""
+    """Return both sides' matrix with so many bands; of the times the median over the rounds."""
     toeplitz: Any = import_module("jax_privacy.matrix_factorization.toeplitz")
     reduction = getattr(import_module("jax.numpy"), objective.value)
     ours = [timed(lambda: (optimal(Workload(steps), bands, objective).coefficients, 1.0)) for _ in range(rounds)]
@@ -77,7 +77,7 @@ def matrices(steps: int, bands: int, objective: Objective, rounds: int) -> dict[
 
 
 def choices(epsilon: float) -> dict[str, Any]:
-    """Both sides' choice of bands with its noise, for a target; neither is asked twice."""
+    """Return both sides' choice of bands with its noise, for a target; neither is asked twice."""
     toeplitz: Any = import_module("jax_privacy.matrix_factorization.toeplitz")
 
     def ours() -> tuple[Sequence[float], float]:
@@ -148,7 +148,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def factorisations_section(figures: Figures) -> list[str]:
-    """The part of docs/measured.md about matrices, from the committed figures alone."""
+    """Return the part of docs/measured.md about matrices, from the committed figures alone."""
     versions = figures["versions"]
     peers = ", ".join(f"{name} {versions[name]}" for name in DISTRIBUTIONS)
     return [

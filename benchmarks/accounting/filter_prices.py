@@ -66,7 +66,7 @@ TIMED = 100
 
 
 def charged(lists: Sequence[Sequence[Event]], delta: float, share: float) -> float:
-    """Epsilon of the smallest budget that has room for all lists, each priced by itself."""
+    """Return epsilon of the smallest budget that has room for all lists, each priced by itself."""
     epsilon = epsilon_for_delta([event for events in lists for event in events], ADD_OR_REMOVE_ONE, delta).value.upper
     for _ in range(12):
         budget = ApproximateGaussianDpFilter(epsilon, delta, failure_share=share)
@@ -80,7 +80,7 @@ def charged(lists: Sequence[Sequence[Event]], delta: float, share: float) -> flo
 
 
 def alone() -> list[dict[str, Any]]:
-    """Each plan alone in its budget."""
+    """Return each plan alone in its budget."""
     plans = {
         f"{each.noise_multiplier:g}, {each.sampling_probability:g}, {each.steps}, {each.delta:g}": (
             [event_of(each)],
@@ -105,7 +105,7 @@ def alone() -> list[dict[str, Any]]:
 
 
 def said(peer: Peer, training: Training) -> float | str:
-    """A peer's epsilon, or why there is none."""
+    """Return a peer's epsilon, or why there is none."""
     try:
         return peer.epsilon(training, 0)
     except Exception as error:
@@ -124,7 +124,7 @@ def mixed() -> dict[str, Any]:
 
 
 def times() -> dict[str, Any]:
-    """One price each of random plans, a third of them with few participations; nothing is remembered of them."""
+    """Return one price each of random plans, a third of them with few participations; nothing is remembered of them."""
     budget = ApproximateGaussianDpFilter(3.0, 1e-5)
     rng = np.random.default_rng(74)
     few = TIMED // 3
@@ -160,13 +160,13 @@ def common(rng: np.random.Generator, count: int) -> Iterator[Training]:
 
 
 def event_of(training: Training, factor: float = 1.0) -> Event:
-    """The plan as an event; a factor of the noise keeps a timed price from being remembered."""
+    """Return the plan as an event; a factor of the noise keeps a timed price from being remembered."""
     mechanism = Gaussian(training.noise_multiplier * factor)
     return Event(mechanism, Poisson(training.sampling_probability), training.steps)
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` for each goal; of both shares of failures the default one."""
+    """Return ``{"what", "goal", "measured", "met"}`` for each goal; of both shares of failures the default one."""
     trainings = [row for row in figures["alone"] if row["expected_participations"]]
     timed = figures["times"]
 
@@ -202,7 +202,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def filter_section(figures: Mapping[str, Any]) -> list[str]:
-    """The table of docs/measured.md about the charges of the filter, from the committed figures alone."""
+    """Return the table of docs/measured.md about the charges of the filter, from the committed figures alone."""
     names = [peer.name for peer in PEERS]
     shares = [f"{share:g}" for share in FAILURE_SHARES]
 

@@ -18,7 +18,7 @@ UNUSED_EPSILON = 1e-4
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` for each goal, from the sections of the results."""
+    """Return ``{"what", "goal", "measured", "met"}`` for each goal, from the sections of the results."""
     named, trainings = figures["epsilon_calibrated"], figures["epsilon_trainings"]
     width, targets, slow = figures["width"], figures["targets"], figures["few_participations"]
     calibrated = [row["ours"] for row in figures["calibration"]]

@@ -14,7 +14,7 @@ MARKS = {"below": " ⚠", "infinite": "", "nan": "", "inside": "", "above": ""}
 
 
 def accounting_section(figures: Figures) -> list[str]:
-    """The lines of the section."""
+    """Return the lines of the section."""
     rows = [*figures["epsilon_calibrated"], *figures["epsilon_trainings"]]
     return [
         *_introduction(figures),

@@ -14,17 +14,19 @@ ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
 def epsilon(training: Training, index: int = 0) -> Answer:
-    """Certified epsilon of a training run; ``index`` numbers timed calls (see `benchmarks.timing.perturbed`)."""
+    """Return the certified epsilon of a training run; ``index`` numbers timed calls (see
+    `benchmarks.timing.perturbed`).
+    """
     return epsilon_for_delta([_event(training, index)], training.relation, training.delta)
 
 
 def delta(training: Training, at_epsilon: float, index: int = 0) -> Answer:
-    """Certified delta of a training run at ``at_epsilon``."""
+    """Return the certified delta of a training run at ``at_epsilon``."""
     return delta_for_epsilon([_event(training, index)], training.relation, at_epsilon)
 
 
 def noise(target: Target, index: int = 0) -> Calibrated:
-    """The smallest certified noise multiplier for a target."""
+    """Return the smallest certified noise multiplier for a target."""
     sampling = Poisson(target.sampling_probability)
     return solve_noise_multiplier(
         lambda noise_multiplier: [Event(Gaussian(noise_multiplier), sampling, target.steps)],
@@ -35,14 +37,14 @@ def noise(target: Target, index: int = 0) -> Calibrated:
 
 
 def fixed_size_epsilon(case: FixedSize, index: int = 0) -> Answer:
-    """Certified epsilon of fixed-size batches under replace_one."""
+    """Return the certified epsilon of fixed-size batches under replace_one."""
     mechanism = Gaussian(perturbed(case.noise_multiplier, index))
     event = Event(mechanism, WithoutReplacement(case.batch_size, case.dataset_size), case.steps)
     return epsilon_for_delta([event], NeighboringRelation.REPLACE_ONE, case.delta)
 
 
 def full_batch_epsilon(noise_multiplier: float, relation: NeighboringRelation, at_delta: float) -> Answer:
-    """Certified epsilon of one Gaussian mechanism."""
+    """Return the certified epsilon of one Gaussian mechanism."""
     return epsilon_for_delta([Event(Gaussian(noise_multiplier))], relation, at_delta)
 
 

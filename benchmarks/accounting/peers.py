@@ -48,7 +48,7 @@ def _dp_accounting(accountant: str) -> tuple[Any, Callable[..., Any]]:
 
 
 def dp_accounting_epsilon(accountant: str) -> Callable[[Training, int], float]:
-    """dp-accounting, by one of its accountants (its grid: the default 1e-4)."""
+    """Return dp-accounting's epsilon by one of its accountants, with its default grid of 1e-4."""
 
     def epsilon(training: Training, index: int) -> float:
         library, make = _dp_accounting(accountant)
@@ -61,7 +61,7 @@ def dp_accounting_epsilon(accountant: str) -> Callable[[Training, int], float]:
 
 
 def dp_accounting_noise(accountant: str) -> Callable[[Target, int], float]:
-    """dp-accounting's `calibrate_dp_mechanism`, with its default bracket and tolerance."""
+    """Return the noise of dp-accounting's `calibrate_dp_mechanism`, with its default bracket and tolerance."""
 
     def noise(target: Target, index: int) -> float:
         library, make = _dp_accounting(accountant)
@@ -77,7 +77,8 @@ def dp_accounting_noise(accountant: str) -> Callable[[Target, int], float]:
 
 
 def dp_accounting_fixed_size(case: FixedSize, index: int) -> float:
-    """dp-accounting's own event for fixed-size batches; its noise is over the sensitivity, here twice the bound."""
+    """Return dp-accounting's epsilon by its own event for fixed-size batches. Its noise is a multiple of the
+    sensitivity, which is twice the bound here."""
     library, make = _dp_accounting("RdpAccountant")
     mechanism = library.GaussianDpEvent(perturbed(case.noise_multiplier, index) / 2.0)
     step = library.SampledWithoutReplacementDpEvent(case.dataset_size, case.batch_size, mechanism)
@@ -86,7 +87,7 @@ def dp_accounting_fixed_size(case: FixedSize, index: int) -> float:
 
 
 def dp_accounting_full_batch(accountant: str, noise_multiplier: float, relation: str, delta: float) -> float:
-    """dp-accounting's epsilon of one Gaussian mechanism under one of its own relations, its event as documented."""
+    """Return dp-accounting's epsilon of one Gaussian mechanism under one of its own relations."""
     library, make = _dp_accounting(accountant)
     relations = {
         NeighboringRelation.ADD_OR_REMOVE_ONE: library.NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -97,7 +98,8 @@ def dp_accounting_full_batch(accountant: str, noise_multiplier: float, relation:
 
 
 def prv_epsilon(training: Training, index: int) -> float:
-    """Microsoft's prv_accountant; delta's error is the thousandth of delta that its documentation recommends."""
+    """Return epsilon by Microsoft's prv_accountant, with the delta error that its documentation recommends: delta /
+    1000."""
     library: Any = import_module("prv_accountant")
     mechanism = library.PoissonSubsampledGaussianMechanism(
         noise_multiplier=perturbed(training.noise_multiplier, index),
@@ -114,7 +116,7 @@ def prv_epsilon(training: Training, index: int) -> float:
 
 @cache
 def opacus_accountants() -> Any:
-    """Opacus' accountants, without the gigabytes of torch that importing `opacus` costs.
+    """Return Opacus' accountants, without the gigabytes of torch that importing `opacus` costs.
 
     They are NumPy and SciPy. Their package imports torch for the rest of the library, and they themselves name one
     class of it, in an annotation. Where torch is missing, an empty parent package and an empty class stand in for
@@ -133,7 +135,7 @@ def opacus_accountants() -> Any:
 
 
 def opacus_epsilon(accountant: str) -> Callable[[Training, int], float]:
-    """Opacus, by the accountant "prv" or "rdp"."""
+    """Return Opacus' epsilon by its accountant "prv" or "rdp"."""
 
     def epsilon(training: Training, index: int) -> float:
         tracker = opacus_accountants().create_accountant(accountant)
@@ -145,7 +147,7 @@ def opacus_epsilon(accountant: str) -> Callable[[Training, int], float]:
 
 
 def opacus_noise(accountant: str) -> Callable[[Target, int], float]:
-    """Opacus' `get_noise_multiplier`, with its default tolerance of 0.01 in epsilon."""
+    """Return the noise of Opacus' `get_noise_multiplier`, with its default tolerance of 0.01 in epsilon."""
 
     def noise(target: Target, index: int) -> float:
         found = opacus_accountants().utils.get_noise_multiplier(
@@ -161,7 +163,7 @@ def opacus_noise(accountant: str) -> Callable[[Target, int], float]:
 
 
 def autodp_epsilon(training: Training, index: int) -> float:
-    """autodp's noisy SGD, by its Rényi accountant."""
+    """Return autodp's epsilon of noisy SGD, by its Rényi accountant."""
     zoo: Any = import_module("autodp.mechanism_zoo")
     noise = perturbed(training.noise_multiplier, index)
     mechanism = zoo.NoisySGD_Mechanism(training.sampling_probability, noise, training.steps)
@@ -169,7 +171,7 @@ def autodp_epsilon(training: Training, index: int) -> float:
 
 
 def autodp_fourier_epsilon(training: Training, index: int) -> float:
-    """autodp's analytical Fourier accountant: both directions, the larger one."""
+    """Return epsilon by autodp's analytical Fourier accountant: the larger of both directions."""
     zoo: Any = import_module("autodp.mechanism_zoo")
     transformers: Any = import_module("autodp.transformer_zoo")
     noise = perturbed(training.noise_multiplier, index)

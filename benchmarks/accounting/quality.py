@@ -22,7 +22,8 @@ NARROW, NARROW_BEYOND = 1e-6, 1e-3
 
 
 def widths(draw: Iterable[Training], *, peer_cases: int, limit: float) -> dict[str, Any]:
-    """How narrow our intervals are over a wide draw, which of them are not, and what a Rényi accountant says there.
+    """Return how narrow our intervals are over a wide draw, which of them are not, and what a Rényi accountant says
+    there.
 
     Args:
         draw: training runs.
@@ -58,7 +59,7 @@ def widths(draw: Iterable[Training], *, peer_cases: int, limit: float) -> dict[s
 
 
 def is_narrow(upper: float, width: float) -> bool:
-    """Whether an interval that ends at ``upper`` is as narrow as promised.
+    """Return whether an interval that ends at ``upper`` is as narrow as promised.
 
     >>> is_narrow(10.0, 9e-6), is_narrow(10.0, 2e-5), is_narrow(300.0, 0.2), is_narrow(math.inf, math.nan)
     (True, False, True, False)
@@ -88,7 +89,7 @@ def _summary(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def fixed_sizes(cases: Iterable[FixedSize], effort: Effort) -> list[dict[str, Any]]:
-    """Fixed-size batches: dp-accounting's own event over our certified upper bound."""
+    """Return, for fixed-size batches, the epsilon of dp-accounting's own event over our certified upper bound."""
     rows = []
     for case in cases:
         answer = ours.fixed_size_epsilon(case)
@@ -101,7 +102,7 @@ def fixed_sizes(cases: Iterable[FixedSize], effort: Effort) -> list[dict[str, An
 
 
 def target_use(targets: Iterable[Target]) -> dict[str, Any]:
-    """Calibrations re-evaluated: how many miss their target (none may), and how much epsilon is left unused."""
+    """Return calibrations re-evaluated: how many miss their target (none may), and how much epsilon is left unused."""
     rows, unused = [], []
     for target in targets:
         found = ours.noise(target)
@@ -118,7 +119,9 @@ def target_use(targets: Iterable[Target]) -> dict[str, Any]:
 
 
 def disputes(limit: float) -> list[dict[str, Any]]:
-    """Answers of peers outside our certified interval on questions that have a closed form or a published attack."""
+    """Return answers of peers outside our certified interval on questions that have a closed form or a published
+    attack.
+    """
     replace_one = NeighboringRelation.REPLACE_ONE
     single = ours.full_batch_epsilon(1.0, replace_one, 1e-5)
     tiny = Training(4.0, 0.01, 1000, 1e-18)
@@ -150,7 +153,7 @@ def disputes(limit: float) -> list[dict[str, Any]]:
 
 
 def unavailable(limit: float) -> dict[str, str]:
-    """Accountants that do not answer in this environment at all, asked once, with what they say."""
+    """Return accountants that do not answer in this environment at all, asked once, with what they say."""
     try:
         with time_limit(limit):
             peers.autodp_fourier_epsilon(Training(4.0, 0.01, 100, 1e-5), 0)

@@ -11,7 +11,8 @@ ROUNDING = 1e-9
 
 
 def verdict(value: float, interval: Interval) -> str:
-    """``"below"`` the certified lower end (too little privacy loss), ``"inside"``, ``"above"``, or not a number at all.
+    """Return ``"below"`` the certified lower end (too little privacy loss), ``"inside"``, ``"above"``, or not a number
+    at all.
 
     >>> verdict(0.5, Interval(1.0, 1.5, 2.0)), verdict(math.inf, Interval(1.0, 1.5, 2.0))
     ('below', 'infinite')
@@ -26,7 +27,7 @@ def verdict(value: float, interval: Interval) -> str:
 
 
 def contains(interval: Interval, reference: float) -> bool:
-    """Whether ``interval`` contains a reference that is given to ten digits.
+    """Return whether ``interval`` contains a reference that is given to ten digits.
 
     >>> contains(Interval(1.0, 1.0, 1.0), 1.0 + 1e-11)
     True

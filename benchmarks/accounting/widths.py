@@ -173,7 +173,7 @@ CASES = (
 
 
 def width(interval: Mapping[str, float]) -> float:
-    """(upper - lower) / max(1, upper).
+    """Return (upper - lower) / max(1, upper).
 
     >>> width({"lower": 1.5, "upper": 2.0})
     0.25
@@ -182,7 +182,7 @@ def width(interval: Mapping[str, float]) -> float:
 
 
 def measured(first: Mapping[str, Mapping[str, float]], schemes: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Every case once.
+    """Return every case once.
 
     Args:
         first: The interval that was measured first, by case.
@@ -206,7 +206,7 @@ def measured(first: Mapping[str, Mapping[str, float]], schemes: Sequence[str] = 
 
 
 def goals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What was asked of these cases, and what came."""
+    """Return what was asked of these cases, and what came."""
     wide = [row for row in rows if width(row["now"]) >= NARROW]
     wider = [row for row in rows if row["now"]["upper"] > row["first"]["upper"] * (1.0 + 1e-6)]
     return [

@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _read() -> dict[str, Any]:
-    """What stands in the file now: another process may have written to it meanwhile."""
+    """Return what stands in the file now: another process may have written to it meanwhile."""
     return report.read("defaults") if OUTPUT.exists() else {"sets": {}}
 
 

@@ -99,7 +99,7 @@ def _cases(split: Split, epsilon: float) -> dict[str, list[tuple[str, dict[str, 
 
 
 def correlated_defaults_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the part of docs/measured.md: how often each choice gains and loses, then every figure."""
+    """Return the lines of the part of docs/measured.md: how often each choice gains and loses, then every figure."""
     rows = _rows(figures)
     missing = [name for name in TUNED_ON if name not in figures["sets"]]
     return [

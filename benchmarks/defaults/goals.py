@@ -17,7 +17,7 @@ def mean_and_error(scores: Sequence[float]) -> tuple[float, float]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` of each data set: the worst of its epsilons decides."""
+    """Return ``{"what", "goal", "measured", "met"}`` of each data set: the worst of its epsilons decides."""
     return [_of_set(name, found) for name, found in figures["sets"].items()]
 
 

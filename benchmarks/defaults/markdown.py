@@ -14,7 +14,7 @@ NOT_MEASURED = "not measured"
 
 
 def defaults_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the section: the goals, then every data set at every epsilon."""
+    """Return the lines of the section: the goals, then every data set at every epsilon."""
     opacus = figures.get("opacus", {})
     rows = [
         _row(name, found, epsilon, opacus.get(name, {}).get(epsilon))

@@ -134,7 +134,7 @@ def _loss(torch: Any, split: Split) -> Any:
 
 
 def _rows(torch: Any, split: Split) -> Any:
-    """A data set that answers many indices at once."""
+    """Return a data set that answers many indices at once."""
     features = torch.from_numpy(split.features).float()
     labels = torch.from_numpy(split.labels)
     if split.num_classes <= 2:

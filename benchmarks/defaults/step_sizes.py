@@ -68,7 +68,7 @@ def _measured(split: Split, epsilon: float, score: Callable[..., float]) -> dict
 
 
 def step_sizes_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the part of docs/measured.md: what factors would gain by hindsight, then every figure."""
+    """Return the lines of the part of docs/measured.md: what factors would gain by hindsight, then every figure."""
     rows = [(name, epsilon, each) for name, found in figures["sets"].items() for epsilon, each in found.items()]
     missing = [name for name in TUNED_ON if name not in figures["sets"]]
     return [

@@ -11,10 +11,10 @@ class NoGpu(Exception):
 
 
 def cupy() -> Any:
-    """The library, with a device.
+    """Return the library, with a device.
 
     Raises:
-        NoGpu: it is not installed, or finds no device.
+        NoGpu: If CuPy is not installed, or finds no device.
     """
     try:
         library: Any = import_module("cupy")
@@ -29,6 +29,6 @@ def cupy() -> Any:
 
 
 def name(library: Any) -> str:
-    """What the first device calls itself."""
+    """Return what the first device calls itself."""
     called: bytes = library.cuda.runtime.getDeviceProperties(0)["name"]
     return called.decode()

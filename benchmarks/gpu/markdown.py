@@ -13,7 +13,7 @@ OVER_CUPY = 1.3
 
 
 def gpu_section(figures: Figures) -> list[str]:
-    """The lines of the section: a sentence, where nothing was measured."""
+    """Return the lines of the section: a sentence, where nothing was measured."""
     asked = f"a private step at most {figures['goal']:g} times CuPy's own step without privacy"
     if not figures["ran"]:
         return [f"`make bench-gpu` ({asked}): not run: no GPU."]
@@ -39,7 +39,7 @@ def gpu_section(figures: Figures) -> list[str]:
 
 
 def verdict(row: Figures) -> str:
-    """Whether one row's goal is met."""
+    """Return whether one row's goal is met."""
     return "met" if row["ratios"]["over_cupy"]["ratio"] <= OVER_CUPY else "**missed**"
 
 

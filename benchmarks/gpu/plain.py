@@ -17,7 +17,7 @@ Parameters = list[Any]
 
 
 def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """The answer trains on data until told to stop."""
+    """Return the answer trains on data until told to stop."""
     library = device.cupy()
 
     def train(features: Features, labels: Labels, pace: Pace) -> None:
@@ -35,7 +35,7 @@ def prepare(_side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
 
 
 def initial(xp: Any, model: str) -> Parameters:
-    """Weights and biases, layer after layer: zeros for one layer, small random numbers for two."""
+    """Return weights and biases, layer after layer: zeros for one layer, small random numbers for two."""
     if model == "linear":
         return [xp.zeros((LINEAR_FEATURES, 1), dtype=xp.float32), xp.zeros(1, dtype=xp.float32)]
     if model == "softmax":

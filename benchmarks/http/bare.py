@@ -22,7 +22,7 @@ SIZE = "BENCH_ANSWER_BYTES"
 
 
 def bare_app(answer: bytes) -> FastAPI:
-    """Two endpoints that answer these bytes, whatever the request's body says."""
+    """Return two endpoints that answer these bytes, whatever the request's body says."""
     app = FastAPI(
         docs_url=None,
         redoc_url=None,
@@ -31,7 +31,7 @@ def bare_app(answer: bytes) -> FastAPI:
 
     @app.post("/bytes")
     async def read_as_bytes(request: Request) -> Response:
-        """FastAPI at its fastest: the body is read, and nobody looks into it."""
+        """Answer as fast as FastAPI can: the body is read, and nobody looks into it."""
         await request.body()
         return Response(answer, media_type="application/json")
 

@@ -11,7 +11,7 @@ Figures = Mapping[str, Any]
 
 
 def http_section(figures: Figures) -> list[str]:
-    """The lines of the section."""
+    """Return the lines of the section."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     commit = commit_of(figures)
     return [

@@ -31,13 +31,13 @@ Measured = Mapping[str, Sequence[Load]]
 
 
 def cores() -> tuple[int, int]:
-    """The server's, and the load's; the same one where there is only one."""
+    """Return the server's, and the load's; the same one where there is only one."""
     available = sorted(os.sched_getaffinity(0))
     return available[0], available[-1]
 
 
 def measure(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, Any]:
-    """Each contender for ``seconds`` in every round, every other round in the reverse order.
+    """Return each contender for ``seconds`` in every round, every other round in the reverse order.
 
     Args:
         url: a migrated database for the service.
@@ -75,7 +75,7 @@ def measure(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, 
 
 
 def cpu_milliseconds(server: http_servers.Server, kind: str, seconds: float) -> float:
-    """CPU time of the server and its processes for a new calibration, one after the other on one connection."""
+    """Return CPU time of the server and its processes for a new calibration, one after the other on one connection."""
     body, draw = work.request(kind), random.Random(_seed())
     with http_servers.client(server) as client:
         client.post(work.CALIBRATE, work.with_another_target(body, draw), 200)
@@ -87,7 +87,7 @@ def cpu_milliseconds(server: http_servers.Server, kind: str, seconds: float) -> 
 
 
 def figures(measured: Measured, own: Mapping[str, Sequence[float]], size: int, seconds: float) -> dict[str, Any]:
-    """Medians over the rounds, and the ratios of each round.
+    """Return medians over the rounds, and the ratios of each round.
 
     Args:
         own: `cpu_milliseconds` of each kind, round by round.

@@ -55,7 +55,7 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
 
 
 def measure(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
-    """Seconds and CPU seconds of each upload, round by round."""
+    """Return seconds and CPU seconds of each upload, round by round."""
     files = write_files(folder, rows)
     taken: dict[str, list[dict[str, float]]] = {kind: [] for kind in files}
     data_dir = folder / "data"
@@ -74,7 +74,7 @@ def measure(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` for whole times and for CPU times."""
+    """Return ``{"what", "goal", "measured", "met"}`` for whole times and for CPU times."""
     npz, csv = figures["files"]["npz"], figures["files"]["csv"]
     upload = f"an upload of {figures['rows']} x {figures['features']} as NPZ, over the same rows as CSV"
     return [
@@ -89,7 +89,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def uploads_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the section: goals, then both formats."""
+    """Return the lines of the section: goals, then both formats."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     rows = [
         [kind, f"{found['bytes'] / 1e6:.0f} MB", f"{found['seconds']:.2f}", f"{found['cpu_seconds']:.2f}"]
@@ -133,7 +133,7 @@ def send(server: Server, file: Path, metadata: bytes) -> bytes:
     """Upload a file, and return the answer.
 
     Raises:
-        RuntimeError: the status is not 201.
+        RuntimeError: If the status is not 201.
     """
     boundary = secrets.token_hex(16)
     head = (

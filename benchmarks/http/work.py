@@ -18,19 +18,19 @@ SPREAD = 1e-6
 
 
 def request(kind: str) -> dict[str, Any]:
-    """The body of a request of this kind."""
+    """Return the body of a request of this kind."""
     body: dict[str, Any] = json.loads(json.dumps(CALIBRATE_EXAMPLES[KINDS[kind]]["value"]))
     return body
 
 
 def with_another_target(body: Mapping[str, Any], draw: random.Random) -> dict[str, Any]:
-    """The same request with an epsilon that was not asked before."""
+    """Return the same request with an epsilon that was not asked before."""
     target = body["target"]
     return {**body, "target": {**target, "epsilon": target["epsilon"] * (1.0 + SPREAD * draw.random())}}
 
 
 def new_each_time(kind: str) -> Turn:
-    """One calibration that nobody asked before."""
+    """Return one calibration that nobody asked before."""
     body = request(kind)
 
     async def turn(connection: Connection, draw: random.Random, _key: str) -> int:
@@ -41,7 +41,7 @@ def new_each_time(kind: str) -> Turn:
 
 
 def same_each_time(path_and_kind: tuple[str, str]) -> Turn:
-    """The same request every time, to the service or to what stands beside it."""
+    """Return the same request every time, to the service or to what stands beside it."""
     path, kind = path_and_kind
     content = json.dumps(request(kind)).encode()
 

@@ -68,7 +68,7 @@ QUICK = Scale(
 
 
 def measurements(scale: Scale, server: PostgreSql, folder: Path) -> Mapping[str, Callable[[], Any]]:
-    """Each section of the results, in the order in which they are measured."""
+    """Return each section of the results, in the order in which they are measured."""
     url = migrated(server.create_database())
     other_urls = (server.create_database(), f"sqlite:///{folder / 'read.sqlite3'}")
     return {

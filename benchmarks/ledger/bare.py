@@ -36,13 +36,13 @@ class Reply(BaseModel):
 
 @app.post("/async", status_code=201)
 async def on_the_loop(request: Request) -> Reply:
-    """FastAPI at its fastest: the function runs where the request was read."""
+    """Answer as fast as FastAPI can: the function runs where the request was read."""
     return Reply(id="bare", purpose=request.purpose, count=request.count)
 
 
 @app.post("/sync", status_code=201)
 def in_a_thread(request: Request) -> Reply:
-    """As most services that use a database have it: the function runs in a thread."""
+    """Answer as most services that use a database do: the function runs in a thread."""
     return Reply(id="bare", purpose=request.purpose, count=request.count)
 
 

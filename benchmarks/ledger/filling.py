@@ -128,7 +128,7 @@ def _repeat_until(tables: Tables, budget_id: str, entries: int) -> None:
 def _repeated(
     tables: Tables, row: Row, reservation_id: str, sequence: int, previous_hash: str, refers: tuple[str, str]
 ) -> Row:
-    """The entry again, at another place in the chain and for another reservation, which another entry has made."""
+    """Return the entry at another place in the chain, for another reservation, which another entry has made."""
     entry_id = new_id("ent")
     canonical = (
         tables.to_bytes(row["canonical"])

@@ -11,7 +11,7 @@ FLAT = 1.5
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` for each goal, from the sections of the results."""
+    """Return ``{"what", "goal", "measured", "met"}`` for each goal, from the sections of the results."""
     return [
         _over_pgbench(figures["throughput"]),
         _hot_budget(figures["hot_budget"]),

@@ -67,7 +67,9 @@ def fill_one(server: PostgreSql, url: str, data_dir: Path, kind: str, limit: flo
 
 
 def fills_exactly(privacy_filter: PrivacyFilter, admitted: Sequence[int], used: Amounts) -> bool:
-    """Whether the admitted counts cost what the ledger says, stay within the limit, and leave no room for one more."""
+    """Return whether the admitted counts cost what the ledger says, stay within the limit, and leave no room for one
+    more.
+    """
     costs = {count: _cost(privacy_filter, count) for count in {1, *admitted}}
     total = privacy_filter.zero
     for count in admitted:
@@ -116,6 +118,6 @@ def _cost(privacy_filter: PrivacyFilter, count: int) -> Amounts:
 
 
 def _counters(server: PostgreSql, url: str) -> list[int]:
-    """The server's own counts of what happened in a database, of all connections that have ended."""
+    """Return the server's own counts of what happened in a database, of all connections that have ended."""
     statement = f"SELECT {', '.join(COUNTERS)} FROM pg_stat_database WHERE datname = '{make_url(url).database}'"
     return list(query(server.url, statement)[0])

@@ -11,7 +11,7 @@ Figures = Mapping[str, Any]
 
 
 def ledger_section(figures: Figures) -> list[str]:
-    """The lines of the section."""
+    """Return the lines of the section."""
     throughput, http = figures["throughput"], figures["over_http"]
     modes = list(dict.fromkeys(row["mode"] for row in throughput["pgbench"]))
     return [

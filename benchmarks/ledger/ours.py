@@ -93,6 +93,6 @@ def _to_commit(context: Context, reservation_id: str, key: str, principal: Princ
 
 
 def used(context: Context, budget_id: str) -> tuple[int, ...]:
-    """What is spent and reserved, in nano-units per order."""
+    """Return what is spent and reserved, in nano-units per order."""
     with context.database.read() as session:
         return budget_state(repository.get_budget(session, budget_id)).used

@@ -30,13 +30,13 @@ class Contender:
     argument: Any
 
     def measure(self, seconds: float) -> Load:
-        """What one load process gets answered in so many seconds."""
+        """Return what one load process gets answered in so many seconds."""
         arguments = (self.port, self.make_turn, self.argument, seconds, random.randrange(2**32))
         return at_once(load, [arguments])[0]
 
 
 def beside_bare_endpoint(url: str, data_dir: Path, rounds: int, seconds: float) -> dict[str, Any]:
-    """Requests a second of either side, each measured for ``seconds`` in every round.
+    """Return requests a second of either side, each measured for ``seconds`` in every round.
 
     Args:
         url: a migrated database for the service.
@@ -60,7 +60,7 @@ def beside_bare_endpoint(url: str, data_dir: Path, rounds: int, seconds: float) 
 
 
 def figures(bare: Mapping[str, Sequence[Load]], ours: Mapping[str, Sequence[Load]], seconds: float) -> dict[str, Any]:
-    """Medians of both sides, and ours over each bare endpoint's."""
+    """Return medians of both sides, and ours over each bare endpoint's."""
     rows = []
     for kind, loads in ours.items():
         ratios = {

@@ -33,16 +33,16 @@ class PgBench:
         _run(self._program, "-i", "-q", "-s", str(SCALE), self._url)
 
     def transactions_per_second(self, client: Client, seconds: int) -> float:
-        """What ``client`` reaches in so many seconds."""
+        """Return what ``client`` reaches in so many seconds."""
         spec = ("-M", client.mode, "-c", str(client.clients), "-j", str(THREADS), "-T", str(seconds))
         return tps_in(_run(self._program, *spec, self._url))
 
 
 def tps_in(output: str) -> float:
-    """Transactions per second, from what pgbench prints.
+    """Return transactions per second, from what pgbench prints.
 
     Raises:
-        ValueError: there is no such number, or a transaction failed: then it is not one to compare with.
+        ValueError: If the number is not printed, or a transaction failed, since the number is then not comparable.
     """
     tps, failed = _TPS.search(output), _FAILED.search(output)
     if tps is None or failed is None or int(failed[1]) > 0:

@@ -54,18 +54,18 @@ class PostgreSql:
     log: Path
 
     def create_database(self) -> str:
-        """SQLAlchemy URL of a new, empty database."""
+        """Return the SQLAlchemy URL of a new, empty database."""
         name = f"bench_{secrets.token_hex(4)}"
         execute(self.url, f'CREATE DATABASE "{name}"')
         return make_url(self.url).set(database=name).render_as_string(hide_password=False)
 
     def settings(self) -> dict[str, str]:
-        """The settings in `SETTINGS` as a new connection sees them, and what a write to disk costs here."""
+        """Return the settings in `SETTINGS` as a new connection sees them, and what a write to disk costs here."""
         values = {name: str(query(self.url, f"SHOW {name}")[0][0]) for name in SETTINGS}
         return values | {"fdatasync_milliseconds": f"{1e3 * _seconds_of_fdatasync(self.log.parent.parent):.2f}"}
 
     def errors(self, url: str) -> Counter[str]:
-        """How often statements in the database at ``url`` have failed so far, by SQLSTATE.
+        """Return how often statements in the database at ``url`` have failed so far, by SQLSTATE.
 
         The server's own log: it also knows of an error that a client has swallowed and tried again.
         """
@@ -99,7 +99,7 @@ def execute(url: str, statement: str) -> None:
 
 
 def query(url: str, statement: str) -> list[tuple[Any, ...]]:
-    """All rows of a statement."""
+    """Return all rows of a statement."""
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
@@ -109,7 +109,7 @@ def query(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 
 def errors_in(log: str, database: str) -> Counter[str]:
-    """Errors of one database in a server log, by SQLSTATE.
+    """Return errors of one database in a server log, by SQLSTATE.
 
     >>> errors_in("2026 [7] sqlstate=40001 database=a ERROR:  could not serialize", "a")
     Counter({'40001': 1})
@@ -118,13 +118,13 @@ def errors_in(log: str, database: str) -> Counter[str]:
 
 
 def libpq_url(url: str) -> str:
-    """The URL as PostgreSQL's own programs read it: without the name of a Python driver."""
+    """Return the URL as PostgreSQL's own programs read it: without the name of a Python driver."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 @cache
 def _package() -> Any:
-    """The package; it looks for a runtime folder when it is imported, and warns where the machine has none."""
+    """Return the package; it looks for a runtime folder when it is imported, and warns where the machine has none."""
     folder = tempfile.mkdtemp(prefix="epsilond-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": folder}):
@@ -132,7 +132,7 @@ def _package() -> Any:
 
 
 def _seconds_of_fdatasync(folder: Path, times: int = 50) -> float:
-    """Median time to append 8 KiB to a file and wait for the disk."""
+    """Return the median time to append 8 KiB to a file and wait for the disk."""
     seconds = []
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         for _ in range(times):

@@ -20,10 +20,10 @@ POLL_S = 0.5
 
 
 def at_once(work: Callable[..., T], arguments: Sequence[tuple[Any, ...]], *, limit_s: float = 300.0) -> list[T]:
-    """What ``work(gate, *arguments[i])`` returns in each of the processes, in the order of ``arguments``.
+    """Return what ``work(gate, *arguments[i])`` returns in each of the processes, in the order of ``arguments``.
 
     Raises:
-        RuntimeError: a process raised, which is the cause; or ended, or did not end in time, without a word.
+        RuntimeError: If a process raised (the cause), or if a process ended without a result, or did not end in time.
     """
     # Never a fork of this process, which may have threads; the server that forks has imported the work once.
     start_method = multiprocessing.get_context("forkserver")

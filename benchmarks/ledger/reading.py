@@ -18,7 +18,7 @@ PAGE = 50
 
 
 def of_long_and_short(url: str, data_dir: Path, few: int, many: int, effort: Effort) -> dict[str, Any]:
-    """Times of one GET, the budget with ``few`` entries and the one with ``many`` in turns on one connection.
+    """Return times of one GET, the budget with ``few`` entries and the one with ``many`` in turns on one connection.
 
     Args:
         url: a migrated database without budgets.
@@ -48,7 +48,7 @@ def of_long_and_short(url: str, data_dir: Path, few: int, many: int, effort: Eff
 
 
 def paths() -> Mapping[str, Callable[[str, int], str]]:
-    """The GETs that are timed, for a budget's id and the number of its entries."""
+    """Return the GETs that are timed, for a budget's id and the number of its entries."""
     return {
         "budget": lambda budget_id, _: f"/v1/budgets/{budget_id}",
         "report": lambda budget_id, _: f"/v1/budgets/{budget_id}?delta={work.DELTA}",

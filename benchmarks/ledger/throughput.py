@@ -49,7 +49,7 @@ class Done:
 
 
 def beside_pgbench(bench: PgBench, url: str, data_dir: Path, rounds: int, seconds: int) -> dict[str, Any]:
-    """Transactions a second of either side, each measured for ``seconds`` in every round.
+    """Return transactions a second of either side, each measured for ``seconds`` in every round.
 
     Args:
         bench: pgbench on the server that also has the database at ``url``.
@@ -86,7 +86,9 @@ def beside_pgbench(bench: PgBench, url: str, data_dir: Path, rounds: int, second
 def figures(
     pgbench: Mapping[Client, Sequence[float]], pairs: Mapping[Layout, Sequence[float]], seconds: float
 ) -> dict[str, Any]:
-    """Medians of both sides, and the ledger's commands a second (two a pair) over pgbench's transactions a second."""
+    """Return medians of both sides, and the ledger's commands a second (two a pair) over pgbench's transactions a
+    second.
+    """
     best = {
         mode: max((client for client in pgbench if client.mode == mode), key=lambda c: statistics.median(pgbench[c]))
         for mode in dict.fromkeys(client.mode for client in pgbench)
@@ -116,7 +118,7 @@ def figures(
 
 
 def spread(ratios: Sequence[float]) -> dict[str, Any]:
-    """The median of the rounds' ratios, and their ends."""
+    """Return the median of the rounds' ratios, and their ends."""
     return {
         "ratio": statistics.median(ratios),
         "smallest_ratio": min(ratios),
@@ -126,7 +128,7 @@ def spread(ratios: Sequence[float]) -> dict[str, Any]:
 
 
 def rate(done: Sequence[Done]) -> float:
-    """Pairs a second of all processes together, over the time in which any of them worked.
+    """Return pairs a second of all processes together, over the time in which any of them worked.
 
     >>> rate([Done(30, 0.0, 2.0), Done(10, 1.0, 4.0)])
     10.0
@@ -135,14 +137,14 @@ def rate(done: Sequence[Done]) -> float:
 
 
 def open_budgets(url: str, data_dir: Path, kind: str, limit: float = LIMIT, number: int = BUDGETS) -> list[str]:
-    """Ids of ``number`` new budgets."""
+    """Return ids of ``number`` new budgets."""
     with ours.ledger(url, data_dir) as context:
         request = work.budget_request(kind, limit)
         return [ours.create_budget(context, request, new_key("budget", index)) for index in range(number)]
 
 
 def new_key(*parts: object) -> str:
-    """An idempotency key that nobody else has used."""
+    """Return an idempotency key that nobody else has used."""
     return "-".join(map(str, (*parts, f"{random.getrandbits(64):x}")))
 
 

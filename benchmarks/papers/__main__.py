@@ -40,7 +40,7 @@ SOURCES = ("accounting", "calibrators", "trainer", "benchmarks/papers")
 
 
 def module(name: str) -> Module:
-    """The reproduction of that name."""
+    """Return the reproduction of that name."""
     return cast(Module, import_module(f"benchmarks.papers.{name}"))
 
 
@@ -55,7 +55,7 @@ def figures_of(name: str, quick: bool) -> dict[str, Any]:
 
 
 def kept(path: Path) -> Mapping[str, Any]:
-    """The reproductions that ``path`` already has."""
+    """Return the reproductions that ``path`` already has."""
     return report.read(path.stem)["reproductions"] if path.exists() else {}
 
 

@@ -43,7 +43,7 @@ Vector = npt.NDArray[np.float64]
 
 
 def assumptions() -> dict[str, float]:
-    """The theorem's constants, over the whole ball."""
+    """Return the theorem's constants, over the whole ball."""
     length, beta = math.sqrt(float(SPECTRUM.sum())), float(SPECTRUM.max())
     third = FREEDOM**1.5 * gamma(2.0) * gamma((FREEDOM - 3.0) / 2.0) / (math.sqrt(math.pi) * gamma(FREEDOM / 2.0))
     error_3, error_2 = ERROR_SCALE * float(np.cbrt(third)), ERROR_SCALE * math.sqrt(FREEDOM / (FREEDOM - 2.0))
@@ -72,7 +72,7 @@ MODEL = PerRecordModel(DIMENSION + 1, np.zeros(DIMENSION), gradients)
 
 
 def sample(records: int, seed: int) -> Vector:
-    """Rows (a, xi)."""
+    """Return rows (a, xi)."""
     rng = np.random.default_rng([records, seed])
     signs = rng.integers(0, 2, size=(records, DIMENSION)) * 2.0 - 1.0
     return np.column_stack([signs * np.sqrt(SPECTRUM), ERROR_SCALE * rng.standard_t(FREEDOM, size=records)])
@@ -80,7 +80,7 @@ def sample(records: int, seed: int) -> Vector:
 
 @lru_cache
 def planned(records: int, epsilon_p: float, clip_factor: float = 1.0) -> Calibration:
-    """The paper's own presets throughout; the clip threshold times a factor."""
+    """Return the paper's own presets throughout; the clip threshold times a factor."""
     spec = Spec(records, ZcdpTarget(0.5 * epsilon_p**2), dimension=DIMENSION, assumptions=assumptions())
     found = calibrate(NAME, spec)
     if clip_factor == 1.0:

@@ -61,7 +61,7 @@ class Problem:
 
 
 def least_squares(num_records: int) -> Problem:
-    """|x . w - y|^2 / 2 with the Hessian diag(EIGENVALUES), labels x . w* plus an error of +-0.1."""
+    """Return |x . w - y|^2 / 2 with the Hessian diag(EIGENVALUES), labels x . w* plus an error of +-0.1."""
     block = hadamard(16)[:, 1 : DIMENSION + 1] * np.sqrt(EIGENVALUES)
     features: Vector = np.tile(block, (num_records // 16, 1))
     best = np.full(DIMENSION, 0.5 / math.sqrt(DIMENSION))
@@ -91,7 +91,7 @@ def least_squares(num_records: int) -> Problem:
 
 
 def sigmoid_squares(num_records: int) -> Problem:
-    """(sigmoid(x . w) - y)^2 with rows of norm 1 and labels that a logistic model with noise gives."""
+    """Return (sigmoid(x . w) - y)^2 with rows of norm 1 and labels that a logistic model with noise gives."""
     rng = np.random.default_rng(num_records)
     features: Vector = rng.normal(size=(num_records, DIMENSION))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
@@ -135,7 +135,7 @@ SETTINGS = {
 
 
 def calibration(problem: Problem, epsilon: float) -> Calibration:
-    """The theorem's own step size and number of steps at this epsilon."""
+    """Return the theorem's own step size and number of steps at this epsilon."""
     spec = Spec(
         dataset_size=len(problem.labels),
         target=ApproximateDpTarget(epsilon, DELTA),
@@ -147,7 +147,7 @@ def calibration(problem: Problem, epsilon: float) -> Calibration:
 
 
 def measure(setting: str, problem: Problem, epsilon: float, runs: int) -> dict[str, Cell]:
-    """One row: the figure of what is released, in the mean over runs, beside its bound."""
+    """Return one row: the figure of what is released, in the mean over runs, beside its bound."""
     found = calibration(problem, epsilon)
     phase = only_phase(found.plan)
     figures, longest = [], 0.0
@@ -178,7 +178,7 @@ def measure(setting: str, problem: Problem, epsilon: float, runs: int) -> dict[s
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Both theorems over n and over epsilon."""
+    """Return both theorems over n and over epsilon."""
     runs = 5 if quick else 40
     epsilons = (0.5, 1.0) if quick else (0.25, 0.5, 1.0, 2.0, 4.0)
     rows: list[dict[str, Any]] = []
@@ -203,7 +203,7 @@ def reproduce(quick: bool) -> Reproduction:
 
 
 def _over(rows: Sequence[dict[str, Any]], setting: str, axis: str) -> list[dict[str, Any]]:
-    """The setting's rows along the axis, in order; the other of n and epsilon is in its middle."""
+    """Return the setting's rows along the axis, in order; the other of n and epsilon is in its middle."""
     fixed, value = ("epsilon", 1.0) if axis == "records" else ("records", SETTINGS[setting].middle)
     return sorted((row for row in rows if row["setting"] == setting and row[fixed] == value), key=lambda row: row[axis])
 

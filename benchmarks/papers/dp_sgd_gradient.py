@@ -47,7 +47,7 @@ class Data:
     least_risk: float
 
     def risk(self, point: Matrix) -> float:
-        """The mean loss."""
+        """Return the mean loss."""
         return _risk(point, self.features, self.labels)
 
 
@@ -145,7 +145,7 @@ def _measured(found: Calibration, data: Data, fresh: Data, repeats: int) -> tupl
 
 
 def _data(n: int, seed: int) -> Data:
-    """Directions on the unit sphere, labelled by a fixed half-space with a tenth of the labels flipped."""
+    """Return directions on the unit sphere, labelled by a fixed half-space with a tenth of the labels flipped."""
     random = np.random.default_rng(seed)
     features = random.standard_normal((n, DIMENSION))
     features[:, 0] += 1.5 * random.choice([-1.0, 1.0], n)
@@ -283,7 +283,7 @@ def _thresholds(records: Sequence[float]) -> Lines:
 
 
 def _region(quick: bool) -> HeatMap:
-    """Where a beta is feasible, and how much noise it comes with."""
+    """Return where a beta is feasible, and how much noise it comes with."""
     sizes = [20, 10**3, 10**5] if quick else [20, 50, 100, 300, 10**3, 10**4, 10**5, 10**6]
     epsilons = [0.1, 1.0, 10.0] if quick else [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0]
     found = [[Theorem11(n, n, epsilon, float(n) ** -2.0).least_noise() for n in sizes] for epsilon in epsilons]

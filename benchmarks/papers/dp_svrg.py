@@ -55,7 +55,7 @@ class Data:
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Both algorithms over n, each with its theorem's own sizes."""
+    """Return both algorithms over n, each with its theorem's own sizes."""
     sizes, repeats = (SIZES[:2], 2) if quick else (SIZES, 4)
     rows = [_row(algorithm, _data(n), repeats) for algorithm in ALGORITHMS for n in sizes]
     return {

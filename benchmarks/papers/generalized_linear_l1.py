@@ -53,7 +53,7 @@ class Population:
 
 @lru_cache
 def population() -> Population:
-    """The same in every run."""
+    """Return the same in every run."""
     generator = np.random.default_rng(7)
     rows = generator.choice([-1.0, 1.0], size=(POPULATION, DIMENSION))
     signs = np.sign(rows[:, :3] @ np.array([1.0, -0.7, 0.5]))

@@ -36,7 +36,7 @@ Row = dict[str, Cell]
 
 
 def assumptions(algorithm: str) -> dict[str, float]:
-    """The theorems' constants, over the whole ball: its farthest point is at 1.7 from the minimiser."""
+    """Return the theorems' constants, over the whole ball: its farthest point is at 1.7 from the minimiser."""
     length, farthest = math.sqrt(float(SPECTRUM.sum())), DIAMETER / 2.0 + float(np.linalg.norm(OPTIMUM))
     error = ERROR_SCALE * (3.0 * FREEDOM**2 / ((FREEDOM - 2.0) * (FREEDOM - 4.0))) ** 0.25
     if algorithm == "clipped_acsa":
@@ -70,14 +70,14 @@ MODEL = PerRecordModel(DIMENSION + 1, np.zeros(DIMENSION), gradients)
 
 
 def sample(records: int, seed: int) -> Vector:
-    """Rows (a, xi)."""
+    """Return rows (a, xi)."""
     rng = np.random.default_rng([records, seed])
     signs = rng.integers(0, 2, size=(records, DIMENSION)) * 2.0 - 1.0
     return np.column_stack([signs * np.sqrt(SPECTRUM), ERROR_SCALE * rng.standard_t(FREEDOM, size=records)])
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Both algorithms over n, each at sizes that its work allows."""
+    """Return both algorithms over n, each at sizes that its work allows."""
     repeats = 2 if quick else 3
     rows = [_row(name, n, repeats) for name, sizes in SIZES.items() for n in (sizes[:2] if quick else sizes)]
     return {

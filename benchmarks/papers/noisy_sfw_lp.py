@@ -34,7 +34,7 @@ Row = dict[str, Cell]
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Excess risk over the number of records, the three variants at the same privacy."""
+    """Return the excess risk over the number of records, the three variants at the same privacy."""
     sizes, repeats = (SIZES[:2], 2) if quick else (SIZES, 4)
     rows = [_row(variant, n, repeats) for variant in VARIANTS for n in sizes]
     return {
@@ -55,14 +55,14 @@ def reproduce(quick: bool) -> Reproduction:
 
 
 def _best_point() -> Vector:
-    """x*, of l_1.5 norm below 1."""
+    """Return x*, of l_1.5 norm below 1."""
     point = np.zeros(DIMENSION)
     point[:3] = (0.5, -0.3, 0.2)
     return point
 
 
 def _excess(point: Vector) -> float:
-    """Population risk less the least: the rows' second moment is d^(-2/3) times the identity."""
+    """Return the population risk less the least: the rows' second moment is d^(-2/3) times the identity."""
     return 0.5 * float(np.sum((point - _best_point()) ** 2)) / math.pow(DIMENSION, 2.0 / 3.0)
 
 

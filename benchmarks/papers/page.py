@@ -17,7 +17,7 @@ Figures = Mapping[str, Any]
 
 
 def page(figures: Figures) -> str:
-    """The page."""
+    """Return the page."""
     return "\n".join(
         [
             "<!-- made by `make bench-papers` from benchmarks/results/papers.json; edit nothing here -->",
@@ -34,7 +34,7 @@ def page(figures: Figures) -> str:
 
 
 def plots(figures: Figures) -> Mapping[Path, str]:
-    """Each plot of the page by its file."""
+    """Return each plot of the page by its file."""
     return {
         plot_path(name, number): svg.draw(plot)
         for name, found in figures["reproductions"].items()
@@ -43,7 +43,7 @@ def plots(figures: Figures) -> Mapping[Path, str]:
 
 
 def plot_path(name: str, number: int) -> Path:
-    """Where the plot lies."""
+    """Return where the plot lies."""
     return PLOTS / f"{name}-{number}.svg"
 
 
@@ -59,7 +59,7 @@ def write(figures: Figures) -> None:
 
 
 def papers_section(figures: Figures) -> list[str]:
-    """The part of docs/measured.md: what there is, and where."""
+    """Return the part of docs/measured.md: what there is, and where."""
     names = len(figures["reproductions"])
     return [
         f"`make bench-papers` runs {names} theorems and experiments of the papers in their own settings. Measured risk",

@@ -69,10 +69,10 @@ class Module(Protocol):
 
 
 def only_phase(plan: Plan) -> Phase:
-    """The one phase of equal gradient steps that the plan is.
+    """Return the one phase of equal gradient steps that the plan is.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: If the plan is something else.
     """
     [phase] = plan.phases
     if not isinstance(phase, Phase):
@@ -81,7 +81,7 @@ def only_phase(plan: Plan) -> Phase:
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """The exponent a of the power law y = c x^a that fits best in logarithms.
+    """Return the exponent a of the power law y = c x^a that fits best in logarithms.
 
     >>> round(slope([1.0, 10.0, 100.0], [5.0, 0.5, 0.05]), 12)
     -1.0
@@ -90,7 +90,7 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of independent runs and its standard error.
+    """Return the mean of independent runs and its standard error.
 
     >>> mean_and_error([1.0, 3.0])
     (2.0, 1.0)

@@ -20,7 +20,7 @@ _HEAT = ((253, 231, 37), (94, 201, 98), (33, 145, 140), (59, 82, 139), (68, 1, 8
 
 
 def draw(plot: Plot) -> str:
-    """The plot as an SVG document."""
+    """Return the plot as an SVG document."""
     if plot["kind"] == "lines":
         body, width = _lines(plot), _WIDTH + _legend_width(plot)
     else:
@@ -158,5 +158,5 @@ def _number(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Three digits, or all of a whole number."""
+    """Return three digits, or all of a whole number."""
     return _number(value) if value == round(value) else f"{value:.3g}"

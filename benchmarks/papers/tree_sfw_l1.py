@@ -39,7 +39,8 @@ Row = dict[str, Cell]
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Excess risk by records, budget, dimension and number of trees; then the bound alone at larger sizes."""
+    """Return the excess risk by records, budget, dimension and number of trees; then the bound alone at larger
+    sizes."""
     repeats = 3 if quick else 8
     sizes, epsilons = (SIZES[:3], EPSILONS[::2]) if quick else (SIZES, EPSILONS)
     dimensions = DIMENSIONS[:2] if quick else DIMENSIONS
@@ -91,14 +92,14 @@ def _approximate(epsilon: float) -> ApproximateDpTarget:
 
 
 def _best_point(dimension: int) -> Vector:
-    """x*, a vertex of no face that the first steps could guess: three entries of l1 norm 1."""
+    """Return x*, a vertex of no face that the first steps could guess: three entries of l1 norm 1."""
     point = np.zeros(dimension)
     point[:3] = (0.5, -0.3, 0.2)
     return point
 
 
 def _excess(point: Vector) -> float:
-    """Population risk less the least: the rows' second moment is the identity."""
+    """Return the population risk less the least: the rows' second moment is the identity."""
     return 0.5 * float(np.sum((point - _best_point(point.size)) ** 2))
 
 

@@ -31,7 +31,8 @@ class Washboard:
 
     @classmethod
     def of(cls, num_records: int, dimension: int, deviation: float) -> Washboard:
-        """n records whose largest deviation is ``deviation``: b_i are the ends of random diameters of a sphere."""
+        """Return n records whose largest deviation is ``deviation``: the b_i are ends of random diameters of a
+        sphere."""
         directions = np.random.default_rng(num_records).normal(size=(num_records // 2, dimension))
         half = deviation * directions / np.linalg.norm(directions, axis=1, keepdims=True)
         return cls(np.concatenate([half, -half]))
@@ -41,7 +42,7 @@ class Washboard:
         return int(self.tilts.shape[1])
 
     def constants(self) -> dict[str, float]:
-        """The theorem's assumptions, for a run that starts at 0."""
+        """Return the theorem's assumptions, for a run that starts at 0."""
         line = np.linspace(-_SHIFT, _SHIFT, 400_001)
         gap = float(self._height(np.array(-_SHIFT)) - self._height(line).min())
         return {
@@ -52,12 +53,12 @@ class Washboard:
 
     @staticmethod
     def gradients(point: Vector, tilts: Vector, _labels: Vector) -> Vector:
-        """The records' gradients, shape (B, d); a record is its tilt."""
+        """Return the records' gradients, shape (B, d); a record is its tilt."""
         return Washboard.gradient(point) - tilts
 
     @staticmethod
     def gradient(point: Vector) -> Vector:
-        """grad f at a point, or at each of several."""
+        """Return grad f at a point, or at each of several."""
         moved = point - _SHIFT
         slope: Vector = moved - _A * np.sin(3.0 * moved) / 3.0
         return slope

@@ -30,7 +30,7 @@ Row = dict[str, Cell]
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Each algorithm over five step sizes, a factor of four apart."""
+    """Return each algorithm over five step sizes, a factor of four apart."""
     runs, steps = (1, 60) if quick else (6, 200)
     data = yang_digits.data()
     rows: list[Row] = []

@@ -81,7 +81,7 @@ class Grid:
         return slope([self.bounds[i] for i in inside], [self.step_sizes[int(rows[i])] for i in inside])
 
     def loss(self, away: int) -> float:
-        """How much accuracy is lost at a neighbour of the best step size."""
+        """Return how much accuracy is lost at a neighbour of the best step size."""
         j, i = self._best_at
         return self.best - float(self.values[min(max(j + away, 0), len(self.step_sizes) - 1), i])
 
@@ -140,7 +140,7 @@ def accuracy(algorithm: str, bound: GradientBound, step_size: float, steps: int,
 
 
 def reproduce(quick: bool) -> Reproduction:
-    """Both grids: every step size with every clip threshold, and with every regulariser."""
+    """Return both grids: every step size with every clip threshold, and with every regulariser."""
     runs, steps = (1, 60) if quick else (4, 200)
     step_sizes = [4.0**k for k in (range(0, 4) if quick else range(-2, 5))]
     rows_of_data = data()

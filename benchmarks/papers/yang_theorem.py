@@ -35,7 +35,7 @@ def steps_at(num_records: int, epsilon: float) -> int:
 
 
 def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: float, runs: int) -> dict[str, Any]:
-    """One row: the smallest gradient norm, in the mean over runs, beside its bound."""
+    """Return one row: the smallest gradient norm, in the mean over runs, beside its bound."""
     problem = Washboard.of(num_records, DIMENSION, DEVIATION)
     spec = Spec(
         dataset_size=num_records,
@@ -73,7 +73,7 @@ def measure(algorithm: str, bound: GradientBound, num_records: int, epsilon: flo
 
 
 def reproduce(algorithm: str, bound: GradientBound, floor: float, quick: bool) -> Reproduction:
-    """The theorem over n and over epsilon; ``floor`` is the part of the bound that nothing removes."""
+    """Return the theorem over n and over epsilon; ``floor`` is the part of the bound that nothing removes."""
     runs = 2 if quick else 6
     sizes = (800, MIDDLE) if quick else (400, 800, MIDDLE, 3200)
     epsilons = (2.0,) if quick else (1.0, 2.0, 8.0)

@@ -9,7 +9,7 @@ from benchmarks.report import commit_of, goals_table
 
 
 def runs_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the section: a table of goals."""
+    """Return the lines of the section: a table of goals."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     commit = commit_of(figures)
     return [

@@ -101,7 +101,7 @@ def _carried_out(server: Server, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` for each size."""
+    """Return ``{"what", "goal", "measured", "met"}`` for each size."""
     return [
         {
             "what": f"the most memory of a worker that trains on {each['rows']} x {each['features']} rows",
@@ -114,7 +114,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def memory_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the section: goals, then every figure."""
+    """Return the lines of the section: goals, then every figure."""
     rows = [
         [
             f"{each['rows']} x {each['features']}",

@@ -156,7 +156,7 @@ def _until_there_are(address: str, workers: int) -> None:
 
 
 def _arrivals(address: str) -> tuple[int, ...]:
-    """How often each worker got rows: what the service sent is there, the rest came from another worker."""
+    """Return how often each worker got rows: what the service sent is there, the rest came from another worker."""
     from distributed import Client  # noqa: PLC0415  # of an optional group
 
     with Client(address, timeout=60, set_as_default=False) as asking:
@@ -200,7 +200,7 @@ def _until(condition: Any) -> None:
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` for the time, and for the rows' journeys."""
+    """Return ``{"what", "goal", "measured", "met"}`` for the time, and for the rows' journeys."""
     runs = figures["runs"]
     return [
         {
@@ -219,7 +219,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def sharing_section(figures: Mapping[str, Any]) -> list[str]:
-    """The lines of the section: what else the machine did, and the goals."""
+    """Return the lines of the section: what else the machine did, and the goals."""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     each = ", ".join(f"{ratio:.2f}" for ratio in figures["ratios"])
     return [

@@ -13,7 +13,7 @@ BUDGET: Mapping[str, Any] = {
 
 
 def run_request(budget_id: str, dataset_id: str, model: str, iterations: int, **more: Any) -> dict[str, Any]:
-    """A run on full batches of public rows: one on private rows ends a whole number of seconds after it began."""
+    """Return a run on full batches of public rows. On private rows, a run would take a whole number of seconds."""
     return {
         "algorithm": "dp_sgd",
         "dataset_id": dataset_id,

@@ -33,7 +33,7 @@ def main(side: str, model: str, batch_size: str, folder: str) -> None:
 
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
-    """What trains as the side does. A side has what it needs, and no more, in its memory."""
+    """Return what trains as the side does. A side has what it needs, and no more, in its memory."""
     module = {"ours": "trainer.ours", "ours_on_gpu": "gpu.ours", "cupy": "gpu.plain"}.get(side, "trainer.torch_sides")
     train: Callable[[Features, Labels, Pace], None] = import_module(f"benchmarks.{module}").prepare(side, task)
     return train

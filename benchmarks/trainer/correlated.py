@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """The goals of time."""
+    """Return the goals of time."""
     return [
         {
             "what": f"noise of a step with {BANDS} bands over independent noise, {row['dimension']} parameters",
@@ -60,7 +60,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def noise(dimension: int, rounds: int) -> dict[str, Any]:
-    """Microseconds a step, independent and correlated."""
+    """Return microseconds a step, independent and correlated."""
     phase = correlated_phase()
     recursion = Recursion(phase.whole_coefficients, phase.coefficient_bits)
     alone = random_streams().gaussian_noise()
@@ -98,7 +98,7 @@ def correlated_phase() -> CorrelatedSteps:
 
 
 def correlated_section(figures: Figures) -> list[str]:
-    """The lines of the part of docs/measured.md about correlated noise."""
+    """Return the lines of the part of docs/measured.md about correlated noise."""
     machine, versions = figures["machine"], figures["versions"]
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     return [

@@ -120,7 +120,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def carried_out(training: Training, seeds: int) -> dict[str, Any]:
-    """The accuracy of each kind of noise at each epsilon, in the mean over the seeds, and what was trained."""
+    """Return the accuracy of each kind of noise at each epsilon, in the mean over the seeds, and what was trained."""
     rows = training.data()
     return {
         "name": training.name,
@@ -135,7 +135,7 @@ def carried_out(training: Training, seeds: int) -> dict[str, Any]:
 
 
 def accuracy(training: Training, rows: Data, epsilon: float, side: Side, seeds: int) -> dict[str, Any]:
-    """The accuracy of one kind of noise at the step size that other seeds found best."""
+    """Return the accuracy of one kind of noise at the step size that other seeds found best."""
     x, y, held_x, held_y = rows
     model = softmax_regression(x.shape[1], 10)
 
@@ -197,7 +197,7 @@ def _spec(size: int, batch: int, steps: int, target: ApproximateDpTarget, side: 
 
 
 def best(rows: Sequence[Figures], epsilon: float, algorithm: str) -> Figures:
-    """The row with the best accuracy of an algorithm at an epsilon, its noise correlated where it can be."""
+    """Return the row with the best accuracy of an algorithm at an epsilon, its noise correlated where it can be."""
     return max(
         (
             row
@@ -210,7 +210,7 @@ def best(rows: Sequence[Figures], epsilon: float, algorithm: str) -> Figures:
 
 
 def few_epochs_section(figures: Figures) -> list[str]:
-    """The lines of the part of docs/measured.md about correlated noise in few epochs."""
+    """Return the lines of the part of docs/measured.md about correlated noise in few epochs."""
     versions = figures["versions"]
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     return [

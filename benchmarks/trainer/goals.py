@@ -20,7 +20,7 @@ NAMES = {
 
 
 def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``{"what", "goal", "measured", "met"}`` for each goal; it is met where every batch size meets it."""
+    """Return ``{"what", "goal", "measured", "met"}`` for each goal; it is met where every batch size meets it."""
     speed = figures["speed"]
     return [
         *(_over_torch(model, _of(speed, model)) for model in MODELS),

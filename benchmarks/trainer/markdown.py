@@ -21,7 +21,7 @@ MEBIBYTE = 2**20
 
 
 def trainer_section(figures: Figures) -> list[str]:
-    """The lines of the section."""
+    """Return the lines of the section."""
     return [
         *_introduction(figures),
         "",

@@ -31,7 +31,7 @@ MANY_STEPS = 10**7
 
 
 def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
-    """The plan and the model; the answer trains on data, of any array library, until told to stop."""
+    """Return the plan and the model; the answer trains on data, of any array library, until told to stop."""
     given, model = replace(plan(task), dtype="float32"), model_of(task)
 
     def train(features: Array, labels: Array, pace: Pace) -> None:
@@ -52,14 +52,14 @@ def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
 
 
 def plan(task: Task) -> Plan:
-    """DP-SGD with the noise, the bound and the batches that the other private sides have."""
+    """Return DP-SGD with the noise, the bound and the batches that the other private sides have."""
     event = Event(Gaussian(NOISE_MULTIPLIER), Poisson(task.sampling_probability), count=MANY_STEPS)
     phase = Phase(event, Clip(MAX_GRAD_NORM), divisor=task.batch_size, step_size=STEP_SIZE)
     return Plan("dp_sgd", task.rows, NeighboringRelation.ADD_OR_REMOVE_ONE, (phase,))
 
 
 def model_of(task: Task) -> Model:
-    """The model that torch's sides have, too, and least squares."""
+    """Return the model that torch's sides have, too, and least squares."""
     if task.model == "linear":
         return LinearModel(Squared(), task.features, fit_intercept=True)
     if task.model == "softmax":

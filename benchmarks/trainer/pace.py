@@ -79,16 +79,17 @@ class Pace:
 
 
 def peak_bytes() -> int:
-    """The largest resident memory that this program has had. What the kernel's ``ru_maxrss`` says may be its parent's.
+    """Return the largest resident memory that this program has had. What the kernel's ``ru_maxrss`` says may be its
+    parent's.
 
     Raises:
-        RuntimeError: the system does not say; Linux does.
+        RuntimeError: If the system does not report it. Linux does.
     """
     return _memory("VmHWM")
 
 
 def resident_bytes() -> int:
-    """The resident memory that it has now. Raises as `peak_bytes` does."""
+    """Return the resident memory that it has now. Raises as `peak_bytes` does."""
     return _memory("VmRSS")
 
 

@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def goals(figures: Figures) -> list[dict[str, Any]]:
-    """The goal of exact noise; steps have none of their own here."""
+    """Return the goal of exact noise; steps have none of their own here."""
     worst = max(row["ratio"]["ratio"] for row in figures["noise"])
     return [
         {
@@ -92,7 +92,7 @@ def goals(figures: Figures) -> list[dict[str, Any]]:
 
 
 def in_turns(calls: Mapping[str, Call], rounds: int, each: int) -> dict[str, list[float]]:
-    """Seconds of the processor a call, round by round; a first round is thrown away."""
+    """Return seconds of the processor a call, round by round; a first round is thrown away."""
     measured: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name in list(calls)[:: 1 if turn % 2 == 0 else -1]:
@@ -109,7 +109,7 @@ def _compared(over: list[float], under: list[float], unit: float, names: tuple[s
 
 
 def noise(exponent: int, rounds: int) -> dict[str, Any]:
-    """Nanoseconds a number, ours and NumPy's."""
+    """Return nanoseconds a number, ours and NumPy's."""
     ours, numpys = Sources.of(random_streams().noise), random_streams().noise.generator()
     scale = 2.0**exponent
     calls: dict[str, Call] = {
@@ -122,7 +122,7 @@ def noise(exponent: int, rounds: int) -> dict[str, Any]:
 
 
 def step(task: Task, dtype: str, features: Features, labels: Labels, rounds: int) -> dict[str, Any]:
-    """Milliseconds a step, private and plain."""
+    """Return milliseconds a step, private and plain."""
     given, model, streams = replace(plan(task), dtype=dtype), model_of(task), random_streams()
     records = prepare(model, features, labels, dtype, ROWS, streams.slots)
     trainer = EXECUTIONS[given.algorithm].make(Run(given, model, records, streams))
@@ -165,12 +165,12 @@ class Plain:
             self.biases[layer] -= STEP_SIZE / self._task.batch_size * bias
 
     def loss(self) -> float:
-        """The mean cross-entropy over all rows."""
+        """Return the mean cross-entropy over all rows."""
         _, likelihoods = self._forward(self._features)
         return float(-np.mean(np.log(likelihoods[np.arange(self._labels.size), self._labels])))
 
     def _forward(self, features: Any) -> tuple[list[Any], Any]:
-        """Each layer's inputs, and the classes' probabilities."""
+        """Return each layer's inputs, and the classes' probabilities."""
         values = [features]
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             values.append(np.maximum(values[-1] @ weight + bias, 0.0))
@@ -181,7 +181,7 @@ class Plain:
 
 
 def release_section(figures: Figures) -> list[str]:
-    """The lines of the part of docs/measured.md about exact releases."""
+    """Return the lines of the part of docs/measured.md about exact releases."""
     machine, versions = figures["machine"], figures["versions"]
     others = ", ".join(f"{name} {versions[name]}" for name in versions if name != "python")
     (goal,) = figures["goals"]

@@ -88,7 +88,7 @@ def child_process(side: str, task: Task, folder: Path) -> Iterator[Child]:
     """A `Child` with two threads on two cores, like the others.
 
     Raises:
-        RuntimeError: when it is asked and has ended.
+        RuntimeError: If the process is asked after it has ended.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(CORES))
     command = [sys.executable, "-m", "benchmarks.trainer.child", side, task.model, str(task.batch_size), str(folder)]
@@ -109,7 +109,7 @@ def child_process(side: str, task: Task, folder: Path) -> Iterator[Child]:
 def side_by_side(
     task: Task, folder: Path, scale: Scale, sides: Sequence[str] = SIDES, ratios: Ratios = RATIOS
 ) -> dict[str, Any]:
-    """Milliseconds a step of every side, round by round, and the ratios of the rounds."""
+    """Return milliseconds a step of every side, round by round, and the ratios of the rounds."""
     with ExitStack() as stack:
         children = {side: stack.enter_context(child_process(side, task, folder)) for side in sides}
         steps = {side: _steps_for(child, scale) for side, child in children.items()}
@@ -124,7 +124,7 @@ def side_by_side(
 
 
 def figures(measured: Mapping[str, Sequence[float]], ratios: Ratios = RATIOS) -> dict[str, Any]:
-    """Medians of the sides and of the rounds' ratios, from milliseconds a step in each round."""
+    """Return medians of the sides and of the rounds' ratios, from milliseconds a step in each round."""
     sides = {
         side: {"milliseconds": statistics.median(rounds), "each_round": list(rounds)}
         for side, rounds in measured.items()
@@ -137,7 +137,7 @@ def figures(measured: Mapping[str, Sequence[float]], ratios: Ratios = RATIOS) ->
 
 
 def spread(ratios: Sequence[float]) -> dict[str, Any]:
-    """The median of the rounds' ratios, and their ends.
+    """Return the median of the rounds' ratios, and their ends.
 
     >>> spread([3.0, 1.0, 2.0])
     {'ratio': 2.0, 'smallest_ratio': 1.0, 'largest_ratio': 3.0, 'rounds': 3}
@@ -151,7 +151,8 @@ def spread(ratios: Sequence[float]) -> dict[str, Any]:
 
 
 def memory(task: Task, folder: Path) -> dict[str, Any]:
-    """The largest resident memory of each side in a fresh process that reads the same data and does the same steps.
+    """Return the largest resident memory of each side in a fresh process that reads the same data and does the same
+    steps.
 
     The whole process is counted: interpreter, libraries, the array of features as it is read, and all that training
     takes. ``libraries_bytes`` is what it has before it reads the data.
@@ -174,7 +175,7 @@ def _data_bytes(side: Mapping[str, int]) -> int:
 
 
 def _steps_for(child: Child, scale: Scale) -> int:
-    """How many steps fill a round, from ever more that are thrown away: the first of all take the longest."""
+    """Return how many steps fill a round, from ever more that are thrown away: the first of all take the longest."""
     tried = scale.least_steps
     while True:
         seconds = child.run(0, tried).seconds

@@ -49,7 +49,7 @@ def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
 
 
 def _plain(torch: Any, task: Task) -> tuple[Any, Any, Any, Callable[[int], Any]]:
-    """Batches of exactly the size, drawn with replacement: the cheapest way there is."""
+    """Return batches of exactly the size, drawn with replacement: the cheapest way there is."""
     module = _module(torch, task)
     return (
         module,
@@ -60,14 +60,14 @@ def _plain(torch: Any, task: Task) -> tuple[Any, Any, Any, Callable[[int], Any]]
 
 
 def _hooks(torch: Any, task: Task) -> tuple[Any, Any, Any, Callable[[int], Any]]:
-    """Opacus' default: a gradient for each row, then its norm, then a weighted sum."""
+    """Return the clipped sum by Opacus' default: a gradient for each row, then its norm, then a weighted sum."""
     module = import_module("opacus.grad_sample").GradSampleModule(_module(torch, task))
     optimizer = import_module("opacus.optimizers").DPOptimizer(_sgd(torch, module), **_privacy(task))
     return module, optimizer, torch.nn.CrossEntropyLoss(), _poisson(torch, task)
 
 
 def _ghost(torch: Any, task: Task) -> tuple[Any, Any, Any, Callable[[int], Any]]:
-    """Norms by factorisation, then a second backward pass of a weighted loss."""
+    """Return norms by factorisation, then a second backward pass of a weighted loss."""
     wrap = import_module("opacus.grad_sample").GradSampleModuleFastGradientClipping
     module = wrap(_module(torch, task), max_grad_norm=MAX_GRAD_NORM)
     make = import_module("opacus.optimizers").DPOptimizerFastGradientClipping
@@ -103,5 +103,5 @@ def _privacy(task: Task) -> dict[str, Any]:
 
 
 def _poisson(torch: Any, task: Task) -> Callable[[int], Any]:
-    """The rule of Opacus' `UniformWithReplacementSampler`, which makes a Python list of what is here a tensor."""
+    """Draw a batch by the rule of Opacus' `UniformWithReplacementSampler`, but as a tensor and not as a Python list."""
     return lambda rows: (torch.rand(rows) < task.sampling_probability).nonzero().reshape(-1)

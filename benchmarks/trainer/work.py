@@ -68,7 +68,7 @@ def write_data(folder: Path, rows: int = ROWS, width: int = FEATURES) -> None:
 
 
 def read_data(folder: Path) -> tuple[Features, Labels]:
-    """The arrays that `write_data` made: (n, p) float32 and (n,) int64."""
+    """Return the arrays that `write_data` made: (n, p) float32 and (n,) int64."""
     features: Any = np.load(folder / "features.npy")
     labels: Any = np.load(folder / "labels.npy")
     return features, labels

@@ -8,12 +8,11 @@ Selection with Gumbel noise (`selection`), full-batch Frank-Wolfe (`dp_fw`), Fra
 2107.05585), Frank-Wolfe on smoothed links (`generalized_linear_l1`, after the same), tree Frank-Wolfe (`tree`,
 `tree_sfw_l1`), the printed noise (`printed_selection`, `printed_poly_sfw`), rates (`rates`).
 
-Balls of l_p, 1 < p <= 2: generalised Gaussian noise (`generalized_gaussian`), what is said of the losses
-(`lp_setting`), mirror descent (`noisy_mirror_descent`), Frank-Wolfe for convex losses (`noisy_sfw_lp`) and others
-(`noisy_sfw_nonconvex_lp`) with its bounds (`estimate_risk`), the printed noise (`printed_lp_noise`), rates
-(`lp_rates`).
+Balls of l_p, 1 < p <= 2: generalised Gaussian noise (`generalized_gaussian`), the setting (`lp_setting`), mirror
+descent (`noisy_mirror_descent`), Frank-Wolfe for convex losses (`noisy_sfw_lp`) and others (`noisy_sfw_nonconvex_lp`)
+with its bounds (`estimate_risk`), the printed noise (`printed_lp_noise`), rates (`lp_rates`).
 
 Weakly convex losses in the l2 norm, after Bassily, Guzman & Menart 2021: proximal rounds (`proximal_weakly_convex`),
-what is said of the losses (`proximal_setting`), the bounds and their proofs (`proximal_point`), as they are served
+the setting (`proximal_setting`), the bounds and their proofs (`proximal_point`), and the answers made from them
 (`proximal_utility`).
 """

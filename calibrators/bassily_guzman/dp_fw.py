@@ -12,17 +12,17 @@ The point $x_T$ is released.
 **Privacy.** The trainer clips each record's gradient to $\|\cdot\|_\infty \le L_0$ and divides the sum by the declared
 n, so privacy needs no property of the losses. A record moves the scores of one selection by a range of at most
 $s L_0 M/n$: s = 2 when it is replaced by another, s = 1 when it comes, goes or becomes the null record. A Gumbel
-selection with range w is $w^2/(8\lambda^2)$-zCDP and $(w/\lambda)$-DP, given all selections before it, and they add
-up. In terms of the noise multiplier $\sigma$ of one step, $\lambda = \tfrac\sigma2 L_0 M/n$ costs
-$\rho = s^2/(2\sigma^2)$, as Gaussian noise would, and for delta = 0 (and for Gaussian DP) $\lambda = \sigma L_0 M/n$
-costs $\epsilon = s/\sigma$. Under `replace_one`, T steps within rho need $\lambda = (2 L_0 M/n)\sqrt{T/(8\rho)}$, and
-within epsilon $\lambda = 2 T L_0 M/(n \epsilon)$.
+selection with range w is $w^2/(8\lambda^2)$-zCDP and $(w/\lambda)$-DP, given all selections before it, and these costs
+add up. In terms of the noise multiplier $\sigma$ of one step, $\lambda = \tfrac\sigma2 L_0 M/n$ costs $\rho =
+s^2/(2\sigma^2)$, as Gaussian noise would, and for delta = 0 (and for Gaussian DP) $\lambda = \sigma L_0 M/n$ costs
+$\epsilon = s/\sigma$. Under `replace_one`, T steps within rho need $\lambda = (2 L_0 M/n)\sqrt{T/(8\rho)}$, and within
+epsilon $\lambda = 2 T L_0 M/(n \epsilon)$.
 
 **Utility.** The step to u satisfies $F_S(x_{t+1}) \le F_S(x_t) + \eta_t \langle \nabla F_S(x_t), u - x_t \rangle +
 \tfrac12 L_1 M^2 \eta_t^2$, and the selection's expected regret is at most $\lambda \ln K$. With $\eta_t = 2/(t+2)$ the
-expected gap after T steps is at most $2 L_1 M^2/(T+2) + \lambda \ln K$. The default T is the integer of least bound, of
-those whose work is no more than about a minute of one core. The bound is of the empirical risk: nothing is said of the
-population's.
+expected gap after T steps is at most $2 L_1 M^2/(T+2) + \lambda \ln K$. The default T is the integer of least bound
+among those whose work takes at most about a minute of one core. The bound is on the empirical risk, and says nothing
+about the population risk.
 """
 
 from __future__ import annotations
@@ -74,12 +74,13 @@ CAPPED = "no more steps than those whose work is about a minute of one core; wit
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine; the number of steps is `iterations` or, without it, that of least bound.
+    """Calibrate: the noise is from the engine. The number of steps is `iterations` or, without it, the one of least
+    bound.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: a size is solved for; a penalty or a step size is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If a size is solved for, or if a penalty or a step size is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     setting, pure = read_setting(spec), is_pure(spec)
@@ -105,7 +106,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def noise_scale(problem: Problem, dataset_size: int, noise_multiplier: float, pure: bool) -> float:
-    r"""$\lambda = \tfrac\sigma2 L_0 M/n$, in loss units; twice that for pure DP.
+    r"""Return $\lambda = \tfrac\sigma2 L_0 M/n$, in loss units; twice that for pure DP.
 
     >>> noise_scale(Problem(2.0, 1.0, 2.0), 10_000, 200.0, pure=True)
     0.08
@@ -115,7 +116,7 @@ def noise_scale(problem: Problem, dataset_size: int, noise_multiplier: float, pu
 
 
 def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_vertices: int) -> float:
-    """The expected gap of the empirical risk after this many steps, in loss units.
+    """Return the expected gap of the empirical risk after this many steps, in loss units.
 
     Source: derived; see the module.
 
@@ -129,12 +130,12 @@ def empirical_risk_bound(problem: Problem, iterations: int, scale: float, num_ve
 def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, power: float, most: int) -> int:
     r"""Return the integer $T$ from 1 to ``most`` with the least bound, where the noise scale is $\lambda_1 T^p$.
 
-    The bound rises above $T^{1+p} = 2 L_1 M^2/(p \lambda_1 \ln K)$, so that only smaller integers are tried.
+    The bound rises above $T^{1+p} = 2 L_1 M^2/(p \lambda_1 \ln K)$, so only smaller integers are tried.
 
     Args:
         problem: The constants of the losses.
-        num_vertices: K.
-        one_step_scale: lambda for one step.
+        num_vertices: The number of vertices K.
+        one_step_scale: The noise scale lambda for one step.
         power: The exponent p: 1/2 if rhos add up, 1 if epsilons do.
         most: The largest T.
     """
@@ -146,7 +147,7 @@ def best_iterations(problem: Problem, num_vertices: int, one_step_scale: float, 
 
 
 def last_useful(problem: Problem, num_vertices: int, one_step_scale: float, power: float) -> float:
-    """Return the number of steps above which the bound of `best_iterations` rises; the least lies near below it.
+    """Return the number of steps above which the bound of `best_iterations` rises; the least bound lies just below it.
 
     >>> round(last_useful(Problem(2.0, 1.0, 2.0), 100, 0.001, 0.5), 1)
     229.4
@@ -170,7 +171,7 @@ def _last_useful(spec: Spec, setting: Setting, pure: bool) -> float:
 
 
 def most_steps(spec: Spec) -> int:
-    """Return the most steps that are chosen if a request leaves them open."""
+    """Return the largest number of steps that is chosen if a request leaves it open."""
     return affordable_steps(spec.dataset_size, spec.need("dimension"))
 
 
@@ -178,7 +179,7 @@ def one_step_scale(spec: Spec, setting: Setting, pure: bool) -> tuple[float, flo
     """Return the noise scale that one step would need, and the power of T by which it grows with the steps.
 
     Raises:
-        InvalidValue: the number of steps is not given, and nothing determines it.
+        InvalidValue: If the number of steps is not given, and nothing determines it.
     """
     if setting.num_vertices is None or spec.unknown is not Unknown.NOISE_MULTIPLIER:
         raise InvalidValue(
@@ -199,11 +200,11 @@ def epsilons_add_up(spec: Spec, pure: bool) -> bool:
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Refuse sizes, penalties and step sizes, because full-batch steps of size 2/(t+2) leave none of them open.
+    """Refuse sizes, penalties and step sizes, because full-batch steps of size 2/(t+2) leave none of them to choose.
 
     Raises:
-        InvalidValue: a size that does not fit the data set.
-        Unsupported: a size is solved for; a penalty or a step size is given.
+        InvalidValue: If a size does not fit the data set.
+        Unsupported: If a size is solved for, or if a penalty or a step size is given.
     """
     refuse(
         spec,
@@ -222,7 +223,7 @@ def refuse_what_has_no_part(spec: Spec) -> None:
 
 
 def uncapped(steps: float, formula: str) -> Provenance:
-    """Return the number of steps of least bound, where more would be chosen than `most_steps`."""
+    """Return the number of steps of least bound if it is above `most_steps`."""
     above = "above it the bound rises, and the least is near below it"
     return Provenance(UNCAPPED, math.floor(steps) * 1.0, formula, SOURCE, ProvenanceKind.DERIVED, (above,))
 

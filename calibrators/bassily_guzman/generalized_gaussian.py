@@ -1,7 +1,8 @@
 r"""The generalised Gaussian mechanism: noise of density proportional to $\exp(-\|z\|_+^2/(2\sigma^2))$.
 
-**Privacy.** Let $\|\cdot\|_+ = \|\cdot\|_r$ and the pair $(\kappa_+, \kappa)$ be as in `regularity`, and let neighbours
-move what is released by $\mu$. Apply smoothness of the squared norm at $y = z - \mu = (1-\lambda) a + \lambda b$ with
+**Privacy.** Let $\|\cdot\|_+ = \|\cdot\|_r$ and the pair $(\kappa_+, \kappa)$ be as in `regularity`, and let the
+released vectors of two neighbours differ by $\mu$. Apply smoothness of the squared norm at $y = z - \mu = (1-\lambda) a
++ \lambda b$ with
 $a = z$, $b = z - \alpha\mu$, $\lambda = 1/\alpha$, to a and b, and average:
 
 $$(1-\lambda)\|a\|_+^2 + \lambda\|b\|_+^2 - \|y\|_+^2 \le \kappa_+ \lambda(1-\lambda)\|a-b\|_+^2.$$
@@ -28,9 +29,9 @@ from accounting.targets import ApproximateDpTarget, BudgetTarget, GaussianDpTarg
 from accounting.units import exact
 from calibrators.spec import OpenEpsilon, Spec
 
-#: Above it the engine states no rho.
+#: The largest rho that the engine states.
 _MOST_RHO = 1e6
-#: The smallest scale of noise, in its unit; its inverse is the largest scale.
+#: The smallest scale of noise; its inverse is the largest scale.
 _SMALLEST_SCALE = 1e-30
 
 
@@ -39,9 +40,10 @@ class Releases:
     r"""The event of generalised Gaussian releases, from the noise multiplier: $\rho = s^2/(2\sigma^2)$.
 
     Attributes:
-        relation: Its sensitivity is s: 2 if a record is replaced, 1 if it becomes the null record.
-        each: Whether every record has a part in each of the steps, so that each is charged; else a record has a part in
-            releases that cost it rho together, and one event covers all.
+        relation: The neighbouring relation, with sensitivity s: 2 if a record is replaced, 1 if it becomes the null
+            record.
+        each: Whether every record takes part in every step, so that each step is charged. Otherwise a record takes part
+            in releases that together cost it rho, and one event covers all of them.
     """
 
     relation: NeighboringRelation
@@ -60,17 +62,17 @@ class Releases:
 def noise_scale(
     regularity: RegularityPair, bound: float, records: int, noise_multiplier: float, releases: int = 1
 ) -> float:
-    r"""$\sigma$ of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
+    r"""Return $\sigma$ of the noise on a mean: $\sqrt{\kappa h}\,(c/m)$ times the noise multiplier.
 
     Args:
         regularity: The regularity of the dual norm; the noise is of its norm.
-        bound: c, dual norm of one record's part in the sum.
-        records: m, of the mean.
-        noise_multiplier: As `Releases` reads it.
-        releases: h, in how many of them one record has a part, at a joint cost of rho.
+        bound: The bound c on the dual norm of one record's part in the sum.
+        records: The number m of records in the mean.
+        noise_multiplier: The noise multiplier, as `Releases` reads it.
+        releases: The number h of releases in which one record takes part, at a joint cost of rho.
 
     Raises:
-        InvalidValue: floating point would not hold the scale safely.
+        InvalidValue: If floating point would not hold the scale safely.
 
     Source: derived, as above.
 
@@ -88,7 +90,7 @@ def noise_scale(
 
 
 def mean_square(regularity: RegularityPair, dimension: int, scale: float) -> float:
-    r"""$\kappa_+ d \sigma^2$: what noise of this scale adds to the expected squared error, in the smooth norm.
+    r"""Return $\kappa_+ d \sigma^2$, the expected squared error that noise of this scale adds, in the smooth norm.
 
     Source: Bassily, Guzman & Nandi 2021, Proposition 8, has $E\|z\|_+^2 = d\sigma^2$; the sum of independent vectors
     costs the factor.
@@ -100,7 +102,7 @@ def refuse_pure_dp(spec: Spec) -> None:
     """Refuse targets that the noise cannot meet.
 
     Raises:
-        NoCostInFilter: the target asks for epsilon at delta 0, or for Gaussian DP.
+        NoCostInFilter: If the target asks for epsilon at delta 0, or for Gaussian DP.
     """
     match spec.target:
         case PureDpTarget() | GaussianDpTarget():

@@ -2,7 +2,7 @@ r"""Generalised linear losses over the l1 ball: smooth the scalar link, then ful
 
 **Setting.** Minimise $F(x) = E\, \ell_y(\langle a, x \rangle)$ over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, from n
 records $(a_i, y_i)$. Every link $\ell_y$ is convex and $\ell_0$-Lipschitz on the logits that the ball admits, and
-$\|a\|_\infty \le R_a$, so that every loss is $L_0 = \ell_0 R_a$-Lipschitz. It need not be smooth: hinge, absolute and
+$\|a\|_\infty \le R_a$, so every loss is $L_0 = \ell_0 R_a$-Lipschitz. Losses need not be smooth: hinge, absolute and
 quantile losses are not.
 
 **Update.** The link is replaced by its Moreau envelope
@@ -14,16 +14,17 @@ smoothed losses are $L_0$-Lipschitz and $\beta R_a^2$-smooth. Then $x_0 = 0$ and
 
 The point $x_T$ is released. The plan carries $\beta$.
 
-**Privacy.** That of `dp_fw`: every record's gradient is clipped to $\|\cdot\|_\infty \le L_0$, whatever was smoothed.
+**Privacy.** As in `dp_fw`: every record's gradient is clipped to $\|\cdot\|_\infty \le L_0$, whatever was smoothed.
 
 **Utility.** With $\lambda$ the scale of the Gumbel noise and $K = 2d$ vertices,
 
 $$E F(x_T) - \min F \le \frac{\ell_0^2}{2\beta} + \frac{2 \beta R_a^2 M^2}{T+2} + \lambda \ln K
 + 2 L_0 D \sqrt{\frac{2 \ln(2d)}{n}}.$$
 
-The first term is what smoothing changes, the next two are Frank-Wolfe's gap on the smoothed empirical risk, the last is
-twice the Rademacher complexity of the links over the ball, by which the population risk of any point, chosen as it may
-be, exceeds its empirical risk on average. For T steps the best smoothing is $\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, with
+The first term is the effect of smoothing, and the next two are Frank-Wolfe's gap on the smoothed empirical risk. The
+last is twice the Rademacher complexity of the links over the ball: the average excess of the population risk over the
+empirical risk, at a point that is chosen in any way, is at most that. For T steps the best smoothing is $\beta = \ell_0
+\sqrt{T+2}/(2 R_a M)$, with
 which the first two terms are $2 L_0 M/\sqrt{T+2}$. The default T is the integer of least bound, of order
 $n \sqrt\rho/\ln K$: about $n^2$ gradients, for a risk of order $(\ln K/(n \sqrt\rho))^{1/2} + (\ln d/n)^{1/2}$.
 """
@@ -117,8 +118,8 @@ class Link:
     """The known facts about the links.
 
     Attributes:
-        lipschitz: l_0, in losses per logit.
-        features: R_a, the largest size of a feature, per unit of a parameter.
+        lipschitz: The constant l_0, in losses per logit.
+        features: The bound R_a on the absolute value of a feature, per unit of a parameter.
     """
 
     lipschitz: float
@@ -126,12 +127,13 @@ class Link:
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, smoothing and steps have the least bound unless they are given.
+    """Calibrate: the noise is from the engine; smoothing and number of steps have the least bound unless they are
+    given.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: a size is solved for; a penalty or a step size is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If a size is solved for, or if a penalty or a step size is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     given, pure = read_assumptions(ASSUMPTIONS, spec.assumptions), is_pure(spec)
@@ -161,7 +163,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def best_smoothing(link: Link, diameter: float, iterations: int) -> float:
-    r"""$\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, in losses per squared logit.
+    r"""Return $\beta = \ell_0 \sqrt{T+2}/(2 R_a M)$, in losses per squared logit.
 
     >>> round(best_smoothing(Link(1.0, 1.0), 2.0, 2000), 9)
     11.185928661
@@ -172,7 +174,7 @@ def best_smoothing(link: Link, diameter: float, iterations: int) -> float:
 def smoothed_risk_bound(
     link: Link, diameter: float, smoothing: float, iterations: int, scale: float, num_vertices: int
 ) -> float:
-    """The expected gap of the empirical risk, of the losses that were not smoothed, in loss units.
+    """Return the expected gap of the empirical risk of the original losses, which are not smoothed, in loss units.
 
     Source: derived; see the module.
 
@@ -184,7 +186,8 @@ def smoothed_risk_bound(
 
 
 def generalisation_gap(lipschitz: float, radius: float, num_vertices: int, dataset_size: int) -> float:
-    r"""$2 L_0 D \sqrt{2 \ln K/n}$: by symmetrisation, contraction and Massart's lemma over the $K = 2d$ vertices.
+    r"""Return $2 L_0 D \sqrt{2 \ln K/n}$: by symmetrisation, contraction and Massart's lemma over the $K = 2d$
+    vertices.
 
     >>> round(generalisation_gap(1.0, 1.0, 100, 10_000), 13)
     0.0606970851754
@@ -193,14 +196,14 @@ def generalisation_gap(lipschitz: float, radius: float, num_vertices: int, datas
 
 
 def best_iterations_smoothed(lipschitz: float, diameter: float, regret: float, power: float, most: int) -> int:
-    r"""The integer $T$ of least $2 L_0 M/\sqrt{T+2} + r_1 T^p$ from 1 to ``most``.
+    r"""Return the integer $T$ of least $2 L_0 M/\sqrt{T+2} + r_1 T^p$ from 1 to ``most``.
 
-    Above $(T+2)^{p+1/2} = L_0 M/(p r_1)$ the sum rises, so that only the integers below are tried.
+    Above $(T+2)^{p+1/2} = L_0 M/(p r_1)$ the sum rises, so only smaller integers are tried.
 
     Args:
-        lipschitz: L_0.
-        diameter: M.
-        regret: r_1, of one step.
+        lipschitz: The Lipschitz constant L_0.
+        diameter: The diameter M.
+        regret: The regret r_1 of one step.
         power: The exponent p: 1/2 if rhos add up, 1 if epsilons do.
         most: The largest T.
     """

@@ -1,6 +1,7 @@
 r"""Rates of private optimisation over l_p balls, 1 < p <= 2: correct up to a constant.
 
-Pure numbers: times $(L_0 + L_1 M) M$ or $L_0 M$ they are in loss units. $\kappa$ is that of `regularity.kappa_pair`.
+They are pure numbers; times $(L_0 + L_1 M) M$ or $L_0 M$, they are in loss units. $\kappa$ is that of
+`regularity.kappa_pair`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TALK = f"{PAPER} in the extended version, as the talk quotes it (secondary)"
 
 
 def smooth_rate(kappa: float, dimension: int, dataset_size: int, epsilon: float) -> float:
-    r"""$\sqrt{\kappa/n} + \kappa\sqrt d/(\varepsilon n)$: one pass, smooth convex losses; logarithms left out.
+    r"""Return $\sqrt{\kappa/n} + \kappa\sqrt d/(\varepsilon n)$: one pass, smooth convex losses; logarithms left out.
 
     >>> round(smooth_rate(2.0, 100, 10_000, 1.0), 13)
     0.0161421356237
@@ -27,7 +28,9 @@ def smooth_rate(kappa: float, dimension: int, dataset_size: int, epsilon: float)
 
 
 def naive_rate(setting: LpSetting, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""$(\kappa L_0 M + L_1 M^2 \ln n)/\sqrt n + \kappa L_1 M^2 \ln n \sqrt{d \ln(1/\delta)}/(\varepsilon n^{3/4})$."""
+    r"""Return $(\kappa L_0 M + L_1 M^2 \ln n)/\sqrt n + \kappa L_1 M^2 \ln n \sqrt{d \ln(1/\delta)}/(\varepsilon
+    n^{3/4})$.
+    """
     problem, kappa, n = setting.problem, setting.regularity.kappa, dataset_size
     curvature = problem.smoothness * problem.diameter**2 * math.log(n)
     statistical = (kappa * problem.lipschitz * problem.diameter + curvature) / math.sqrt(n)
@@ -36,12 +39,12 @@ def naive_rate(setting: LpSetting, dataset_size: int, epsilon: float, delta: flo
 
 
 def mirror_descent_rate(kappa: float, dimension: int, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""$\kappa\sqrt{d \ln(1/\delta)}/(\varepsilon n)$: the empirical risk of noisy mirror descent."""
+    r"""Return $\kappa\sqrt{d \ln(1/\delta)}/(\varepsilon n)$: the empirical risk of noisy mirror descent."""
     return kappa * math.sqrt(-dimension * math.log(delta)) / (epsilon * dataset_size)
 
 
 def nonconvex_rate(dimension: int, dataset_size: int, epsilon: float) -> float:
-    r"""$n^{-1/3} + (\sqrt d/(n\varepsilon))^{2/5}$: the stationarity gap of smooth losses, logarithms left out.
+    r"""Return $n^{-1/3} + (\sqrt d/(n\varepsilon))^{2/5}$: the stationarity gap of smooth losses, logarithms left out.
 
     >>> round(nonconvex_rate(100, 10_000, 1.0), 12)
     0.109511622784
@@ -50,7 +53,8 @@ def nonconvex_rate(dimension: int, dataset_size: int, epsilon: float) -> float:
 
 
 def population_lower_bound(norm_order: float, dimension: int, dataset_size: int, epsilon: float | None) -> float:
-    r"""$\max\{1/\sqrt n, (p-1)\sqrt d/(\varepsilon n)\}$; without epsilon the first alone. 1 < p < 2, $\delta < 1/n$.
+    r"""Return $\max\{1/\sqrt n, (p-1)\sqrt d/(\varepsilon n)\}$; without epsilon the first alone. 1 < p < 2, $\delta <
+    1/n$.
 
     >>> population_lower_bound(1.5, 100, 10_000, 1.0)
     0.01
@@ -62,7 +66,7 @@ def population_lower_bound(norm_order: float, dimension: int, dataset_size: int,
 
 
 def empirical_lower_bound(norm_order: float, dimension: int, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""$(p-1)\sqrt{d \ln(1/\delta)}/(\varepsilon n)$, 1 < p < 2, $\delta < 1/n$.
+    r"""Return $(p-1)\sqrt{d \ln(1/\delta)}/(\varepsilon n)$, 1 < p < 2, $\delta < 1/n$.
 
     >>> round(empirical_lower_bound(1.5, 100, 10_000, 1.0, 1e-6), 14)
     0.00185846109442
@@ -71,7 +75,7 @@ def empirical_lower_bound(norm_order: float, dimension: int, dataset_size: int, 
 
 
 def order(setting: LpSetting, name: str, value: float, formula: str, source: str, *holds: str) -> Provenance:
-    """A number that is known up to the caller's constant, in loss units."""
+    """Return a number that is known up to the caller's constant, in loss units."""
     assumed = ("known up to the factor order_constant", *holds)
     number = setting.order_constant * value
     return Provenance(name, number, rf"c\,{formula}", source, ProvenanceKind.ORDER, assumed, units=LOSS)

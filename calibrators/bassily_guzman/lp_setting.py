@@ -75,11 +75,11 @@ class LpSetting:
 
     Attributes:
         problem: L_0, L_1 (0 if the algorithm has no use for it) and M.
-        norm_order: p.
+        norm_order: The order p of the norm of parameters.
         dimension: Number d of parameters.
         regularity: The regularity of the dual norm: the noise is of its smooth norm.
-        initial_gap: The caller's own; None leaves L_0 M.
-        order_constant: c of the rates.
+        initial_gap: The caller's initial gap; None means L_0 M.
+        order_constant: The constant c of the rates.
     """
 
     problem: Problem
@@ -105,11 +105,12 @@ class LpSetting:
 
 
 def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
-    """The setting of a spec.
+    """Return the setting of a spec.
 
     Raises:
-        InvalidValue: an assumption is unknown or outside its range; one that the noise is scaled to, or the dimension,
-            is missing (``missing``); p or sizes contradict each other (``contradiction``); the domain is no l_p ball.
+        InvalidValue: If an assumption is unknown or outside its range; if an assumption to which the noise is scaled,
+            or the dimension, is missing (``missing``); if p or sizes contradict each other (``contradiction``); or if
+            the domain is no l_p ball.
     """
     given = read_assumptions(known, spec.assumptions)
     for name in given.missing:
@@ -141,10 +142,10 @@ def read_lp_setting(spec: Spec, known: Sequence[Assumption]) -> LpSetting:
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Refuse what l_p algorithms cannot do.
+    """Refuse requests that l_p algorithms cannot fulfil.
 
     Raises:
-        Unsupported: a size is solved for, or a penalty is given.
+        Unsupported: If a size is solved for, or a penalty is given.
     """
     refuse(
         spec,

@@ -12,8 +12,8 @@ and the mean of $x_1..x_T$ is released. The radial projection is the Bregman pro
 
 **Privacy.** A gradient is clipped to $\|g\|_q \le L_0$, so that a record moves the mean by at most $s L_0/n$, s = 2
 when it is replaced and s = 1 when it becomes the null record. A step with $\sigma = \sqrt\kappa\,(L_0/n)$ times the
-noise multiplier costs $\rho = s^2/2$ over its square (`generalized_gaussian`); steps compose adaptively, T of them at
-$\sigma = (s L_0/n)\sqrt{\kappa T/(2\rho)}$ to rho.
+noise multiplier costs $\rho = s^2/2$ over its square (`generalized_gaussian`); steps compose adaptively, and T of them
+at $\sigma = (s L_0/n)\sqrt{\kappa T/(2\rho)}$ to rho.
 
 **Utility.** The usual bound of mirror descent, $D^2/(2(p-1)\eta T) + \tfrac\eta2 E\|\hat g\|_q^2$, with
 $\|\hat g\|_q \le L_0 + \|z\|_r$ and $E\|z\|_r^2 = d\sigma^2$ for the noise z, r <= q. The default step is the best,
@@ -67,10 +67,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, and the step size has the least bound.
 
     Raises:
-        InvalidValue: an assumption, the dimension or the number of steps is missing or outside its range.
-        NoCostInFilter: the target is of pure or Gaussian DP.
-        Unsupported: a size is solved for; a penalty is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption, the dimension or the number of steps is missing or outside its range.
+        NoCostInFilter: If the target is of pure or Gaussian DP.
+        Unsupported: If a size is solved for, or if a penalty is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     refuse_pure_dp(spec)
@@ -108,17 +108,18 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def gradient_length(setting: LpSetting, scale: float) -> float:
-    r"""$L_0 + \sigma\sqrt d$: root of the mean squared l_q norm of a noisy gradient, at most."""
+    r"""Return $L_0 + \sigma\sqrt d$, a bound of the root mean square l_q norm of a noisy gradient."""
     return setting.problem.lipschitz + scale * math.sqrt(setting.dimension)
 
 
 def best_step_size(setting: LpSetting, scale: float, iterations: int) -> float:
-    r"""$D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, of least bound."""
+    r"""Return $D/((L_0 + \sigma\sqrt d)\sqrt{(p-1) T})$, the step size of least bound."""
     return setting.radius / (gradient_length(setting, scale) * math.sqrt((setting.norm_order - 1.0) * iterations))
 
 
 def excess_risk_bound(setting: LpSetting, scale: float, step_size: float, iterations: int) -> float:
-    r"""$D^2/(2(p-1)\eta T) + \tfrac\eta2 (L_0 + \sigma\sqrt d)^2$, of the empirical risk, in loss units."""
+    r"""Return $D^2/(2(p-1)\eta T) + \tfrac\eta2 (L_0 + \sigma\sqrt d)^2$, a bound on the empirical risk, in loss
+    units."""
     start = setting.radius**2 / (2.0 * (setting.norm_order - 1.0) * step_size * iterations)
     return start + 0.5 * step_size * gradient_length(setting, scale) ** 2
 

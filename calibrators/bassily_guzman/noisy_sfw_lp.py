@@ -86,9 +86,9 @@ class Layout:
     """The schedule by which records are read, before any noise is added.
 
     Attributes:
-        iterations: T.
-        first_batch, batch: n0 and m.
-        step_size: eta.
+        iterations: The number T of steps.
+        first_batch, batch: The batch sizes n0 and m.
+        step_size: The step size eta.
     """
 
     iterations: int
@@ -101,10 +101,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, sizes are the paper's, and the number of trees has the least bound.
 
     Raises:
-        InvalidValue: an assumption or the dimension is missing or outside its range, or sizes do not fit the records.
-        NoCostInFilter: the target is of pure or Gaussian DP.
-        Unsupported: a size is solved for; a penalty is given; trees are given a step size.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption or the dimension is missing or outside its range, or sizes do not fit the
+            records.
+        NoCostInFilter: If the target is of pure or Gaussian DP.
+        Unsupported: If a size is solved for; if a penalty is given; or if trees are given a step size.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     refuse_pure_dp(spec)

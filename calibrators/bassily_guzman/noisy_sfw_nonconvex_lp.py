@@ -72,11 +72,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, and sizes and step size follow from the number of steps.
 
     Raises:
-        InvalidValue: an assumption, the dimension or the number of steps is missing or outside its range, or the
+        InvalidValue: If an assumption, the dimension or the number of steps is missing or outside its range, or the
             records are too few for it.
-        NoCostInFilter: the target is of pure or Gaussian DP.
-        Unsupported: a size is solved for; a penalty or a batch size is given.
-        Unreachable: no noise meets the target.
+        NoCostInFilter: If the target is of pure or Gaussian DP.
+        Unsupported: If a size is solved for, or if a penalty or a batch size is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     refuse_pure_dp(spec)

@@ -69,8 +69,8 @@ ERRATA = (
     "The error bound of Lemma 6 grows with the square root of t; here it saturates, and M stands for the paper's 2 M.",
     "For an odd number of records the first printed scale is too small by n / (n - 1).",
 )
-#: Up to this number of records, each step takes one. Above it, m grows as (n / this)^2, which keeps rounding errors
-#: below the margin that a trainer leaves.
+#: Up to this number of records, each step takes one record. Above it, m grows as (n / this number)^2, which keeps
+#: rounding errors below the margin that a trainer leaves.
 SINGLE_RECORDS = 1 << 19
 
 
@@ -78,9 +78,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and number of steps are the paper's unless they are given.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: a size is solved for; a penalty is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If a size is solved for, or if a penalty is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     setting = read_setting(spec)

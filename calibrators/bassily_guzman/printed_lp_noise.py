@@ -1,7 +1,7 @@
 r"""The noise that Bassily, Guzman & Nandi 2021 print for l_p balls, with the regularity constant that they name.
 
 Theorems 9 and 10 take $\kappa = \min\{1/(p-1), 2\ln d\}$. The first is a regularity constant of l_q. The second is not
-one where it is smaller: it is below the least constant of every l_r norm, and noise that is scaled by it is too small.
+one if it is smaller: it is below the least constant of every l_r norm, and noise that is scaled by it is too small.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAME = 1e-12
 
 
 def printed_kappa(norm_order: float, dimension: int) -> float:
-    r"""$\min\{1/(p-1), 2 \ln d\}$.
+    r"""Return $\min\{1/(p-1), 2 \ln d\}$.
 
     >>> printed_kappa(1.5, 100)
     2.0
@@ -37,7 +37,7 @@ def printed_kappa(norm_order: float, dimension: int) -> float:
 
 
 def printed_mirror_descent(setting: LpSetting, dataset_size: int, epsilon: float, delta: float) -> tuple[int, float]:
-    r"""The printed number of steps and $\sigma^2$ of noisy mirror descent; no step where d is 1."""
+    r"""Return the printed number of steps and $\sigma^2$ of noisy mirror descent; no steps if d is 1."""
     kappa = printed_kappa(setting.norm_order, setting.dimension)
     log_delta = -math.log(delta)
     records = epsilon * dataset_size
@@ -46,7 +46,7 @@ def printed_mirror_descent(setting: LpSetting, dataset_size: int, epsilon: float
 
 
 def mirror_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
-    """The verdict on the printed noise of mirror descent; None for targets that the paper does not treat."""
+    """Return the verdict on the printed noise of mirror descent; None for targets that the paper does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None
@@ -61,7 +61,7 @@ def mirror_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
 
 
 def naive_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
-    """The verdict on Algorithm 3's noise with its own sizes; None for targets that the paper does not treat."""
+    """Return the verdict on Algorithm 3's noise with its own sizes; None for targets that the paper does not treat."""
     target, n = spec.target, spec.dataset_size
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None
@@ -85,7 +85,7 @@ def naive_as_published(spec: Spec, setting: LpSetting) -> AsPublished | None:
 
 
 def printed_naive_multiplier(setting: LpSetting, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""The noise multiplier of the noisiest bound on a record: $2/\sqrt{2\rho}$, rho of the release that costs most.
+    r"""Return the noise multiplier $2/\sqrt{2\rho}$ of the release that costs a record most.
 
     With $n_0 = \lfloor n/2 \rfloor$, $T = \lfloor\sqrt n\rfloor$ and $m = \lfloor (n - n_0)/T \rfloor$, which may be
     below the n/2 and $\sqrt n/2$ that the formulas are for.
@@ -98,7 +98,7 @@ def printed_naive_multiplier(setting: LpSetting, dataset_size: int, epsilon: flo
     change = setting.problem.smoothness * setting.problem.diameter * math.log(n) / (2.0 * math.sqrt(n))
     if change > 0.0:
         widths.append(min(1.0, 2.0 * setting.problem.lipschitz / change) * math.sqrt(n) / batch * scale)
-    # Each is the sensitivity of one record's part over the printed sigma.
+    # Each of these is the sensitivity of one record's part over the printed sigma.
     return 1.0 / (math.sqrt(setting.regularity.kappa) * max(widths))
 
 

@@ -7,7 +7,7 @@ $s_t = \max\{(1-\eta)^t\, 2 L_0 M/n,\ 2\eta (L_1 M^2 + L_0 M)\}$.
 
 Their proof treats every selection as $\varepsilon/\sqrt{n \ln(1/\delta)}$-DP and composes all of them, as if each
 record had a full part in each. By the ranges of `recursion` a record of step $\tau$ costs $\sum_{t \ge \tau} a_t
-\tanh(a_t/2)$, $a_t = s w_\tau (1-\eta)^{t-\tau}/\lambda_t$, which is far less; the largest of these is what is compared
+\tanh(a_t/2)$, $a_t = s w_\tau (1-\eta)^{t-\tau}/\lambda_t$, which is far less. The largest of these costs is compared
 with the target.
 """
 
@@ -33,7 +33,8 @@ FORMULA = (
     r" \lambda_t = \frac{2 s_t \sqrt{n \ln(1/\delta)}}{\varepsilon},\;"
     r" s_t = \max\{(1-\eta)^t \tfrac{2 L_0 M}{n}, 2 \eta (L_1 M^2 + L_0 M)\}"
 )
-#: More terms than this are bounded by their squares, from which they then differ by less than a part in 10^9.
+#: If there are more terms than this, they are bounded by their squares, from which they then differ by less than one
+#: part in 10^9.
 _MOST_TERMS = 1 << 20
 
 
@@ -43,8 +44,8 @@ class Printed:
 
     Attributes:
         problem: L_0, L_1, M.
-        num_vertices: K.
-        dataset_size: n, even.
+        num_vertices: The number K of vertices.
+        dataset_size: The number n of records, even.
         epsilon, delta: The target's epsilon and delta.
         length: The length that replaces M in the noise: the diameter; the talk's D is a radius.
     """
@@ -80,9 +81,10 @@ class Printed:
 
     @property
     def rho(self) -> float:
-        """zCDP of all selections, under replacement.
+        """Return the rho of all selections, if a record is replaced.
 
-        From some step on the noise is the same. Among the records that are read from then on, the first one costs most.
+        From some step on, the noise is constant. Among the records that are read from then on, the first one costs
+        most.
         """
         settled = 1
         while settled < self.recursion.selections - 1 and self._first_share(settled) > self._other_share:
@@ -109,8 +111,8 @@ class Printed:
 def printed_calibration(
     target: object, problem: Problem, num_vertices: int, dataset_size: int, needed: Callable[[], float] | None
 ) -> AsPublished | None:
-    """The paper's noise at this target, with a verdict; None if the paper does not treat such targets. It is never
-    executed.
+    """Return the paper's noise at this target, with a verdict; None if the paper does not treat such targets. It is
+    never executed.
 
     An odd number of records is reduced by one, because with half of them rounded down the first scale would be too
     small.

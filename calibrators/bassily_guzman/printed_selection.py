@@ -4,14 +4,14 @@ The talk's scale is $\Delta_\infty/\varepsilon_0$ where a score changes by $\Del
 vertices move apart by twice that, so the selection is $2\varepsilon_0$-DP and no better. For the mean gradient of n
 records over a ball of diameter M, $\Delta_\infty = L_0 M/n$.
 
-An instance that loses nearly that: d = 1, losses $\pm L_0 x$, all records alike. The gap of the two scores is
-$g = n \varepsilon_0$ in units of the scale, and $g - 2\varepsilon_0$ once a record is replaced by its opposite. The
+The following instance loses nearly that much: d = 1, losses $\pm L_0 x$, all records alike. The gap of the two scores
+is $g = n \varepsilon_0$ in units of the scale, and $g - 2\varepsilon_0$ once a record is replaced by its opposite. The
 less likely of two vertices at a gap of g scales is selected with probability $\tfrac12 (1 + g/2) e^{-g}$, whatever was
 selected before, since no gradient ever changes. So the log-ratio of selecting it in each of T steps is T times
 
 $$2\varepsilon_0 - \ln \frac{1 + g/2}{1 + (g - 2\varepsilon_0)/2},\qquad g = n \varepsilon_0,$$
 
-above $T \varepsilon_0$ for every n from 2 on: the logarithm is below $\varepsilon_0$.
+which is above $T \varepsilon_0$ for every n >= 2, because the logarithm is below $\varepsilon_0$.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PURE_FORMULA = r"\lambda = \Delta_\infty/\varepsilon_0,\quad \varepsilon = T \va
 
 
 def attained_loss(epsilon: float, dataset_size: int) -> float:
-    """Log-ratio of one selection between two neighbours, with the talk's noise for ``epsilon``.
+    """Return the log-ratio of one selection between two neighbours, with the talk's noise for ``epsilon``.
 
     Args:
-        epsilon: The talk's, of one selection.
-        dataset_size: n, at least 2.
+        epsilon: The talk's epsilon of one selection.
+        dataset_size: The number n of records, at least 2.
 
     >>> round(attained_loss(1.0, 100), 6)
     1.980197
@@ -45,7 +45,7 @@ def attained_loss(epsilon: float, dataset_size: int) -> float:
 
 
 def laplace_rho(range_over_scale: float) -> float:
-    r"""zCDP of one report-noisy-max with Laplace noise: $a \tanh(a/2)$, as of every a-DP mechanism.
+    r"""Return zCDP of one report-noisy-max with Laplace noise: $a \tanh(a/2)$, as of every a-DP mechanism.
 
     >>> round(laplace_rho(0.1), 9)
     0.004995837
@@ -54,10 +54,10 @@ def laplace_rho(range_over_scale: float) -> float:
 
 
 def printed_calibration(spec: Spec, iterations: int) -> AsPublished | None:
-    """The talk's noise for T selections at the spec's target, with a verdict; None if the talk does not treat such
-    targets.
+    """Return the talk's noise for T selections at the spec's target, with a verdict; None if the talk does not treat
+    such targets.
 
-    Never executable.
+    The result is never executable.
     """
     target, dataset_size = spec.target, spec.dataset_size
     if not isinstance(target, ApproximateDpTarget | PureDpTarget):

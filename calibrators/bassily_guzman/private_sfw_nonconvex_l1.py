@@ -1,8 +1,8 @@
 r"""Private stochastic Frank-Wolfe over the l1 ball for smooth losses that need not be convex.
 
 **Setting.** Losses over $\{\|x\|_1 \le D\}$, diameter $M = 2D$, $\|\nabla f\|_\infty \le L_0$ and
-$\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$, n independent records, $F = E f$. Sought is a point of small
-gap $\max_{y} \langle \nabla F(x), x - y \rangle$, which is 0 if x is stationary.
+$\|\nabla f(x) - \nabla f(y)\|_\infty \le L_1 \|x - y\|_1$, n independent records, $F = E f$. The algorithm looks for a
+point of small gap $\max_{y} \langle \nabla F(x), x - y \rangle$, which is 0 if x is stationary.
 
 **Update.** In a single round, T steps: $n_0 = \lfloor n/2 \rfloor$, $m = \lfloor (n-n_0)/T \rfloor$,
 $\eta = 1/\sqrt T$, $x_0 = 0$;
@@ -16,11 +16,11 @@ One of $x_0..x_{T-1}$ is released, drawn uniformly and independently of the data
 
 **Privacy.** A secret order gives every record slot to one step. The trainer clips gradients and their changes, so
 privacy needs no property of the losses; the cost is that of `recursion`. In terms of the noise multiplier $\sigma$ of
-all selections together, rho is $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$. Which
-point is released is drawn without looking at data, and all of them follow from the selections.
+all selections together, rho is $s^2/(2\sigma^2)$, and for delta = 0 (and for Gaussian DP) epsilon is $s/\sigma$. The
+released point is drawn without looking at data, and all points follow from the selections.
 
-**Utility.** The mean gap of `recursion`. Left out, T is that of least bound among the powers of the square root of
-two.
+**Utility.** The mean gap of `recursion`. If T is left out, it is the power of the square root of two with the least
+bound.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine; the number of steps is `iterations` or, without it, that of least bound.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: a size is solved for; a penalty is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If a size is solved for, or if a penalty is given.
+        Unreachable: If no noise meets the target.
     """
     refuse_what_has_no_part(spec)
     setting = read_setting(spec)
@@ -101,13 +101,13 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def steps_of(dataset_size: int, iterations: int, step_size: float | None = None) -> Recursion:
-    """T steps over n records, of size 1/sqrt(T) unless it is given.
+    """Return T steps over n records, of size 1/sqrt(T) unless it is given.
 
     >>> steps_of(100_000, 100)
     Recursion(selections=100, first_batch=50000, batch=500, step_size=0.1)
 
     Raises:
-        InvalidValue: fewer than one record for each step.
+        InvalidValue: If there is less than one record for each step.
     """
     first = dataset_size // 2
     eta = 1.0 / math.sqrt(iterations) if step_size is None else checked_step_size(step_size)
@@ -115,12 +115,12 @@ def steps_of(dataset_size: int, iterations: int, step_size: float | None = None)
 
 
 def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
-    """The caller's number of steps, or that of least bound."""
+    """Return the caller's number of steps, or that of least bound."""
     if spec.iterations is not None:
         if not 2 <= spec.iterations <= MAX_SELECTIONS:
             raise InvalidValue(
-                f"iterations must be in [2, {MAX_SELECTIONS}]: a single step starts from the point that nothing has "
-                "touched, and that would be released",
+                f"iterations must be in [2, {MAX_SELECTIONS}]: a single "
+                "step would release its starting point, to which no noise was added",
                 pointer=("iterations",),
             )
         return steps_of(spec.dataset_size, spec.iterations, spec.step_size)
@@ -136,14 +136,14 @@ def _recursion(spec: Spec, setting: Setting, solved: Solved) -> Recursion:
     possible = [steps_of(spec.dataset_size, count, spec.step_size) for count in tried]
     if not possible:
         raise InvalidValue(
-            "two steps need one record each beside those of the first estimate: dataset_size must be at least 3",
+            "two steps need a record each, and so does the first estimate: dataset_size must be at least 3",
             pointer=("dataset_size",),
         )
     return min(possible, key=lambda recursion: _bound(setting, recursion, solved))
 
 
 def _bound(setting: Setting, recursion: Recursion, solved: Solved) -> float:
-    """The mean gap; the setting has its vertices."""
+    """Return the mean gap. The number of vertices must be known."""
     assert setting.num_vertices is not None, "asked for where bounds are"
     return mean_gap_bound(
         setting.problem,

@@ -1,4 +1,4 @@
-r"""Proximal point steps with constants: how nearly stationary a private approximate proximal point is.
+r"""Proximal point steps with constants: bounds on how far a private approximate proximal point is from stationary.
 
 **Setting.** $f(\cdot, z)$ is $L_0$-Lipschitz and $\omega$-weakly convex over a convex X of diameter M (or $R^d$):
 $f(y) \ge f(x) + \langle g, y - x\rangle - \tfrac\omega2 \|y - x\|^2$ for its subgradients g at x. $F = E f$ over n
@@ -6,7 +6,7 @@ independent records, $\beta = 2\omega$. Round t has $F_t(x) = F(x) + \tfrac\beta
 $\omega$-strongly convex, with $\hat x_t = \arg\min_X F_t$.
 
 **Localisation.** $\tfrac\omega2 r^2 \le F_t(x_t) - F_t(\hat x_t) \le L_0 r - \tfrac\beta2 r^2$ for
-$r = \|x_t - \hat x_t\|$, so that $r \le 2 L_0/(\omega + \beta)$; the same holds of the mean over any records. In that
+$r = \|x_t - \hat x_t\|$, so $r \le 2 L_0/(\omega + \beta)$; the same holds for the mean over any records. In that
 ball every record's part of $F_t$ is $L_t$-Lipschitz, $L_t = L_0 + 2\beta L_0/(\omega + \beta) = \tfrac73 L_0$.
 
 **Stationarity.** Let $E[F_t(x_{t+1}) - F_t(\hat x_t)] \le a$ for all t < R. Since
@@ -17,17 +17,17 @@ $$E\|x_J - \hat x_J\| \le \theta = \sqrt{\tfrac2\omega \Big(\tfrac{F(x_0) - \min
 
 The minimum $\hat x_J$ has a subgradient g of F with
 $\langle g, \hat x_J - y\rangle \le \beta \|x_J - \hat x_J\| \|y - \hat x_J\|$ for all y in X: the gap there is at most
-$\beta M \theta$ in the mean, and where X is $R^d$ the shortest subgradient at most $\beta\theta$.
+$\beta M \theta$ on average, and if X is $R^d$ the shortest subgradient is at most $\beta\theta$.
 
 **Empirical gap.** T steps of size $2/(\omega(k+1))$ along $g_k$, of the mean over m records, with noise $\sigma$ per
 coordinate, and the average of their starting points weighted by k:
 $E[\bar F_t(x_{t+1}) - \min \bar F_t] \le 2 E\|g\|^2/(\omega(T+1))$, and $\sqrt{E\|g\|^2} \le L_t + \sigma\sqrt d$.
 
-**What it generalises to.** $\bar x$, the minimum of the mean over m records, moves by at most $2 L_0/(\omega m)$ when
+**Generalisation.** $\bar x$, the minimum of the mean over m records, moves by at most $2 L_0/(\omega m)$ when
 one of them is replaced (the regulariser cancels in the comparison), so that
 $E[F_t(\bar x) - F_t(\hat x_t)] \le 2 L_0^2/(\omega m)$. The private point is within $\sqrt{2\,\mathrm{gap}/\omega}$ of
-$\bar x$, where $F_t$ is $L_t$-Lipschitz: $a \le 2 L_0^2/(\omega m) + L_t \sqrt{2\,\mathrm{gap}/\omega}$. It holds, and
-is crude: far better is what one expects, $a \approx$ the gap, which is not proved.
+$\bar x$, where $F_t$ is $L_t$-Lipschitz: $a \le 2 L_0^2/(\omega m) + L_t \sqrt{2\,\mathrm{gap}/\omega}$. This holds,
+but it is crude. One expects far better, $a \approx$ the gap, which is not proved.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class ProximalProblem:
     """Losses for which proximal points are defined.
 
     Attributes:
-        lipschitz: L_0, in gradient units.
-        weak_convexity: omega, above 0, in units of a loss over a squared parameter.
+        lipschitz: The constant L_0, in gradient units.
+        weak_convexity: The constant omega, above 0, in units of a loss over a squared parameter.
     """
 
     lipschitz: float
@@ -68,24 +68,24 @@ class ProximalProblem:
         return self.lipschitz + self.regularizer * self.radius
 
     def empirical_gap(self, inner_iterations: int, stddev: float, dimension: int) -> float:
-        """2 (L_t + sigma sqrt(d))^2 / (omega (T + 1)), in loss units."""
+        """Return 2 (L_t + sigma sqrt(d))^2 / (omega (T + 1)), in loss units."""
         longest = self.local_lipschitz + stddev * math.sqrt(dimension)
         return 2.0 * longest**2 / (self.weak_convexity * (inner_iterations + 1))
 
     def population_gap(self, empirical_gap: float, records: int) -> float:
-        """2 L_0^2 / (omega m) + L_t sqrt(2 gap / omega), in loss units."""
+        """Return 2 L_0^2 / (omega m) + L_t sqrt(2 gap / omega), in loss units."""
         statistical = 2.0 * self.lipschitz**2 / (self.weak_convexity * records)
         return statistical + self.local_lipschitz * math.sqrt(2.0 * empirical_gap / self.weak_convexity)
 
     def closeness(self, initial_gap: float, rounds: int, gap: float) -> float:
-        """theta, in parameter units."""
+        """Return the closeness theta, in parameter units."""
         return math.sqrt(2.0 / self.weak_convexity * (initial_gap / rounds + gap))
 
 
 def balanced_rounds(dataset_size: int, dimension: int, epsilon: float) -> int:
-    r"""$\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor$, at least 2 and at most n.
+    r"""Return $\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor$, at least 2 and at most n.
 
-    Up to a constant it makes 1/R as large as the gap of a round.
+    Up to a constant, this number of rounds R makes 1/R as large as the gap of a round.
 
     >>> balanced_rounds(100_000, 50, 1.0)
     316
@@ -95,7 +95,8 @@ def balanced_rounds(dataset_size: int, dimension: int, epsilon: float) -> int:
 
 
 def closeness_rate(dataset_size: int, dimension: int, epsilon: float) -> float:
-    r"""$n^{-1/4} + (\sqrt d/(n\varepsilon))^{1/3}$, of problems whose constants are of order 1; logarithms left out.
+    r"""Return $n^{-1/4} + (\sqrt d/(n\varepsilon))^{1/3}$, for problems whose constants are of order 1; logarithms are
+    left out.
 
     >>> closeness_rate(10_000, 100, 1.0)
     0.2

@@ -85,14 +85,15 @@ class ProximalSetting:
     """The setting that the spec states.
 
     Attributes:
-        problem: L_0 and omega; None if omega is not given. Without L_0 the clip threshold stands for it.
-        missing: Names of what the bounds would need; none if they hold, or clipping spoils them.
-        max_grad_norm: C, the bound of a contribution.
-        diameter: M; None if parameters are anywhere.
+        problem: L_0 and omega; None if omega is not given. Without L_0, the clip threshold replaces it.
+        missing: The names of the numbers that the bounds would need; none if the bounds hold, or if clipping makes them
+            void.
+        max_grad_norm: The bound C on a contribution.
+        diameter: The diameter M; None if there is no domain.
         initial_gap: Upper bound of F(x_0) - min F; None if no bound is known.
         dimension: Number d of parameters.
-        inner_iterations: The caller's T.
-        order_constant: c.
+        inner_iterations: The caller's number T of steps in a round.
+        order_constant: The constant c of the rates.
         warnings: Warnings that bounds are left out.
     """
 
@@ -112,24 +113,25 @@ class ProximalSetting:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether the bounds hold for it."""
+        """Return whether the bounds hold for this setting."""
         return not (self.missing or self.warnings)
 
 
 def read_proximal_setting(spec: Spec) -> ProximalSetting:
-    """The setting of a spec.
+    """Return the setting of a spec.
 
     Raises:
-        InvalidValue: an assumption is unknown or outside its range; there is neither a bound on gradients nor a
-            Lipschitz constant (``missing``); sizes contradict each other; omega is 0; the domain is no l2 ball.
+        InvalidValue: If an assumption is unknown or outside its range; if there is neither a bound on gradients nor a
+            Lipschitz constant (``missing``); if sizes contradict each other; if omega is 0; or if the domain is no l2
+            ball.
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     lipschitz, bound = given.get("lipschitz"), _bound(spec, given)
     omega, diameter = given.get("weak_convexity"), _diameter(spec, given)
     if omega is not None and omega < _SMALLEST:
         raise InvalidValue(
-            f"weak_convexity must be at least {_SMALLEST:g}: a convex loss has any such number, and with 0 a convex "
-            "method is right, such as localized_clipped_subgradient or noisy_mirror_descent",
+            f"weak_convexity must be at least {_SMALLEST:g}: a convex loss satisfies it for every such number; for 0, "
+            "use a convex method, such as localized_clipped_subgradient or noisy_mirror_descent",
             pointer=("assumptions", "weak_convexity"),
         )
     gap = _initial_gap(given, lipschitz, diameter)
@@ -153,7 +155,7 @@ def read_proximal_setting(spec: Spec) -> ProximalSetting:
 
 
 def _bound(spec: Spec, given: Given) -> float:
-    """C of the request, or L_0."""
+    """Return C of the request, or L_0."""
     if isinstance(spec.gradient_bound, Clip):
         return spec.gradient_bound.max_grad_norm
     lipschitz = given.get("lipschitz")
@@ -168,7 +170,7 @@ def _bound(spec: Spec, given: Given) -> float:
 
 
 def _diameter(spec: Spec, given: Given) -> float | None:
-    """M of the assumptions or of the spec's domain, which must agree; None if none of them is there."""
+    """Return M of the assumptions or of the spec's domain, which must agree; None if neither is given."""
     if not isinstance(spec.domain, L2Ball | None):
         raise InvalidValue(
             f"the domain is an l2 ball, or left out; got {spec.domain.kind}. In other norms than l2 the domain and the "

@@ -1,4 +1,4 @@
-"""The utility of a plan of proximal rounds: recommended numbers, and how nearly stationary its point is."""
+"""The utility of a plan of proximal rounds: recommended numbers, and bounds on how far its point is from stationary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLOPE = "of that nearby point in the mean: the length of a subgradient of F the
 
 
 def recommended(spec: Spec, phase: ProximalPhase) -> tuple[Provenance, ...]:
-    """The sizes, the regulariser and the noise."""
+    """Return the sizes, the regulariser and the noise."""
     balanced = r"\lfloor\min\{\sqrt n, (n\varepsilon/\sqrt d)^{2/3}\}\rfloor"
     derived, exact = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
     own_rounds, own_steps = spec.iterations is not None, "inner_iterations" in spec.assumptions
@@ -58,7 +58,7 @@ def recommended(spec: Spec, phase: ProximalPhase) -> tuple[Provenance, ...]:
 def utility(
     setting: ProximalSetting, phase: ProximalPhase, dataset_size: int, epsilon: float | None
 ) -> tuple[Provenance, ...]:
-    """Return bounds if the constants are given and nothing is clipped, rates, and the work."""
+    """Return bounds (if the constants are given and nothing is clipped), rates, and the work."""
     evaluations = Provenance(
         "gradient_evaluations", float(phase.gradient_evaluations), r"R\,m\,T", _DERIVED, ProvenanceKind.EXACT
     )
@@ -91,7 +91,9 @@ def utility(
 
 
 def _both(setting: ProximalSetting, theta: float, ending: str, formula: str) -> tuple[Provenance, Provenance]:
-    """Bounds on the distance of the released point from the proximal one, and on the proximal one's stationarity."""
+    """Return bounds on the distance of the released point from the proximal one, and on the proximal one's
+    stationarity.
+    """
     problem = setting.problem
     assert problem is not None, "asked for where bounds are"
     proved = ending == "bound"
@@ -117,7 +119,7 @@ def _both(setting: ProximalSetting, theta: float, ending: str, formula: str) -> 
         _DERIVED,
         kind,
         (_SLOPE if width is None else _GAP, *holds),
-        # No subgradient is longer than L_0, anywhere.
+        # No subgradient anywhere is longer than L_0.
         vacuous=problem.regularizer * theta >= problem.lipschitz,
         units=GRADIENT if width is None else LOSS,
     )

@@ -12,18 +12,19 @@ $$x^{k+1} = \Pi_{X_t}\Big(x^k - \tfrac{2}{\omega(k+1)} \Big(\frac1m \sum_j \Pi_C
   + \beta (x^k - x_t)\Big)\Big), \qquad X_t = \{x \in X : \|x - x_t\| \le \tfrac{2 L_0}{\omega + \beta}\},$$
 
 and ends at $x_{t+1} = \sum_k \tfrac{2k}{T(T+1)} x^k$. One of $x_0..x_{R-1}$ is released, drawn uniformly, in secret and
-without looking at data. Left out, T is m and R the order that balances statistics and noise.
+without looking at data. By default, T is m, and R is the order of magnitude that balances statistical error and noise.
 
 **Privacy.** A secret order of the slots, drawn without looking at data, gives a record to one round, or to none. Its T
 steps are Gaussian mechanisms of distance $s C/m$ between neighbours, s = 2 if a record is replaced and s = 1 if
 it becomes a null record; together they are a Gaussian mechanism with $\mu = s\sqrt T\,C/(m\sigma)$, however later steps
-depend on earlier ones. With $\sigma = z C\sqrt T/m$ that is $s/z$ for every round, and so for all of them: given what
-came before, the other rounds have the same law on both sides. The engine solves for z as for one full-batch step.
+depend on earlier ones. With $\sigma = z C\sqrt T/m$ that is $s/z$ for every round, and so for all rounds together:
+given the past, the other rounds have the same law for both neighbours. The engine solves for z as for one full-batch
+step.
 Gradients are clipped to C, so that privacy needs no property of the losses. If a record comes or goes, the rounds
 after it would shift: `add_or_remove_one` is not accounted.
 
-**Utility.** `proximal_point` has the bounds and their proofs. What is proved of the population is crude and mostly
-vacuous; what follows from the empirical gap of a round alone is served as an order.
+**Utility.** `proximal_point` has the bounds and their proofs. The proved bound for the population is crude and mostly
+vacuous. The rate that follows from the empirical gap of a round alone is given as an order of magnitude.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine; step sizes, regulariser and radius follow from the losses' constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing and nothing can fill it in; there are not enough
-            records for the rounds; the losses are convex (omega is 0); the domain is no l2 ball.
-        Unsupported: a size is solved for; a penalty, a step size or a batch size is given.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or is missing and nothing can fill it in; if there are not
+            enough records for the rounds; if the losses are convex (omega is 0); or if the domain is no l2 ball.
+        Unsupported: If a size is solved for, or if a penalty, a step size or a batch size is given.
+        Unreachable: If no noise multiplier meets the target.
     """
     _refuse_what_has_no_part(spec)
     steps = solve_steps(spec, one_mechanism, iterations=1, batch_size=1)
@@ -105,7 +106,7 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
         "noise_multiplier, or for epsilon or delta at given noise",
         penalty="the only penalty is that of a round: leave penalty out",
     )
-    if spec.batch_size not in (None, spec.dataset_size):  # a request for full batches comes with all records
+    if spec.batch_size not in (None, spec.dataset_size):  # a request for full batches has the batch size of all records
         raise Unsupported(
             "a step takes all records of its round, whose number follows from dataset_size and iterations: leave "
             "batch_size out",
@@ -137,7 +138,7 @@ def _phase(spec: Spec, setting: ProximalSetting, steps: Steps) -> ProximalPhase:
 
 
 def _rounds(spec: Spec, steps: Steps) -> int:
-    """The caller's R, or the balanced one."""
+    """Return the caller's R, or the balanced number."""
     n = spec.dataset_size
     if n < 2:
         raise InvalidValue(
@@ -146,8 +147,8 @@ def _rounds(spec: Spec, steps: Steps) -> int:
     if spec.iterations is not None:
         if not 2 <= spec.iterations <= n:
             raise InvalidValue(
-                f"iterations is the number of rounds, from 2 (a single one would release its start, which nothing has "
-                f"touched) to {n}, which have a record each; got {spec.iterations}",
+                f"iterations is the number of rounds, from 2 (a single one would release its start, to which no noise "
+                f"was added) to {n}, with one record in each; got {spec.iterations}",
                 pointer=("iterations",),
             )
         return spec.iterations

@@ -11,7 +11,7 @@ from calibrators.bassily_guzman.tree import Problem
 
 
 def poly_sfw_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""$M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} / (\varepsilon \sqrt n)$, for n > ln K.
+    r"""Return $M (L_1 M + L_0) \ln K \ln(n/\ln K) \sqrt{\ln(1/\delta)} / (\varepsilon \sqrt n)$, for n > ln K.
 
     Source: Bassily, Guzman & Nandi 2021, Theorem 4.
 
@@ -25,7 +25,7 @@ def poly_sfw_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilo
 
 
 def tree_rate_as_printed(problem: Problem, dimension: int, dataset_size: int, epsilon: float, delta: float) -> float:
-    r"""$(L_0 D + L_1 D^2)\sqrt{\ln d/n}\,\ln n + L_1 D^2 (\ln d \ln^2 n \ln(1/\delta)/(\varepsilon n))^{2/3}$.
+    r"""Return $(L_0 D + L_1 D^2)\sqrt{\ln d/n}\,\ln n + L_1 D^2 (\ln d \ln^2 n \ln(1/\delta)/(\varepsilon n))^{2/3}$.
 
     Source: Asi, Feldman, Koren & Talwar 2021 as quoted in Guzman's talk (secondary). The second term vanishes with
     L_1, which no algorithm achieves: `tree_rate` has $(L_1 D^2)^{1/3} (L_0 D + L_1 D^2)^{2/3}$ in its place.
@@ -43,7 +43,7 @@ def tree_rate_as_printed(problem: Problem, dimension: int, dataset_size: int, ep
 
 
 def tree_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
-    r"""$A \sqrt{\ln K/n} + (L_1 M^2)^{1/3} (A \ln K/(n\sqrt\rho))^{2/3}$ with $A = (L_0 + L_1 M) M$.
+    r"""Return $A \sqrt{\ln K/n} + (L_1 M^2)^{1/3} (A \ln K/(n\sqrt\rho))^{2/3}$ with $A = (L_0 + L_1 M) M$.
 
     Source: derived, by balancing the last tree's $L_1 M^2/2^T$ against its regret $2^{T/2} A \ln K/(b\sqrt\rho)$.
     """
@@ -53,7 +53,7 @@ def tree_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float
 
 
 def pure_tree_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""$A \sqrt{\ln K/n} + (L_1 M^2 A \ln K/(n \varepsilon))^{1/2}$ with $A = (L_0 + L_1 M) M$.
+    r"""Return $A \sqrt{\ln K/n} + (L_1 M^2 A \ln K/(n \varepsilon))^{1/2}$ with $A = (L_0 + L_1 M) M$.
 
     Source: derived, as `tree_rate`; the regret of a pure selection is $2^T A \ln K/(b\varepsilon)$.
     """
@@ -62,9 +62,9 @@ def pure_tree_rate(problem: Problem, num_vertices: int, dataset_size: int, epsil
 
 
 def frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
-    r"""$A + (L_1 M^2)^{1/3} A^{2/3}$ with $A = L_0 M \ln K/(n \sqrt\rho)$: of the empirical risk.
+    r"""Return $A + (L_1 M^2)^{1/3} A^{2/3}$ with $A = L_0 M \ln K/(n \sqrt\rho)$: of the empirical risk.
 
-    Source: derived, by balancing $L_1 M^2/T$ against the regret $A \sqrt T$ of T selections; one is the least.
+    Source: derived, by balancing $L_1 M^2/T$ against the regret $A \sqrt T$ of T selections; T is at least 1.
     """
     regret = problem.lipschitz * problem.diameter * math.log(num_vertices) / (dataset_size * math.sqrt(rho))
     curvature = problem.smoothness * problem.diameter**2
@@ -72,7 +72,7 @@ def frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, rho
 
 
 def pure_frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""The rate $A + (L_1 M^2 A)^{1/2}$ of the empirical risk, with $A = L_0 M \ln K/(n \varepsilon)$.
+    r"""Return the rate $A + (L_1 M^2 A)^{1/2}$ of the empirical risk, with $A = L_0 M \ln K/(n \varepsilon)$.
 
     Source: derived, as `frank_wolfe_rate`; the regret of T pure selections is $T A$.
     """
@@ -81,7 +81,7 @@ def pure_frank_wolfe_rate(problem: Problem, num_vertices: int, dataset_size: int
 
 
 def generalized_linear_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
-    r"""$L_0 M\,[(\ln K/(n \sqrt\rho))^{1/2} + (\ln K/n)^{1/2}]$: generalised linear losses without smoothness.
+    r"""Return $L_0 M\,[(\ln K/(n \sqrt\rho))^{1/2} + (\ln K/n)^{1/2}]$: generalised linear losses without smoothness.
 
     Source: derived, by balancing $L_0 M/\sqrt T$, the least error of smoothing and T steps, against the regret of T
     selections; Bassily, Guzman & Menart 2021, abstract (secondary), with $1/\varepsilon$ for $1/\sqrt\rho$.
@@ -92,7 +92,7 @@ def generalized_linear_rate(problem: Problem, num_vertices: int, dataset_size: i
 
 
 def pure_generalized_linear_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""$L_0 M\,[(\ln K/(n \varepsilon))^{1/3} + (\ln K/n)^{1/2}]$.
+    r"""Return $L_0 M\,[(\ln K/(n \varepsilon))^{1/3} + (\ln K/n)^{1/2}]$.
 
     Source: derived, as `generalized_linear_rate`; the regret of T pure selections is T times that of one.
     """
@@ -102,7 +102,8 @@ def pure_generalized_linear_rate(problem: Problem, num_vertices: int, dataset_si
 
 
 def gap_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float) -> float:
-    r"""$(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \sqrt\rho))^{2/5}]$: of the gap, for losses that need not be convex.
+    r"""Return $(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \sqrt\rho))^{2/5}]$: of the gap, for losses that need not be
+    convex.
 
     Source: derived, by balancing $1/\sqrt T$ against the error $\sqrt{T^{1/2}/n}$ and the regret
     $T^{3/4} \ln K/(n \sqrt\rho)$ of single-round Frank-Wolfe.
@@ -113,7 +114,7 @@ def gap_rate(problem: Problem, num_vertices: int, dataset_size: int, rho: float)
 
 
 def pure_gap_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilon: float) -> float:
-    r"""$(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \varepsilon))^{1/3}]$.
+    r"""Return $(L_0 + L_1 M) M\,[n^{-1/3} + (\ln K/(n \varepsilon))^{1/3}]$.
 
     Source: derived, as `gap_rate`; the regret of pure selections is $T \ln K/(n \varepsilon)$.
     """
@@ -123,7 +124,7 @@ def pure_gap_rate(problem: Problem, num_vertices: int, dataset_size: int, epsilo
 
 
 def printed_gap_rate(problem: Problem, dimension: int, dataset_size: int, epsilon: float) -> float:
-    r"""$L_0 M \ln^{2/3} d/(n \varepsilon)^{1/3}$.
+    r"""Return $L_0 M \ln^{2/3} d/(n \varepsilon)^{1/3}$.
 
     Source: Bassily, Guzman & Menart 2021, abstract, and Guzman's talk (secondary), in units of $L_0 M$.
 
@@ -135,9 +136,10 @@ def printed_gap_rate(problem: Problem, dimension: int, dataset_size: int, epsilo
 
 
 def lower_bound_rate(problem: Problem, dimension: int, dataset_size: int, epsilon: float | None) -> float:
-    r"""$L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})$, up to logarithms.
+    r"""Return $L_0 D\,(\sqrt{\ln d/n} + \min\{\sqrt d/(\varepsilon n), (\ln d/(\varepsilon n))^{2/3}\})$, up to
+    logarithms.
 
-    Without epsilon (rho-zCDP, say) the non-private term alone.
+    Without epsilon (for rho-zCDP, say), this is the non-private term alone.
 
     Source: Asi, Feldman, Koren & Talwar 2021, abstract (secondary).
 

@@ -11,7 +11,7 @@ $$w_0 = \frac{M L_0}{m_0},\qquad
 w_t = \frac{M}{m_t}\bigl((1-\eta_t) \min(2 L_0, L_1 \eta_{t-1} M) + \eta_t L_0\bigr),$$
 
 s = 2 if it is replaced and s = 1 if it becomes the null record, and $d_t$ for $t > \tau$ by
-$\prod_{\tau < r \le t} (1-\eta_r)$ times that, since everything else is as it was. So it moves the scores of the
+$\prod_{\tau < r \le t} (1-\eta_r)$ times that, since everything else stays the same. So it moves the scores of the
 selections from $\tau$ on by ranges that shrink geometrically. Costs along one record's selections add up adaptively,
 and other steps' records change nothing: with $S_t = 1 + (1-\eta_{t+1})^2 S_{t+1}$ and $B_t = 1 + (1-\eta_{t+1})
 B_{t+1}$, $S_{T-1} = B_{T-1} = 1$, Gumbel noise of scale $\lambda$ costs
@@ -27,10 +27,10 @@ $$F(x_{t+1}) \le F(x_t) + \eta \langle \nabla F(x_t), v_t - x_t \rangle + \tfrac
 \langle \nabla F, v_t - x_t \rangle \le M \|d_t - \nabla F\|_* + \lambda \ln K + \min_v \langle \nabla F, v - x_t
 \rangle$$
 
-in the mean, $\lambda \ln K$ for the selection's regret. Convex losses: the minimum is at most $-(F(x_t) - \min F)$, and
-$\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta(M\sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2\eta^2$. Any smooth losses: the
-minimum is minus the gap $\max_y \langle \nabla F, x_t - y\rangle$, and summed over t the mean gap of a uniformly drawn
-$x_0..x_{T-1}$ is at most
+on average, where $\lambda \ln K$ is the selection's regret. Convex losses: the minimum is at most $-(F(x_t) - \min F)$,
+and $\Gamma_{t+1} = (1-\eta)\Gamma_t + \eta(M\sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2\eta^2$. Any smooth losses:
+the minimum is minus the gap $\max_y \langle \nabla F, x_t - y\rangle$, and summed over t the mean gap of a uniformly
+drawn $x_0..x_{T-1}$ is at most
 $\Gamma_0/(\eta T) + \tfrac1T \sum_t (M \sqrt{r_t} + \lambda \ln K) + \tfrac12 L_1 M^2 \eta$.
 """
 
@@ -52,8 +52,8 @@ class Recursion:
     r"""Steps of one size, batches of one size after the first.
 
     Attributes:
-        selections: T.
-        first_batch: n_0.
+        selections: The number T of selections.
+        first_batch: The size n_0 of the first batch.
         batch: m of the other steps.
         step_size: $\eta$ in (0, 1].
     """
@@ -65,7 +65,7 @@ class Recursion:
 
     @property
     def records(self) -> int:
-        """Records that are read, each once."""
+        """The number of records that are read, each once."""
         return self.first_batch + (self.selections - 1) * self.batch
 
     @property
@@ -78,20 +78,23 @@ class Recursion:
         return self.first_batch + 2 * (self.selections - 1) * self.batch
 
     def change_bound(self, problem: Problem) -> float:
-        r"""$\min(2 L_0, L_1 \eta M)$: how much a record's gradient changes from one point to the next."""
+        r"""Return $\min(2 L_0, L_1 \eta M)$, a bound on the change of a record's gradient from one point to the
+        next."""
         return min(2.0 * problem.lipschitz, problem.smoothness * self.step_size * problem.diameter)
 
     def increment_bound(self, problem: Problem) -> float:
-        r"""$(1-\eta) \min(2 L_0, L_1 \eta M) + \eta L_0$: what a record brings to the mean of a step but the first."""
+        r"""Return $(1-\eta) \min(2 L_0, L_1 \eta M) + \eta L_0$, a record's contribution to the mean of any step after
+        the first.
+        """
         return (1.0 - self.step_size) * self.change_bound(problem) + self.step_size * problem.lipschitz
 
     def ranges(self, problem: Problem) -> tuple[float, float]:
-        """w of the first step's records and of those of every other one."""
+        """Return w for the records of the first step, and for those of every other step."""
         first = problem.diameter * problem.lipschitz / self.first_batch
         return first, problem.diameter * self.increment_bound(problem) / self.batch
 
     def zcdp_width(self, problem: Problem) -> float:
-        r"""$\max_t w_t \sqrt{S_t}$; records of the first two steps take part in most selections.
+        r"""Return $\max_t w_t \sqrt{S_t}$; records of the first two steps take part in most selections.
 
         >>> round(Recursion(5001, 5000, 1, 0.000768316074617).zcdp_width(Problem(2.0, 1.0, 2.0)), 9)
         0.156733483
@@ -102,14 +105,14 @@ class Recursion:
         return max(found, other * math.sqrt(geometric_sum(square, self.selections - 1)))
 
     def pure_width(self, problem: Problem) -> float:
-        r"""$\max_t w_t B_t$."""
+        r"""Return $\max_t w_t B_t$."""
         first, other = self.ranges(problem)
         ratio = 1.0 - self.step_size
         return max(first * geometric_sum(ratio, self.selections), other * geometric_sum(ratio, self.selections - 1))
 
 
 def geometric_sum(ratio: float, count: int) -> float:
-    r"""$\sum_{k < n} r^k$ for r in [0, 1), also where r is nearly 1.
+    r"""Return $\sum_{k < n} r^k$ for r in [0, 1), also where r is nearly 1.
 
     >>> geometric_sum(0.5, 3), geometric_sum(0.0, 4), geometric_sum(0.9, 0)
     (1.75, 1.0, 0.0)
@@ -120,7 +123,7 @@ def geometric_sum(ratio: float, count: int) -> float:
 
 
 def participations(step_sizes: Sequence[float]) -> tuple[list[float], list[float]]:
-    r"""$S_t$ and $B_t$ of a record that is read at t, for steps of any sizes $\eta_0..\eta_{T-1}$.
+    r"""Return $S_t$ and $B_t$ of a record that is read at t, for steps of any sizes $\eta_0..\eta_{T-1}$.
 
     >>> [round(number, 12) for number in participations([1.0, 0.5, 0.5])[0]]
     [1.3125, 1.25, 1.0]
@@ -133,7 +136,7 @@ def participations(step_sizes: Sequence[float]) -> tuple[list[float], list[float
 
 
 def squared_errors(problem: Problem, recursion: Recursion, kappa: float) -> npt.NDArray[np.float64]:
-    """r_t, shape (T,): bounds of the expected squared dual norm of the estimates' errors."""
+    """Return r_t, shape (T,): bounds of the expected squared dual norm of the estimates' errors."""
     fresh = 4.0 * kappa * recursion.increment_bound(problem) ** 2 / recursion.batch
     square = (1.0 - recursion.step_size) ** 2
     left = square ** np.arange(recursion.selections, dtype=np.float64)
@@ -144,13 +147,13 @@ def squared_errors(problem: Problem, recursion: Recursion, kappa: float) -> npt.
 def excess_risk_bound(
     problem: Problem, recursion: Recursion, noise_scale: float, *, num_vertices: int, kappa: float, initial_gap: float
 ) -> float:
-    r"""$\Gamma_T$ after the last step, in loss units, for convex losses.
+    r"""Return $\Gamma_T$ after the last step, in loss units, for convex losses.
 
     Args:
         problem: L_0, L_1, M.
         recursion: The steps.
         noise_scale: The scale of the Gumbel noise.
-        num_vertices: K.
+        num_vertices: The number K of vertices.
         kappa: Regularity constant of the dual norm (`regularity.kappa_pair`).
         initial_gap: $\Gamma_0 \ge F(x_0) - \min F$.
 
@@ -166,9 +169,10 @@ def excess_risk_bound(
 def mean_gap_bound(
     problem: Problem, recursion: Recursion, noise_scale: float, *, num_vertices: int, kappa: float, initial_gap: float
 ) -> float:
-    """The mean gap of a uniformly drawn starting point of a step, in loss units, whether or not losses are convex.
+    """Return the mean gap of a uniformly drawn starting point of a step, in loss units, whether or not losses are
+    convex.
 
-    Args, Source: as `excess_risk_bound`.
+    Args, Source: As `excess_risk_bound`.
     """
     eta, steps = recursion.step_size, recursion.selections
     errors = problem.diameter * float(np.mean(np.sqrt(squared_errors(problem, recursion, kappa))))

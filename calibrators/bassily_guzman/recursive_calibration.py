@@ -28,7 +28,7 @@ PURE_SCALE_FORMULA = (
     r" c = (1-\eta)\min(2 L_0, L_1 \eta M) + \eta L_0"
 )
 _GAP = "upper bound of F(x_0) - min F, in place of L_0 M"
-#: The paper's assumption, with the use of the initial gap here.
+#: The paper's assumption, with the use of the initial gap in these algorithms.
 RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
     replace(item, meaning=_GAP) if item.name == "initial_gap" else item for item in ASSUMPTIONS
 )
@@ -36,7 +36,7 @@ RECURSIVE_ASSUMPTIONS: tuple[Assumption, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The noise that meets the target for any batches; they decide only its scale.
+    """The noise that meets the target. The batches decide only its scale.
 
     Attributes:
         pure: Whether epsilon at delta 0 is stated, rather than rho.
@@ -47,10 +47,10 @@ class Solved:
     steps: Steps
 
     def noise_scale(self, setting: Setting, recursion: Recursion) -> float:
-        """lambda, in loss units.
+        """Return the noise scale lambda, in loss units.
 
         Raises:
-            InvalidValue: floating point does not hold it.
+            InvalidValue: If floating point cannot represent it.
         """
         width = recursion.pure_width if self.pure else recursion.zcdp_width
         factor = 1.0 if self.pure else 0.5
@@ -59,10 +59,10 @@ class Solved:
 
 
 def solve(spec: Spec) -> Solved:
-    """The aggregate event of all selections.
+    """Return the aggregate event of all selections.
 
     Raises:
-        Unreachable: no noise meets the target.
+        Unreachable: If no noise meets the target.
     """
     pure = is_pure(spec)
     return Solved(pure, solve_steps(spec, Selections(pure, spec.relation), iterations=1, batch_size=1))
@@ -72,8 +72,8 @@ def refuse_what_has_no_part(spec: Spec) -> None:
     """Refuse to solve for sizes, and refuse penalties and batch sizes.
 
     Raises:
-        Unsupported: a size is solved for; a penalty is given.
-        InvalidValue: a batch size is given.
+        Unsupported: If a size is solved for, or if a penalty is given.
+        InvalidValue: If a batch size is given.
     """
     refuse(
         spec,
@@ -93,10 +93,10 @@ def refuse_what_has_no_part(spec: Spec) -> None:
 
 
 def checked_step_size(step_size: float) -> float:
-    """The caller's own step size.
+    """Return the caller's own step size.
 
     Raises:
-        InvalidValue: a step would leave the ball, or would not move.
+        InvalidValue: If a step would leave the ball, or would not move.
     """
     if not 0.0 < step_size <= 1.0:
         raise InvalidValue(
@@ -109,7 +109,7 @@ def shared_out(records: int, steps: int) -> int:
     """Return the number of records of each of this many batches.
 
     Raises:
-        InvalidValue: there is less than one record for each.
+        InvalidValue: If there is less than one record for each batch.
     """
     if steps > records:
         raise InvalidValue(
@@ -134,10 +134,10 @@ def calibration(
     as_published: AsPublished | None,
     release: Release = LAST_ITERATE,
 ) -> Calibration:
-    """Return the answer, with the parts that all of these algorithms share.
+    """Return the answer, made of the parts that all these algorithms share.
 
     Args:
-        hyperparameters: Number of selections and step size.
+        hyperparameters: The number of selections and the step size.
         utility: Bounds and rates.
     """
     scale, steps = solved.noise_scale(setting, recursion), solved.steps

@@ -1,8 +1,8 @@
 r"""Report-noisy-max with Gumbel noise: select the vertex of least noisy score.
 
-The scores of a linear function over a set of diameter M in the norm $\|\cdot\|$ change, when the linear function moves
-by $\Delta$ in the dual norm, within a *range* of width $w \le M \Delta$; a change that is common to all scores has no
-effect.
+Consider the scores of a linear function over a set of diameter M in the norm $\|\cdot\|$. If the function moves by
+$\Delta$ in the dual norm, the scores change within a *range* of width $w \le M \Delta$. A change that is common to all
+scores has no effect.
 
 $\arg\min_j (s_j - \lambda G_j)$ with standard Gumbel G selects j with probability proportional to
 $\exp(-s_j/\lambda)$. Between neighbours the log-likelihood ratio lies in an interval of length $a = w/\lambda$ that
@@ -33,10 +33,10 @@ from calibrators.spec import OpenEpsilon, Spec
 
 
 def scale_for_zcdp(width: float, rho: float, selections: float = 1.0) -> float:
-    """Gumbel scale of each of several selections that together are rho-zCDP.
+    """Return the Gumbel scale of each of several selections that together are rho-zCDP.
 
     Args:
-        width: Range of the change of the scores, in their unit.
+        width: The range of the change of the scores, in their unit.
         rho: The rho of all selections together.
         selections: The number of selections in which one record takes part.
 
@@ -47,7 +47,7 @@ def scale_for_zcdp(width: float, rho: float, selections: float = 1.0) -> float:
 
 
 def zcdp_of_scale(width: float, scale: float) -> float:
-    """rho of one selection.
+    """Return rho of one selection.
 
     >>> zcdp_of_scale(2.0, 1.0)
     0.5
@@ -56,7 +56,7 @@ def zcdp_of_scale(width: float, scale: float) -> float:
 
 
 def scale_for_pure_dp(width: float, epsilon: float, selections: float = 1.0) -> float:
-    """Gumbel (or Laplace) scale of each of several selections that together are epsilon-DP.
+    """Return the Gumbel (or Laplace) scale of each of several selections that together are epsilon-DP.
 
     >>> scale_for_pure_dp(0.0008, 1.0, selections=100)
     0.08
@@ -65,7 +65,7 @@ def scale_for_pure_dp(width: float, epsilon: float, selections: float = 1.0) -> 
 
 
 def expected_regret(scale: float, num_vertices: int) -> float:
-    """Largest expected excess of the selected score over the least, with Gumbel noise.
+    """Return the largest expected excess of the selected score over the least, with Gumbel noise.
 
     >>> expected_regret(0.5, 1)
     0.0
@@ -73,7 +73,7 @@ def expected_regret(scale: float, num_vertices: int) -> float:
     return scale * math.log(num_vertices)
 
 
-#: Above it the engine states no rho.
+#: The largest rho that the engine states.
 _MOST_RHO = 1e6
 NO_PENALTY = "Frank-Wolfe steps have no proximal part: leave penalty out"
 #: The smallest scale of noise, in loss units; its inverse is the largest scale.
@@ -86,8 +86,8 @@ class Selections:
 
     Attributes:
         pure: Whether epsilon at delta 0 is stated, rather than rho.
-        relation: Its sensitivity sens is 2 if a record is replaced by another, 1 if it comes, goes or becomes the
-            null record.
+        relation: The neighbouring relation. Its sensitivity sens is 2 if a record is replaced by another, and 1 if it
+            comes, goes or becomes the null record.
         per_step: Whether each step is one selection of that cost; otherwise all steps together have that cost.
 
     >>> Selections(False, NeighboringRelation.REPLACE_ONE)(2.0, 5, 1).mechanism
@@ -116,7 +116,7 @@ class Selections:
 
 
 def is_pure(spec: Spec) -> bool:
-    """Return whether the target asks for epsilon at delta 0, or for a number that follows from it and not from rho."""
+    """Return whether the target asks for epsilon at delta 0, or for a number that follows only from that."""
     match spec.target:
         case PureDpTarget() | GaussianDpTarget():
             return True
@@ -131,7 +131,7 @@ def checked_scales(scales: Sequence[float]) -> tuple[float, ...]:
     """Return the scales, which floating point must be able to represent.
 
     Raises:
-        InvalidValue: one is too small or too large.
+        InvalidValue: If a scale is too small or too large.
     """
     if not all(_SMALLEST_SCALE <= scale <= 1.0 / _SMALLEST_SCALE for scale in scales):
         raise InvalidValue(
@@ -143,7 +143,7 @@ def checked_scales(scales: Sequence[float]) -> tuple[float, ...]:
 
 
 def multiplier(noise_multiplier: float, pure: bool, source: str, *holds: str) -> Provenance:
-    """The noise multiplier as a hyperparameter."""
+    """Return the noise multiplier as a hyperparameter."""
     return Provenance(
         "noise_multiplier",
         noise_multiplier,

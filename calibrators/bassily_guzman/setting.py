@@ -66,9 +66,9 @@ class Setting:
     Attributes:
         problem: L_0, L_1 and M.
         dimension: Number d of parameters.
-        num_vertices: K; 2 d if it was not given; None if neither was.
-        initial_gap: The caller's own; None leaves L_0 M.
-        order_constant: c of the rates.
+        num_vertices: The number of vertices K; by default 2 d; None if neither is known.
+        initial_gap: The caller's initial gap; None means L_0 M.
+        order_constant: The constant c of the rates.
     """
 
     problem: Problem
@@ -113,21 +113,21 @@ class Setting:
 
 
 def read_setting(spec: Spec) -> Setting:
-    """The setting of a spec.
+    """Return the setting of a spec.
 
     Raises:
-        InvalidValue: an assumption is unknown or outside its range; L_0, L_1 or the size of the domain is missing
-            (``missing``: without them there is no noise); sizes contradict each other (``contradiction``).
+        InvalidValue: If an assumption is unknown or outside its range; if L_0, L_1 or the size of the domain, without
+            which there is no noise, is missing (``missing``); or if sizes contradict each other (``contradiction``).
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions)
     return setting_of(spec, given, given.get("smoothness"))
 
 
 def setting_of(spec: Spec, given: Given, smoothness: float | None) -> Setting:
-    """The setting of a spec with these assumptions, of losses with this L_1.
+    """Return the setting of a spec with these assumptions, of losses with this L_1.
 
     Raises:
-        InvalidValue: as `read_setting`.
+        InvalidValue: As `read_setting` does.
     """
     for name in given.missing:
         raise InvalidValue(
@@ -147,7 +147,7 @@ def setting_of(spec: Spec, given: Given, smoothness: float | None) -> Setting:
 
 
 def _diameter(spec: Spec, given: Given) -> float:
-    """M of the assumptions or of the spec's domain, which must agree."""
+    """Return M of the assumptions or of the spec's domain, which must agree."""
     if spec.domain is not None and not isinstance(spec.domain, L1Ball):
         raise InvalidValue(
             f"the domain is an l1 ball, whose vertices are selected; got {spec.domain.kind}",
@@ -158,14 +158,14 @@ def _diameter(spec: Spec, given: Given) -> float:
 
 
 def agreed_diameter(given: Given, domain: L1Ball | L2Ball | LpBall | None, ball: str, *, wanted: str) -> float:
-    """M of the assumptions or of the domain, which must agree.
+    """Return M of the assumptions or of the domain, which must agree.
 
     Args:
-        ball: In words.
-        wanted: The assumption to point at if there is none.
+        ball: The domain, in words.
+        wanted: The assumption to which the pointer leads if there is none.
 
     Raises:
-        InvalidValue: there is no size (``missing``), or there are two (``contradiction``).
+        InvalidValue: If no size is given (``missing``), or two different sizes are given (``contradiction``).
     """
     sizes: list[tuple[tuple[str, ...], float]] = []
     for name, factor in (("diameter", 1.0), ("radius", 2.0)):

@@ -2,17 +2,18 @@ r"""The calibration of Asi, Feldman, Koren & Talwar 2021 for their tree Frank-Wo
 
 Their noise is Laplace, and for delta > 0 their proof amplifies by shuffling each level's records. The numbers come from
 a secondary source: for delta > 0 they are known up to a constant only. For delta = 0 the printed scale of tree t is
-$2 L_0 D\, 2^t/(b \varepsilon)$ with $b = n/\ln^2 n$ and a *radius* D, half of what the trees lose.
+$2 L_0 D\, 2^t/(b \varepsilon)$ with $b = n/\ln^2 n$ and a *radius* D, which gives only half of the privacy loss of the
+trees.
 
-An instance on which they do: d = 1, losses $\pm L_0 x$ on [-D, D], so that no gradient ever changes. One record of the
-root moves the gap of the two scores by $4 L_0 D/b$, which is $2\varepsilon/2^t$ times the noise scale, at each of the
-$2^t$ leaves of its tree. The less likely of two vertices at a gap of g scales is selected with probability
+The following instance attains it: d = 1, losses $\pm L_0 x$ on [-D, D], so that no gradient ever changes. One record of
+the root moves the gap of the two scores by $4 L_0 D/b$, which is $2\varepsilon/2^t$ times the noise scale, at each of
+the $2^t$ leaves of its tree. The less likely of two vertices at a gap of g scales is selected with probability
 $\tfrac12 (1 + g/2) e^{-g}$; hence in the first tree the event that it is selected at both leaves has the log-ratio
 
 $$2\varepsilon - 2 \ln \frac{1 + g/2}{1 + (g - \varepsilon)/2}, \qquad g = b\varepsilon/2,$$
 
-above $\varepsilon$ for every b (the logarithm is below $\varepsilon/2$, since $g \ge \varepsilon$), and towards
-$2\varepsilon$ as b grows.
+which is above $\varepsilon$ for every b (the logarithm is below $\varepsilon/2$, since $g \ge \varepsilon$), and tends
+to $2\varepsilon$ as b grows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PURE_FORMULA = r"\lambda_t = 2 L_0 D\, 2^t / (b \varepsilon),\quad b = n/\ln^2 n
 
 
 def attained_loss(epsilon: float, records_per_tree: int) -> float:
-    """Log-ratio of one event between two neighbours in the first tree, with the printed noise for delta = 0.
+    """Return the log-ratio of one event between two neighbours in the first tree, with the printed noise for delta = 0.
 
     >>> round(attained_loss(1.0, 427), 6)
     1.990698
@@ -37,7 +38,7 @@ def attained_loss(epsilon: float, records_per_tree: int) -> float:
 
 
 def printed_calibration(epsilon: float, delta: float, dataset_size: int) -> AsPublished:
-    """The paper's noise at this target, with a verdict. Never executable."""
+    """Return the paper's noise at this target, with a verdict. Never executable."""
     if delta > 0.0:
         why = (
             "The constants are unspecified: the printed noise is known up to a factor, and its proof amplifies by "

@@ -13,7 +13,7 @@ _TALK = "Guzman 2022 (talk)"
 _BGN = "Bassily, Guzman & Nandi 2021"
 _BGM = "Bassily, Guzman & Menart 2021"
 
-#: Lipschitz constant, smoothness and radius 1.
+#: The setting of the table: Lipschitz constant, smoothness and radius are 1.
 _UNIT = Problem(1.0, 1.0, 2.0)
 
 
@@ -38,7 +38,7 @@ def _tree(at: Setting) -> float:
 
 
 def _first_lp(at: Setting) -> float:
-    """The two branches of the first paper's theorem."""
+    """Return the two branches of the first paper's theorem."""
     kappa, n = _kappa(at), at.dataset_size
     slow = math.sqrt(kappa) * math.pow(at.dimension * at.log_delta, 0.25) / math.sqrt(n)
     noise = kappa * math.log(n) * math.sqrt(at.dimension * at.log_delta) / (at.epsilon * math.pow(n, 0.75))

@@ -1,4 +1,5 @@
-r"""The trees of tree Frank-Wolfe: which node reads which records, and how far one record can move a node's gradient.
+r"""The trees of tree Frank-Wolfe: the records that each node reads, and the distance by which one record moves its
+gradient.
 
 Tree $\tau = 1..T$ has depth $\tau$ and $2^\tau$ leaves; every leaf is one Frank-Wolfe step, $\eta_k = 2/(k+2)$ with k
 counted through all trees. The root averages gradients over b fresh records, a left child copies its parent, a right
@@ -18,7 +19,7 @@ $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$ (a centred vector is at most twice a
 
 With $\eta_k = 2/(k+2)$ the recursion has the closed form
 $\Gamma_N = \frac{1}{N(N+1)} \sum_{k<N} \left(2(k+1)(M\sqrt{r_k} + a_k) + 2 L_1 M^2 \frac{k+1}{k+2}\right)$: the first
-step goes all the way to a vertex, so $\Gamma_0$ has no part in it.
+step goes all the way to a vertex, so $\Gamma_0$ does not occur.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class Problem:
     """Losses over a polytope.
 
     Attributes:
-        lipschitz: L_0, bound on a record's gradient in the dual norm.
-        smoothness: L_1, bound on its change in the dual norm per unit of distance.
-        diameter: M of the polytope, in the norm.
+        lipschitz: The bound L_0 on a record's gradient, in the dual norm.
+        smoothness: The bound L_1 on the gradient's change per unit of distance, in the dual norm.
+        diameter: The diameter M of the polytope, in the norm.
     """
 
     lipschitz: float
@@ -58,8 +59,8 @@ class Trees:
     """The number of trees, and of records at each root.
 
     Attributes:
-        num_trees: T.
-        records_per_tree: b, a power of two, at least 2^T.
+        num_trees: The number T of trees.
+        records_per_tree: The number b of records at a root: a power of two, at least 2^T.
     """
 
     num_trees: int
@@ -93,7 +94,7 @@ class Trees:
         return self.records_per_tree * (self.num_trees * (self.num_trees + 3)) // 2
 
     def zcdp_width(self, problem: Problem, tree: int) -> float:
-        r"""Root of the sum of squared score ranges that one record's contribution has in this tree.
+        r"""Return the root of the sum of squared score ranges that one record's contribution has in this tree.
 
         A record at depth j moves the scores of $2^{\tau-j}$ selections by a range of at most $M c_j 2^j/b$ each, so
         $u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$. Replacing a record counts twice.
@@ -101,7 +102,7 @@ class Trees:
         return max(self._range(problem, depth) * math.sqrt(1 << (tree - depth)) for depth in range(tree + 1))
 
     def pure_width(self, problem: Problem, tree: int) -> float:
-        """Sum of the score ranges that one record's contribution has in this tree."""
+        """Return the sum of the score ranges that one record's contribution has in this tree."""
         return max(self._range(problem, depth) * (1 << (tree - depth)) for depth in range(tree + 1))
 
     def _range(self, problem: Problem, depth: int) -> float:
@@ -110,7 +111,7 @@ class Trees:
 
 
 def largest_records_per_tree(dataset_size: int, num_trees: int) -> int:
-    r"""b = the largest power of two for which every record is read at most once; 0 if not even one fits.
+    r"""Return b, the largest power of two for which every record is read at most once; 0 if not even one tree fits.
 
     >>> largest_records_per_tree(50_000, 4), largest_records_per_tree(1, 1)
     (4096, 0)
@@ -120,7 +121,7 @@ def largest_records_per_tree(dataset_size: int, num_trees: int) -> int:
 
 
 def possible_trees(dataset_size: int, records_per_tree: int | None = None) -> list[Trees]:
-    """The layouts that this many records allow: b at least 2^T, every record read at most once.
+    """Return the layouts that this many records allow: b at least 2^T, every record read at most once.
 
     >>> [trees.records_per_tree for trees in possible_trees(100)]
     [64, 16, 16]
@@ -134,14 +135,14 @@ def possible_trees(dataset_size: int, records_per_tree: int | None = None) -> li
 def excess_risk_bound(
     problem: Problem, trees: Trees, noise_scales: Sequence[float], *, num_vertices: int, kappa: float
 ) -> float:
-    r"""$\Gamma_N$ after the last leaf, in loss units.
+    r"""Return $\Gamma_N$ after the last leaf, in loss units.
 
     Args:
         problem: Convex losses, L_0-Lipschitz and L_1-smooth.
         trees: The layout.
-        noise_scales: Gumbel scale in each tree.
-        num_vertices: K of the polytope.
-        kappa: Regularity constant of the dual norm (`kappa_pair`).
+        noise_scales: The Gumbel scale in each tree.
+        num_vertices: The number K of vertices of the polytope.
+        kappa: The regularity constant of the dual norm (`kappa_pair`).
 
     Source: derived; see the module.
     """
@@ -156,7 +157,9 @@ def excess_risk_bound(
 
 
 def squared_errors(problem: Problem, trees: Trees, tree: int, kappa: float) -> npt.NDArray[np.float64]:
-    """r at each leaf of a tree: bounds of the expected squared dual norm of the gradient's error; shape (2^tree,)."""
+    """Return r at each leaf of a tree: bounds of the expected squared dual norm of the gradient's error; shape
+    (2^tree,).
+    """
     errors = np.array([_node(problem, trees, 0, kappa)])
     for depth in range(1, tree + 1):
         errors = np.stack([errors, errors + _node(problem, trees, depth, kappa)], axis=1).ravel()

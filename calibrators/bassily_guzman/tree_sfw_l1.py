@@ -11,7 +11,7 @@ $f(\cdot, z)$ is convex, $\|\nabla f\|_\infty \le L_0$ and $\|\nabla f(x) - \nab
                 x the current iterate, x' the one at which its parent was entered
     leaf k:     u <- the vertex +-D e_i of least  <u, v> - lambda_tau Gumbel;   x <- x + 2/(k+2) (u - x)
 
-The point after the last leaf is released. No record is read twice, and those that are left over are not read at all.
+The point after the last leaf is released. No record is read twice, and left-over records are not read at all.
 
 **Privacy.** The trainer clips a gradient to $\|\cdot\|_\infty \le c_0 = L_0$ and a change between two points to
 $\min(2 L_0, L_1 \|x - x'\|_1)$, which is at most $c_j = \min(2 L_0, L_1 M \min(1, 2^{1-j}))$: between x' and x lie the
@@ -24,14 +24,14 @@ $(w/\lambda)$-DP; costs along a record's own selections add up adaptively, recor
 $u_\tau = M \max_j c_j 2^j b^{-1} 2^{(\tau-j)/2}$ the run is $\rho$-zCDP for $\lambda_\tau = s\,u_\tau/\sqrt{8\rho}$,
 and with $M \max_j c_j b^{-1} 2^{\tau}$ in place of $u_\tau$, $\epsilon$-DP for $\lambda_\tau = s\,(\cdot)/\epsilon$.
 
-In terms of the noise multiplier $\sigma$, which is what is solved for, $\lambda_\tau = \sigma u_\tau/2$ costs
+In terms of the noise multiplier $\sigma$, for which the engine solves, $\lambda_\tau = \sigma u_\tau/2$ costs
 $\rho = s^2/(2\sigma^2)$, as Gaussian noise would, and for delta = 0 (and for Gaussian DP, which rho-zCDP does not
 imply) $\lambda_\tau = \sigma M \max_j c_j b^{-1} 2^\tau$ costs $\epsilon = s/\sigma$. `replace_special` is covered
 since sizes, positions and the assignment of slots stay, and null records contribute zero: half the distance of
 `replace_one`. `add_or_remove_one` is not: slots would move.
 
-**Utility.** The recursion of `tree`, for every T; the default T has the least bound. The bound's constants are
-those of a worst case, far above what is measured, so the best T may be another: `iterations` sets it.
+**Utility.** The recursion of `tree`, for every T; the default T has the least bound. The bound's constants are those of
+a worst case, far above measured values, so another T may be better: `iterations` sets it.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine; the number of trees is `iterations` or, without it, that of least bound.
 
     Raises:
-        InvalidValue: an assumption is unknown, missing or outside its range, or sizes do not fit each other.
-        Unsupported: the number of trees or the batch size is solved for; a penalty or a step size is given.
-        Unreachable: no noise meets the target.
+        InvalidValue: If an assumption is unknown, missing or outside its range, or sizes do not fit each other.
+        Unsupported: If the number of trees or the batch size is solved for, or if a penalty or a step size is given.
+        Unreachable: If no noise meets the target.
     """
     refuse(
         spec,
@@ -115,7 +115,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _noise_scales(setting: Setting, trees: Trees, pure: bool, noise_multiplier: float) -> tuple[float, ...]:
-    """lambda_1..lambda_T, in loss units."""
+    """Return lambda_1..lambda_T, in loss units."""
     width, factor = (trees.pure_width, 1.0) if pure else (trees.zcdp_width, 0.5)
     return checked_scales(
         [factor * noise_multiplier * width(setting.problem, tree) for tree in range(1, trees.num_trees + 1)]

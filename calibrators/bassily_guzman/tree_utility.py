@@ -27,7 +27,7 @@ RISK_HOLDS = (
 
 
 def bound_of(setting: Setting, trees: Trees, scales: tuple[float, ...]) -> float:
-    """The excess risk bound at this layout and noise; the setting has its vertices."""
+    """Return the excess risk bound for this layout and noise. The number of vertices must be known."""
     assert setting.num_vertices is not None, "asked for where bounds are"
     return excess_risk_bound(
         setting.problem,
@@ -41,7 +41,7 @@ def bound_of(setting: Setting, trees: Trees, scales: tuple[float, ...]) -> float
 def utility(
     spec: Spec, setting: Setting, trees: Trees, scales: tuple[float, ...], steps: Steps
 ) -> tuple[Provenance, ...]:
-    """Bound and rates, as far as the number of vertices is known, and the number of gradients."""
+    """Return the bound and the rates, as far as the number of vertices is known, and the number of gradients."""
     evaluations = Provenance(
         "gradient_evaluations",
         float(trees.gradient_evaluations),

@@ -2,8 +2,8 @@ r"""Clipped noisy accelerated SGD for convex smooth losses, one pass over disjoi
 
 **Setting.** n i.i.d. records, a ball W of diameter D, a convex and $\beta$-smooth population loss F, and gradients with
 k bounded moments, but no Lipschitz constant: single records' losses need not be smooth. An l2 `penalty` is added
-outside the clip, where it costs no privacy and no bias; $\beta$ is then that of the sum, the moments those of what is
-clipped.
+outside the clip, where it costs no privacy and no bias. Then $\beta$ is that of the sum, and the moments are those of
+the clipped gradients.
 
 **Update.** From $w_0^{ag} = w_0$, for $t = 1..T$ with disjoint batches of $s = \lfloor n/T \rfloor$ records and
 $\alpha_t = 2/(t+1)$,
@@ -12,11 +12,12 @@ $$w_t^{md} = (1 - \alpha_t) w_{t-1}^{ag} + \alpha_t w_{t-1}, \quad
   g_t = \frac1s \sum_{i \in B_t} \Pi_C(\nabla f(w_t^{md}, x_i)) + \frac{z C}{s} Z_t + \lambda w_t^{md}, \quad
   w_t = \Pi_W(w_{t-1} - t \gamma g_t), \quad w_t^{ag} = (1 - \alpha_t) w_{t-1}^{ag} + \alpha_t w_t,$$
 
-and $w_T^{ag}$ is released. `step_size` is $\gamma = \frac{1}{2\eta}$ in the paper's letters: one number for the run,
-of which step t takes t times as much.
+and $w_T^{ag}$ is released. `step_size` is $\gamma = \frac{1}{2\eta}$ in the paper's letters: one number for the run;
+step t has t times this size.
 
-**Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is; what else the
-steps carry is made of noisy sums. Positions are cut into batches by a permutation that no record decides, which is
+**Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is; everything else
+that the steps carry follows from noisy sums. Positions are cut into batches by a permutation that no record decides,
+which is
 sound if neighbours have the same positions (replace_one, replace_special). If a record comes or goes, every
 record draws its batch for itself, and s stays the public divisor.
 
@@ -24,9 +25,11 @@ record draws its batch for itself, and s stays the public divisor.
 minimises the bound whose constants are proved.
 
 **Guarantee.** `convex_smooth` has the bound and its proof; `excess_risk_bound` evaluates it round by round,
-`excess_risk_bound_closed_form` is the formula, `excess_risk_bound_printed` the paper's. Theorem 9's rate is known up to
-its constant, and so are the lower bounds of Theorem 7; `lower_bound` is a smaller number with its constants. All are
-about clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in
+`excess_risk_bound_closed_form` is the formula, and `excess_risk_bound_printed` is the paper's. Theorem 9's rate is
+known up to
+its constant, and so are the lower bounds of Theorem 7; `lower_bound` is a smaller number with its constants. All of
+these are for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$
+in
 float32) is not in B.
 """
 
@@ -91,11 +94,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, T and C from Theorem 9, and the step size from the bound.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing if no preset can fill it in; the assumptions
-            contradict each other; there are not enough records for the rounds.
-        Unsupported: the number of steps or the batch size is solved for, on which the privacy of one pass does not
-            depend; the domain is no l2 ball or the penalty not l2.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if the assumptions
+            contradict each other; or if there are not enough records for the rounds.
+        Unsupported: If the number of steps or the batch size is solved for, on which the privacy of one pass does not
+            depend; or if the domain is no l2 ball, or the penalty is not l2.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_unknown(spec)
     problem, missing, order_constant = _read_problem(spec)
@@ -124,7 +127,8 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[ConvexSmoothProblem | None, tuple[str, ...], float]:
-    """The constants, or None and the names of those that are missing; and the constant of the rates."""
+    """Return the constants, or None if some are missing; the names of the missing ones; and the constant of the
+    rates."""
     known = read_assumptions(ASSUMPTIONS, with_diameter(spec, _NAME), needed=[("dimension", spec.dimension)])
     strength = l2_strength(spec, _NAME)
     if known.missing:

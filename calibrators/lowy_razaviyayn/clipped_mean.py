@@ -8,16 +8,16 @@ $$\tilde\nu = \frac1n \sum_{i=1}^n \Pi_C(x_i) + \frac{z C}{n} Z, \qquad Z \sim N
 **Update.** It is one step of size 1 from 0 for the loss $\frac12\|w - x\|^2$, whose gradient at 0 is $-x$; so a plan
 has one phase of one full batch, and a run trains the model `mean`, whose features are the records.
 
-**Privacy.** One Gaussian mechanism: a record moves the sum by at most C, or 2 C if it is replaced.
+**Privacy.** The release is one Gaussian mechanism: a record moves the sum by at most C, or 2 C if it is replaced.
 
 **Preset.** $C = r_k (\varepsilon_p n/\sqrt d)^{1/k}$ with $\varepsilon_p = 2/z$, that of Theorems 9 and 11 for
 one round: noise and squared bias cost about the same.
 
 **Guarantee.** $\mathbb{E}\|\tilde\nu - \nu\|^2$ is the squared bias plus the variance, hence at most $B^2 + \Sigma^2$
 (`mean_oracle` has the proofs). `lower_bound` is the error that every algorithm with this noise's zCDP has for some law
-of such records. All are about clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in
-float64, $2^{-7}$ in float32) is not in B. Numbers in the records' unit are called loss / parameter here, as gradients
-are; the step has no unit.
+of such records. All of these are for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$
+of C in float64, $2^{-7}$ in float32) is not in B. Numbers in the records' unit are called loss / parameter here, as
+gradients are; the step has no unit.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ HOLDS = (
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, and C is where noise and squared bias cost about the same.
+    """Calibrate: the noise is from the engine, and at the chosen C noise and squared bias cost about the same.
 
     Raises:
-        InvalidValue: a number is outside its range; the threshold is missing if no preset can fill it in; there is
-            more than one step, another batch than all records, or another step size than 1.
-        Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range; if the threshold is missing and no preset can fill it in; or if
+            the spec asks for more than one step, a batch that is not all records, or a step size other than 1.
+        Unsupported: If the number of steps or the batch size is solved for, or if a domain or a penalty is given.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_one_step(spec, _NAME)
     known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
@@ -108,7 +108,7 @@ class _PlannedMean:
     """The known facts about the planned mean's error.
 
     Attributes:
-        oracle: The only call.
+        oracle: The only call of the oracle.
     """
 
     oracle: MeanOracle

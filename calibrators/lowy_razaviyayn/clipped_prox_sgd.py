@@ -21,9 +21,11 @@ public divisor.
 $C = r_k (\varepsilon_p^2 n^2/(d T^2))^{1/(2k)}$ with $\varepsilon_p = 2/z$.
 
 **Guarantee.** `proximal_pl` has the bound and its proof; `excess_risk_bound` evaluates it round by round,
-`excess_risk_bound_closed_form` is the formula, `excess_risk_bound_printed` the paper's. Theorem 20's rate is known up
-to its constant; the lower bounds are those of strongly convex losses, which are a part of the class. All are about
-clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in float32)
+`excess_risk_bound_closed_form` is the formula, and `excess_risk_bound_printed` is the paper's. Theorem 20's rate is
+known up
+to its constant; the lower bounds are those of strongly convex losses, which are a part of the class. All of these are
+for clipping at C itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in
+float32)
 is not in B.
 """
 
@@ -102,11 +104,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, T and C from Theorem 20, and the step size is the paper's.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing if no preset can fill it in; the PL constant is above
-            the smoothness; there are not enough records for the rounds.
-        Unsupported: the number of steps or the batch size is solved for, on which the privacy of one pass does not
+        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if the PL constant
+            is above the smoothness; or if there are not enough records for the rounds.
+        Unsupported: If the number of steps or the batch size is solved for, on which the privacy of one pass does not
             depend.
-        Unreachable: no noise multiplier meets the target.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_unknown(spec)
     problem, missing, order_constant = _read_problem(spec)
@@ -136,7 +138,8 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[ProximalPlProblem | None, tuple[str, ...], float]:
-    """The constants, or None and the names of those that are missing; and the constant of the rates."""
+    """Return the constants, or None if some are missing; the names of the missing ones; and the constant of the
+    rates."""
     known = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     if known.missing:
         return None, known.missing, known["order_constant"]

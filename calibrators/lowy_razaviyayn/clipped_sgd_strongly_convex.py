@@ -3,18 +3,18 @@ r"""Clipped noisy SGD for strongly convex losses, one pass over disjoint batches
 **Setting.** n i.i.d. records, a ball W of diameter D, a $\mu$-strongly convex and $\beta$-smooth population loss F,
 and gradients with k bounded moments, but no Lipschitz constant. Strong convexity mostly comes from a penalty
 $\frac\lambda2\|w\|^2$: ask for it as `penalty`, and its gradient is added outside the clip, where it costs no privacy
-and no bias. $\mu$ and $\beta$ are then those of the sum, the moments those of what is clipped.
+and no bias. Then $\mu$ and $\beta$ are those of the sum, and the moments are those of the clipped gradients.
 
 **Update.** For $t = 0..T$, with disjoint batches of $s = \lfloor n/(T+1) \rfloor$ records,
 
 $$w_{t+1} = \Pi_W\Big(w_t - \eta_t \Big(\frac1s \sum_{i \in B_t} \Pi_C(\nabla f(w_t, x_i)) + \frac{z C}{s} Z_t
   + \lambda w_t\Big)\Big), \qquad \hat w_T = \sum_t \zeta_t w_{t+1},$$
 
-with the step sizes and normalised weights of `stich_schedule`. The wire's `iterations` is the paper's T: there is one
+with the step sizes and normalised weights of `stich_schedule`. `iterations` in a request is the paper's T: there is one
 step more.
 
 **Privacy.** Each record is read in one step, so a pass costs one Gaussian mechanism, whatever T is: the noise does not
-depend on T, and the preset for T may depend on the noise without going in a circle. Positions are cut into batches by a
+depend on T, and the preset for T may depend on the noise without circularity. Positions are cut into batches by a
 permutation that no record decides, which is sound if neighbours have the same positions (replace_one,
 replace_special). If a record comes or goes, every record draws its batch for itself, and s stays the public divisor.
 
@@ -25,8 +25,8 @@ oracle's noise and squared bias cost about the same.
 
 **Guarantee.** `strongly_convex` has the bound and its proof; `excess_risk_bound` evaluates it at the plan's own step
 sizes, `excess_risk_bound_closed_form` is the formula. Theorem 11's rate is known up to its constant, and so are the
-lower bounds of Theorem 8; `lower_bound` is a smaller number with its constants. All are about clipping at C itself:
-the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in float32) is not in B.
+lower bounds of Theorem 8; `lower_bound` is a smaller number with its constants. All of these are for clipping at C
+itself: the margin that the trainer leaves for rounding ($10^{-5}$ of C in float64, $2^{-7}$ in float32) is not in B.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, T and C from Theorem 11, the steps from the explicit schedule.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing if no preset can fill it in; the assumptions
-            contradict each other; there are not enough records for the rounds.
-        Unsupported: the number of steps or the batch size is solved for, on which the privacy of one pass does not
-            depend; the domain is no l2 ball or the penalty not l2.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if the assumptions
+            contradict each other; or if there are not enough records for the rounds.
+        Unsupported: If the number of steps or the batch size is solved for, on which the privacy of one pass does not
+            depend; or if the domain is no l2 ball, or the penalty is not l2.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_unknown(spec)
     problem, missing, order_constant = _read_problem(spec)
@@ -144,7 +144,8 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _read_problem(spec: Spec) -> tuple[StronglyConvexProblem | None, tuple[str, ...], float]:
-    """The constants, or None and the names of those that are missing; and the constant of the rates."""
+    """Return the constants, or None if some are missing; the names of the missing ones; and the constant of the
+    rates."""
     known = read_assumptions(ASSUMPTIONS, with_diameter(spec, _NAME), needed=[("dimension", spec.dimension)])
     strength = l2_strength(spec, _NAME)
     if known.missing:

@@ -21,9 +21,9 @@ $$F(w_t^{ag}) \le (1 - \alpha_t) F(w_{t-1}^{ag}) + \alpha_t F(u) + \alpha_t \lan
   + \tfrac{\beta \alpha_t^2}{2} \|w_t - w_{t-1}\|^2 .$$
 
 The projection has $\alpha_t \langle g_t, w_t - u\rangle \le
-\frac{\eta_t}{2} (\|w_{t-1} - u\|^2 - \|w_t - u\|^2 - \|w_t - w_{t-1}\|^2)$. What is left is
-$-\alpha_t \langle b_t + N_t, w_{t-1} - u \rangle$, whose mean is at most $\alpha_t B_t D$ since $w_{t-1}$ is known
-before $N_t$, and $-\alpha_t \langle b_t + N_t, w_t - w_{t-1} \rangle$, which with
+\frac{\eta_t}{2} (\|w_{t-1} - u\|^2 - \|w_t - u\|^2 - \|w_t - w_{t-1}\|^2)$. The remaining terms are $-\alpha_t \langle
+b_t + N_t, w_{t-1} - u \rangle$, whose mean is at most $\alpha_t B_t D$ since $w_{t-1}$ is known before $N_t$, and
+$-\alpha_t \langle b_t + N_t, w_t - w_{t-1} \rangle$, which with
 $-\frac12 (\eta_t - \beta\alpha_t^2) \|w_t - w_{t-1}\|^2$ is at most
 $\alpha_t^2 \|b_t + N_t\|^2 / (2 (\eta_t - \beta \alpha_t^2))$. Divide by $\Gamma_t = \frac{2}{t(t+1)}$, for which
 $\Gamma_t = (1 - \alpha_t) \Gamma_{t-1}$ and $\eta_t / \Gamma_t = 2\eta$, and add. $\square$
@@ -36,8 +36,8 @@ which the recommended $\eta = \max\{2\beta, \sqrt{(2T+1)T(T+1)/12}\, \sqrt{\Sigm
 prints $4 \eta D^2/(T(T+1)) + 4 (T+2) (\Sigma^2 + B^2)/(3\eta) + B D$, which is more, at
 $\eta = \max\{2\beta, T^{3/2} \sqrt{\Sigma^2 + B^2}/D\}$.
 
-A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping changes nothing in this: F includes it, and the
-moments are those of the gradients that are clipped.
+A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping does not change this result: F includes it, and
+the moments are those of the gradients that are clipped.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class ConvexSmoothProblem:
     """Constants of the objective.
 
     Attributes:
-        smoothness: beta of F, a penalty included; may be 0.
-        diameter: D, of the domain.
-        dimension: d.
+        smoothness: The smoothness beta of F, including a penalty; it may be 0.
+        diameter: The diameter D, of the domain.
+        dimension: The dimension d.
         moments: The moments of the gradients that are clipped.
-        penalty_strength: lambda, the share of beta that is added without being clipped.
+        penalty_strength: The penalty strength lambda, the share of beta that is added without being clipped.
     """
 
     smoothness: float
@@ -84,7 +84,7 @@ class ConvexSmoothProblem:
         return 4.0 * step_size * self.smoothness <= 1.0 + 1e-12
 
     def inverse_step(self, iterations: int, oracle: MeanOracle) -> float:
-        """eta that minimises (2), in loss units / parameter units^2.
+        """Return eta that minimises (2), in loss units / parameter units^2.
 
         >>> problem = ConvexSmoothProblem(1.0, 2.0, 20, Moments(2.0, 3.0))
         >>> oracle = MeanOracle(problem.clip_threshold(5, 10_000, 1.0), 2000, 2.0, 20, problem.moments)
@@ -95,16 +95,16 @@ class ConvexSmoothProblem:
         return self._inverse_step(math.sqrt((2.0 * last + 1.0) * last * (last + 1.0) / 12.0), oracle)
 
     def printed_inverse_step(self, iterations: int, oracle: MeanOracle) -> float:
-        """eta of Theorem 9's proof."""
+        """Return eta of Theorem 9's proof."""
         return self._inverse_step(iterations**1.5, oracle)
 
     def evaluated_bound(self, inverse_step: float, bias: Vector, variance: float) -> float:
-        """(1), in loss units.
+        """Return (1), in loss units.
 
         Args:
-            inverse_step: eta, larger than beta T / (T + 1).
-            bias: B_1 .. B_T, in gradient units.
-            variance: Sigma^2, in squared gradient units.
+            inverse_step: The inverse step eta, larger than beta T / (T + 1).
+            bias: The bias B_1 .. B_T, in gradient units.
+            variance: The variance Sigma^2, in squared gradient units.
         """
         t = np.arange(1.0, bias.size + 1.0)
         spread = t**2 * (t + 1.0) * (variance + bias**2) / (4.0 * (inverse_step * (t + 1.0) - self.smoothness * t))
@@ -113,7 +113,7 @@ class ConvexSmoothProblem:
         return 2.0 * total / (bias.size * (bias.size + 1.0))
 
     def closed_form(self, iterations: int, inverse_step: float, bias: float, variance: float) -> float:
-        """(2), in loss units.
+        """Return (2), in loss units.
 
         >>> problem = ConvexSmoothProblem(1.0, 2.0, 20, Moments(2.0, 3.0))
         >>> oracle = MeanOracle(problem.clip_threshold(5, 10_000, 1.0), 2000, 2.0, 20, problem.moments)
@@ -126,14 +126,14 @@ class ConvexSmoothProblem:
         return start + (2.0 * last + 1.0) * error / (6.0 * inverse_step) + bias * width
 
     def printed_bound(self, iterations: int, inverse_step: float, oracle: MeanOracle) -> float:
-        """4 eta D^2 / (T (T+1)) + 4 (T+2) (Sigma^2 + B^2) / (3 eta) + B D, as Proposition 30 is printed."""
+        """Return 4 eta D^2 / (T (T+1)) + 4 (T+2) (Sigma^2 + B^2) / (3 eta) + B D, as Proposition 30 is printed."""
         last, width = float(iterations), self.diameter
         error = oracle.variance + oracle.bias**2
         start = 4.0 * inverse_step * width**2 / (last * (last + 1.0))
         return start + 4.0 * (last + 2.0) * error / (3.0 * inverse_step) + oracle.bias * width
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """T = max(1, ceil(min{x^(2k/(5k-1)) (epsilon_p n / sqrt(d))^((2k-2)/(5k-1)), sqrt(x) n^(1/4)})).
+        """Return T = max(1, ceil(min{x^(2k/(5k-1)) (epsilon_p n / sqrt(d))^((2k-2)/(5k-1)), sqrt(x) n^(1/4)})).
 
         x = beta D / r_k.
 
@@ -143,19 +143,21 @@ class ConvexSmoothProblem:
         return max(1, math.ceil(min(self.iterations_by_terms(records, paper_epsilon))))
 
     def iterations_by_terms(self, records: int, paper_epsilon: float) -> tuple[float, float]:
-        """The two numbers of which T is the smaller: beta D^2/T^2 balanced with privacy and bias, and with sampling."""
+        """Return the two numbers of which T is the smaller. They balance beta D^2/T^2 with privacy and bias, and with
+        sampling.
+        """
         k, curvature = self.moments.order, self._curvature
         signal = paper_epsilon * records / math.sqrt(self.dimension)
         private = math.pow(curvature, 2.0 * k / (5.0 * k - 1.0)) * math.pow(signal, (2.0 * k - 2.0) / (5.0 * k - 1.0))
         return private, math.sqrt(curvature) * math.pow(records, 0.25)
 
     def clip_threshold(self, iterations: int, records: int, paper_epsilon: float) -> float:
-        """C = r_k (epsilon_p n / sqrt(d T))^(1/k), where noise and bias cost about the same; gradient units."""
+        """Return C = r_k (epsilon_p n / sqrt(d T))^(1/k), where noise and bias cost about the same; gradient units."""
         signal = paper_epsilon * records / math.sqrt(self.dimension * iterations)
         return min(LARGEST, self.moments.bound * math.pow(signal, 1.0 / self.moments.order))
 
     def rate(self, records: int, paper_epsilon: float) -> float:
-        """Theorem 9 without its constant: with a = sqrt(d) / (epsilon_p n),
+        """Return Theorem 9 without its constant: with a = sqrt(d) / (epsilon_p n),
         r_k D (n^(-1/2) + max{(x^(1/4) a)^(4(k-1)/(5k-1)), a^((k-1)/k)}).
 
         >>> round(ConvexSmoothProblem(1.0, 2.0, 20, Moments(2.0, 3.0)).rate(10_000, 1.0), 10)
@@ -169,7 +171,7 @@ class ConvexSmoothProblem:
 
     @property
     def _curvature(self) -> float:
-        """x = beta D / r_k, a pure number."""
+        """The pure number x = beta D / r_k."""
         return self.smoothness * self.diameter / self.moments.bound
 
     def _inverse_step(self, factor: float, oracle: MeanOracle) -> float:

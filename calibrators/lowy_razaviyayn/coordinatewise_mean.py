@@ -7,16 +7,16 @@ records are cut into m groups of $b = \lfloor n/m \rfloor$ by a secret permutati
 $$\tilde\nu_j = \mathrm{median}_{i \le m}\Big(\frac1b \sum_{x \in G_i} \Pi(x_j)\Big) + \sigma Z_j, \qquad
   Z \sim N(0, I_d), \quad \sigma = \frac{z \sqrt d\, \tau}{b}.$$
 
-**Privacy.** One Gaussian mechanism. A record is in one group, whose mean it moves by at most $\tau/b$ in each
-coordinate, $2\tau/b$ if it is replaced. A median, the lower one for an even m, moves by no more than the number that
-moves most; so the medians move by at most $\sqrt d\,\tau/b$, or twice that, in the l2 norm. That is the sensitivity of
-a mean of b vectors of length $\sqrt d\,\tau$. If a record could be removed, others would move from group to group: that
-relation is refused.
+**Privacy.** The release is one Gaussian mechanism. A record is in one group, whose mean it moves by at most $\tau/b$ in
+each coordinate, or by $2\tau/b$ if it is replaced. A median (the lower one for an even m) moves by no more than the
+number that moves most. So the medians move by at most $\sqrt d\,\tau/b$, or twice that, in the l2 norm. That is the
+sensitivity of a mean of b vectors of length $\sqrt d\,\tau$. If a record could be removed, others would move from group
+to group: that relation is refused.
 
-**Preset.** $m = \lceil \ln(2d/\zeta)/0.4802 \rceil$, at which medians are nearly as near as any m makes them, and
-$\tau$ at which bias and noise together are least.
+**Preset.** $m = \lceil \ln(2d/\zeta)/0.4802 \rceil$, at which the medians are nearly as accurate as with the best m,
+and the $\tau$ at which bias and noise together are least.
 
-**Guarantee.** With probability at least $1 - \zeta$, `error_bound` (`median_of_means` has the proof). All is about
+**Guarantee.** `error_bound` holds with probability at least $1 - \zeta$ (`median_of_means` has the proof). It is for
 clamping at $\tau$ itself: the margin that the trainer leaves for rounding ($10^{-5}$ of $\tau$) is not in the bias.
 Numbers in the records' unit are called loss / parameter here, as gradients are: as for `clipped_mean`, a run is one
 step of size 1 from 0 for the model `mean`.
@@ -60,19 +60,19 @@ from calibrators.scopes import Measure, of_the_mean
 from calibrators.spec import Calibration, Spec
 
 _NAME = "coordinatewise_mean"
-#: Adding or removing a record is left out: every later record may then change its group.
+#: The relation of adding or removing a record is left out, because every later record might change its group.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: the noise is from the engine, m suffices, and tau makes bias and noise together least.
+    """Calibrate: the noise is from the engine, m is large enough, and tau minimises bias and noise together.
 
     Raises:
-        InvalidValue: a number is outside its range; the number of parameters is missing, or tau if no preset can
-            fill it in; there are more groups than records, more than one step, another batch than all records, or
-            another step size than 1.
-        Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range; if the number of parameters is missing; if tau is missing and no
+            preset can fill it in; or if there are more groups than records, or the spec asks for more than one step, a
+            batch that is not all records, or a step size other than 1.
+        Unsupported: If the number of steps or the batch size is solved for, or if a domain or a penalty is given.
+        Unreachable: If no noise multiplier meets the target.
     """
     check_one_step(spec, _NAME)
     known = read_assumptions(ASSUMPTIONS, spec.assumptions)
@@ -112,7 +112,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _printed(spec: Spec, phase: MedianPhase) -> AsPublished | None:
-    """The listing's noise at this spec, and Lemma 52's; None for targets that the paper does not treat."""
+    """Return the listing's noise at this spec, and Lemma 52's; None for targets that the paper does not treat."""
     rho = rho_of(spec.target)
     if rho is None:
         return None

@@ -1,4 +1,4 @@
-r"""Algorithm 4 with constants: how far localised noisy subgradient steps end from the minimum (Theorem 12).
+r"""Algorithm 4 with constants: the excess risk of localised noisy subgradient steps (Theorem 12).
 
 **Assumption 1.** $\mathbb{E}[\sup_{w \in W} \|\nabla f(w, x)\|^{2k}] \le \tilde r_{2k}^{2k}$, for all subgradients.
 Then $\tilde r_1 \le \tilde r_2 \le \tilde r_{2k}$, and F is $\tilde r_1$-Lipschitz. Losses are convex and need not be
@@ -18,10 +18,11 @@ $$V_i = 36 L^2 + 8 \tilde r_2^2 + 8 d \sigma_i^2 + \tfrac{20 n_i^p \tilde r_{2k}
 
 $$\mathbb{E} F(w_l) - F^* \le \frac{a}{\eta} + b \eta + \tilde r_1 D \zeta, \qquad \eta^* = \sqrt{a/b}.$$
 
-If $L_f$ is known, $L = L_f$, $\zeta = 0$ and $p = \max(1, 1 + 2 \ln(L_f/\tilde r_{2k})/\ln n)$ will do. Else
-$L = \tilde r_{2k} (l/\zeta)^{1/(2k)}$ bounds every block's mean of $\sup_w \|\nabla f\|$ but with probability $\zeta$
+If $L_f$ is known, $L = L_f$, $\zeta = 0$ and $p = \max(1, 1 + 2 \ln(L_f/\tilde r_{2k})/\ln n)$ suffices. Otherwise
+$L = \tilde r_{2k} (l/\zeta)^{1/(2k)}$ bounds every block's mean of $\sup_w \|
+abla f\|$ except with probability $\zeta$
 (Markov's inequality for the 2k-th power, and a union bound), and $p = 1 + 1/(2k)$ with $\zeta = n^{-1/2}$ keeps the
-rate. Any $p \ge 1$ is valid, and $p = 1$ the cheapest.
+rate. Any $p \ge 1$ is valid, and $p = 1$ is the cheapest.
 
 *Proof.* Let $\hat w_i$ minimise the block's mean loss plus $\frac{\lambda_i}{2}\|w - w_{i-1}\|^2$ over W. If the
 block's mean of $\sup_w \|\nabla f\|$ is at most L, $\|\hat w_i - w_{i-1}\| \le L/\lambda_i$, so that it lies in $W_i$.
@@ -40,7 +41,7 @@ $F(\hat w_j) - F^* \ge 0$, and the failure costs at most $\tilde r_1 D$. $\squar
 
 If $C_i \ge L_f$ nothing is clipped, and the last term of $V_i$ is 0. A penalty $\frac s2 \|w\|^2$ whose gradient is
 added outside the clip is a loss without noise: L, $\tilde r_1$ and $\tilde r_2$ grow by $s D / 2$, its longest gradient
-on the ball, wherever they are not those of what is clipped.
+on the ball, wherever they are not those of the clipped gradients.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ _LARGEST_EXPONENT = 500.0
 
 @dataclass(frozen=True, slots=True)
 class UniformMoments:
-    """Assumption 1, of the gradients that are clipped; in gradient units but for the order.
+    """The constants of Assumption 1 for the clipped gradients, in gradient units except for the order.
 
     Attributes:
-        order: k, at least 2.
-        bound_2k: r_2k.
-        bound_2, bound_1: r_2 and r_1; None takes the next higher one.
-        lipschitz: L_f; None if it is not known, or infinite.
+        order: The order k, at least 2.
+        bound_2k: The bound r_2k.
+        bound_2, bound_1: The bounds r_2 and r_1; None takes the bound of the next higher moment.
+        lipschitz: The Lipschitz constant L_f; None if it is not known, or infinite.
     """
 
     order: float
@@ -75,25 +76,26 @@ class UniformMoments:
 
     @property
     def high(self) -> float:
-        """r_2k, which is at most L_f."""
+        """The bound r_2k, which is at most L_f."""
         return self.bound_2k if self.lipschitz is None else min(self.bound_2k, self.lipschitz)
 
     @property
     def second(self) -> float:
-        """r_2, at most r_2k."""
+        """The bound r_2, at most r_2k."""
         return self.high if self.bound_2 is None else min(self.bound_2, self.high)
 
     @property
     def first(self) -> float:
-        """r_1, at most r_2."""
+        """The bound r_1, at most r_2."""
         return self.second if self.bound_1 is None else min(self.bound_1, self.second)
 
     def never_clipped(self, max_grad_norm: float) -> bool:
-        """Return whether no gradient is longer."""
+        """Return whether no gradient is longer than this threshold."""
         return self.lipschitz is not None and max_grad_norm >= self.lipschitz
 
     def power(self, records: int) -> float:
-        """p of the paper's rate: with L_f where n^p reaches n (L_f / r_2k)^2, without it where 2k moments need it.
+        """Return p of the paper's rate: with L_f, the p at which n^p is n (L_f / r_2k)^2; without it, the p that 2k
+        moments need.
 
         >>> UniformMoments(2.0, 1.5, lipschitz=3.0).power(1024), UniformMoments(4.0, 1.5).power(1024)
         (1.2, 1.125)
@@ -108,11 +110,11 @@ class LocalizedProblem:
     """Constants of the objective.
 
     Attributes:
-        diameter: D, of the domain, a ball centred at 0.
-        dimension: d.
+        diameter: The diameter D, of the domain, a ball centred at 0.
+        dimension: The dimension d.
         moments: The moments of the gradients that are clipped.
-        penalty_strength: s, of the l2 penalty that is added without being clipped.
-        strong_convexity: mu of F, the penalty included; 0 if it is not used.
+        penalty_strength: The penalty strength s, of the l2 penalty that is added without being clipped.
+        strong_convexity: The strong convexity mu of F, including the penalty; 0 if it is not used.
     """
 
     diameter: float
@@ -128,16 +130,16 @@ class LocalizedProblem:
 
     @property
     def lipschitz_of_mean(self) -> float:
-        """r_1, the penalty included: the steepest that F can be."""
+        """The Lipschitz constant r_1, the penalty included: the steepest that F can be."""
         return self.moments.first + self.penalty_slope
 
     @property
     def second(self) -> float:
-        """r_2, the penalty included."""
+        """The bound r_2, including the penalty."""
         return self.moments.second + self.penalty_slope
 
     def reach(self, blocks: int, failure_probability: float) -> float:
-        """L: a block's mean of the longest gradients exceeds it at most with the failure probability.
+        """Return L, which a block's mean of the longest gradients exceeds with at most the failure probability.
 
         >>> problem = LocalizedProblem(2.0, 5, UniformMoments(2.0, 1.5))
         >>> round(problem.reach(10, 1024**-0.5), 9)
@@ -150,7 +152,8 @@ class LocalizedProblem:
         return moments.high * spread + self.penalty_slope
 
     def balanced_threshold(self, records: int, steps: int, power: float, noise_multiplier: float) -> float:
-        """C_i at which noise and squared bias cost the same; never above L_f, which no gradient exceeds."""
+        """Return C_i at which noise and squared bias cost the same. It is never above L_f, which no gradient
+        exceeds."""
         moments, k = self.moments, self.moments.order
         log_signal = math.log(1.25 * paper_rho(noise_multiplier) / (self.dimension * steps))
         log_signal += (2.0 + power) * math.log(records) - 2.0 * math.log(k - 1.0)
@@ -158,7 +161,7 @@ class LocalizedProblem:
         return min(threshold, LARGEST if moments.lipschitz is None else moments.lipschitz)
 
     def printed_threshold(self, records: int, total: int, noise_multiplier: float) -> float:
-        """C_i as it is printed, its constant taken as 1: r_2k (epsilon_p n_i / sqrt(d ln n))^(1/k), no ln n at n_i = 1.
+        """Return the printed C_i with constant 1: r_2k (epsilon_p n_i / sqrt(d ln n))^(1/k), without ln n at n_i = 1.
 
         >>> problem = LocalizedProblem(2.0, 5, UniformMoments(2.0, 1.5))
         >>> round(problem.printed_threshold(512, 1024, 2.0**0.5), 8)
@@ -169,16 +172,16 @@ class LocalizedProblem:
         return min(LARGEST, self.moments.high * math.pow(signal, 1.0 / self.moments.order))
 
     def rate_factor(self, total: int, noise_multiplier: float) -> float:
-        """Q = n^(-1/2) + (sqrt(d ln n) / (epsilon_p n))^((k-1)/k)."""
+        """Return Q = n^(-1/2) + (sqrt(d ln n) / (epsilon_p n))^((k-1)/k)."""
         spread = math.sqrt(self.dimension * math.log(total)) / (paper_epsilon(noise_multiplier) * total)
         return 1.0 / math.sqrt(total) + math.pow(spread, 1.0 - 1.0 / self.moments.order)
 
     def rate(self, total: int, noise_multiplier: float) -> float:
-        """r_2k D Q: Theorem 12 without its constant."""
+        """Return r_2k D Q: Theorem 12 without its constant."""
         return self.moments.high * self.diameter * self.rate_factor(total, noise_multiplier)
 
     def printed_step_size(self, total: int, power: float, noise_multiplier: float) -> float | None:
-        """eta as it is printed, its constant taken as 1; None without L_f, which its formula has.
+        """Return the printed eta with constant 1; None without L_f, which its formula needs.
 
         >>> moments = UniformMoments(2.0, 1.5, 1.2, 1.0, 3.0)
         >>> round(LocalizedProblem(2.0, 5, moments).printed_step_size(1024, 1.2, 2.0**0.5), 12)
@@ -197,7 +200,7 @@ class LocalizedProblem:
 
 
 def block_sizes(records: int, blocks: int) -> tuple[int, ...]:
-    """n_i = n / 2^i of the most records that this many halvings leave whole.
+    """Return n_i = n / 2^i, where n is the largest number of records that can be halved this many times.
 
     >>> block_sizes(1000, 3), block_sizes(1000, 9)
     ((500, 250, 125), (256, 128, 64, 32, 16, 8, 4, 2, 1))
@@ -207,10 +210,10 @@ def block_sizes(records: int, blocks: int) -> tuple[int, ...]:
 
 
 def block_steps(records: int, power: float) -> int:
-    """T_i = ceil(2 n_i^p ln(e + n_i^p)), by which the start of a block is forgotten.
+    """Return T_i = ceil(2 n_i^p ln(e + n_i^p)), by which the start of a block is forgotten.
 
     Raises:
-        InvalidValue: more steps than a plan can hold.
+        InvalidValue: If there are more steps than a plan can hold.
 
     >>> block_steps(512, 1.0), block_steps(1, 1.0)
     (6394, 3)
@@ -231,9 +234,9 @@ class Blocks:
     """The blocks of one run of Algorithm 4: with a noise multiplier, they determine its noise.
 
     Attributes:
-        sizes: n_i.
-        power: p.
-        thresholds: C_i.
+        sizes: The sizes n_i.
+        power: The power p.
+        thresholds: The thresholds C_i.
     """
 
     sizes: tuple[int, ...]
@@ -242,11 +245,12 @@ class Blocks:
 
     @property
     def inner_iterations(self) -> tuple[int, ...]:
-        """T_i."""
+        """The number T_i of inner steps."""
         return tuple(block_steps(size, self.power) for size in self.sizes)
 
     def noise_stddevs(self, noise_multiplier: float) -> tuple[float, ...]:
-        """sigma_i = z C_i sqrt(T_i) / n_i, of each coordinate of the mean: T_i steps cost what one with z does.
+        """Return sigma_i = z C_i sqrt(T_i) / n_i for each coordinate of the mean, so that T_i steps cost as much as one
+        with z.
 
         >>> Blocks((2,), 1.0, (4.0,)).noise_stddevs(0.5) == (7.0**0.5,)
         True
@@ -255,11 +259,11 @@ class Blocks:
         return tuple(noise_multiplier * bound * math.sqrt(steps) / size for size, steps, bound in each)
 
     def step_sizes(self, step_size: float) -> tuple[float, ...]:
-        """eta_i = eta / 4^i."""
+        """Return eta_i = eta / 4^i."""
         return tuple(step_size / 4.0**index for index in range(1, len(self.sizes) + 1))
 
     def regularizers(self, step_size: float) -> tuple[float, ...]:
-        """lambda_i = 1 / (eta_i n_i^p).
+        """Return lambda_i = 1 / (eta_i n_i^p).
 
         >>> Blocks((2, 1), 1.0, (1.0, 1.0)).regularizers(0.5)
         (4.0, 32.0)
@@ -275,9 +279,10 @@ class Localization:
     Attributes:
         problem: Constants of the objective.
         blocks: n_i, p and C_i.
-        reach: L.
-        failure_probability: zeta.
-        noise_multiplier: z of the aggregate, on a sum over the bound of a contribution; rho = 2 / z^2.
+        reach: The reach L.
+        failure_probability: The failure probability zeta.
+        noise_multiplier: The noise multiplier z of the aggregate, relative to the bound of a contribution; rho = 2 /
+            z^2.
     """
 
     problem: LocalizedProblem
@@ -288,7 +293,7 @@ class Localization:
 
     @property
     def distances(self) -> tuple[float, ...]:
-        """V_i, in squared gradient units."""
+        """The distances V_i, in squared gradient units."""
         fixed = 36.0 * self.reach**2 + 8.0 * self.problem.second**2
         d, p = self.problem.dimension, self.blocks.power
         each = zip(
@@ -300,22 +305,22 @@ class Localization:
         )
 
     def _squared_bias(self, threshold: float) -> float:
-        """r_2k^2k / ((k-1)^2 C^(2k-2)), in logarithms."""
+        """Return r_2k^2k / ((k-1)^2 C^(2k-2)), in logarithms."""
         moments, k = self.problem.moments, self.problem.moments.order
         if moments.never_clipped(threshold):
             return 0.0
         exponent = (2.0 * k - 2.0) * math.log(moments.high / threshold) - 2.0 * math.log(k - 1.0)
-        # No clipped mean is farther off than r_2k, so a smaller number is used if this one would overflow.
+        # The bias of a clipped mean is at most r_2k, so that number is used if this one would overflow.
         return moments.high**2 * math.exp(min(exponent, _LARGEST_EXPONENT))
 
     def start_cost(self, start: float) -> float:
-        """a, from a bound on the root mean square of |w_0 - w*|."""
+        """Return a, from a bound on the root mean square of |w_0 - w*|."""
         p = self.blocks.power
         return math.pow(2.0, p + 1.0) * start**2 / math.pow(2 * self.blocks.sizes[0], p)
 
     @property
     def step_cost(self) -> float:
-        """b."""
+        """The step cost b."""
         p, sizes, distances = self.blocks.power, self.blocks.sizes, self.distances
         terms = [
             2.0 * self.problem.second**2 * math.pow(size, p - 1.0) / 4.0**index
@@ -326,14 +331,14 @@ class Localization:
         return math.fsum([*terms, self.problem.lipschitz_of_mean * last])
 
     def best_step_size(self, start: float) -> float:
-        """eta* = sqrt(a / b)."""
+        """Return eta* = sqrt(a / b)."""
         return math.sqrt(self.start_cost(start) / self.step_cost)
 
     def bound(self, start: float, step_size: float) -> float:
-        """a / eta + b eta + r_1 D zeta, in loss units."""
+        """Return a / eta + b eta + r_1 D zeta, in loss units."""
         failed = self.problem.lipschitz_of_mean * self.problem.diameter * self.failure_probability
         return self.start_cost(start) / step_size + self.step_cost * step_size + failed
 
     def radii(self, step_size: float) -> tuple[float, ...]:
-        """D_i = 2 L / lambda_i."""
+        """Return D_i = 2 L / lambda_i."""
         return tuple(2.0 * self.reach / strength for strength in self.blocks.regularizers(step_size))

@@ -2,16 +2,16 @@ r"""Localised noisy clipped subgradient steps for strongly convex losses that ne
 
 **Setting.** That of `localized_clipped_subgradient`, and the population loss is $\mu$-strongly convex, mostly by a
 penalty $\frac\lambda2\|w\|^2$: ask for it as `penalty`, and its gradient is added outside the clip. $\mu$ is that of
-the sum, the moments those of what is clipped.
+the sum, and the moments are those of the clipped gradients.
 
 **Update.** M runs of Algorithm 4 one after the other, run j on $N_j = 2^{j-2} n/\log_2 n$ records that no other run
 reads (a power of two), from the point where the run before it ended. The last point of the last run is released.
 
 **Privacy.** As for one run: all blocks of all runs are disjoint, and each is a Gaussian mechanism with the same mu.
 
-**Guarantee.** `planned_reduction` has the bound: that of `localization` run by run, each from a bound on its distance
-from the minimum that strong convexity makes of the last one. Less than half of the records are in the last run, and it
-alone counts in the end: below some $10^6$ records the bound is mostly vacuous.
+**Guarantee.** `planned_reduction` has the bound: it applies that of `localization` to one run after the other. By
+strong convexity, each run's bound gives a bound on the distance from which the next one starts. Less than half of the
+records are in the last run, which alone counts in the end: below about $10^6$ records the bound is mostly vacuous.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing if no preset can fill it in; there are not enough
-            records for the runs; the assumptions contradict each other; a block would have too many steps.
-        Unsupported: the number of steps or the batch size is solved for, on which the privacy does not depend; the
-            domain is no l2 ball or the penalty not l2.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if there are not
+            enough records for the runs; if the assumptions contradict each other; or if a block would have too many
+            steps.
+        Unsupported: If the number of steps or the batch size is solved for, on which the privacy does not depend; or if
+            the domain is no l2 ball, or the penalty is not l2.
+        Unreachable: If no noise multiplier meets the target.
     """
     steps = solve_noise(spec)
     setting = read_setting(spec, NAME, ALGORITHM.assumptions)
@@ -79,7 +80,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _totals(spec: Spec) -> tuple[int, ...]:
-    """N_j of all runs, or of the first ones, as many as the caller wants."""
+    """Return N_j of all runs, or of as many first runs as the caller wants."""
     totals = run_sizes(spec.dataset_size) if spec.dataset_size > 2 else (1,)
     if totals[0] < 2:
         raise InvalidValue(
@@ -92,7 +93,7 @@ def _totals(spec: Spec) -> tuple[int, ...]:
     if spec.iterations > len(totals):
         raise InvalidValue(
             f"iterations is the number of runs, each on twice as many records as the one before: {spec.dataset_size} "
-            f"records are for {len(totals)}, got {spec.iterations}",
+            f"records suffice for {len(totals)}, got {spec.iterations}",
             code="too_few_records",
             pointer=("iterations",),
         )

@@ -1,7 +1,7 @@
 r"""Localised noisy clipped subgradient steps for convex losses that need not be smooth (Algorithms 3 and 4).
 
-**Setting.** n i.i.d. records, convex losses on a ball W of diameter D, perhaps without derivatives in places, and
-largest subgradients with 2k bounded moments, but perhaps no common Lipschitz constant.
+**Setting.** n i.i.d. records, convex losses on a ball W of diameter D, which need not be differentiable everywhere, and
+largest subgradients with 2k bounded moments, but not necessarily a common Lipschitz constant.
 
 **Update.** Block $i = 1..l$ takes $n_i = 2^{-i} n$ records that no other block reads, starts at $w_{i-1}$ and makes
 $T_i$ steps over all of them,
@@ -16,14 +16,14 @@ there are as many blocks as halvings, and n is the largest power of two below `d
 **Privacy.** A record is in one block, given to it by a secret order of the slots that is drawn without looking at data.
 Its $T_i$ steps are Gaussian mechanisms, each of distance $s C_i/n_i$ between neighbours, s = 2 where a record is
 replaced and s = 1 if it becomes a null record; together they are a Gaussian mechanism with
-$\mu = s \sqrt{T_i} C_i / (n_i \sigma_i)$, exactly, however later steps depend on earlier ones. With
-$\sigma_i = z C_i \sqrt{T_i}/n_i$ that is $s/z$ for every block, and so for all of them: given what came before, the
-other blocks have the same law on both sides. The engine solves for z as for one full-batch step. If a record comes
-or goes, the blocks after it would shift: `add_or_remove_one` is not accounted.
+$\mu = s \sqrt{T_i} C_i / (n_i \sigma_i)$, exactly, however later steps depend on earlier ones. With $\sigma_i = z C_i
+\sqrt{T_i}/n_i$ that is $s/z$ for every block, and so for all blocks together: given the past, the other blocks have the
+same law for both neighbours. The engine solves for z as for one full-batch step. If a record comes or goes, the blocks
+after it would shift: `add_or_remove_one` is not accounted.
 
 **Guarantee.** `localization` has the bound, its constants and its proof; `excess_risk_bound` evaluates it. It is
 conservative: below some $10^5$ records it is mostly vacuous, and `trivial_excess_risk` is the smaller number. The work
-is about $n^{p+1} \ln n$ gradients, so that runs are for some ten thousand records at most.
+is about $n^{p+1} \ln n$ gradients, so runs are practical for at most about ten thousand records.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, all other numbers from the theorem with constants.
 
     Raises:
-        InvalidValue: a number is outside its range, or missing if no preset can fill it in; there are not enough
-            records for the blocks; a block would have too many steps.
-        Unsupported: the number of steps or the batch size is solved for, on which the privacy does not depend; the
-            domain is no l2 ball or the penalty not l2.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or is missing and no preset can fill it in; if there are not
+            enough records for the blocks; or if a block would have too many steps.
+        Unsupported: If the number of steps or the batch size is solved for, on which the privacy does not depend; or if
+            the domain is no l2 ball, or the penalty is not l2.
+        Unreachable: If no noise multiplier meets the target.
     """
     steps = solve_noise(spec)
     setting = read_setting(spec, NAME, ASSUMPTIONS)
@@ -94,7 +94,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _blocks(spec: Spec) -> int:
-    """l: the number of halvings, or the caller's own number."""
+    """Return the number l of blocks: the number of halvings, or the caller's own number."""
     most = spec.dataset_size.bit_length() - 1
     if most < 1:
         raise InvalidValue(
@@ -117,7 +117,7 @@ def _blocks(spec: Spec) -> int:
 def _localized(
     problem: LocalizedProblem, blocks: Blocks, noise_multiplier: float, step_size: float | None
 ) -> LocalizedRun:
-    """The one run, from anywhere in the domain; zeta = n^(-1/2) where L_f is not known."""
+    """Return the only run, which may start anywhere in the domain; zeta = n^(-1/2) if L_f is not known."""
     failure = 0.0 if problem.moments.lipschitz is not None else (2 * blocks.sizes[0]) ** -0.5
     reach = problem.reach(len(blocks.sizes), failure)
     localization = Localization(problem, blocks, reach, failure, noise_multiplier)
@@ -151,12 +151,12 @@ def calibration_of_runs(
     """Return the answer of localised runs, with the statements of the theorem if its constants are given.
 
     Args:
-        algorithm, spec, steps: As `calibration_of` has them.
+        algorithm, spec, steps: As in `calibration_of`.
         setting: The setting that the spec describes.
         runs: The runs of Algorithm 4, one after the other.
-        planned_type: The theorem's numbers.
+        planned_type: The class that computes the theorem's numbers.
         iterations: The recommended number of blocks or runs.
-        why: Why records are left over, in words.
+        why: The reason why records are left over, in words.
     """
     phase = phase_of(steps.event, steps.noise_multiplier, runs)
     evaluations = Provenance(

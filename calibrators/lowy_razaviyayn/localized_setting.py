@@ -1,4 +1,4 @@
-"""The spec of the localised algorithms, read and checked; their one event, their plan and the paper's own noise."""
+"""The spec of the localised algorithms, read and checked; with its one event, its plan and the paper's own noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from calibrators.refusals import refuse
 from calibrators.spec import Spec
 from calibrators.verdicts import judge_steps
 
-#: Slots and block sizes stay under these; if a record comes or goes, later blocks would shift.
+#: The relations under which slots and block sizes stay the same. If a record came or went, later blocks would shift.
 RELATIONS = (NeighboringRelation.REPLACE_ONE, NeighboringRelation.REPLACE_SPECIAL)
 
 _OPTIONAL = "; the next higher moment's where it is left out"
@@ -89,8 +89,8 @@ class LocalizedSetting:
     """The setting that the spec states.
 
     Attributes:
-        problem: None if the theorem lacks a constant.
-        missing: Their names.
+        problem: The constants; None if the theorem lacks one.
+        missing: The names of the missing constants.
         power: The caller's p.
         order_constant: c of the rates.
     """
@@ -107,9 +107,9 @@ class LocalizedRun:
 
     Attributes:
         blocks: Its blocks.
-        step_size: eta; None in a plan for privacy alone.
+        step_size: The step size eta; None in a plan for privacy alone.
         localization: Its localization; None without the theorem's constants.
-        start: Bound on the root mean square of |w_0 - w*|; 0 likewise.
+        start: A bound on the root mean square of |w_0 - w*|; 0 without the theorem's constants.
     """
 
     blocks: Blocks
@@ -126,11 +126,11 @@ class LocalizedRun:
 
 
 def solve_noise(spec: Spec) -> Steps:
-    """The one Gaussian mechanism that meets the target.
+    """Return the one Gaussian mechanism that meets the target.
 
     Raises:
-        Unsupported: a number of steps or of records is solved for.
-        InvalidValue: a batch size is given.
+        Unsupported: If the number of steps or of records is solved for.
+        InvalidValue: If a batch size is given.
     """
     refuse(
         spec,
@@ -147,11 +147,11 @@ def solve_noise(spec: Spec) -> Steps:
 
 
 def read_setting(spec: Spec, algorithm: str, assumptions: Sequence[Assumption]) -> LocalizedSetting:
-    """The setting of a spec.
+    """Return the setting of a spec.
 
     Raises:
-        InvalidValue: a constant is unknown, outside its range, or contradicts another.
-        Unsupported: the domain is no l2 ball, or the penalty not l2.
+        InvalidValue: If a constant is unknown, outside its range, or contradicts another.
+        Unsupported: If the domain is no l2 ball, or the penalty is not l2.
     """
     given = with_diameter(spec, algorithm)
     known = read_assumptions(assumptions, given, needed=[("dimension", spec.dimension)])
@@ -175,10 +175,10 @@ def read_setting(spec: Spec, algorithm: str, assumptions: Sequence[Assumption]) 
 def thresholds(
     spec: Spec, problem: LocalizedProblem | None, sizes: tuple[int, ...], power: float, noise_multiplier: float
 ) -> Blocks:
-    """The blocks with the spec's own C, or with the C_i of the theorem.
+    """Return the blocks with the spec's own C, or with the C_i of the theorem.
 
     Raises:
-        InvalidValue: neither is there (``missing``), or blocks have too many steps.
+        InvalidValue: If no threshold is given and none can be derived (``missing``), or blocks have too many steps.
     """
     if problem is None or spec.gradient_bound is not None:
         own = clip_of(spec, None, "the theorem's assumptions")
@@ -189,7 +189,7 @@ def thresholds(
 def balanced_thresholds(
     problem: LocalizedProblem, sizes: tuple[int, ...], power: float, noise_multiplier: float
 ) -> tuple[float, ...]:
-    """C_i of the theorem."""
+    """Return C_i of the theorem."""
     steps = Blocks(sizes, power, (1.0,) * len(sizes)).inner_iterations
     return tuple(
         problem.balanced_threshold(size, count, power, noise_multiplier)
@@ -198,7 +198,7 @@ def balanced_thresholds(
 
 
 def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]) -> LocalizedPhase:
-    """The blocks of all runs, one after the other."""
+    """Return the blocks of all runs, one after the other."""
     step_sizes: list[float] = []
     strengths: list[float] = []
     radii: list[float] = []
@@ -220,7 +220,7 @@ def phase_of(event: Event, noise_multiplier: float, runs: Sequence[LocalizedRun]
 
 
 def printed_noise(spec: Spec) -> AsPublished | None:
-    """Algorithm 3's noise at this spec with the engine's verdict; None for targets that the paper does not treat."""
+    """Return Algorithm 3's noise at this spec with a verdict; None for targets that the paper does not treat."""
     rho = rho_of(spec.target)
     if rho is None:
         return None

@@ -5,8 +5,9 @@ r"""Lower bounds for zCDP algorithms (Theorems 7 and 8), up to constants, and wi
 $$\text{convex, radius } R: \; \max\Big\{\frac{r R}{2\sqrt{6 n}},\, \frac{r R}{2} q^{(k-1)/k}\Big\}, \qquad
   \mu\text{-strongly convex: } \max\Big\{\frac{r^2}{96 \mu n},\, \frac{r^2}{16 \mu} q^{(2k-2)/k}\Big\}.$$
 
-*Proof.* Two laws of one coordinate with means $\pm m$, which an algorithm must tell apart; the total variation of its
-outcomes is at most 1/2 in both cases. Non-private: $x = \pm h$ with $m = \delta h$, $\delta = 1/\sqrt{6 n}$: the
+*Proof.* An algorithm must tell two laws of one coordinate with means $\pm m$ apart, and the total variation of its
+outcomes is at most 1/2 in both of the following cases. Non-private: $x = \pm h$ with $m = \delta h$, $\delta =
+1/\sqrt{6 n}$: the
 Kullback-Leibler divergence of n records is at most $3 n \delta^2 = 1/2$. Private: $x = \pm h q^{-1/k}$ with
 probability q and 0 otherwise, $m = h q^{(k-1)/k}$: the two samples can be drawn to differ in $\mathrm{Bin}(n, q)$
 records, and $\rho$-zCDP for groups with Pinsker's inequality gives $\sqrt{\rho/2}\, n q \le 1/2$. For
@@ -25,7 +26,7 @@ import math
 
 
 def convex_lower_bound(moment_order: float, moment_bound: float, radius: float, records: int, rho: float) -> float:
-    """A certified lower bound, in loss units, of every rho-zCDP algorithm on some convex problem on a ball.
+    """Return a certified lower bound, in loss units, of every rho-zCDP algorithm on some convex problem on a ball.
 
     >>> round(convex_lower_bound(2.0, 3.0, 1.0, 10_000, 0.5), 12)
     0.015
@@ -48,7 +49,7 @@ def strongly_convex_lower_bound(
 
 
 def mean_lower_bound(moment_order: float, moment_bound: float, records: int, rho: float) -> float:
-    """A certified lower bound of E|nu~ - nu|^2 for some records, whatever the rho-zCDP algorithm.
+    """Return a certified lower bound of E|nu~ - nu|^2 that holds, for some records, for every rho-zCDP algorithm.
 
     The two laws above with h = r_k, since here the records themselves have the moment; the two squared errors add up
     to at least 2 m^2, so one is at least m^2 / 2 on average.
@@ -63,7 +64,7 @@ def mean_lower_bound(moment_order: float, moment_bound: float, records: int, rho
 def convex_lower_rate(
     moment_order: float, moment_bound: float, diameter: float, dimension: int, records: int, rho: float
 ) -> float:
-    """Theorem 7 without its constant: r_k D (n^(-1/2) + min{1, sqrt(d) / (sqrt(rho) n)}^((k-1)/k)).
+    """Return Theorem 7 without its constant: r_k D (n^(-1/2) + min{1, sqrt(d) / (sqrt(rho) n)}^((k-1)/k)).
 
     >>> round(convex_lower_rate(2.0, 3.0, 2.0, 50, 10_000, 0.5), 10)
     0.2497366596
@@ -75,7 +76,7 @@ def convex_lower_rate(
 def strongly_convex_lower_rate(
     moment_order: float, moment_bound: float, strong_convexity: float, dimension: int, records: int, rho: float
 ) -> float:
-    """Theorem 8 without its constant: (r_k^2 / mu) (1/n + min{1, sqrt(d) / (sqrt(rho) n)}^((2k-2)/k)).
+    """Return Theorem 8 without its constant: (r_k^2 / mu) (1/n + min{1, sqrt(d) / (sqrt(rho) n)}^((2k-2)/k)).
 
     >>> round(strongly_convex_lower_rate(2.0, 3.0, 1.0, 50, 10_000, 0.5), 10)
     0.0099
@@ -97,7 +98,8 @@ def failed_conditions(dimension: int, rho: float) -> tuple[str, ...]:
 
 
 def _private_mean(moment_order: float, records: int, rho: float) -> float:
-    """q^((k-1)/k): the mean, over its largest value, that n records under rho-zCDP cannot tell from its negative."""
+    """Return q^((k-1)/k): n records under rho-zCDP cannot tell a mean of this size (relative to h) from its
+    negative."""
     return math.pow(min(1.0, 1.0 / (records * math.sqrt(2.0 * rho))), 1.0 - 1.0 / moment_order)
 
 

@@ -34,13 +34,13 @@ from calibrators.lowy_razaviyayn.moments import Moments
 
 @dataclass(frozen=True, slots=True)
 class MeanOracle:
-    """One call on a batch of fixed size, and the distance of its answer from the mean.
+    """One call of the oracle on a batch of fixed size, and the distance of its answer from the mean.
 
     Attributes:
-        max_grad_norm: C, in gradient units.
-        batch_size: s, by which the sum is divided.
-        noise_multiplier: z, of the noise on the sum, over C.
-        dimension: d.
+        max_grad_norm: The clip threshold C, in gradient units.
+        batch_size: The batch size s, by which the sum is divided.
+        noise_multiplier: The noise multiplier z: the noise on the sum, over C.
+        dimension: The dimension d.
         moments: The moments of the records' gradients.
 
     >>> oracle = MeanOracle(3.0, 100, 2.0, 10, Moments(order=3.0, bound=2.0, bound_2=1.5))
@@ -58,12 +58,13 @@ class MeanOracle:
 
     @property
     def noise_variance(self) -> float:
-        """sigma^2, of each coordinate of the mean."""
+        """The noise variance sigma^2, of each coordinate of the mean."""
         return (self.noise_multiplier * self.max_grad_norm / self.batch_size) ** 2
 
     @property
     def bias(self) -> float:
-        """B of Lemma 6, in gradient units; never above r_k, which bounds the mean of every shortened vector."""
+        """The bias B of Lemma 6, in gradient units. It is never above r_k, which bounds the mean of every shortened
+        vector."""
         return self._bias(-math.log(self.moments.order - 1.0))
 
     @property
@@ -74,12 +75,12 @@ class MeanOracle:
 
     @property
     def variance(self) -> float:
-        """Sigma^2 of Lemma 6: d sigma^2 + r_2^2 / s, in squared gradient units."""
+        """The variance Sigma^2 of Lemma 6: d sigma^2 + r_2^2 / s, in squared gradient units."""
         return self.dimension * self.noise_variance + self.moments.second**2 / self.batch_size
 
     @property
     def sharp_variance(self) -> float:
-        """The variance with min(r_2, C) for r_2: no clipped record is longer than C."""
+        """The variance with min(r_2, C) in place of r_2, because no clipped record is longer than C."""
         return self.dimension * self.noise_variance + self.clipped_second_moment / self.batch_size
 
     @property
@@ -88,7 +89,7 @@ class MeanOracle:
         return min(self.moments.second, self.max_grad_norm) ** 2
 
     def _bias(self, log_constant: float) -> float:
-        """constant r_k (r_k / C)^(k - 1), in logarithms, since r_k^k overflows for large k."""
+        """Return ``constant`` r_k (r_k / C)^(k - 1), computed in logarithms, since r_k^k overflows for large k."""
         k, r = self.moments.order, self.moments.bound
         exponent = log_constant + (k - 1.0) * math.log(r / self.max_grad_norm)
         return r * math.exp(min(exponent, 0.0))
@@ -106,8 +107,8 @@ def errors_of_drawn_batches(oracle: MeanOracle, rounds: int, records: int) -> tu
     """Return the same errors if each record draws its batch and sums are divided by the oracle's s.
 
     Returns:
-        A bound on the root mean square bias of each step, shape (rounds,), in gradient units, and one on the variance
-        of every step, in squared gradient units.
+        A bound on the root mean square bias of each step, shape (rounds,), in gradient units; and a bound on the
+        variance of every step, in squared gradient units.
     """
     size = oracle.batch_size
     left = np.arange(rounds, 0, -1) / rounds

@@ -1,11 +1,11 @@
-r"""Coordinate-wise medians of means (Lemmas 52 and 57 to 59): how many groups it takes, and how far they are off.
+r"""Coordinate-wise medians of means (Lemmas 52 and 57 to 59): the number of groups that they need, and their error.
 
 **Setting.** n i.i.d. records x in $\mathbb{R}^d$ with mean $\nu$, $\|\nu\| \le L$, and in each coordinate
 $\mathbb{E}|x_j - \nu_j|^k \le \gamma$, $k \ge 2$. Coordinates are clamped to $[-\tau, \tau]$ with $\tau \ge 2L$; each
 of m groups of b records has a mean, and $\hat\nu_j$ is the lower median of the m means in coordinate j.
 
 **Bias.** In each coordinate $|\mathbb{E}\,\Pi(x_j) - \nu_j| \le \beta = \kappa_k \gamma (2/\tau)^{k-1}$,
-$\kappa_k = (k-1)^{k-1}/k^k$; the paper has 10 for $\kappa_k$. *Proof.* What is cut off is at most
+$\kappa_k = (k-1)^{k-1}/k^k$; the paper has 10 in place of $\kappa_k$. *Proof.* The part that is cut off is at most
 $(|x_j| - \tau)_+ \le (|x_j - \nu_j| - \tau/2)_+$, and $(y - c)_+ \le \kappa_k y^k / c^{k-1}$. $\square$
 
 **High probability.** For $0 < \zeta < 1$ let $u = \ln(2d/\zeta)/m$ and $p = \frac12 (1 - \sqrt{1 - e^{-2u}})$. With
@@ -14,14 +14,14 @@ probability at least $1 - \zeta/2$, in all coordinates at once,
 $$|\hat\nu_j - \nu_j| \le \beta + \frac{\min(\gamma^{1/k}, \tau)}{\sqrt{b p}}.$$
 
 *Proof.* Clamping brings two numbers no farther apart, so a clamped coordinate has a variance of at most $\gamma^{2/k}$,
-and a group's mean is farther than the last term from its own mean with probability at most p (Chebyshev). Half of the
-groups or more are, with probability at most $(4p(1-p))^{m/2} = e^{-um} = \zeta/(2d)$ (Chernoff). Elsewhere fewer than
-half are above that interval and fewer than half below, hence the lower median is in it. $\square$
+and a group's mean is farther than the last term from its own mean with probability at most p (Chebyshev). At least half
+of the groups are that far off with probability at most $(4p(1-p))^{m/2} = e^{-um} = \zeta/(2d)$ (Chernoff). Otherwise
+fewer than half are above that interval and fewer than half are below it, hence the lower median is in it. $\square$
 
-With $p = 0.01$ and Hoeffding's inequality in Chernoff's place $m \ge \ln(2d/\zeta)/0.4802$ groups suffice, and the
+With $p = 0.01$ and Hoeffding's inequality in place of Chernoff's, $m \ge \ln(2d/\zeta)/0.4802$ groups suffice, and the
 last term is $10 \gamma^{1/k}/\sqrt b$, as in the paper, which takes $m = \lceil 20 \ln(4d/\zeta) \rceil$. At the former
-m the proof above has p of about 0.11, and 3 for 10; there $1/\sqrt{b p}$ is within 1% of its least at a given number of
-records.
+m, the proof above has a p of about 0.11, and 3 in place of 10; then $1/\sqrt{b p}$ is within 1% of its minimum at a
+given number of records.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-#: Twice the square of 0.99 - 1/2, by Hoeffding's inequality.
+#: Twice the square of 0.99 - 1/2, as Hoeffding's inequality needs.
 _HOEFFDING = 0.4802
 
 
 def groups_needed(dimension: int, failure_probability: float) -> int:
-    """An m that suffices: the least number of groups of which 99% are good on average and half are surely good.
+    """Return an m that suffices: if 99% of so many groups are good on average, more than half are good with high
+    probability.
 
     >>> groups_needed(5, 1e-3)
     20
@@ -43,7 +44,7 @@ def groups_needed(dimension: int, failure_probability: float) -> int:
 
 
 def groups_printed(dimension: int, failure_probability: float) -> int:
-    """The paper's m.
+    """Return the paper's m.
 
     >>> groups_printed(5, 1e-3)
     199
@@ -54,7 +55,7 @@ def groups_printed(dimension: int, failure_probability: float) -> int:
 def noise_stddev_on_medians(
     noise_multiplier: float, truncation_radius: float, dimension: int, group_size: int
 ) -> float:
-    """Return the noise of a group's mean: the multiplier times the norm sqrt(d) tau of a clamped record, over b.
+    """Return the noise on a group's mean: the multiplier times the norm sqrt(d) tau of a clamped record, over b.
 
     >>> round(noise_stddev_on_medians(2.0, 4.0, 5, 20) ** 2, 12)
     0.8
@@ -67,13 +68,14 @@ class MedianOfMeans:
     """The errors of medians of means, before any noise is added to the release.
 
     Attributes:
-        truncation_radius: tau, in the records' unit.
-        groups: m.
-        group_size: b.
-        dimension: d.
-        moment_order: k, at least 2.
+        truncation_radius: The truncation radius tau, in the records' unit.
+        groups: The number m of groups.
+        group_size: The number b of records in a group.
+        dimension: The dimension d.
+        moment_order: The moment order k, at least 2.
         coordinate_moment: gamma^(1/k), in the records' unit.
-        failure_probability: zeta; one half is for these medians, the other for the noise that is added to them.
+        failure_probability: The failure probability zeta. One half is for these medians, the other for the noise added
+            to them.
 
     >>> medians = MedianOfMeans(4.0, 20, 500, 5, 3.0, 0.5, 1e-3)
     >>> round(medians.bias, 10), round(medians.printed_bias, 10), round(medians.bad_group_probability, 4)
@@ -90,7 +92,7 @@ class MedianOfMeans:
 
     @property
     def bias(self) -> float:
-        """beta, of each coordinate."""
+        """The bias beta, of each coordinate."""
         k = self.moment_order
         return self._bias((k - 1.0) * math.log1p(-1.0 / k) - math.log(k))
 
@@ -101,7 +103,8 @@ class MedianOfMeans:
 
     @property
     def bad_group_probability(self) -> float:
-        """p: if this share of groups is bad on average, the median is bad with probability zeta / (2 d) at most."""
+        """The probability p: if groups are bad with this probability, the median is bad with probability at most zeta /
+        (2 d)."""
         tail = -2.0 * _log_tail(self.dimension, self.failure_probability) / self.groups
         # (1 - sqrt(1 - e)) / 2 without cancellation.
         return 0.5 * math.exp(tail) / (1.0 + math.sqrt(-math.expm1(tail)))
@@ -117,19 +120,19 @@ class MedianOfMeans:
         return math.sqrt((spread**2 / self.group_size + noise_variance) / p) if p > 0.0 else math.inf
 
     def error(self, noise_variance: float = 0.0) -> float:
-        """sqrt(d) (beta + deviation): of all coordinates in the l2 norm, with probability at least 1 - zeta / 2."""
+        """Return sqrt(d) (beta + deviation), a bound in the l2 norm, with probability at least 1 - zeta / 2."""
         return math.sqrt(self.dimension) * (self.bias + self.deviation(noise_variance))
 
     @property
     def printed_error(self) -> float | None:
-        """10 sqrt(d) (gamma^(1/k) / sqrt(b) + gamma (2/tau)^(k-1)), with that probability; None with too few groups."""
+        """The printed error 10 sqrt(d) (gamma^(1/k) / sqrt(b) + gamma (2/tau)^(k-1)); None with too few groups."""
         if self.groups < groups_needed(self.dimension, self.failure_probability):
             return None
         deviation = 10.0 * self.coordinate_moment / math.sqrt(self.group_size)
         return math.sqrt(self.dimension) * (deviation + self.printed_bias)
 
     def _bias(self, log_constant: float) -> float:
-        """constant g (2 g / tau)^(k-1), in logarithms, since gamma = g^k overflows for large k."""
+        """Return ``constant`` g (2 g / tau)^(k-1), computed in logarithms, since gamma = g^k overflows for large k."""
         k, g = self.moment_order, self.coordinate_moment
         exponent = log_constant + (k - 1.0) * math.log(2.0 * g / self.truncation_radius)
         return g * math.exp(exponent) if exponent < 700.0 else math.inf
@@ -138,14 +141,14 @@ class MedianOfMeans:
 def balanced_radius(
     dimension: int, moment_order: float, coordinate_moment: float, noise_per_radius: float, mean_bound: float
 ) -> float:
-    r"""tau at which the bias and the noise together are least, and 2 L at least.
+    r"""Return the tau at which bias and noise together are least, or 2 L if that is larger.
 
-    Of $\sqrt d\,\kappa_k \gamma (2/\tau)^{k-1} + N \tau$ the minimum is at
+    The minimum of $\sqrt d\,\kappa_k \gamma (2/\tau)^{k-1} + N \tau$ is at
     $\tau = 2 \gamma^{1/k} \left((k-1) \kappa_k \sqrt d / (2 N)\right)^{1/k}$.
 
     Args:
         noise_per_radius: N: the length of the noise that is added to the medians, per unit of tau.
-        mean_bound: L.
+        mean_bound: The bound L on the mean.
 
     >>> tau = balanced_radius(5, 3.0, 0.5, 0.01, 0.0)
     >>> cost = lambda t: math.sqrt(5) * 4 / 27 * 0.125 * (2 / t) ** 2 + 0.01 * t
@@ -159,7 +162,8 @@ def balanced_radius(
 
 
 def normal_length(dimension: int, failure_probability: float) -> float:
-    """A length that a standard normal vector exceeds with probability zeta / 2 at most: sqrt(d) + sqrt(2 ln(2 / zeta)).
+    """Return a length that a standard normal vector exceeds with probability zeta / 2 at most: sqrt(d) + sqrt(2 ln(2 /
+    zeta)).
 
     >>> round(normal_length(4, 2.0 * math.exp(-2.0)), 12)
     4.0
@@ -168,7 +172,7 @@ def normal_length(dimension: int, failure_probability: float) -> float:
 
 
 def medians_rate(dimension: int, moment_order: float, coordinate_moment: float, radius: float, records: int) -> float:
-    """Lemma 52's order of the bias, logarithms left out: sqrt(d) (gamma^(1/k)/sqrt(n) + gamma (2/tau)^(k-1)).
+    """Return Lemma 52's order of the bias, without logarithms: sqrt(d) (gamma^(1/k)/sqrt(n) + gamma (2/tau)^(k-1)).
 
     >>> round(medians_rate(4, 2.0, 1.0, 10.0, 100), 12)
     0.6

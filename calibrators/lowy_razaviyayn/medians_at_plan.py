@@ -30,15 +30,15 @@ _PRINTED = r"10 \sqrt d \left(\gamma^{1/k}/\sqrt b + \gamma (2/\tau)^{k-1}\right
 
 @dataclass(frozen=True, slots=True)
 class PlannedMedians:
-    """A plan of this algorithm with what is known of the records.
+    """A plan of this algorithm, with the known facts about the records.
 
     Attributes:
         phase: The only phase.
-        noise_multiplier: z.
-        records: n.
+        noise_multiplier: The noise multiplier z.
+        records: The number n of records.
         medians: The medians before noise.
-        mean_bound: L.
-        order_constant: c.
+        mean_bound: The bound L on the mean.
+        order_constant: The order constant c.
     """
 
     phase: MedianPhase
@@ -49,7 +49,7 @@ class PlannedMedians:
     order_constant: float
 
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for numbers that are left out."""
+        """Return sentences for numbers that are left out."""
         return warnings_of(self.phase.truncation_radius, self.mean_bound)
 
     def utility(self) -> tuple[Provenance, ...]:
@@ -141,7 +141,8 @@ class PlannedMedians:
     def _length(
         self, name: str, value: float | None, formula: str, kind: ProvenanceKind, words: tuple[str, ...]
     ) -> Provenance:
-        """A distance from the mean. The point 0 is within L of it, and no record has to be read for that."""
+        """Return a bound on the distance from the mean. It is at most L, because the point 0 is within L without
+        reading a record."""
         kept = value if self._is_covered else None
         return Provenance(
             name,
@@ -164,7 +165,7 @@ class PlannedMedians:
 
 
 def recommended(groups: int, radius: float | None) -> tuple[Provenance, ...]:
-    """The step, m that suffices, and tau where the moments are known."""
+    """Return the step, an m that suffices, and tau if the moments are known."""
     derived = ProvenanceKind.DERIVED
     found = (
         Provenance("iterations", 1.0, "1", f"{PAPER}, Algorithm 12 (as one step: derived)", derived),

@@ -69,7 +69,7 @@ def read_groups(spec: Spec, known: Given, sufficient: int) -> int:
     """Return m: the caller's, or one that suffices.
 
     Raises:
-        InvalidValue: it is no whole number, or there are fewer records than groups.
+        InvalidValue: If the number of groups is no whole number, or there are fewer records than groups.
     """
     stated = known.get("num_groups")
     groups = sufficient if stated is None else int(stated)
@@ -88,7 +88,7 @@ def read_radius(known: Given, preset: float | None) -> float:
     """Return tau: the caller's, or the preset.
 
     Raises:
-        InvalidValue: neither is there.
+        InvalidValue: If it is not given and no preset can choose it.
     """
     radius = known.get("truncation_radius") or preset
     if radius is None:

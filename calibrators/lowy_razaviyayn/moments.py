@@ -63,9 +63,9 @@ class Moments:
     """Assumption 2.
 
     Attributes:
-        order: k, at least 2.
-        bound: r_k, in gradient units.
-        bound_2: r_2, at most r_k; None takes r_k.
+        order: The order k, at least 2.
+        bound: The bound r_k, in gradient units.
+        bound_2: The bound r_2, at most r_k; None means r_k.
     """
 
     order: float
@@ -74,18 +74,19 @@ class Moments:
 
     @property
     def second(self) -> float:
-        """r_2, or r_k if it is not known."""
+        """The bound r_2, or r_k if it is not known."""
         return self.bound if self.bound_2 is None else min(self.bound, self.bound_2)
 
 
 def moment_bound_of_coordinates(coordinate_bound: float, order: float, dimension: int) -> float:
-    r"""r_k from a bound on the k-th central moment of each coordinate (Assumption 3): $r_k \le 2\sqrt d\,\gamma^{1/k}$.
+    r"""Return r_k from a bound on the k-th central moment of each coordinate (Assumption 3): $r_k \le 2\sqrt
+    d\,\gamma^{1/k}$.
 
     Args:
         coordinate_bound: gamma^(1/k), in gradient units, where E|<grad f - grad F, e_j>|^k <= gamma for every j and
             |grad F| <= sqrt(d) gamma^(1/k).
 
-    The paper's Lemma 21 has 4 for 2. Minkowski's inequality in L^k separates grad F, and
+    The paper's Lemma 21 has 4 in place of 2. Minkowski's inequality in L^k separates grad F, and
     |v|^k <= d^(k/2) mean_j |v_j|^k.
 
     >>> round(moment_bound_of_coordinates(2.0 ** (1 / 3), 3.0, 9), 9)
@@ -96,10 +97,10 @@ def moment_bound_of_coordinates(coordinate_bound: float, order: float, dimension
 
 
 def trivial_excess_risk(lipschitz: float, diameter: float, strong_convexity: float = 0.0) -> float:
-    r"""The bound that needs no step: $F(w) - F^* \le \min(L D, L^2 / (2 \mu))$ at every point of the domain.
+    r"""Return the bound that needs no step: $F(w) - F^* \le \min(L D, L^2 / (2 \mu))$ at every point of the domain.
 
     Args:
-        lipschitz: L of F on the domain; r_1 <= r_2 will do.
+        lipschitz: The Lipschitz constant L of F on the domain; r_1 <= r_2 is enough.
 
     >>> trivial_excess_risk(2.0, 2.0), trivial_excess_risk(2.0, 2.0, strong_convexity=1.0)
     (4.0, 2.0)

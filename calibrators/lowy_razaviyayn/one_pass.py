@@ -1,5 +1,5 @@
-"""Shared code of the paper's one-pass algorithms: noise, rounds, batches and clip threshold of a spec, and the
-errors that a theorem reads off a planned pass.
+"""Shared code of the paper's one-pass algorithms: noise, rounds, batches and clip threshold of a spec, and the errors
+of a planned pass that theorems use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIXED_BATCHES = "batches have the same size, which fails under add_or_remove_one
 
 #: Bounds are added up round by round.
 MAX_ROUNDS = 100_000
-#: Under each of them one pass costs one mechanism; the first is the paper's.
+#: The relations under which one pass costs one mechanism. The first is the paper's.
 RELATIONS = (
     NeighboringRelation.REPLACE_ONE,
     NeighboringRelation.REPLACE_SPECIAL,
@@ -45,7 +45,7 @@ class Chosen:
 
     Attributes:
         iterations: The paper's T.
-        batch_size: s, of each round.
+        batch_size: The batch size s, of each round.
         bound: The clip threshold C.
     """
 
@@ -60,10 +60,10 @@ class PlannedBatches:
 
     Attributes:
         phase: The steps, which need no step size yet.
-        dimension: d.
+        dimension: The dimension d.
         moments: The moments of the gradients that are clipped.
-        dataset_size: n.
-        relation: Decides whether batches are cut or drawn.
+        dataset_size: The number n of records.
+        relation: The neighbouring relation, which decides whether batches are cut or drawn.
     """
 
     phase: Phase
@@ -94,7 +94,7 @@ class PlannedBatches:
         return self.relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def errors(self) -> tuple[Vector, float]:
-        """Bounds on the root mean square bias of each step, and on the variance of every one; sharp constants."""
+        """Bound the root mean square bias and the variance of every step, with sharp constants."""
         if self.are_drawn:
             return errors_of_drawn_batches(self.oracle, self.phase.steps, self.dataset_size)
         return constant_errors(self.oracle, self.phase.steps)
@@ -108,7 +108,7 @@ def check_unknown(spec: Spec) -> None:
     """Refuse to solve for a size on which the privacy of one pass does not depend.
 
     Raises:
-        Unsupported: the number of steps or the batch size is solved for.
+        Unsupported: If the number of steps or the batch size is solved for.
     """
     refuse(
         spec,
@@ -125,17 +125,17 @@ def solve_pass(spec: Spec, rounds: int) -> Steps:
 def choose(
     spec: Spec, preset: Preset | None, paper_epsilon: float, *, preset_words: str, extra_rounds: int = 0
 ) -> Chosen:
-    """Return T, batches of floor(n / rounds) records, and C: the spec's own if it has them, else the preset's.
+    """Return T, batches of floor(n / rounds) records, and C: the spec's own values, or else the preset's.
 
     Args:
-        preset: None if the theorem's assumptions are not there.
-        paper_epsilon: The paper's epsilon of the noise that was solved for.
+        preset: The preset; None if assumptions of the theorem are missing.
+        paper_epsilon: The paper's epsilon of the noise that the engine found.
         preset_words: The preset's formula for T.
         extra_rounds: The number of rounds beside T.
 
     Raises:
-        InvalidValue: there are more rounds than records or than `MAX_ROUNDS`, the batch size is given and another one,
-            or what no preset fills in is missing.
+        InvalidValue: If there are more rounds than records or than `MAX_ROUNDS`, a different batch size is given, or a
+            number that no preset fills in is missing.
     """
     n = spec.dataset_size
     each, number = "each round", "the number of rounds, which without the assumptions"
@@ -173,11 +173,11 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
     """Return the spec's own clip threshold, or the preset's.
 
     Args:
-        preset: None if it cannot be computed.
+        preset: The preset's threshold; None if it cannot be computed.
         needs: The constants from which it would be computed.
 
     Raises:
-        InvalidValue: neither is there.
+        InvalidValue: If it is not given and no preset can choose it.
     """
     if spec.gradient_bound is not None:
         return spec.clip
@@ -191,11 +191,11 @@ def clip_of(spec: Spec, preset: float | None, needs: str) -> Clip:
 
 
 def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
-    """The spec's constants, with the diameter of the domain where only that was given.
+    """Return the spec's constants, with the domain's diameter if only the domain was given.
 
     Raises:
-        InvalidValue: the diameter that is stated is smaller than the domain's.
-        Unsupported: the domain is no l2 ball.
+        InvalidValue: If the diameter that is stated is smaller than the domain's.
+        Unsupported: If the domain is no l2 ball.
     """
     if spec.domain is None:
         return spec.assumptions
@@ -216,7 +216,7 @@ def with_diameter(spec: Spec, algorithm: str) -> Mapping[str, float]:
 
 
 def ball(spec: Spec, diameter: float | None) -> L2Ball | None:
-    """The spec's domain, or the ball of the diameter; None if neither is known."""
+    """Return the spec's domain, or the ball of the diameter; None if neither is known."""
     if isinstance(spec.domain, L2Ball):
         return spec.domain
     return None if diameter is None else L2Ball(0.5 * diameter)
@@ -226,7 +226,7 @@ def l2_strength(spec: Spec, algorithm: str) -> float:
     """Return the strength of the penalty whose gradient is added outside the clip; 0 without one.
 
     Raises:
-        Unsupported: the penalty has no gradient everywhere.
+        Unsupported: If the penalty has no gradient everywhere.
     """
     if spec.penalty is None:
         return 0.0

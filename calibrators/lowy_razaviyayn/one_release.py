@@ -1,4 +1,4 @@
-"""Shared code of releases of one mean of all records: one step of size 1, and a clip threshold of their own."""
+"""Shared code of algorithms that release one mean of all records: one step of size 1, with its own clip threshold."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from calibrators.spec import Spec
 
 
 def check_one_step(spec: Spec, name: str) -> None:
-    """Refuse requests that do not fit one release about all records.
+    """Refuse requests that do not fit a single release about all records.
 
     Raises:
-        InvalidValue: more than one step, another batch than all records, or another step size than 1.
-        Unsupported: the number of steps or the batch size is solved for; there is a domain or a penalty.
+        InvalidValue: If the spec asks for more than one step, a batch that is not all records, or a step size other
+            than 1.
+        Unsupported: If the number of steps or the batch size is solved for, or if a domain or a penalty is given.
     """
     refuse(spec, sizes=f"{name} reads all records in one step: there is no {spec.unknown} to solve for")
     for field, value, only in (
@@ -44,9 +45,9 @@ def check_one_step(spec: Spec, name: str) -> None:
 
 
 def balanced_threshold(moments: Moments, noise_multiplier: float, dataset_size: int, dimension: int) -> float:
-    """C = r_k (epsilon_p n / sqrt(d))^(1/k), epsilon_p = 2/z: noise and squared bias cost about the same.
+    """Return C = r_k (epsilon_p n / sqrt(d))^(1/k), epsilon_p = 2/z: noise and squared bias cost about the same.
 
-    Theorems 9 and 11 of the paper for one round.
+    These are Theorems 9 and 11 of the paper for one round.
 
     >>> round(balanced_threshold(Moments(2.0, 3.0), 2.0, 400, 16), 9)
     30.0

@@ -53,7 +53,7 @@ class PlannedAcceleration(PlannedRisk):
         return self.problem.covers_closed_form(self._used_step_size) and not self.batches.are_drawn
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """T, s, C and the step sizes that the theorem would take with this plan's noise."""
+        """Return T, s, C and the step sizes that the theorem would take with this plan's noise."""
         p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         printed = 0.5 / p.printed_inverse_step(self._iterations, self.batches.oracle)
         exact, theorem = ProvenanceKind.EXACT, f"{PAPER}, Theorem 9"

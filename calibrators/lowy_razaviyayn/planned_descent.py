@@ -44,7 +44,7 @@ class PlannedDescent(PlannedRisk):
         return math.isclose(self._used_step_size, self.problem.step_size, rel_tol=1e-12)
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """T, s, C and the step size that the theorem would take with this plan's noise."""
+        """Return T, s, C and the step size that the theorem would take with this plan's noise."""
         p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         derived, exact, theorem = ProvenanceKind.DERIVED, ProvenanceKind.EXACT, f"{PAPER}, Theorem 20"
         return (

@@ -30,10 +30,10 @@ class PlannedLocalization:
         problem: Constants of the objective.
         runs: The runs of Algorithm 4, each with its localization.
         phase: The blocks of all of them.
-        noise_multiplier: z of the aggregate.
-        dataset_size: n as declared.
+        noise_multiplier: The noise multiplier z of the aggregate.
+        dataset_size: The declared number n of records.
         order_constant: c of the rates.
-        own_numbers: Whether the clip threshold or the step size is the caller's.
+        own_numbers: Whether the caller gave the clip threshold or the step size.
     """
 
     problem: LocalizedProblem
@@ -51,7 +51,7 @@ class PlannedLocalization:
 
     @property
     def records(self) -> int:
-        """n of the first run: a power of two unless the caller has blocks of his own."""
+        """The number n of records of the first run: a power of two, unless the caller chose the number of blocks."""
         return 2 * self.runs[0].blocks.sizes[0]
 
     @property
@@ -60,7 +60,7 @@ class PlannedLocalization:
         return trivial_excess_risk(self.problem.lipschitz_of_mean, self.problem.diameter, self.problem.strong_convexity)
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """The theorem's numbers with this plan's noise, one for each block, in the order in which they run."""
+        """Return the theorem's numbers with this plan's noise, one for each block, in the order in which they run."""
         step_sizes, strengths, radii, bounds, printed = self._of_blocks()
         theorem = f"{PAPER}, Theorem 12 (constants derived)"
         powers = tuple(run.blocks.power for run in self.runs)
@@ -149,15 +149,15 @@ class PlannedLocalization:
 
     @property
     def power_without_bound(self) -> str:
-        """The formula of p where the largest gradient is not known."""
+        """The formula of p if the largest gradient is not known."""
         return r"p = 1 + \tfrac{1}{2k}"
 
     def utility(self) -> tuple[Provenance, ...]:
-        """Bounds and rates; those whose conditions fail have no value, and their assumptions say why."""
+        """Return bounds and rates; those whose conditions fail have no value, and their assumptions say why."""
         return (self._bound(), self._trivial(), self._rate(), self._lower_bound(), self._lower_rate())
 
     def _of_blocks(self) -> tuple[tuple[float, ...], ...]:
-        """Recommended steps, strengths, radii, thresholds and the printed thresholds, of all blocks."""
+        """Return recommended steps, strengths, radii and thresholds of all blocks, and the printed thresholds."""
         found: list[tuple[float, ...]] = [()] * 5
         for run in self.runs:
             blocks, localization = run.blocks, run.localization

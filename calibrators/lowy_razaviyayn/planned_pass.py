@@ -25,7 +25,7 @@ class PlannedPass(PlannedRisk):
 
     Attributes:
         problem: Constants of the objective.
-        schedule: Step sizes and weights: the theorem's where ``step_size`` is None.
+        schedule: Step sizes and weights: those of the theorem if ``step_size`` is None.
     """
 
     problem: StronglyConvexProblem
@@ -37,11 +37,11 @@ class PlannedPass(PlannedRisk):
 
     @property
     def _outside_the_theorem(self) -> tuple[str, ...]:
-        """Describe what this plan lacks of the theorem's own run."""
+        """Describe the differences between this plan and the run of the theorem."""
         return (*self._drawn, _OWN_SCHEDULE) if self.step_size is not None else self._drawn
 
     def recommended(self) -> tuple[Provenance, ...]:
-        """T, s, C and the step sizes that the theorem would take with this plan's noise."""
+        """Return T, s, C and the step sizes that the theorem would take with this plan's noise."""
         p, n, epsilon_p = self.problem, self.batches.dataset_size, self.batches.paper_epsilon
         derived, exact = ProvenanceKind.DERIVED, ProvenanceKind.EXACT
         preset = p.recommended_iterations(n, epsilon_p)

@@ -1,8 +1,8 @@
 r"""The reduction to strong convexity (Theorem 18): runs of Algorithm 4 on ever more records, each from the last point.
 
 Run j of $M = \lceil \log_2 \log_2 n \rceil$ takes $N_j = 2^{j-2} n / \log_2 n$ records, rounded down to a power of two.
-If F is $\mu$-strongly convex, $\mathbb{E}\|w_j - w^*\|^2 \le 2 (\mathbb{E} F(w_j) - F^*)/\mu$, so that each run
-starts nearer than the one before. The paper's proof lets the algorithm know that distance; here it has a bound of it,
+If F is $\mu$-strongly convex, $\mathbb{E}\|w_j - w^*\|^2 \le 2 (\mathbb{E} F(w_j) - F^*)/\mu$, so each run starts
+nearer than the one before. The paper's proof assumes that the algorithm knows that distance; here it has a bound on it,
 
 $$\hat D_0 = \min(D, \tilde r_1/\mu), \qquad \hat D_j = \min(D, \tilde r_1/\mu, \sqrt{2\, \mathrm{bound}_j/\mu}),$$
 
@@ -31,7 +31,7 @@ from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 
 
 def run_sizes(records: int) -> tuple[int, ...]:
-    """N_1 .. N_M, powers of two; the first may be 1, which means no run.
+    """Return N_1 .. N_M, powers of two; the first may be 1, which means no run.
 
     >>> run_sizes(1024), run_sizes(100_000)
     ((32, 64, 128, 256), (2048, 4096, 8192, 16384, 32768))
@@ -42,25 +42,25 @@ def run_sizes(records: int) -> tuple[int, ...]:
 
 
 def default_power(problem: LocalizedProblem, records: int) -> float:
-    """p of a run: 1 + 1/k without L_f."""
+    """Return p of a run: 1 + 1/k without L_f."""
     moments = problem.moments
     return 1.0 + 1.0 / moments.order if moments.lipschitz is None else moments.power(records)
 
 
 def first_distance(problem: LocalizedProblem) -> float:
-    """D_0, of any point of the domain from the minimum."""
+    """Return D_0, the largest distance of a point of the domain from the minimum."""
     return min(problem.diameter, problem.lipschitz_of_mean / problem.strong_convexity)
 
 
 def next_distance(problem: LocalizedProblem, bound: float) -> float:
-    """D_j, after a run with this bound on its excess risk."""
+    """Return D_j, the distance after a run with this bound on its excess risk."""
     return min(first_distance(problem), math.sqrt(2.0 * bound / problem.strong_convexity))
 
 
 def localized_chain(
     problem: LocalizedProblem, runs: Sequence[Blocks], noise_multiplier: float, step_size: float | None
 ) -> tuple[LocalizedRun, ...]:
-    """The runs with their starts, and with their best step sizes where the caller has none."""
+    """Return the runs with their starts, and with their best step sizes if the caller gave none."""
     found: list[LocalizedRun] = []
     start = first_distance(problem)
     for blocks in runs:
@@ -75,7 +75,7 @@ def localized_chain(
 
 @dataclass(frozen=True, slots=True)
 class PlannedReduction(PlannedLocalization):
-    """A plan of the reduction; bounds and rates are those of strong convexity."""
+    """A plan of the reduction, whose bounds and rates are those of strong convexity."""
 
     @property
     def power_without_bound(self) -> str:

@@ -17,7 +17,7 @@ from calibrators.provenance import LOSS, Provenance, ProvenanceKind
 from calibrators.release import LAST_ITERATE, Release
 from calibrators.spec import Calibration, Spec
 
-#: The lower rate of strongly convex problems, to which Theorems 11 and 20 are held.
+#: The lower rate of strongly convex problems, with which Theorems 11 and 20 are compared.
 STRONGLY_CONVEX_LOWER_RATE = (
     r"c \tfrac{r_k^2}{\mu}\left(\tfrac1n + \min\left\{1, \tfrac{\sqrt d}{\sqrt\rho n}\right\}^{(2k-2)/k}\right)"
     r",\; \rho = 2/z^2"
@@ -39,7 +39,7 @@ class PlannedRisk(ABC):
 
     Attributes:
         batches: The oracle's calls.
-        step_size: The caller's own; None if it is the theorem's.
+        step_size: The caller's own step size; None if it is the theorem's.
         order_constant: c of the rates.
         problem: Constants of the objective.
     """
@@ -51,7 +51,7 @@ class PlannedRisk(ABC):
 
     @property
     def _iterations(self) -> int:
-        """T."""
+        """The number T of steps."""
         return self.batches.phase.steps
 
     @property
@@ -84,7 +84,7 @@ class PlannedRisk(ABC):
         )
 
     def utility(self) -> tuple[Provenance, ...]:
-        """Bounds and rates; those that this plan is outside of have no value, and their assumptions say why."""
+        """Return bounds and rates. Those that do not cover this plan have no value, and their assumptions say why."""
         return (
             self._bound(),
             self._closed_form(),
@@ -130,12 +130,12 @@ class PlannedRisk(ABC):
         return Provenance(name, value, formula, source, kind, assumptions, vacuous=vacuous, units=LOSS)
 
     def _lower(self, value: float, formula: str, theorem: str, worst: str) -> Provenance:
-        """A certified lower bound; ``worst`` names the hard problem."""
+        """Return a certified lower bound; ``worst`` names the hard problem."""
         source = f"{PAPER}, {theorem} (constants derived, without the gain of sqrt(d))"
         return Provenance("lower_bound", value, formula, source, ProvenanceKind.DERIVED, (worst,), units=LOSS)
 
     def _lower_order(self, rate: float, formula: str, theorem: str, worst: str) -> Provenance:
-        """A lower bound up to its constant; no value where the theorem's conditions fail."""
+        """Return a lower bound up to its constant. It has no value if the theorem's conditions fail."""
         failed = failed_conditions(self.batches.dimension, self.batches.rho)
         return Provenance(
             "lower_bound_rate",
@@ -169,10 +169,10 @@ def calibration_of_pass(
     """Return the answer of one pass, with the statements of the theorem if its constants are given.
 
     Args:
-        planned: None if the theorem lacks a constant.
+        planned: The planned pass; None if the theorem lacks a constant.
         source: The place where the algorithm is printed.
         evaluations: Formula of the number of per-record gradients.
-        algorithm, spec, steps, phase, domain, missing, as_published, release: As `calibration_of` has them.
+        algorithm, spec, steps, phase, domain, missing, as_published, release: As in `calibration_of`.
     """
     gradients = Provenance(
         "gradient_evaluations", float(phase.steps * phase.divisor), evaluations, source, ProvenanceKind.EXACT

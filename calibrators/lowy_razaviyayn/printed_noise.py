@@ -30,14 +30,15 @@ FORMULA = (
 
 
 def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> AsPublished | None:
-    """An algorithm's noise at this spec with the engine's verdict; None for targets that the paper does not treat.
+    """Return an algorithm's noise at this spec with the engine's verdict; None for targets that the paper does not
+    treat.
 
-    It reads batches of n/T records. If there are more rounds than T, or T does not divide n, that is more records
-    than there are. The noise is therefore judged on batches of the plan's size s, where its standard deviation on the
-    mean is that of a smaller multiple of C/s.
+    The listing reads batches of n/T records. If there are more rounds than T, or T does not divide n, that takes more
+    records than there are. The noise is therefore judged on batches of the plan's size s, where the same standard
+    deviation on the mean is a smaller multiple of C/s.
 
     Args:
-        algorithm: Its number in the paper.
+        algorithm: The number of the algorithm in the paper.
         rounds: The T that is printed in the noise.
     """
     rho = rho_of(spec.target)
@@ -59,7 +60,8 @@ def printed_noise(spec: Spec, phase: Phase, *, algorithm: int, rounds: int) -> A
 
 
 def rho_of(target: Target | OpenEpsilon | OpenDelta) -> float | None:
-    """The zCDP that the paper would give a target: its own, or Proposition 3's; None if it has none."""
+    """Return the rho that the paper would use for a target: the target's own, or that of Proposition 3; None if there
+    is none."""
     if isinstance(target, ZcdpTarget):
         return target.rho
     if isinstance(target, ApproximateDpTarget) and 0.0 < target.delta < 1.0:
@@ -75,7 +77,7 @@ def judged(spec: Spec, noise_multiplier: float, steps: int, size: int) -> tuple[
 
 
 def _shares(steps: int, rounds: int, size: int, records: int) -> str:
-    """Return in words the faults of batches of n/T records; empty if there are none."""
+    """Return the faults of batches of n/T records in words; empty if there are none."""
     if steps > rounds:
         return f"T + 1 = {steps} batches of n/T records are more records than there are; judged on batches of {size}. "
     if size * rounds != records:
@@ -84,7 +86,8 @@ def _shares(steps: int, rounds: int, size: int, records: int) -> str:
 
 
 def printed_noise_multiplier(rho: float, iterations: int, batch_size: int, records: int) -> float:
-    """The printed sigma, times s / C: sqrt(2 / rho) s T / n, which is below the sqrt(2 / rho) that s needs if s T < n.
+    """Return the printed sigma, times s / C: sqrt(2 / rho) s T / n, which is below the sqrt(2 / rho) that s needs if s
+    T < n.
 
     >>> printed_noise_multiplier(0.5, iterations=4, batch_size=20, records=100)
     1.6
@@ -96,7 +99,7 @@ _REPLACED = 2.0
 
 
 def printed_coordinate_epsilon(epsilon: float, delta: float, dimension: int) -> float:
-    """The listing's epsilon_j, with its delta_j = delta / (2 d).
+    """Return the listing's epsilon_j, with its delta_j = delta / (2 d).
 
     >>> round(printed_coordinate_epsilon(1.0, 1e-5, 8), 10)
     0.0165360615
@@ -105,7 +108,7 @@ def printed_coordinate_epsilon(epsilon: float, delta: float, dimension: int) -> 
 
 
 def printed_composition(epsilon: float, delta: float, dimension: int) -> float:
-    """epsilon' of the proof: d calls at 2 epsilon_j, by advanced composition with delta_j.
+    """Return epsilon' of the proof: d calls at 2 epsilon_j, by advanced composition with delta_j.
 
     >>> round(printed_composition(1.0, 1e-5, 8), 10)
     0.5088964235
@@ -116,7 +119,7 @@ def printed_composition(epsilon: float, delta: float, dimension: int) -> float:
 
 
 def printed_calibration(spec: Spec, phase: ShuffledMedians) -> AsPublished | None:
-    """The listing's epsilon_j at the plan's levels, judged as the plan is charged; a record is replaced."""
+    """Return the listing's epsilon_j at the plan's levels, with a verdict for the case that a record is replaced."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
         return None
@@ -143,15 +146,15 @@ def printed_calibration(spec: Spec, phase: ShuffledMedians) -> AsPublished | Non
 def judge_counts(
     spec: Spec, why: str, cost: float, printed: float, phase: ShuffledBits, reach: float
 ) -> tuple[Verdict, str]:
-    """Judge printed noise bits by what they cost when a record is replaced, charged as the plan is.
+    """Judge printed noise bits by their cost if a record is replaced, charged in the same way as the plan.
 
     Args:
         spec: The spec, with a target in epsilon and delta.
         why: The first words of the reason.
         cost: The cost of the printed bits.
-        printed: Their noise multiplier.
+        printed: The noise multiplier of the printed bits.
         phase: The phase of the plan, whose sizes are the printed ones.
-        reach: K if a record is replaced.
+        reach: The reach K if a record is replaced.
     """
     target = target_of(spec)
     if cost > target.limit:

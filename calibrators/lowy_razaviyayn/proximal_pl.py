@@ -47,10 +47,10 @@ class ProximalPlProblem:
     """Constants of the objective.
 
     Attributes:
-        smoothness: beta of F^0.
-        pl_constant: mu of F = F^0 + f^1; at most beta.
-        initial_gap: Delta >= F(w_0) - F^*.
-        dimension: d.
+        smoothness: The smoothness beta of F^0.
+        pl_constant: The constant mu of F = F^0 + f^1, at most beta.
+        initial_gap: A bound Delta >= F(w_0) - F^*.
+        dimension: The dimension d.
         moments: The moments of the gradients of f^0, which are clipped.
     """
 
@@ -62,7 +62,7 @@ class ProximalPlProblem:
 
     @property
     def condition_number(self) -> float:
-        """kappa."""
+        """The condition number kappa."""
         return self.smoothness / self.pl_constant
 
     @property
@@ -80,12 +80,12 @@ class ProximalPlProblem:
         return step_size * self.smoothness <= 1.0 + 1e-12
 
     def evaluated_bound(self, step_size: float, bias: Vector, variance: float) -> float:
-        """(1), in loss units.
+        """Return (1), in loss units.
 
         Args:
-            step_size: eta, in parameter units^2 / loss units.
+            step_size: The step size eta, in parameter units^2 / loss units.
             bias: B_0 .. B_{T-1}, in gradient units.
-            variance: Sigma^2, in squared gradient units.
+            variance: The variance Sigma^2, in squared gradient units.
         """
         remaining = self._remaining(step_size)
         shares = np.power(remaining, np.arange(bias.size - 1, -1, -1, dtype=float))
@@ -93,7 +93,7 @@ class ProximalPlProblem:
         return math.pow(remaining, bias.size) * self.initial_gap + 0.5 * step_size * errors
 
     def closed_form(self, iterations: int, step_size: float, oracle: MeanOracle) -> float:
-        """(2), in loss units.
+        """Return (2), in loss units.
 
         >>> problem = ProximalPlProblem(4.0, 1.0, 8.0, 10, Moments(3.0, 2.0))
         >>> oracle = MeanOracle(problem.clip_threshold(94, 50_000, 1.0), 531, 2.0, 10, problem.moments)
@@ -104,12 +104,13 @@ class ProximalPlProblem:
         return start + (oracle.bias**2 + oracle.variance) / (2.0 * self.pl_constant)
 
     def printed_bound(self, iterations: int, oracle: MeanOracle) -> float:
-        """(1 - mu / (2 beta))^T Delta + 4 (B^2 + Sigma^2) / mu, as Proposition 46 is printed."""
+        """Return (1 - mu / (2 beta))^T Delta + 4 (B^2 + Sigma^2) / mu, as Proposition 46 is printed."""
         start = math.pow(self._remaining(self.step_size), iterations) * self.initial_gap
         return start + 4.0 * (oracle.bias**2 + oracle.variance) / self.pl_constant
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """T = 2 ceil(kappa ln max(e, Delta mu n / r_k^2)): Theorem 20's, with r_k^2 / n for what depends on T.
+        """Return T = 2 ceil(kappa ln max(e, Delta mu n / r_k^2)): Theorem 20's T, with r_k^2 / n for the term that
+        depends on T.
 
         >>> ProximalPlProblem(4.0, 1.0, 8.0, 10, Moments(3.0, 2.0)).recommended_iterations(50_000, 1.0)
         94
@@ -118,12 +119,15 @@ class ProximalPlProblem:
         return 2 * math.ceil(self.condition_number * math.log(max(math.e, signal)))
 
     def clip_threshold(self, iterations: int, records: int, paper_epsilon: float) -> float:
-        """C = r_k (epsilon_p^2 n^2 / (d T^2))^(1/(2k)), where noise and bias cost about the same; gradient units."""
+        """Return C = r_k (epsilon_p^2 n^2 / (d T^2))^(1/(2k)), where noise and bias cost about the same; gradient
+        units.
+        """
         signal = paper_epsilon * records / (math.sqrt(self.dimension) * iterations)
         return min(LARGEST, self.moments.bound * math.pow(signal, 1.0 / self.moments.order))
 
     def rate(self, records: int, paper_epsilon: float) -> float:
-        """(r_k^2 / mu) ((sqrt(d) kappa ln n / (epsilon_p n))^((2k-2)/k) + kappa ln n / n): Theorem 20, no constant.
+        """Return (r_k^2 / mu) ((sqrt(d) kappa ln n / (epsilon_p n))^((2k-2)/k) + kappa ln n / n): Theorem 20, no
+        constant.
 
         >>> round(ProximalPlProblem(4.0, 1.0, 8.0, 10, Moments(3.0, 2.0)).rate(50_000, 1.0), 11)
         0.00499390236
@@ -133,9 +137,9 @@ class ProximalPlProblem:
         return self.moments.bound**2 / self.pl_constant * (private + share)
 
     def is_well_conditioned(self, records: int) -> bool:
-        """kappa <= n / ln n, which the rate needs."""
+        """Return whether kappa <= n / ln n, which the rate needs."""
         return self.condition_number * math.log(records) <= records
 
     def _remaining(self, step_size: float) -> float:
-        """1 - mu eta, the share of the gap that a step without error leaves."""
+        """Return 1 - mu eta, the share of the gap that a step without error leaves."""
         return max(0.0, 1.0 - self.pl_constant * step_size)

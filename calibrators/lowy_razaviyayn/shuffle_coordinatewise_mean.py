@@ -9,22 +9,23 @@ bias, and sends as many ones, zeros up to g bits, and B fair coins. With $Y_j^i$
 
 $$\tilde\nu_j = \mathrm{median}_{i \le m}\Big(\frac{2\tau}{g b} \Big(Y_j^i - \frac{b B}{2}\Big) - \tau\Big),$$
 
-the lower median for an even m. All users of a group send, those without a record as for a record of zeros.
+with the lower median for an even m. All users of a group send; a user without a record sends as for a record of zeros.
 
-**Privacy.** A record has a part in one count of each coordinate, which it moves by at most g: at most $\hat\epsilon$ at
-$\hat\delta$ (Lemma 56; `shuffled_sums` has its conditions and the composition). The clamp bounds each coordinate alone,
-so all d may move by g, $K = \sqrt d$, or $\sqrt d \lceil g/2 \rceil/g$ where the record becomes null. With
+**Privacy.** A record takes part in one count of each coordinate, which it moves by at most g, at a cost of at most
+$\hat\epsilon$ at $\hat\delta$ (Lemma 56; `shuffled_sums` has its conditions and the composition). The clamp bounds each
+coordinate alone,
+so all d coordinates may move by g: $K = \sqrt d$, or $\sqrt d \lceil g/2 \rceil/g$ if the record becomes null. With
 $\hat\delta = \delta/(2d)$,
 
 $$\hat\epsilon = \frac{\sqrt2}{K} \Big(\sqrt{\ln\tfrac2\delta + \epsilon} - \sqrt{\ln\tfrac2\delta}\Big), \qquad
   B = \Big\lfloor \frac{180 g^2 \ln(2/\hat\delta)}{\hat\epsilon^2 b} \Big\rfloor + 1, \qquad
   g = \lceil \max(6, \sqrt b) \rceil.$$
 
-**Preset.** m as for `coordinatewise_mean`, and $\tau$ at which bias and noise together are least.
+**Preset.** m is that of `coordinatewise_mean`, and $\tau$ the radius at which bias and noise together are least.
 
-**Guarantee.** With probability at least $1 - \zeta$, `error_bound`. The proof of `median_of_means` needs no more of a
-group's mean than its variance, to which rounding and coins add at most $\tau^2 (1 + B)/(g^2 b)$, without bias. All is
-about clamping at $\tau$ itself, without the trainer's margin.
+**Guarantee.** `error_bound` holds with probability at least $1 - \zeta$. The proof of `median_of_means` uses only the
+variance of a group's mean, to which rounding and coins add at most $\tau^2 (1 + B)/(g^2 b)$, without bias. The bound is
+for clamping at $\tau$ itself, without the trainer's margin.
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: noise bits in closed form, an m that suffices, and the tau with the least bias and noise together.
 
     Raises:
-        InvalidValue: a number is outside its range or missing: the dimension, which the privacy depends on; tau if
-            no preset can fill it in; there are more groups than records.
-        Unsupported: a target that is not (epsilon, delta); one that Lemma 56 does not reach; sizes, a domain or a
-            penalty.
-        Unreachable: no number of noise bits meets the target.
+        InvalidValue: If a number is outside its range, or the dimension, on which the privacy depends, is missing; if
+            tau is missing and no preset can fill it in; or if there are more groups than records.
+        Unsupported: If the target is not (epsilon, delta); if Lemma 56 does not reach the target; or if sizes, a domain
+            or a penalty are given.
+        Unreachable: If no number of noise bits meets the target.
     """
     check_target(spec)
     check_one_step(spec, _NAME)
@@ -128,9 +129,9 @@ class _PlannedMedians:
     """The known facts about the planned medians' error.
 
     Attributes:
-        phase: The only one.
-        records: n.
-        known: The constants.
+        phase: The only phase.
+        records: The number n of records.
+        known: The known constants.
     """
 
     phase: ShuffledMedians

@@ -9,28 +9,28 @@ bits, and b fair coins. With $Y_j$ the number of ones among all users' bits of c
 
 $$\tilde\nu_j = \frac{2C}{g n} \Big(Y_j - \frac{b n}{2}\Big) - C.$$
 
-All users send, those without a record as for a record of zeros: messages are counted, so n is public.
+All users send; a user without a record sends as for a record of zeros. Messages are counted, so n is public.
 
-**Privacy.** Whoever sees what leaves the shuffler sees $Y$ and nothing else, which is $(\epsilon, \delta)$-DP for the
+**Privacy.** An observer of the shuffler's output sees $Y$ and nothing else, which is $(\epsilon, \delta)$-DP for the
 replacement of a record. `shuffled_sums` has the lemma, its conditions and the composition of the coordinates. Two
-records are at most 2 C apart in the l2 norm, or C where one is null: $K = 1 + 2\sqrt d/g$ or
+records are at most 2 C apart in the l2 norm, or C if one of them is null: $K = 1 + 2\sqrt d/g$ or
 $\tfrac12 + 2\sqrt d/g$. With $\hat\delta = \delta/(2d)$,
 
 $$\hat\epsilon = \frac{\sqrt2}{K} \Big(\sqrt{\ln\tfrac2\delta + \epsilon} - \sqrt{\ln\tfrac2\delta}\Big), \qquad
   b = \Big\lfloor \frac{180 g^2 \ln(2/\hat\delta)}{\hat\epsilon^2 n} \Big\rfloor + 1, \qquad
   g = \lceil \max(6, \sqrt n, 2\sqrt d) \rceil.$$
 
-The paper says that there are such g, b and p and prints none. The constants of Lemma 56 are far from sharp: exactly
-evaluated, the chance of a worse likelihood ratio is smaller than delta by many orders of magnitude.
+The paper says that such g, b and p exist, and prints none. The constants of Lemma 56 are far from sharp: by exact
+evaluation, the probability of a larger likelihood ratio is smaller than delta by many orders of magnitude.
 
-**Preset.** $C = r_k (2 n/(z \sqrt d))^{1/k}$ with $z = \sqrt{n b}/g$, the noise's standard deviation over C: as for
-a trusted curator, noise and squared bias cost about the same.
+**Preset.** $C = r_k (2 n/(z \sqrt d))^{1/k}$ with $z = \sqrt{n b}/g$, the noise's standard deviation over C. As with a
+trusted curator, noise and squared bias then cost about the same.
 
 **Guarantee.** Rounding and coins are unbiased, so the mean squared error is the squared bias of clipping, the sampling
 variance, and at most $d C^2 (1 + b)/(g^2 n)$. At epsilon 1, delta 1e-6, d = 10 and n = 400 that noise has 38 times the
-standard deviation of the Gaussian noise with which a trusted curator (`clipped_mean`, Proposition 3) would do. All is
-about clipping at C itself: the margin that the trainer leaves for rounding is not in the bias. The noise multiplier is
-z throughout; it can be given, and epsilon or delta solved for.
+standard deviation of the Gaussian noise with which a trusted curator (`clipped_mean`, Proposition 3) would do. The
+bound is for clipping at C itself: the margin that the trainer leaves for rounding is not in the bias. The noise
+multiplier is z throughout. It can be given, and epsilon or delta can be solved for.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ from calibrators.spec import Calibration, Spec
 
 _NAME = "shuffle_vector_mean"
 _SQUARED = Units(loss=2, parameter=-2)
-#: Half of how far apart a replaced record's two vectors may be, over C.
+#: Half of the largest distance between a replaced record's two vectors, over C.
 _REPLACED = 1.0
 ASSUMPTIONS = (*CLIPPED_MEAN_ASSUMPTIONS, ORDER_CONSTANT)
 _DERIVED = f"{PAPER}, Algorithms 11 and 14, Lemma 56 (derived: composition as approximate zCDP)"
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: noise bits in closed form, and C where noise and squared bias cost about the same.
+    """Calibrate: noise bits in closed form, and the C at which noise and squared bias cost about the same.
 
     Raises:
-        InvalidValue: a number is outside its range or missing: the dimension, which the privacy depends on; the
-            threshold if no preset can fill it in.
-        Unsupported: a target that is not (epsilon, delta); one that Lemma 56 does not reach; sizes, a domain or a
-            penalty.
-        Unreachable: no number of noise bits meets the target.
+        InvalidValue: If a number is outside its range, or the dimension, on which the privacy depends, is missing; or
+            if the threshold is missing and no preset can fill it in.
+        Unsupported: If the target is not (epsilon, delta); if Lemma 56 does not reach the target; or if sizes, a domain
+            or a penalty are given.
+        Unreachable: If no number of noise bits meets the target.
     """
     check_target(spec)
     check_one_step(spec, _NAME)
@@ -132,7 +132,7 @@ class _PlannedMean:
     """The known facts about the planned mean's error.
 
     Attributes:
-        phase: The only one.
+        phase: The only phase.
         moments: The moments of the records.
         order_constant: The order constant of the rate.
     """
@@ -143,7 +143,7 @@ class _PlannedMean:
 
     @property
     def oracle(self) -> MeanOracle:
-        """A Gaussian oracle whose noise has the variance of the coins and of the rounding, at its largest."""
+        """A Gaussian oracle whose noise has the variance of the coins and the largest variance of the rounding."""
         phase = self.phase
         multiplier = phase.counts.multiplier_with_rounding
         return MeanOracle(phase.max_grad_norm, phase.users, multiplier, phase.dimension, self.moments)
@@ -200,7 +200,7 @@ class _PlannedMean:
 
 
 def _levels(users: int, dimension: int) -> int:
-    """Enough for the rounding to add little to the variance, and at most 1 to K."""
+    """Return a number of levels with which rounding adds little to the variance, and at most 1 to K."""
     return levels_for(users, least=2.0 * math.sqrt(dimension))
 
 
@@ -245,7 +245,7 @@ def _hyperparameters(phase: ShuffledCounts, solved: Solved, preset: float | None
 
 
 def _earlier_preset(spec: Spec, phase: ShuffledCounts) -> AsPublished | None:
-    """The parameters of the paper that P_vec is taken from, judged as the plan is charged; a record is replaced."""
+    """Judge the parameters of the paper from which P_vec is taken as the plan is charged: a record is replaced."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
         return None

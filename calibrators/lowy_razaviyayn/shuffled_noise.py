@@ -22,7 +22,7 @@ from calibrators.lowy_razaviyayn.shuffled_sums import (
 from calibrators.noise import Steps
 from calibrators.spec import OpenDelta, OpenEpsilon, Spec, Unknown
 
-#: Charges stay below the target's epsilon by this factor, which covers the rounding of sums of epsilons.
+#: The factor by which charges stay below the target's epsilon. It covers the rounding of sums of epsilons.
 _BELOW = 1.0 - 1e-12
 _LARGEST_DELTA = 0.5
 _SMALLEST_LOG_DELTA = -690.0
@@ -30,12 +30,12 @@ _SMALLEST_LOG_DELTA = -690.0
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """Counts with nothing left open.
+    """Counts in which nothing is left open.
 
     Attributes:
         counts: The messages of one coordinate.
-        coordinate_epsilon: epsilon_hat.
-        coordinate_delta: delta_hat.
+        coordinate_epsilon: The epsilon epsilon_hat of a coordinate.
+        coordinate_delta: The delta delta_hat of a coordinate.
         steps: The cost of all coordinates, in one step.
     """
 
@@ -49,7 +49,7 @@ def check_target(spec: Spec) -> None:
     """Refuse targets under which shuffled counts have no cost.
 
     Raises:
-        Unsupported: the target is not (epsilon, delta) with delta between 0 and 1/2.
+        Unsupported: If the target is not (epsilon, delta) with delta between 0 and 1/2.
     """
     target = spec.target
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
@@ -67,14 +67,15 @@ def solve_counts(spec: Spec, users: int, dimension: int, levels: int, reach: flo
     """Return the least noise bits that meet the target, or the cost of the given noise.
 
     Args:
-        users: s, of one sum.
-        dimension: d; as many sums.
-        levels: g.
-        reach: K: how far apart the counts of neighbours are in the l2 norm, over g.
+        users: The number s of users of one sum.
+        dimension: The dimension d, which is the number of sums.
+        levels: The number g of levels.
+        reach: The l2 distance K between the counts of neighbours, over g.
 
     Raises:
-        Unsupported: the target, as `check_target`; a coordinate would cost more than Lemma 56 is proved for.
-        Unreachable: no number of noise bits, or no delta, meets the target.
+        Unsupported: If `check_target` refuses the target, or if a coordinate would cost more than Lemma 56 is proved
+            for.
+        Unreachable: If no number of noise bits, or no delta, meets the target.
     """
     check_target(spec)
     target = spec.target
@@ -131,7 +132,7 @@ def _cost(counts: ShuffledSum, dimension: int, reach: float, delta: float) -> fl
 
 
 def _least_delta(counts: ShuffledSum, dimension: int, reach: float, epsilon: float) -> float:
-    """The cost falls as delta rises: bisection of its logarithm, the upper end."""
+    """Return the least delta by bisection of its logarithm, rounded up: the cost falls as delta rises."""
     low, high = _SMALLEST_LOG_DELTA, math.log(_LARGEST_DELTA) * (1.0 + 1e-9)
     if _cost(counts, dimension, reach, math.exp(high)) > epsilon:
         raise Unreachable(

@@ -2,27 +2,27 @@ r"""P_1D (Algorithm 14, Lemma 56): a sum of numbers from shuffled single-bit mes
 
 Each of s users holds a number in $[0, g]$, rounds it to a neighbouring integer at random without bias, and sends as
 many ones as that, zeros up to g bits in all, and b fair coins. A shuffler puts all $s (g + b)$ bits in a random order;
-what is left is the number of ones: the sum of the integers plus $\mathrm{Bin}(s b, \tfrac12)$.
+so only the number of ones remains: the sum of the integers plus $\mathrm{Bin}(s b, \tfrac12)$.
 
 **Lemma 56.** For $p < \tfrac12$, $\epsilon \le 15$ and $s b p \ge 90 g^2 \ln(2/\delta)/\epsilon^2$ the laws of
 $\mathrm{Bin}(s b, p)$ and of the same plus an integer $j \le g$ differ by at most $\delta$ at the level $\epsilon j/g$,
-in both directions. The paper chooses b so that p is just under one half; here $p = \tfrac12$, where the lemma holds
-too: for fixed $s b$ the two sides are continuous in p. So every noise bit is one fair coin, drawn exactly.
+in both directions. The paper chooses b so that p is just under one half; here $p = \tfrac12$, where the lemma holds,
+too, because for fixed $s b$ both sides are continuous in p. So every noise bit is one fair coin, drawn exactly.
 
-*Conditions.* The printed $g \ge \tau \sqrt s$ mixes units and is about the variance: rounding adds at most 1/4 a user,
+*Conditions.* The printed $g \ge \tau \sqrt s$ mixes units and concerns the variance: rounding adds at most 1/4 a user,
 so $g \ge \sqrt s$ suffices. The proof takes $\alpha = \epsilon/(3g)$ and needs
 $\ln\frac{1+\alpha}{1-\alpha} \le 3\alpha$, which is $g \ge 0.389\,\epsilon$; for $g = 1$ and $\epsilon \ge 11$ the
-claim is false, by exact evaluation. At least `LEAST_LEVELS` levels do for all $\epsilon \le 15$. It also needs
+claim is false, by exact evaluation. `LEAST_LEVELS` levels suffice for all $\epsilon \le 15$. It also needs
 $\epsilon \le 15 \ln(2/\delta)$, which $\delta < \tfrac12$ and $\epsilon \le 15$ give.
 
-**Coordinates.** A record that changes moves coordinate i of what it holds by $j_i$ levels. Given the two data sets the
+**Coordinates.** A record that changes moves its coordinate i by $j_i$ levels. Given the two data sets the
 coordinates are independent and each is $(\hat\epsilon j_i/g, \hat\delta)$-indistinguishable, hence
 $\hat\delta$-approximately $\tfrac12 (\hat\epsilon j_i/g)^2$-zCDP; together they are $d\hat\delta$-approximately
 $\tfrac12 (\hat\epsilon K)^2$-zCDP with $K^2 \ge \sum_i (j_i/g)^2$, and Proposition 3 with the rest of delta gives
 
 $$\epsilon = \rho + 2\sqrt{\rho \ln\frac{1}{\delta - d\hat\delta}}, \qquad \rho = \tfrac12 (\hat\epsilon K)^2.$$
 
-Rounding moves each of two integers by less than 1, so that vectors at most $2 C \cdot$ `distance` apart in the l2 norm,
+Rounding moves each of two integers by less than 1, so vectors at most $2 C \cdot$ `distance` apart in the l2 norm,
 with coordinates spread over $[-C, C]$, have $K \le$ `distance` $+ 2\sqrt d/g$ by the triangle inequality.
 """
 
@@ -35,11 +35,11 @@ from calibrators.lowy_razaviyayn.zcdp import proposition_3_epsilon, proposition_
 
 #: The largest epsilon of one coordinate for which Lemma 56 is proved.
 LARGEST_EPSILON = 15.0
-#: Above 0.389 times the largest epsilon.
+#: The least number of levels, above 0.389 times the largest epsilon.
 LEAST_LEVELS = 6
-#: Noise bits that a user may have for a coordinate, a number that any reader of JSON can hold.
+#: The most noise bits that a user may have for a coordinate, a number that every JSON parser can represent.
 MAX_NOISE_BITS = 2**53
-#: Twice the printed 90, since p is one half.
+#: Twice the printed 90, because p is one half.
 _NEEDED = 180.0
 
 
@@ -48,9 +48,9 @@ class ShuffledSum:
     """One coordinate's messages.
 
     Attributes:
-        users: s.
+        users: The number s of users.
         levels: g: a user's number is an integer from 0 to g.
-        noise_bits: b, fair coins of each user.
+        noise_bits: The number b of noise bits, fair coins of each user.
 
     >>> coordinate = ShuffledSum(users=400, levels=20, noise_bits=163808)
     >>> round(coordinate.epsilon(5e-8), 6)
@@ -63,21 +63,21 @@ class ShuffledSum:
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation of the noise on the sum, over half the numbers' range: sqrt(s b) / g."""
+        """The standard deviation of the noise on the sum, over half the numbers' range: sqrt(s b) / g."""
         return math.sqrt(float(self.users) * float(self.noise_bits)) / self.levels
 
     @property
     def multiplier_with_rounding(self) -> float:
-        """The multiplier with the most variance that random rounding adds: a quarter of a squared level per user."""
+        """The multiplier including the largest variance of random rounding: a quarter of a squared level per user."""
         return math.sqrt(float(self.users) * (float(self.noise_bits) + 1.0)) / self.levels
 
     def epsilon(self, delta: float) -> float:
-        """The least that Lemma 56 gives, of integers g apart."""
+        """Return the least epsilon that Lemma 56 gives for integers g apart."""
         return math.sqrt(_NEEDED * math.log(2.0 / delta)) / self.noise_multiplier
 
 
 def noise_bits(users: int, levels: int, epsilon: float, delta: float) -> float:
-    """The least b of Lemma 56, a whole number, which may be too large for any plan.
+    """Return the least whole number b that Lemma 56 allows, which may be too large for any plan.
 
     >>> noise_bits(400, 20, 0.1386894102, 5e-8)
     163808.0
@@ -86,20 +86,20 @@ def noise_bits(users: int, levels: int, epsilon: float, delta: float) -> float:
 
 
 def noise_bits_for(users: int, levels: int, noise_multiplier: float) -> float:
-    """The least b with this noise; that of a plan's own multiplier is the plan's."""
+    """Return the least b with this noise. For a plan's own multiplier it is the plan's b."""
     return max(1.0, math.ceil((noise_multiplier * levels) ** 2 / users * (1.0 - 1e-14)))
 
 
 def share_of_delta(delta: float, dimension: int) -> float:
-    """delta_hat of each coordinate: half of delta is theirs, the other half the conversion's."""
+    """Return delta_hat of each coordinate. Half of delta is for the coordinates, the other half for the conversion."""
     return delta / (2.0 * dimension)
 
 
 def coordinate_epsilon(epsilon: float, delta: float, reach: float) -> float:
-    """epsilon_hat of each coordinate where all together are to cost epsilon at delta.
+    """Return the epsilon_hat of each coordinate with which all coordinates together cost epsilon at delta.
 
     Args:
-        reach: K.
+        reach: The reach K.
 
     >>> round(coordinate_epsilon(1.0, 1e-6, 1.0 + 2.0 * 10**0.5 / 20), 10)
     0.1386894102
@@ -108,19 +108,20 @@ def coordinate_epsilon(epsilon: float, delta: float, reach: float) -> float:
 
 
 def composed_epsilon(epsilon: float, left_delta: float, reach: float) -> float:
-    """Return the joint cost of coordinates with this epsilon_hat, at the delta that their own deltas leave."""
+    """Return the joint epsilon of coordinates with this epsilon_hat, at the part of delta that their own deltas
+    leave."""
     return proposition_3_epsilon(0.5 * (epsilon * reach) ** 2, left_delta)
 
 
 def reach_in_l2(distance: float, dimension: int, levels: int) -> float:
-    """K of vectors that are 2 C ``distance`` apart at most, in the l2 norm."""
+    """Return K for vectors that are at most 2 C ``distance`` apart in the l2 norm."""
     return distance + 2.0 * math.sqrt(dimension) / levels
 
 
 def reach_of_coordinates(change: float, dimension: int, levels: int) -> float:
-    """K of vectors whose coordinates move independently, each by ``change`` half ranges at most.
+    """Return K for vectors whose coordinates move independently, each by at most ``change`` half ranges.
 
-    Null is the middle of the range: of an odd g it is rounded away from it by half a level.
+    Null is the middle of the range. With an odd g, it is rounded away from the middle by half a level.
 
     >>> reach_of_coordinates(2.0, 4, 7), reach_of_coordinates(1.0, 4, 8)
     (2.0, 1.0)
@@ -129,5 +130,5 @@ def reach_of_coordinates(change: float, dimension: int, levels: int) -> float:
 
 
 def levels_for(users: int, least: float = 0.0) -> int:
-    """The fewest g with which rounding adds no more than 1/4 of a squared half range to the variance of a sum."""
+    """Return the least g with which rounding adds at most 1/4 of a squared half range to the variance of a sum."""
     return math.ceil(max(LEAST_LEVELS, math.sqrt(users), least))

@@ -4,7 +4,7 @@ Nonnegative $r_t$, $s_t$ with
 
 $$r_{t+1} \le (1 - a \eta_t) r_t - b \eta_t s_t + c \eta_t^2 + e \eta_t, \qquad \eta_t \le 1/g, \qquad t = 0..T, $$
 
-are what a strongly convex descent leads to. The schedule, with $t_0 = \lceil T/2 \rceil$ and $K = 2 g / a$:
+arise from strongly convex descent. The schedule, with $t_0 = \lceil T/2 \rceil$ and $K = 2 g / a$:
 
 $$T \le g/a: \quad \eta_t = 1/g,\; \zeta_t = (1 - a/g)^{-(t+1)}; \qquad
   T > g/a: \quad \eta_t = 1/g,\; \zeta_t = 0 \;(t < t_0), \quad
@@ -35,7 +35,7 @@ factor $1 + \frac{K^2}{2 Z} < 3$. $\square$
 (1) itself is what `Schedule.worst_case` evaluates. It is attained: in linear programmes over all $r$ and $s$ the
 largest value of the left side is (1), to the solver's precision. Of the bound of Stich's lemma,
 $32 g r_0 e^{-aT/(2g)} + 36 c/(aT)$ with $a r_{T+1}$ added to the left side, it takes at most 1.6 % of the first and 2/9
-of the second term in all cases tried, up to 90000 steps; 2/9 is what long runs tend to.
+of the second term in all cases tried, up to 90000 steps; long runs tend to 2/9.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Schedule:
 
     Attributes:
         contraction: a of the recursion.
-        step_sizes: eta_0 .. eta_T.
-        weights: zeta_0 .. zeta_T over their sum.
+        step_sizes: The step sizes eta_0 .. eta_T.
+        weights: The weights zeta_0 .. zeta_T over their sum.
     """
 
     contraction: float
@@ -64,12 +64,12 @@ class Schedule:
     weights: tuple[float, ...]
 
     def worst_case(self, start: float, noise: float | Vector, drift: float | Vector = 0.0) -> float:
-        """The right side of (1): no sequence that obeys the recursion has a larger weighted mean of b s_t.
+        """Return the right side of (1): no sequence that obeys the recursion has a larger weighted mean of b s_t.
 
         Args:
-            start: r_0.
-            noise: c, or one for each step.
-            drift: e, or one for each step.
+            start: The start r_0.
+            noise: The noise c, or one number for each step.
+            drift: The drift e, or one number for each step.
 
         >>> stich_schedule(8, 0.5, 1.5).worst_case(1.0, 0.0) < 2 * 0.5 * math.exp(-0.5 * 8 / 3)
         True
@@ -85,11 +85,11 @@ class Schedule:
 
 
 def stich_schedule(iterations: int, contraction: float, inverse_step: float) -> Schedule:
-    """The schedule of the paper's T: T + 1 steps.
+    """Return the schedule of the paper's T: T + 1 steps.
 
     Args:
-        iterations: T, at least 1.
-        contraction: a.
+        iterations: The number T of steps, at least 1.
+        contraction: The contraction a.
         inverse_step: g >= a; no step is longer than 1/g.
 
     >>> schedule = stich_schedule(8, 0.5, 1.5)
@@ -108,7 +108,7 @@ def stich_schedule(iterations: int, contraction: float, inverse_step: float) -> 
 
 
 def constant_schedule(iterations: int, contraction: float, step_size: float) -> Schedule:
-    """T + 1 steps of one size, with the weights (1 - a eta)^(T - t); only the last point where a eta >= 1.
+    """Return T + 1 steps of one size, with the weights (1 - a eta)^(T - t); if a eta >= 1, only the last point counts.
 
     >>> [round(weight, 10) for weight in constant_schedule(3, 0.5, 1 / 4.5).weights]
     [0.2077079108, 0.2336713996, 0.2628803245, 0.2957403651]
@@ -119,14 +119,16 @@ def constant_schedule(iterations: int, contraction: float, step_size: float) -> 
 
 
 def is_constant(iterations: int, contraction: float, inverse_step: float) -> bool:
-    """Return whether the run is too short for steps that decrease: T <= g/a."""
+    """Return whether the run is too short for decreasing steps, that is, T <= g/a."""
     return iterations <= inverse_step / contraction
 
 
 def closed_form(
     iterations: int, contraction: float, inverse_step: float, start: float, noise: float, drift: float
 ) -> float:
-    """The bound on (b/Z) sum zeta_t s_t with its proved constants; at least `Schedule.worst_case` of the schedule."""
+    """Return the bound on (b/Z) sum zeta_t s_t with its proved constants; at least `Schedule.worst_case` of the
+    schedule.
+    """
     a, g, last = contraction, inverse_step, iterations
     if is_constant(last, a, g):
         return g * start * math.exp(-a * (last + 1) / g) + noise / g + drift

@@ -29,8 +29,8 @@ $$r_{t+1} \le (1 - \tfrac\mu2 \eta_t) r_t - 2 \eta_t s_t + 2 \eta_t^2 \Sigma^2 +
 the recursion of `stich_schedule` with $a = \mu/2$, $b = 2$, $c = 2\Sigma^2$, $e = 4 B^2/\mu$, $g = \beta + \mu/2$, and
 $F(\hat w_T) \le \sum_t \zeta_t F(w_{t+1})$ by convexity. $\square$
 
-A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping changes nothing in this: F includes it, with
-$\beta$ and $\mu$ of the sum, and the moments are those of the gradients that are clipped.
+A penalty $\frac\lambda2 \|w\|^2$ whose gradient is added after clipping does not change this result: F includes it,
+with $\beta$ and $\mu$ of the sum, and the moments are those of the gradients that are clipped.
 
 If records draw their batches, `mean_oracle` has the root mean square bias of each step and the variance, and the
 proof holds with them for B and $\Sigma^2$.
@@ -56,12 +56,12 @@ class StronglyConvexProblem:
     """Constants of the objective.
 
     Attributes:
-        smoothness: beta of F, a penalty included.
-        strong_convexity: mu of F, a penalty included; at most beta.
-        diameter: D, of the domain.
-        dimension: d.
+        smoothness: The smoothness beta of F, including a penalty.
+        strong_convexity: The strong convexity mu of F, including a penalty; at most beta.
+        diameter: The diameter D, of the domain.
+        dimension: The dimension d.
         moments: The moments of the gradients that are clipped.
-        penalty_strength: lambda, the share of mu that is added without being clipped.
+        penalty_strength: The penalty strength lambda, the share of mu that is added without being clipped.
     """
 
     smoothness: float
@@ -73,17 +73,17 @@ class StronglyConvexProblem:
 
     @property
     def condition_number(self) -> float:
-        """kappa."""
+        """The condition number kappa."""
         return self.smoothness / self.strong_convexity
 
     @property
     def contraction(self) -> float:
-        """a of the schedule: mu / 2."""
+        """The contraction a of the schedule: mu / 2."""
         return 0.5 * self.strong_convexity
 
     @property
     def inverse_step(self) -> float:
-        """g of the schedule: no step may be longer than 1 / (beta + mu/2)."""
+        """The number g of the schedule: no step may be longer than 1 / (beta + mu/2)."""
         return self.smoothness + 0.5 * self.strong_convexity
 
     @property
@@ -94,21 +94,21 @@ class StronglyConvexProblem:
 
     @property
     def least_moment_bound(self) -> float:
-        """(mu - lambda) D / 2: gradients at opposite ends of the domain differ by (mu - lambda) D."""
+        """The bound (mu - lambda) D / 2: gradients at opposite ends of the domain differ by (mu - lambda) D."""
         return 0.5 * (self.strong_convexity - self.penalty_strength) * self.diameter
 
     def schedule(self, iterations: int, step_size: float | None = None) -> Schedule:
-        """T + 1 step sizes and weights; of one own step size if there is one."""
+        """Return T + 1 step sizes and weights; with a step size of the caller, all steps have that size."""
         if step_size is None:
             return stich_schedule(iterations, self.contraction, self.inverse_step)
         return constant_schedule(iterations, self.contraction, step_size)
 
     def covers(self, step_size: float) -> bool:
-        """Return whether the theorem holds at this step size; a few ulp are not held against it."""
+        """Return whether the theorem holds at this step size, up to a few ulp."""
         return step_size * self.inverse_step <= 1.0 + 1e-12
 
     def closed_form(self, iterations: int, oracle: MeanOracle) -> float:
-        """The bound above for T + 1 batches of fixed size, in loss units.
+        """Return the bound above for T + 1 batches of fixed size, in loss units.
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> oracle = MeanOracle(problem.clip_threshold(238, 20_000, 1.0), 83, 2.0, 10, problem.moments)
@@ -119,23 +119,23 @@ class StronglyConvexProblem:
         return 0.5 * closed_form(iterations, self.contraction, self.inverse_step, self.diameter**2, noise, drift)
 
     def evaluated_bound(self, schedule: Schedule, oracle: MeanOracle) -> float:
-        """The bound without rounding constants up: (1) of the schedule, and the sharp constants of the oracle."""
+        """Return the bound without rounding constants up, by (1) of the schedule and the oracle's sharp constants."""
         drift = 4.0 * oracle.sharp_bias**2 / self.strong_convexity
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * oracle.sharp_variance, drift)
 
     def evaluated_bound_of_drawn_batches(self, schedule: Schedule, oracle: MeanOracle, records: int) -> float:
-        """`evaluated_bound` for n records that each draw their batch, with sums divided by the oracle's s."""
+        """Return `evaluated_bound` for n records that each draw their batch, with sums divided by the oracle's s."""
         bias, variance = errors_of_drawn_batches(oracle, len(schedule.step_sizes), records)
         return 0.5 * schedule.worst_case(self.diameter**2, 2.0 * variance, 4.0 * bias**2 / self.strong_convexity)
 
     def printed_bound(self, iterations: int, oracle: MeanOracle) -> float:
-        """32 beta D^2 e^(-T/(4 kappa)) + 72 Sigma^2 / (mu T) + 2 B^2 / mu, as Proposition 32 is printed."""
+        """Return 32 beta D^2 e^(-T/(4 kappa)) + 72 Sigma^2 / (mu T) + 2 B^2 / mu, as Proposition 32 is printed."""
         start = 32.0 * self.smoothness * self.diameter**2 * math.exp(-iterations / (4.0 * self.condition_number))
         mu = self.strong_convexity
         return start + 72.0 * oracle.variance / (mu * iterations) + 2.0 * oracle.bias**2 / mu
 
     def recommended_iterations(self, records: int, paper_epsilon: float) -> int:
-        """T = max(1, ceil(4 (kappa + 1/2) ln X)): Theorem 11's with the g that is proved.
+        """Return T = max(1, ceil(4 (kappa + 1/2) ln X)): Theorem 11's T with the proved g.
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> problem.recommended_iterations(20_000, 1.0), problem.printed_iterations(20_000, 1.0)
@@ -144,16 +144,16 @@ class StronglyConvexProblem:
         return self._iterations(self.condition_number + 0.5, records, paper_epsilon)
 
     def printed_iterations(self, records: int, paper_epsilon: float) -> int:
-        """T = max(1, ceil(4 kappa ln X)), as Theorem 11 is printed."""
+        """Return T = max(1, ceil(4 kappa ln X)), as Theorem 11 is printed."""
         return self._iterations(self.condition_number, records, paper_epsilon)
 
     def clip_threshold(self, iterations: int, records: int, paper_epsilon: float) -> float:
-        """C = r_k (epsilon_p^2 n^2 / (d T))^(1/(2k)), where noise and bias cost about the same; gradient units."""
+        """Return C = r_k (epsilon_p^2 n^2 / (d T))^(1/(2k)), at which noise and bias cost about the same."""
         signal = (paper_epsilon * records) ** 2 / (self.dimension * iterations)
         return min(LARGEST, self.moments.bound * math.pow(signal, 0.5 / self.moments.order))
 
     def rate(self, records: int, paper_epsilon: float) -> float:
-        """(r_k^2 / mu) (1/n + (sqrt(d kappa ln n) / (epsilon_p n))^((2k-2)/k)): Theorem 11 without its constant.
+        """Return (r_k^2 / mu) (1/n + (sqrt(d kappa ln n) / (epsilon_p n))^((2k-2)/k)): Theorem 11 without its constant.
 
         >>> problem = StronglyConvexProblem(4.0, 1.0, 2.0, 10, Moments(3.0, 2.0))
         >>> round(problem.rate(20_000, 1.0), 14)
@@ -164,12 +164,12 @@ class StronglyConvexProblem:
         return self.moments.bound**2 / self.strong_convexity * (1.0 / records + private)
 
     def is_well_conditioned(self, records: int) -> bool:
-        """kappa <= n / ln n, which the rate needs."""
+        """Return whether kappa <= n / ln n, which the rate needs."""
         return self.condition_number * math.log(records) <= records
 
     def _iterations(self, condition_number: float, records: int, paper_epsilon: float) -> int:
         k = self.moments.order
         curvature = self.strong_convexity * self.smoothness * (self.diameter / self.moments.bound) ** 2
         private = ((paper_epsilon * records) ** 2 / self.dimension) ** (1.0 - 1.0 / k)
-        # Logarithms are needed of what is above 1 alone, and X may underflow.
+        # Logarithms are needed only of numbers above 1, and X may underflow.
         return max(1, math.ceil(4.0 * condition_number * math.log(max(1.0, curvature * (records + private)))))

@@ -1,6 +1,6 @@
 """The rates of Lowy & Razaviyayn 2023 beside the lower bounds: heavy-tailed stochastic optimisation under zCDP.
 
-Epsilon is read as theirs: rho = epsilon^2 / 2 of zero-concentrated differential privacy; delta plays no part.
+Epsilon is read as in the paper: rho = epsilon^2 / 2 of zero-concentrated differential privacy. Delta is not used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _REMARK = "Epsilon is read as that of rho = epsilon^2 / 2 in zero-concentrated d
 
 
 def _noise(at: Setting) -> float:
-    """a = sqrt(d) / (epsilon n)."""
+    """Return a = sqrt(d) / (epsilon n)."""
     return math.sqrt(at.dimension) / (at.epsilon * at.dataset_size)
 
 
@@ -32,7 +32,7 @@ def _records(at: Setting) -> float:
 
 
 def _passes(at: Setting, power: float) -> float:
-    """n^(p + 1) ln n with p = 1 + ``power``, where the largest gradient has no bound."""
+    """Return n^(p + 1) ln n with p = 1 + ``power``, where the largest gradient has no bound."""
     return float(at.dataset_size ** (2.0 + power)) * _log_n(at)
 
 

@@ -9,7 +9,8 @@ _REPLACED = 2.0
 
 
 def paper_epsilon(noise_multiplier: float) -> float:
-    """epsilon_p with which the paper would add this noise: 2 / z, since it has sigma = 2 C / (epsilon_p s).
+    """Return the epsilon_p for which the paper would add this noise: 2 / z, since the paper has sigma = 2 C /
+    (epsilon_p s).
 
     >>> paper_epsilon(2.0)
     1.0
@@ -18,16 +19,16 @@ def paper_epsilon(noise_multiplier: float) -> float:
 
 
 def paper_rho(noise_multiplier: float) -> float:
-    """epsilon_p^2 / 2: the zCDP of one pass with this noise when a record is replaced.
+    """Return epsilon_p^2 / 2, the rho of one pass with this noise if a record is replaced.
 
-    Under the other relations a pass costs less; two changes in a row are a replacement, so the lower bounds for
-    replaced records hold with this number there too (zCDP of groups: 2^2 rho).
+    Under the other relations a pass costs less. Two changes in a row make a replacement, so the lower bounds for
+    replaced records hold there with this number, too (zCDP of groups: 2^2 rho).
     """
     return 0.5 * paper_epsilon(noise_multiplier) ** 2
 
 
 def proposition_3_epsilon(rho: float, delta: float) -> float:
-    """epsilon = rho + 2 sqrt(rho ln(1/delta)).
+    """Return epsilon = rho + 2 sqrt(rho ln(1/delta)).
 
     >>> round(proposition_3_epsilon(0.5, 1e-6), 9), round(proposition_3_epsilon(0.01, 1e-5), 10)
     (5.75652177, 0.6886140424)
@@ -36,7 +37,7 @@ def proposition_3_epsilon(rho: float, delta: float) -> float:
 
 
 def proposition_3_rho(epsilon: float, delta: float) -> float:
-    """The largest rho whose epsilon by Proposition 3 is at most this.
+    """Return the largest rho whose epsilon by Proposition 3 is at most the given one.
 
     >>> round(proposition_3_rho(1.0, 1e-6), 11)
     0.01746890477

@@ -1,8 +1,7 @@
-"""The steps of a run with correlated noise: the open quantity of a spec is solved for, and the number of bands chosen.
+"""The steps of a run with correlated noise: solving for the open quantity of a spec, and choosing the number of bands.
 
-Coefficients have a norm of at most 1, and steps are solved for with a norm of 1: so the noise, and the number of steps
-or records that it allows, do not depend on how coefficients were rounded. The answer is certified for the plan's own
-event.
+Coefficients have a norm of at most 1, and the engine solves with a norm of 1. So the noise, and the number of steps or
+records that it allows, do not depend on the rounding of coefficients. The answer is certified for the plan's own event.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from calibrators.step_sizes import StepSizeSchedule
 #: With at most this many cycles, their number falls a lot from one number of bands to the next, so more numbers are
 #: tried.
 _FEW_CYCLES = 32
-#: If the most bands that are allowed are the best, their number is doubled this often, to show what more would give.
+#: If the largest allowed number of bands is the best, it is doubled this many times, to show the gain from more bands.
 _DOUBLINGS_BEYOND = 2
 #: A run keeps a vector of earlier noise, in numbers of 32 bits, for each band except the first.
 _BYTES_PER_BAND = 4
@@ -34,17 +33,17 @@ _BYTES_PER_BAND = 4
 
 @dataclass(frozen=True, slots=True)
 class BandedEvent:
-    """Makes the event of steps with correlated noise: its parameters follow from the public sizes.
+    """A function that makes the event of steps with correlated noise. Its parameters follow from the public sizes.
 
     Attributes:
-        sampling: Kind of sampling.
-        dataset_size: Declared number of records.
-        relation: Decides how groups are made: by position if a record is replaced by any other, else each record
-            draws its own.
-        bands: b, and the number of groups.
+        sampling: The kind of sampling.
+        dataset_size: The declared number of records.
+        relation: The neighbouring relation. It decides how groups are made: by position if a record is replaced by any
+            other; otherwise each record draws its own group.
+        bands: The number b of bands, and the number of groups.
         momentum, correlation: The momentum of the workload, and the objective.
-        is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; else it has one, which
-            is 1.
+        is_exact: Whether the event has the plan's own coefficients, whose norm is at most 1; otherwise it has a single
+            coefficient of 1.
         schedule: The schedule of the workload's step sizes; None if they are equal.
 
     >>> steps = BandedEvent("cyclic_poisson", 1000, NeighboringRelation.REPLACE_ONE, 4, 0.0, Correlation(), False)
@@ -66,7 +65,7 @@ class BandedEvent:
         return Event(CorrelatedGaussian(noise_multiplier, coefficients), self._sampling(batch_size), iterations)
 
     def strategy(self, iterations: int) -> Strategy:
-        """Return the matrix for so many steps; it has no more bands than there are steps."""
+        """Return the matrix for this many steps. It has no more bands than there are steps."""
         shares = None if self.schedule is None or self.schedule.is_constant else self.schedule.shares(iterations)
         workload = Workload(iterations, self.momentum, shares)
         return optimal(workload, min(self.bands, iterations), self.correlation.objective)
@@ -79,7 +78,7 @@ class BandedEvent:
         return CyclicPoisson(share, self.bands, "by_position" if by_position else "independent")
 
     def least_noise(self, iterations: int, batch_size: int) -> float:
-        """Return a noise multiplier from which on such steps are accounted, a billionth more than the least."""
+        """Return the least noise multiplier at which such steps are accounted, enlarged by a billionth."""
         event = self(MAX_NOISE_MULTIPLIER, iterations, batch_size)
         assert isinstance(event.mechanism, CorrelatedGaussian), "as it was made"
         return event.mechanism.least_noise(event.sampling, event.count)
@@ -98,10 +97,10 @@ def steps_per_epoch(dataset_size: int, batch_size: int) -> int:
 
 
 def most_bands(spec: Spec) -> int:
-    """Return the most bands that the sizes of a spec allow: a record's steps may not be closer.
+    """Return the most bands that the sizes of a spec allow: two steps of a record must be at least that far apart.
 
     Args:
-        spec: With its batch size, or with that solved for; the same of its number of steps.
+        spec: A spec whose batch size and number of steps are given or solved for.
     """
     most = spec.dataset_size if spec.iterations is None else min(spec.iterations, spec.dataset_size)
     if spec.batch_size is None:
@@ -116,10 +115,10 @@ class Solved:
     """Steps with nothing left open, their matrix, and other numbers of bands.
 
     Attributes:
-        steps: The plan's.
-        strategy: Its coefficients and errors.
+        steps: The steps of the plan.
+        strategy: The coefficients and the errors of the matrix.
         bands: The number of bands that was asked for or chosen, which is the number of groups of cyclic batches.
-        alternatives: In the order in which they were tried, if the noise is solved for.
+        alternatives: Other numbers of bands in the order in which they were tried, if the noise is solved for.
     """
 
     steps: Steps
@@ -134,13 +133,13 @@ def solve(spec: Spec) -> Solved:
     Guarantees:
         - never_misses: the certified upper end of the plan's event meets the target.
         - integers_are_largest: one more step, or one more record in the batch, would miss it.
-        - the_best_is_chosen: no alternative with the spec's sampling that ``max_bands`` allows has less error; of equal
-          ones, that with fewer bands.
+        - the_best_is_chosen: no alternative with the spec's sampling that ``max_bands`` allows has less error. Among
+          equal ones, the one with fewer bands is chosen.
 
     Raises:
-        InvalidValue: a size is missing, or there are more bands than batches in a cycle or steps.
-        Unsupported: the number of bands is left open and something else than the noise is, too.
-        Unreachable, NoCostInFilter: as `calibrators.noise.solve_steps`.
+        InvalidValue: If a size is missing, or there are more bands than batches in a cycle or steps.
+        Unsupported: If both the number of bands and a quantity other than the noise are left open.
+        Unreachable, NoCostInFilter: As `calibrators.noise.solve_steps` does.
     """
     assert spec.correlation is not None, "the registry fills it in"
     if spec.unknown is not Unknown.BATCH_SIZE:
@@ -236,7 +235,7 @@ def _chosen(spec: Spec) -> Solved:
 
 
 def _beyond(spec: Spec, best: _Candidate, largest: _Candidate) -> list[_Candidate]:
-    """Return more bands than ``max_bands``, as long as they have less error, where that is what kept the best down."""
+    """Try more bands than ``max_bands`` as long as the error falls, if that limit excluded the best number."""
     assert spec.correlation is not None, "as was checked"
     found, most = [largest], min(most_bands(spec), MOST_LISTED)
     if best is not largest or 2 * largest.bands <= spec.correlation.max_bands:
@@ -259,7 +258,7 @@ def _solved_for_all(spec: Spec, candidates: Iterable[int]) -> list[_Candidate]:
     """Return the numbers of bands up to the first whose noise does not meet the target: more bands need more noise.
 
     Raises:
-        AccountingError: the first one was refused.
+        AccountingError: If the first number of bands is refused.
     """
     found: list[_Candidate] = []
     for bands in candidates:
@@ -273,7 +272,8 @@ def _solved_for_all(spec: Spec, candidates: Iterable[int]) -> list[_Candidate]:
 
 
 def _between(bands: int, steps: int, most: int) -> Iterator[int]:
-    """Yield numbers near one, the smallest of those with as many cycles: more would only make batches more likely."""
+    """Yield numbers of bands near a given one: for each number of cycles the smallest, since more would only make
+    batches likelier."""
     for quarters in (3, 5, 6, 7):
         cycles = -(-4 * steps // (quarters * bands))
         smallest = -(-steps // cycles)
@@ -287,7 +287,7 @@ def memory_of(bands: int, dimension: int) -> int:
 
 
 def _candidates(spec: Spec) -> Iterator[int]:
-    """Yield 1, 2, 4, ... as far as the spec allows, or its own number, and then 1 to compare with."""
+    """Yield 1, 2, 4, ... as far as the spec allows, or its own number followed by 1 for comparison."""
     assert spec.correlation is not None, "as was checked"
     most = most_bands(spec)
     if spec.correlation.bands is not None:
@@ -298,11 +298,11 @@ def _candidates(spec: Spec) -> Iterator[int]:
         yield bands
         bands *= 2
     if spec.sampling == FixedOrderEpochs.kind and bands < 2 * most:
-        yield most  # more bands need no more noise there
+        yield most  # with this sampling, more bands need no more noise
 
 
 def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
-    """Return the spec with the other sampling, if its relation is accounted under that."""
+    """Return the spec with the other sampling, if that is accounted under its relation."""
     if spec.sampling == FixedOrderEpochs.kind:
         return (replace(spec, sampling=CyclicPoisson.kind),)
     if spec.relation in FixedOrderEpochs.relations:
@@ -311,7 +311,7 @@ def _with_the_other_sampling(spec: Spec) -> tuple[Spec, ...]:
 
 
 def _solved_with(spec: Spec, bands: int) -> tuple[Steps, Strategy]:
-    """Solve for the open quantity with a number of bands; the certificate is that of the plan's own event."""
+    """Solve for the open quantity with a given number of bands. The certificate is that of the plan's own event."""
     assert spec.sampling is not None, "the registry fills in the algorithm's own sampling"
     assert spec.correlation is not None, "as was checked"
     momentum = 0.0 if spec.momentum is None else spec.momentum
@@ -350,11 +350,11 @@ def _solved_for(spec: Spec, event_of: BandedEvent) -> Steps:
 
 
 def _certified(spec: Spec, target: Target, steps: Steps, event_of: BandedEvent) -> Steps | None:
-    """Return steps that were solved for with a norm of 1 with the plan's own event and its certificate.
+    """Return the steps, which were solved for with a norm of 1, with the plan's own event and its certificate.
 
     Returns:
-        None if that does not do: the norm of the plan's coefficients is a little less than 1, so that one more step
-        or record may meet the target, too; or an upper end that hardly met it is above it, by rounding.
+        None if they cannot be used: the norm of the plan's coefficients is a little less than 1, so one more step or
+        record may meet the target, too; or an upper end that barely met the target exceeds it by rounding.
     """
     count, size = steps.event.count, steps.batch_size
     event = event_of(steps.noise_multiplier, count, size)

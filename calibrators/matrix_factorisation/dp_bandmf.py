@@ -42,11 +42,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Plan a run: noise from the engine, coefficients from the optimiser, and the number of bands if that is open.
 
     Raises:
-        InvalidValue: a number is outside its range; there are more bands than batches in a cycle or steps; a constant
-            is given, of which there are none.
-        Unsupported: the sampling is not accounted under the relation, or the number of bands is left open beside
-            something else than the noise.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range; if there are more bands than batches in a cycle or steps; or if
+            a constant is given: the algorithm has none.
+        Unsupported: If the sampling is not accounted under the relation, or the number of bands and a quantity other
+            than the noise are both left open.
+        Unreachable: If nothing meets the target.
     """
     read_assumptions(ALGORITHM.assumptions, spec.assumptions)
     solved = solve(spec)
@@ -75,7 +75,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _step_sizes(spec: Spec, steps: int) -> float | tuple[float, ...] | None:
-    """Return one step size, or those of a schedule: the spec's is the largest."""
+    """Return one step size, or those of a schedule whose largest is the spec's."""
     schedule = spec.step_size_schedule
     if spec.step_size is None or schedule is None or schedule.is_constant:
         return spec.step_size
@@ -83,7 +83,8 @@ def _step_sizes(spec: Spec, steps: int) -> float | tuple[float, ...] | None:
 
 
 def _of_other_batches(solved: Solved) -> Iterator[str]:
-    """Yield warnings about the cost of batches that are not sampled; each sampling has its best number of bands."""
+    """Yield warnings about the cost of batches that are not sampled, comparing samplings at their best numbers of
+    bands."""
     best: dict[str, Alternative] = {}
     for each in solved.alternatives:
         if each.is_allowed and (each.sampling not in best or each.error < best[each.sampling].error):

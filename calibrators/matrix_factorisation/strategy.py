@@ -1,28 +1,27 @@
-r"""Banded Toeplitz matrices for which the sums that training follows have the least error.
+r"""Banded Toeplitz matrices with which the sums that training follows have the least error.
 
 C is lower triangular with c_0 > 0, c_0 >= c_1 >= ... >= c_(b-1) >= 0 on its diagonals. The release is g + s C^-1 Z, and
 training follows A g, its workload: prefix sums, or those with momentum and step sizes. The error of step t is s |B_t|,
-B_t row t of B = A C^-1. At the same privacy s is proportional to |c|, so that |c| |B_t| is what is made small, and |c|
-is brought to 1.
+where B_t is row t of B = A C^-1. At the same privacy, s is proportional to |c|, so |c| |B_t| is minimised, and |c| is
+scaled to 1.
 
 A without step sizes is Toeplitz, with the coefficients of a(x) = 1 / ((1 - x)(1 - beta x)), beta the momentum. With
 d = a/c, as series, |B_t|^2 is sum over i <= t of d_i^2. So the mean over T steps is E = sum of w_i d_i^2 with
-w_i = 1 - i/T, and the largest is the last, with w_i = 1. With u = d/c the derivative is
+w_i = 1 - i/T, and the largest |B_t|^2 is the last one, with w_i = 1. With u = d/c, the derivative is
 
     d(|c|^2 E)/dc_j = 2 c_j E - 2 |c|^2 sum over i >= j of w_i d_i u_(i-j):
 
-two recursive filters and b inner products. c has all its zeros outside of the unit circle (Enestroem-Kakeya), so that d
-and u settle geometrically, at 1/((1 - beta) c(1)) and that over c(1); what is behind is summed up in closed form.
+two recursive filters and b inner products. c has all its zeros outside of the unit circle (Enestroem-Kakeya), so d and
+u converge geometrically, to 1/((1 - beta) c(1)) and to that over c(1); the rest is summed in closed form.
 
 With step sizes eta_t, A_(t,i) = sum over i <= r <= t of eta_r beta^(r-i), and B_(t,i) = sum over r of eta_r n_(r-i),
 with n = 1/(c(x)(1 - beta x)): one cumulative sum for each column. The squared length of column i changes slowly with i,
-so that the search takes some columns alone, and the line between two of them for those that lie there. What is answered
-is summed up over all columns.
+so the search computes only some columns and interpolates linearly between them. The answer is summed over all columns.
 
-**Variables.** In c itself a line search leaves the region where d stays finite, and the search ends where it began,
-with success reported. Here the variables are v_i = ln(c_(i-1) / c_i) >= 0, and ln(|c|^2 E) is minimised: it is finite
-wherever the search goes. No optimum that was seen has an active bound. That there is one minimum alone is not proved.
-A worse c costs error, and never privacy.
+**Variables.** With c itself as the variable, a line search leaves the region where d stays finite, and the search ends
+where it began while it reports success. Here the variables are v_i = ln(c_(i-1) / c_i) >= 0, and ln(|c|^2 E) is
+minimised, which is finite wherever the search goes. No observed optimum has an active bound. It is not proved that the
+minimum is unique. A worse c costs accuracy, but never privacy.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from calibrators.plan import MAX_COEFFICIENT_BITS
 
 #: The number of rows that are computed one by one before it is checked whether they have settled.
 _FIRST_ROWS = 4096
-#: The most rows that are evaluated during the search, and for the answer, which is refused if they have not settled.
+#: The most rows that are evaluated during the search, and for the answer, which is refused if they have not converged.
 _SEARCHED_ROWS, _MOST_ROWS = 1 << 16, 1 << 21
 _SETTLED = 1e-13
 #: The most steps with step sizes of their own: each evaluation is quadratic in their number.
@@ -54,19 +53,19 @@ _COLUMNS = 128
 #: Coefficients get the fewest bits with which rounding costs no more than this share.
 _ROUNDING_COST = 2e-5
 _FEWEST_BITS = 8
-#: The number of roundings to one grid, of which the one with the norm nearest to 1 is used.
+#: The number of roundings to a grid that are tried. The one with the norm nearest to 1 is used.
 _ROUNDINGS = 1024
 _GOLDEN = 0.5 * (1.0 + math.sqrt(5.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The sums that training follows: A.
+    """The sums that training follows: the matrix A.
 
     Attributes:
-        steps: T.
-        momentum: beta in [0, 1).
-        step_sizes: eta_0, ..., eta_(T-1), up to a common factor; None if all are equal.
+        steps: The number T of steps.
+        momentum: The momentum beta in [0, 1).
+        step_sizes: The step sizes eta_0, ..., eta_(T-1), up to a common factor; None if all are equal.
     """
 
     steps: int
@@ -79,9 +78,9 @@ class Strategy:
     """A matrix C and its errors.
 
     Attributes:
-        coefficients: c_0, c_1, ...: whole multiples of a power of two, not increasing, their norm at most 1.
-        mean: Root mean square of |B_t| over the steps: the error in units of s.
-        largest: The largest of them.
+        coefficients: c_0, c_1, ...: non-increasing whole multiples of a power of two, with a norm of at most 1.
+        mean: The root mean square of |B_t| over the steps, which is the error in units of s.
+        largest: The largest |B_t|.
         least: The value of the objective at |c| = 1 before rounding to the grid: the least that the search found.
     """
 
@@ -101,8 +100,8 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
 
     Args:
         workload: The sums that training follows.
-        bands: b, at most the number of steps.
-        objective: The error that is made small.
+        bands: The number b of bands, at most the number of steps.
+        objective: The error that is minimised.
 
     Guarantees:
         - coefficients_are_exact: each is a whole multiple of 2^-20 or of a larger power of two.
@@ -110,8 +109,8 @@ def optimal(workload: Workload, bands: int, objective: Objective = Objective.MEA
         - coefficients_do_not_increase.
 
     Raises:
-        Unsupported: step sizes differ, and there are more than `MOST_SIZES`, or the largest error is the objective; or
-            the series does not settle within two million steps.
+        Unsupported: If step sizes differ and there are more than `MOST_SIZES` of them or the objective is the largest
+            error, or if the series does not settle within two million steps.
 
     >>> found = optimal(Workload(1000), 2)
     >>> round(found.least, 6), round(found.mean, 3)
@@ -164,7 +163,7 @@ def noise_of_steps(coefficients: tuple[float, ...], steps: int) -> tuple[float, 
 def start(workload: Workload, bands: int) -> Array:
     """Return the start of the search: the root of the workload's matrix without step sizes, cut to its first bands.
 
-    It is 5 to 25 % above the least error. The root of 1 / ((1 - x)(1 - beta x)) is the product of the series of
+    Its error is 5 to 25 % above the least error. The root of 1 / ((1 - x)(1 - beta x)) is the product of the series of
     (1 - x)^(-1/2) and of the same with beta^j.
     """
     found = square_root(bands)
@@ -174,10 +173,10 @@ def start(workload: Workload, bands: int) -> Array:
 
 
 def on_grid(coefficients: Array, bits: int) -> Array:
-    """Return coefficients in nearly the same proportions: whole multiples of 2^-bits, their norm at most 1.
+    """Return coefficients in nearly the same proportions: whole multiples of 2^-bits with a norm of at most 1.
 
-    Of several roundings, each at most one and a half units off, the one whose norm is nearest to 1 is taken: noise is
-    planned for a norm of 1. Near the least error, an error of the proportions counts only with its square.
+    Several roundings are tried, each at most one and a half units off, and the one whose norm is nearest to 1 is used,
+    because noise is planned for a norm of 1. Near the minimum, an error in the proportions has only a quadratic effect.
 
     >>> on_grid(np.array([0.8, 0.6]), 4).tolist()
     [0.8125, 0.5625]
@@ -216,7 +215,8 @@ class _ToeplitzError(_Error):
         second = _filtered(coefficients, own)
         weights, behind = self._weights(objective, own.size)
         weighted = weights * own
-        # Settled rows are all alike. Far from the optimum they may not have settled; their mean leads the search back.
+        # Converged rows are all alike. Far from the optimum they may not have converged; then their mean leads the
+        # search back.
         late = np.arange(own.size - max(1, own.size // 4), own.size)
         weighted[late] += behind / late.size * own[late]
         energy = float(weighted @ own)
@@ -235,14 +235,14 @@ class _ToeplitzError(_Error):
         return found[0], found[1]
 
     def _weights(self, objective: Objective, rows: int) -> tuple[Array, float]:
-        """Return w_i of the rows that are computed, and the sum of those behind."""
+        """Return w_i of the rows that are computed, and the sum of the w_i of the rows after them."""
         left = self._steps - rows
         if objective is Objective.MEAN:
             return 1.0 - np.arange(rows) / self._steps, 0.5 * left * (left + 1) / self._steps
         return np.ones(rows), float(left)
 
     def _series(self, coefficients: Array, most: int) -> Array:
-        """Return d on as many rows as it takes d and u to settle, and on ``most`` where they do not."""
+        """Return d on as many rows as d and u need to converge, or on ``most`` rows if they do not."""
         rows = min(self._steps, _FIRST_ROWS)
         while True:
             workload = np.ones(rows)
@@ -254,7 +254,8 @@ class _ToeplitzError(_Error):
             rows = min(self._steps, 2 * rows, most)
 
     def _is_settled(self, coefficients: Array, own: Array) -> bool:
-        """Return whether d has been at its limit for a quarter of its rows, so that u is at its own at their end."""
+        """Return whether d has been at its limit for a quarter of its rows, so that u has reached its limit at their
+        end."""
         limit = 1.0 / ((1.0 - self._momentum) * float(np.sum(coefficients)))
         return bool(np.max(np.abs(own[-own.size // 4 :] / limit - 1.0)) <= _SETTLED)
 
@@ -278,14 +279,14 @@ class _SizedError(_Error):
     def value_and_slope(self, coefficients: Array, objective: Objective) -> tuple[float, Array]:
         if objective is not Objective.MEAN:
             raise Unsupported(
-                "where steps have sizes of their own, the largest error is not that of a known step: take the mean",
+                "if steps have sizes of their own, the step with the largest error is not known: use the mean",
                 pointer=("correlation", "objective"),
             )
         inverse = self._inverse(coefficients)
         places, weights = _columns(self._steps)
         entries = self._entries(inverse, places)
         square, energy = float(coefficients @ coefficients), float(weights @ np.sum(entries * entries, axis=1))
-        # By n_k: twice the sum over the columns i of w_i eta_(i+k) sum over t >= i + k of B_(t, i).
+        # The derivative by n_k is twice the sum over the columns i of w_i eta_(i+k) sum over t >= i + k of B_(t, i).
         behind = np.cumsum(entries[:, ::-1], axis=1)[:, ::-1]
         by_inverse = 2.0 * weights @ (self._sizes[places] * behind)
         second = _filtered(coefficients, inverse)
@@ -313,9 +314,10 @@ class _SizedError(_Error):
 
 
 def _columns(steps: int) -> tuple[npt.NDArray[np.int64], Array]:
-    """Return some of this many columns, the first and the last among them, and the weight of each in the mean over all.
+    """Return some of this many columns, including the first and the last, and the weight of each in the mean over all.
 
-    The weights are those of the mean of what is linear between two of them: 1/T each where all are taken.
+    The weights are those of the mean of a function that is linear between two of these columns. They are 1/T if all
+    columns are used.
     """
     places = np.unique(np.rint(np.linspace(0.0, steps - 1.0, min(steps, _COLUMNS))).astype(np.int64))
     gaps = np.concatenate([[1], np.diff(places), [1]])

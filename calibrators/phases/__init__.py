@@ -1,4 +1,4 @@
-"""Phases of plans by their kinds. Noisy gradient steps that are alike have none: they are `calibrators.plan.Phase`.
+"""Phases of plans by their kinds. Equal noisy gradient steps have no file here: they are `calibrators.plan.Phase`.
 
 A kind is registered because its file exists: `PHASES` holds the phase of every module in this folder.
 """
@@ -16,14 +16,14 @@ def _by_kind() -> dict[str, type[StructuredPhase]]:
     """Return the phases that the modules of this folder define.
 
     Raises:
-        ValueError: two of them are of the same kind.
+        ValueError: If two phases have the same kind.
     """
     found: dict[str, type[StructuredPhase]] = {}
     for module in iter_modules(__path__, f"{__name__}."):
         for value in vars(import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, StructuredPhase) and value.__module__ == module.name:
                 if isabstract(value):
-                    continue  # what several kinds share
+                    continue  # these files are shared by several kinds
                 if value.kind in found:
                     raise ValueError(f"two phases are of the kind {value.kind!r}: {found[value.kind]} and {value}")
                 found[value.kind] = value

@@ -1,4 +1,4 @@
-"""Frank-Wolfe steps along estimates of the gradient that are made of fresh batches."""
+"""Frank-Wolfe steps along estimates of the gradient, which are made from fresh batches."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class EstimatePhase(StructuredPhase):
     """Frank-Wolfe over an l_p ball: steps towards the point of the ball that is least along an estimated gradient.
 
     The first estimate is the mean gradient of ``first_batch`` records and noise; each further step reads ``batch``
-    fresh records and adds noise to what it makes of them:
+    fresh records and adds noise to one of the following:
 
-    - sums: the mean change of gradients since the last step, noise to each, all of them added;
-    - prefix_tree: the same, with noise to the nodes of a binary tree over the steps, so that a sum of t changes has the
-      noise of as many nodes as t has binary digits 1;
-    - momentum: estimate d becomes (1 - eta)(d + mean change) + eta (mean gradient), noise to what is fresh of it.
+    - sums: the mean change of gradients since the last step. All such noisy changes are added up;
+    - prefix_tree: the same, with noise on the nodes of a binary tree over the steps, so that a sum of t changes has the
+      noise of as many nodes as t has ones in binary;
+    - momentum: the estimate d becomes (1 - eta)(d + mean change) + eta (mean gradient), with noise on the fresh parts.
 
     Gradients are clipped to l_q norm ``lipschitz``, 1/p + 1/q = 1, changes to min(2 ``lipschitz``, ``smoothness`` times
     the l_p distance of the two points). The noise has a density proportional to exp(-|z|_r^2 / (2 scale^2)).
@@ -36,14 +36,14 @@ class EstimatePhase(StructuredPhase):
     Attributes:
         event: One aggregate, since no two steps share records: `ZcDp`, count 1.
         estimator: sums, prefix_tree or momentum.
-        norm_order: p in (1, 2].
-        noise_order: r in [2, q].
-        estimates: Number of steps, the first one included.
-        first_batch, batch: Records, each read once.
+        norm_order: The order p of the norm, in (1, 2].
+        noise_order: The order r of the noise's norm, in [2, q].
+        estimates: The number of steps, including the first one.
+        first_batch, batch: The numbers of records in the first batch and in every other one; each record is read once.
         first_scale, scale: The noise's scales, in gradient units; 0 for changes that are always 0.
-        lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
-        smoothness: Bound on its change per unit of l_p distance.
-        step_size: eta in (0, 1].
+        lipschitz: The bound on a record's gradient in the l_q norm, in gradient units.
+        smoothness: The bound on the gradient's change per unit of l_p distance.
+        step_size: The step size eta in (0, 1].
     """
 
     kind = "gradient_estimates"

@@ -17,7 +17,7 @@ from calibrators.provenance import GRADIENT, SMOOTHNESS
 class GradientTreePhase(TreesOfMeans):
     """Tree Frank-Wolfe over an l_p ball: the trees of `TreePhase`, with noise on what each node reads.
 
-    Tree number tau = 1..T has depth tau; each of its nodes but the left children averages records that no other node
+    Tree number tau = 1..T has depth tau; each of its nodes, except left children, averages records that no other node
     reads, and adds noise of density proportional to exp(-|z|_r^2 / (2 ``scales[depth]``^2)). A record's gradient is
     clipped to l_q norm ``lipschitz`` at a root, its change between two points x and x' to min(2 ``lipschitz``,
     ``smoothness`` |x - x'|_p) elsewhere. Step number k from 0 on goes 2/(k + 2) of the way to the least point of the
@@ -25,13 +25,13 @@ class GradientTreePhase(TreesOfMeans):
 
     Attributes:
         event: One aggregate, since no two nodes share records: `ZcDp`, count 1.
-        norm_order: p in (1, 2].
-        noise_order: r in [2, q].
-        num_trees: T.
-        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
+        norm_order: The order p of the norm, in (1, 2].
+        noise_order: The order r of the noise's norm, in [2, q].
+        num_trees: The number T of trees.
+        records_per_tree: The number b of records per tree, a power of two, at least 2^T: records averaged at a root.
         scales: The scales of the noise at each depth 0..T, in gradient units; 0 for changes that are always 0.
-        lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
-        smoothness: Bound on its change per unit of l_p distance.
+        lipschitz: The bound on a record's gradient in the l_q norm, in gradient units.
+        smoothness: The bound on the gradient's change per unit of l_p distance.
     """
 
     kind = "gradient_trees"
@@ -49,7 +49,7 @@ class GradientTreePhase(TreesOfMeans):
         TreesOfMeans.check(self)
         object.__setattr__(self, "noise_order", read_noise_order(self.norm_order, self.noise_order))
         if len(self.scales) != self.num_trees + 1:
-            raise InvalidValue("scales must have one number for each depth, 0 included", pointer=("scales",))
+            raise InvalidValue("scales must have one number for each depth, including depth 0", pointer=("scales",))
 
     @property
     def noise_scale(self) -> tuple[float, ...]:

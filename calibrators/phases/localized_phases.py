@@ -1,4 +1,4 @@
-"""Full-batch noisy subgradient steps on one block of records after the other, each near where the last one ended."""
+"""Full-batch noisy subgradient steps on one block of records after the other, each near the end of the one before."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ ONE_GAUSSIAN = Charge((Gaussian,), "blocks of steps are one gaussian event over 
 
 @dataclass(frozen=True, slots=True)
 class LocalizedPhase(StructuredPhase):
-    """Blocks of full-batch noisy steps: block i starts from where block i - 1 ended, w', and stays near it.
+    """Blocks of full-batch noisy steps: block i starts from the point w' at which block i - 1 ended, and stays near it.
 
     A step of block i takes the mean over all its records of gradients clipped to l2 norm ``max_grad_norm[i]``, adds
     Gaussian noise of standard deviation ``noise_stddev_on_mean[i]`` per coordinate and ``regularizer[i]`` (w - w'),
-    goes ``step_size[i]`` against that, and is projected on the domain and the l2 ball of ``radius[i]`` about w'. No
-    record is in two blocks, so that the steps of one block are all that a record pays for.
+    moves by ``step_size[i]`` in the opposite direction, and is projected on the domain and on the l2 ball of
+    ``radius[i]`` about w'. No record is in two blocks, so a record pays only for the steps of one block.
 
     Attributes:
-        event: One Gaussian mechanism, count 1, over full batches: by its noise multiplier z, every block's steps
-            together are no worse than it, ``inner_iterations`` C^2 / n^2 <= sigma^2 / z^2.
-        records: n_i of each block.
-        inner_iterations: Steps in each block.
-        max_grad_norm: C_i.
-        noise_stddev_on_mean: sigma_i.
-        step_size: eta_i; empty in a plan that was made for its privacy alone.
-        regularizer: lambda_i; empty likewise.
-        radius: D_i; empty if there is no ball but the domain.
+        event: One Gaussian mechanism, count 1, over full batches: with its noise multiplier z, the steps of each block
+            together cost no more than it: ``inner_iterations`` C^2 / n^2 <= sigma^2 / z^2.
+        records: The number n_i of records of each block.
+        inner_iterations: The number of steps in each block.
+        max_grad_norm: The clip threshold C_i.
+        noise_stddev_on_mean: The standard deviation sigma_i of the noise on the mean.
+        step_size: The step size eta_i; empty in a plan that was made for its privacy alone.
+        regularizer: The regularizer lambda_i; empty in such a plan.
+        radius: The radius D_i; empty if the domain is the only ball.
     """
 
     kind = "localized_phases"
@@ -114,7 +114,7 @@ class LocalizedPhase(StructuredPhase):
 def check_block_noise(
     event: Event, records: int, steps: int, bound: float, stddev: float, *, pointer: tuple[str | int, ...]
 ) -> None:
-    """Refuse noise on a block's means with which its steps together cost more than the charge.
+    """Refuse noise on a block's means if its steps together then cost more than the charge.
 
     Args:
         event: The charged event: one Gaussian mechanism.
@@ -125,13 +125,13 @@ def check_block_noise(
         pointer: The place of the noise in the request.
 
     Raises:
-        InvalidValue: it is below ``charged * bound * sqrt(steps) / records``, but for rounding.
+        InvalidValue: If the noise is below ``charged * bound * sqrt(steps) / records`` by more than rounding.
     """
     assert isinstance(event.mechanism, Gaussian), "as is charged"
     charged = event.mechanism.noise_multiplier
     if stddev * records < charged * bound * math.sqrt(steps) * (1.0 - _ROUNDING):
         raise InvalidValue(
-            "a block's noise is below what the event is charged for: noise_stddev_on_mean must be at least "
+            "a block's noise is below the noise for which the event is charged: noise_stddev_on_mean must be at least "
             f"{charged * bound * math.sqrt(steps) / records:g}, got {stddev!r}",
             pointer=pointer,
         )

@@ -1,4 +1,4 @@
-"""The coordinate-wise median of means of groups, with one draw of noise."""
+"""The coordinate-wise median of the means of groups, with one draw of noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Dimension = Annotated[int, Whole(1, 10**10)]
 class MedianPhase(StructuredPhase):
     """MeanOracle2: coordinates are clamped and groups averaged, and the lower median of their means gets noise.
 
-    A record is in one group at most. If it changes, its group's mean changes by at most s ``truncation_radius`` /
+    A record is in at most one group. If it changes, its group's mean changes by at most s ``truncation_radius`` /
     ``group_size`` in each coordinate, with s = 2 if it is replaced, s = 1 if one of the two is null. An order
     statistic moves by no more than the number that moves most, so the medians change by that at most in each
     coordinate, and by sqrt(d) times that in the l2 norm: like the mean of ``group_size`` vectors that are clipped to
@@ -30,11 +30,11 @@ class MedianPhase(StructuredPhase):
 
     Attributes:
         event: One Gaussian mechanism on all records.
-        groups: m.
+        groups: The number m of groups.
         group_size: The public divisor of every group's sum.
-        dimension: d.
-        truncation_radius: tau: coordinates are clamped to [-tau, tau], in gradient units.
-        noise_stddev: Per coordinate, of what is released.
+        dimension: The dimension d.
+        truncation_radius: The radius tau: coordinates are clamped to [-tau, tau], in gradient units.
+        noise_stddev: The standard deviation of the noise on the release, per coordinate.
     """
 
     kind = "median_of_means"
@@ -65,7 +65,7 @@ class MedianPhase(StructuredPhase):
 
     @property
     def contribution_bound(self) -> float:
-        """sqrt(d) tau: no clamped record is longer."""
+        """The bound sqrt(d) tau: no clamped record is longer."""
         return math.sqrt(self.dimension) * self.truncation_radius
 
     @property

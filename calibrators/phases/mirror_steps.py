@@ -11,7 +11,7 @@ from accounting.numbers import read_real
 from calibrators.phases.structured import Charge, Positive, Records, StructuredPhase
 from calibrators.provenance import GRADIENT, STEP
 
-#: p of the norm in which parameters are measured.
+#: The order p of the norm in which parameters are measured.
 NormOrder = Annotated[float, Real(1.0, 2.0, open_lower=True)]
 
 
@@ -23,12 +23,12 @@ class MirrorPhase(StructuredPhase):
     exp(-|z|_r^2 / (2 scale^2)), r = ``noise_order``.
 
     Attributes:
-        event: Every step: `ZcDp` in full batches, as many as there are steps.
-        norm_order: p in (1, 2].
-        noise_order: r in [2, q].
-        records: n, the public divisor of every sum.
+        event: A step: `ZcDp` in full batches, whose count is the number of steps.
+        norm_order: The order p of the norm, in (1, 2].
+        noise_order: The order r of the noise's norm, in [2, q].
+        records: The number n of records, the public divisor of every sum.
         scale: The scale of the noise on the mean, in gradient units.
-        lipschitz: Bound on a record's gradient in the l_q norm, in gradient units.
+        lipschitz: The bound on a record's gradient in the l_q norm, in gradient units.
         step_size: The size of every mirror step.
     """
 
@@ -66,7 +66,7 @@ def read_noise_order(norm_order: float, noise_order: float) -> float:
     """Return r, which is from 2 to q.
 
     Raises:
-        InvalidValue: it is not.
+        InvalidValue: If r is not in [2, q].
     """
     largest = max(2.0, norm_order / (norm_order - 1.0) * (1.0 + 1e-12))
     return read_real("noise_order", noise_order, 2.0, largest)

@@ -19,17 +19,18 @@ class OutputPerturbation(StructuredPhase):
 
     Neither the points nor the drawn records are released. The cost relies on properties of every record's loss, for
     every data set: convex, with Hoelder constants within those here, and gradients within ``gradient_norm`` wherever
-    points go. A trainer makes it so; one that bounded gradients alone would not.
+    points go. A trainer must ensure these properties; bounding gradients alone is not enough.
 
     Attributes:
         event: One aggregate: `ApproximateDp`, count 1.
-        iterations: T.
-        step_size: eta, the same for all steps.
-        holder_exponent: alpha.
-        holder_constant: L: every record's |g(w) - g(w')| <= L |w - w'|^alpha on all of R^d.
-        gradient_norm: G: no record's gradient at a point is longer.
-        radius: No point is farther from 0: that of the domain, or what follows for steps without one.
-        noise_stddev: Per coordinate, on the average.
+        iterations: The number T of steps.
+        step_size: The step size eta, the same for all steps.
+        holder_exponent: The holder exponent alpha.
+        holder_constant: The constant L: every record's |g(w) - g(w')| <= L |w - w'|^alpha on all of R^d.
+        gradient_norm: The bound G: no record's gradient at a point is longer.
+        radius: The largest distance of a point from 0: the radius of the domain or, without one, the bound that follows
+            for the steps.
+        noise_stddev: The standard deviation of the noise on the average, per coordinate.
     """
 
     kind = "output_perturbation"

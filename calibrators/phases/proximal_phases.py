@@ -1,4 +1,5 @@
-"""Rounds of full-batch noisy gradient steps on records of their own, each towards a proximal point of the last."""
+"""Rounds of full-batch noisy gradient steps on records of their own, each towards a proximal point of the round
+before."""
 
 from __future__ import annotations
 
@@ -18,27 +19,30 @@ _Constant = Annotated[float | None, Real(0.0, 1e60, open_lower=True)]
 
 @dataclass(frozen=True, slots=True)
 class ProximalPhase(StructuredPhase):
-    """Rounds of full-batch noisy steps: a round starts from where the last one ended, w', and stays near it.
+    """Rounds of full-batch noisy steps: a round starts from the point w' at which the last one ended, and stays near
+    it.
 
     Step k = 1.. ``inner_iterations`` of a round takes the mean over the round's ``records`` records of gradients
     clipped to l2 norm ``max_grad_norm``, adds Gaussian noise of standard deviation ``noise_stddev_on_mean`` per
-    coordinate and ``regularizer`` (x_k - w'), goes 2 / (``weak_convexity`` (k + 1)) against that, and is projected on
-    the domain and the l2 ball of ``radius`` about w'. A round ends at the mean of the points x_k that its steps start
-    from, weighted by k. No record is in two rounds, so that the steps of one round are all that a record pays for.
+    coordinate and ``regularizer`` (x_k - w'), moves by 2 / (``weak_convexity`` (k + 1)) in the opposite direction, and
+    is projected on the domain and the l2 ball of ``radius`` about w'. A round ends at the mean of the points x_k that
+    its steps start from, weighted by k. No record is in two rounds, so that the steps of one round are all that a
+    record pays for.
 
     A random release of such a plan is the point that a round starts from, each of the rounds equally likely.
 
     Attributes:
-        event: One Gaussian mechanism, count 1, over full batches: by its noise multiplier z, a round's steps together
-            are no worse than it, ``inner_iterations`` C^2 / m^2 <= sigma^2 / z^2.
-        rounds: R.
-        records: m, of each round.
-        inner_iterations: Steps in each round.
-        max_grad_norm: C.
-        noise_stddev_on_mean: sigma.
-        weak_convexity: omega, which the step sizes follow from; None in a plan that was made for its privacy alone.
-        regularizer: beta, above omega; None likewise.
-        radius: The radius of the ball about w'; None likewise.
+        event: One Gaussian mechanism, count 1, over full batches: with its noise multiplier z, the steps of a round
+            together cost no more than it: ``inner_iterations`` C^2 / m^2 <= sigma^2 / z^2.
+        rounds: The number R of rounds.
+        records: The number m of records of each round.
+        inner_iterations: The number of steps in each round.
+        max_grad_norm: The clip threshold C.
+        noise_stddev_on_mean: The standard deviation sigma of the noise on the mean.
+        weak_convexity: The constant omega, from which step sizes follow; None in a plan that was made for its privacy
+            alone.
+        regularizer: The regularizer beta, above omega; None in such a plan.
+        radius: The radius of the ball about w'; None in such a plan.
     """
 
     kind = "proximal_phases"

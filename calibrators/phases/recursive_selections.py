@@ -1,4 +1,4 @@
-"""Frank-Wolfe steps by a gradient estimate that is carried on from batch to batch."""
+"""Frank-Wolfe steps by a gradient estimate that is updated from batch to batch."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class RecursiveSelections(StructuredPhase):
 
     Attributes:
         event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
-        selections: T, steps of the phase.
-        first_batch: n_0.
-        batch: m, records of each of the T - 1 other steps.
-        step_size: eta in (0, 1].
+        selections: The number T of selections, which are the steps of the phase.
+        first_batch: The size n_0 of the first batch.
+        batch: The number m of records of each of the T - 1 other steps.
+        step_size: The step size eta in (0, 1].
         gumbel_scale: The Gumbel scale of the noise on the scores, in loss units.
-        lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
-        smoothness: Bound on its change per unit of l1 distance.
+        lipschitz: The bound on a record's gradient in the l_inf norm, in gradient units.
+        smoothness: The bound on the gradient's change per unit of l1 distance.
     """
 
     kind = "recursive_selections"

@@ -38,9 +38,9 @@ class ShuffledBits(StructuredPhase):
     Attributes:
         change: The change of one record's part in the sums, over the bound on coordinates.
         users: The number of users of one sum; all of them send, whether they have a record or not.
-        dimension: d.
-        levels: g.
-        noise_bits: b, fair coins of each user and coordinate.
+        dimension: The dimension d.
+        levels: The number g of levels.
+        noise_bits: The number b of noise bits, fair coins of each user and coordinate.
         flip_probability: The flip probability of a coin: a half.
         coordinate_epsilon, coordinate_delta: The cost of one coordinate.
     """
@@ -57,10 +57,11 @@ class ShuffledBits(StructuredPhase):
     coordinate_delta: float
 
     def check(self) -> None:
-        """Refuse coins that are not fair, and costs that are below what the bits are worth.
+        """Refuse coins that are not fair, and stated costs that are below the actual cost of the bits.
 
         Raises:
-            InvalidValue: the coordinates cost more than is charged, or than so few noise bits make them cost.
+            InvalidValue: If coins are not fair, if the coordinates cost more than is charged, or if so few noise bits
+                make a coordinate cost more than is stated.
         """
         if self.flip_probability != 0.5:
             raise InvalidValue(
@@ -75,7 +76,7 @@ class ShuffledBits(StructuredPhase):
             )
         left = self.charged.delta - self.dimension * self.coordinate_delta
         if left <= 0.0:
-            raise InvalidValue("the coordinates' deltas use up what is charged", pointer=("coordinate_delta",))
+            raise InvalidValue("the deltas of the coordinates use up the charged delta", pointer=("coordinate_delta",))
         cost = composed_epsilon(self.coordinate_epsilon, left, self.reach)
         if self.charged.epsilon < cost * (1.0 - _ROUNDING):
             raise InvalidValue(
@@ -128,16 +129,16 @@ class ShuffledCounts(ShuffledBits):
 
     Attributes:
         event: One aggregate: `ApproximateDp`, count 1.
-        users: s; all of them send, whether they have a record or not.
-        dimension: d.
-        max_grad_norm: C, in gradient units.
-        change: How far apart in the l2 norm a changed record's two vectors may be, over C: 2 if it is replaced, 1
-            where one of the two is null.
-        levels: g.
-        noise_bits: b, of each user and coordinate.
-        flip_probability: p, of a noise bit to be one: a half.
-        coordinate_epsilon: epsilon_hat: counts that are g apart cost as much at coordinate_delta.
-        coordinate_delta: delta_hat.
+        users: The number s of users; all of them send, whether they have a record or not.
+        dimension: The dimension d.
+        max_grad_norm: The clip threshold C, in gradient units.
+        change: The largest l2 distance of a changed record's two vectors, over C: 2 if it is replaced, 1 if one of the
+            two is null.
+        levels: The number g of levels.
+        noise_bits: The number b of noise bits of each user and coordinate.
+        flip_probability: The probability p that a noise bit is one: a half.
+        coordinate_epsilon: The cost epsilon_hat of counts that are g apart, at coordinate_delta.
+        coordinate_delta: The delta delta_hat of a coordinate.
     """
 
     kind = "shuffled_counts"

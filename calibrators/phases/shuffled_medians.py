@@ -24,24 +24,24 @@ from calibrators.provenance import GRADIENT
 class ShuffledMedians(ShuffledBits):
     """ShuffleMeanOracle2: shuffled bits of clamped coordinates, and the medians of the means of the groups.
 
-    A coordinate in [-tau, tau] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as so
-    many ones and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Of each group's and coordinate's bits
-    nothing but their number of ones leaves the shuffler. A record is in one group at most, so that it has a part in
-    one count of each coordinate.
+    A coordinate in [-tau, tau] becomes an integer from 0 to ``levels`` by unbiased random rounding. It is sent as this
+    many ones, and zeros up to ``levels`` bits, beside ``noise_bits`` fair coins. Only the number of ones among the bits
+    of each group and coordinate leaves the shuffler. A record is in at most one group, so it takes part in one count of
+    each coordinate.
 
     Attributes:
         event: One aggregate: `ApproximateDp`, count 1.
-        groups: m.
-        users: b, of each group; all of them send, whether they have a record or not.
-        dimension: d.
-        truncation_radius: tau, in gradient units.
-        change: By how many tau a changed record may move in each coordinate: 2 if it is replaced, 1 if one of the
-            two is null.
-        levels: g.
+        groups: The number m of groups.
+        users: The number b of users of each group; all of them send, whether they have a record or not.
+        dimension: The dimension d.
+        truncation_radius: The truncation radius tau, in gradient units.
+        change: The largest move of a changed record in each coordinate, in units of tau: 2 if it is replaced, 1 if one
+            of the two is null.
+        levels: The number g of levels.
         noise_bits: The noise bits of each user and coordinate.
-        flip_probability: p, of a noise bit to be one: a half.
-        coordinate_epsilon: epsilon_j: counts that are g apart cost as much at coordinate_delta.
-        coordinate_delta: delta_j.
+        flip_probability: The probability p that a noise bit is one: a half.
+        coordinate_epsilon: The cost epsilon_j of counts that are g apart, at coordinate_delta.
+        coordinate_delta: The delta delta_j of a coordinate.
     """
 
     kind = "shuffled_medians"
@@ -59,7 +59,7 @@ class ShuffledMedians(ShuffledBits):
 
     @property
     def reach(self) -> float:
-        """K: how far apart the counts of neighbours are in the l2 norm, over g."""
+        """The l2 distance K between the counts of neighbours, over g."""
         return reach_of_coordinates(self.change, self.dimension, self.levels)
 
     @property
@@ -73,7 +73,7 @@ class ShuffledMedians(ShuffledBits):
 
     @property
     def contribution_bound(self) -> float:
-        """sqrt(d) tau: no clamped record is longer."""
+        """The bound sqrt(d) tau: no clamped record is longer."""
         return math.sqrt(self.dimension) * self.truncation_radius
 
     @property

@@ -18,7 +18,7 @@ class SmoothedVertexSteps(VertexSteps):
     / 2 over u.
 
     Attributes:
-        smoothing: beta, of the envelopes' quadratic, in losses per squared logit.
+        smoothing: The factor beta of the envelopes' quadratic term, in losses per squared logit.
     """
 
     kind = "smoothed_vertex_steps"

@@ -1,4 +1,4 @@
-"""Phases other than noisy gradient steps that are all alike. Each kind has a file here."""
+"""Phases other than equal noisy gradient steps. Each kind has a file here."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Charge:
     Attributes:
         mechanisms: The mechanisms of one of these kinds.
         words: The rule as a sentence, for refusals.
-        once: Whether its count is 1.
-        full_batch: Whether it is on all records.
+        once: Whether the count of the event is 1.
+        full_batch: Whether the event is on all records.
         pointer: The place to which a refusal points.
     """
 
@@ -43,7 +43,7 @@ class Charge:
         """Refuse an event of another kind.
 
         Raises:
-            InvalidValue: it breaks the rule.
+            InvalidValue: If an event is of another kind.
         """
         if (
             not isinstance(event.mechanism, self.mechanisms)
@@ -58,9 +58,9 @@ class Noise:
     """The noise of a phase's steps; a number is None if the phase has no such number.
 
     Attributes:
-        stddev_on_sum: Standard deviation per coordinate on the one sum, in the unit of a record's contribution.
-        stddev_on_mean: The same after the division by the public batch size.
-        l2_sensitivity: Largest distance of the sums of two neighbours, in the same unit.
+        stddev_on_sum: The standard deviation per coordinate on the sum, in the unit of a record's contribution.
+        stddev_on_mean: The standard deviation after the division by the public batch size.
+        l2_sensitivity: The largest distance of the sums of two neighbours, in the unit of a record's contribution.
         noise_scale: All noise scales, in the order in which they are first drawn, if the noise is not on one sum or
             mean, or has several sizes.
     """
@@ -73,17 +73,17 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class StructuredPhase(ABC):
-    """Steps that share records, noise or a cost in a way of their own.
+    """A phase whose steps share records, noise or a cost in a way of their own.
 
     Its JSON is its kind and its fields, which are an event, numbers and tuples of numbers. A number's annotation has
     its range, which holds for each number of a tuple; `check` has all further conditions.
 
     Attributes:
-        kind: Its name in a plan.
+        kind: The name of the kind in a plan.
         charge: The form that its event must have.
         ranges: The ranges of each number, by the field's name; made from the annotations.
         units: The units of each number that has any, by the field's name.
-        event: The charged event: all steps together, or one step with as many counts as there are steps.
+        event: The charged event: all steps together, or one step whose count is the number of steps.
     """
 
     kind: ClassVar[str]
@@ -104,10 +104,10 @@ class StructuredPhase(ABC):
         self.check()
 
     def check(self) -> None:
-        """Refuse numbers that contradict each other; each is in its own range.
+        """Refuse numbers that contradict each other. Each number is in its own range already.
 
         Raises:
-            InvalidValue: they contradict each other.
+            InvalidValue: If numbers contradict each other.
         """
         return
 
@@ -138,19 +138,20 @@ class StructuredPhase(ABC):
 
     @property
     def smallest_noise(self) -> float | None:
-        """The least noise on a sum over its contribution bound, if sums are formed in the run's type; else None."""
+        """The least noise on a sum over its contribution bound; None if sums are not formed in the run's type."""
         return None
 
     def smallest_change(self, radius: float) -> float | None:
-        """Return the smallest bound on a change of a gradient over the bound on a gradient; None without changes.
+        """Return the smallest bound on a change of a gradient, over the bound on a gradient; None if no changes are
+        summed.
 
         Args:
-            radius: The radius of the ball in which the steps go.
+            radius: The radius of the ball that contains the steps.
         """
         return None
 
     def noise(self, relation: NeighboringRelation) -> Noise:
-        """Return the description of the noise: a kind with one sum or mean gives more than its scales."""
+        """Return a description of the noise. Kinds with one sum or mean describe more than its scales."""
         return Noise(noise_scale=self.noise_scale)
 
     @property
@@ -166,8 +167,8 @@ class StructuredPhase(ABC):
         """Read what `to_json` wrote.
 
         Raises:
-            KeyError: a field is missing.
-            InvalidValue: a number is outside its range.
+            KeyError: If a field is missing.
+            InvalidValue: If a number is outside its range.
         """
         types = get_type_hints(cls)
         given = {field.name: _read(types[field.name], value[field.name]) for field in fields(cls)}
@@ -192,7 +193,7 @@ def _checked(name: str, value: Any, within: Real | Whole) -> Any:
 
 
 def _read(annotation: Any, value: Any) -> Any:
-    """A field's value: canonical bytes write numbers as strings."""
+    """Return a field's value: canonical bytes write numbers as strings."""
     if annotation is Event:
         return event_from_json(value)
     if get_origin(annotation) is tuple:

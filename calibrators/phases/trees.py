@@ -40,13 +40,13 @@ def node_bound(lipschitz: float, smoothness: float, diameter: float, depth: int)
 
 
 class TreesOfMeans(StructuredPhase):
-    """Trees whose nodes average gradients, or their changes, over records of their own; a step at every leaf.
+    """Trees whose nodes average gradients, or their changes, over records of their own. Every leaf is a step.
 
     Attributes:
-        num_trees: T.
-        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
-        lipschitz: Bound on a record's gradient in the dual norm.
-        smoothness: Bound on its change per unit of distance.
+        num_trees: The number T of trees.
+        records_per_tree: The number b of records per tree, a power of two, at least 2^T: records averaged at a root.
+        lipschitz: The bound on a record's gradient in the dual norm.
+        smoothness: The bound on the gradient's change per unit of distance.
     """
 
     __slots__ = ()
@@ -80,8 +80,8 @@ class TreesOfMeans(StructuredPhase):
 
         Args:
             radius: The radius of the ball.
-            depth: 0 for a root, whose mean is of gradients; else of changes since the point at which its parent was
-                entered.
+            depth: The depth of the node. A root (depth 0) averages gradients; other nodes average changes since the
+                point at which their parent was entered.
         """
         return node_bound(self.lipschitz, self.smoothness, 2.0 * radius, depth)
 

@@ -24,15 +24,15 @@ class VarianceReducedEpochs(StructuredPhase):
 
     A step draws ``records_per_step`` of the declared records, each set of them equally likely, and takes the mean over
     them of each gradient's change since the snapshot, plus the snapshot's mean gradient over all records, plus noise.
-    Every gradient, wherever it is taken, is clipped to l2 norm ``max_grad_norm``, so that a change is no longer than
-    twice that. The full gradient has no noise of its own and is never released: each step's noise hides it anew.
+    Every gradient, wherever it is taken, is clipped to l2 norm ``max_grad_norm``, so a change is no longer than twice
+    that. The full gradient has no noise of its own and is never released: each step's noise hides it anew.
 
     Attributes:
         event: `RenyiDp` of one inner step, counted once for each of them.
-        inner_iterations: Steps of each epoch.
-        records_per_step: b, the public divisor of a batch's sum.
-        max_grad_norm: G, in gradient units.
-        noise_stddev_on_mean: sigma, per coordinate, of the noise on a step's direction.
+        inner_iterations: The number of steps of each epoch.
+        records_per_step: The number b of records per step, the public divisor of a batch's sum.
+        max_grad_norm: The clip threshold G, in gradient units.
+        noise_stddev_on_mean: sigma of the noise on a step's direction, per coordinate.
         step_size: The size of every step; None in a plan that was made for its privacy alone.
     """
 

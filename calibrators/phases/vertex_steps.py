@@ -20,9 +20,9 @@ class VertexSteps(StructuredPhase):
 
     Attributes:
         event: One selection, `ZcDp` or `PureDp`; its count is the number of steps.
-        divisor: Public number of records n.
+        divisor: The public number n of records.
         gumbel_scale: The Gumbel scale of the noise on the scores, in loss units.
-        lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
+        lipschitz: The bound on a record's gradient in the l_inf norm, in gradient units.
     """
 
     kind = "vertex_steps"

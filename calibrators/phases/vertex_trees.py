@@ -16,18 +16,18 @@ from calibrators.provenance import GRADIENT, LOSS, SMOOTHNESS
 class TreePhase(TreesOfMeans):
     """Tree Frank-Wolfe: gradients are averaged along the paths of binary trees, vertices are selected at the leaves.
 
-    Tree number tau = 1..T has depth tau; each of its nodes but the left children averages records that no other node
+    Tree number tau = 1..T has depth tau; each of its nodes, except left children, averages records that no other node
     reads. A record's gradient is clipped to l_inf norm ``lipschitz`` at a root, its change between two points x and x'
     to min(2 ``lipschitz``, ``smoothness`` |x - x'|_1) elsewhere. At a leaf a vertex of the l1 ball is selected by
     report-noisy-max with Gumbel noise of scale ``noise_scales[tau - 1]``.
 
     Attributes:
         event: One aggregate, since no step alone has a cost: `ZcDp` or `PureDp`, count 1.
-        num_trees: T.
-        records_per_tree: b, a power of two, at least 2^T: records averaged at a root.
+        num_trees: The number T of trees.
+        records_per_tree: The number b of records per tree, a power of two, at least 2^T: records averaged at a root.
         noise_scales: The scales of the Gumbel noise in each tree, in loss units.
-        lipschitz: Bound on a record's gradient in the l_inf norm, in gradient units.
-        smoothness: Bound on its change per unit of l1 distance.
+        lipschitz: The bound on a record's gradient in the l_inf norm, in gradient units.
+        smoothness: The bound on the gradient's change per unit of l1 distance.
     """
 
     kind = "vertex_trees"

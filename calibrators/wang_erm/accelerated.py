@@ -28,8 +28,8 @@ import scipy
 from accounting.numbers import MAX_COUNT
 from calibrators.geometry import Domain, L1Ball, L2Ball
 
-#: From this number of parameters on, the quotient of gamma functions equals a root, to the last digit that logarithms
-#: would keep.
+#: From this number of parameters on, the quotient of gamma functions equals a root, to within the accuracy of
+#: logarithms.
 _MANY = 10**6
 
 
@@ -38,24 +38,24 @@ class Geometry(Protocol):
 
     @property
     def radius(self) -> float:
-        """R, in parameters."""
+        """The radius R, in parameters."""
         ...
 
     @property
     def domain(self) -> Domain: ...
     @property
     def divergence(self) -> float:
-        """B: no point of C is farther from its centre in the Bregman divergence of w; a pure number."""
+        """The pure number B: no point of C is farther from its centre in the Bregman divergence of w."""
         ...
 
     @property
     def width(self) -> float:
-        """G_C, the Gaussian width E max_{x in C} <x, N>, in parameters."""
+        """The width G_C, the Gaussian width E max_{x in C} <x, N>, in parameters."""
         ...
 
     @property
     def dual_moment(self) -> float:
-        """W = E (max_{x in C} <x, N>)^2, in squared parameters."""
+        """The number W = E (max_{x in C} <x, N>)^2, in squared parameters."""
         ...
 
 
@@ -93,7 +93,8 @@ class Euclidean:
 
 @dataclass(frozen=True, slots=True)
 class Entropic:
-    """The l1 ball as x = R (u+ - u-), w the negative entropy of the 2 p weights u, which are nonnegative and sum to 1.
+    """The l1 ball as x = R (u+ - u-), with w the negative entropy of the 2 p weights u, which are nonnegative and sum
+    to 1.
 
     >>> ball = Entropic(radius=1.0, dimension=10)
     >>> round(ball.width, 9), round(ball.dual_moment, 9)
@@ -122,7 +123,9 @@ class Entropic:
 
 @lru_cache(maxsize=64)
 def _largest_of_normals(count: int, power: int) -> float:
-    """E max_j |N_j|^power of this many independent standard normals: the integral of power t^(power-1) P(max > t)."""
+    """Return E max_j |N_j|^power of this many independent standard normals: the integral of power t^(power-1) P(max >
+    t).
+    """
 
     def integrand(t: float) -> float:
         return float(
@@ -142,8 +145,8 @@ class Accelerated:
 
     Attributes:
         geometry: The ball.
-        smoothness: L, in the norm of the ball: |grad F(x) - grad F(y)| <= L |x - y| in l2, or in l_inf by l1, which
-            follows. L_C = L R^2. A larger L than F has makes shorter steps.
+        smoothness: The constant L, in the norm of the ball: |grad F(x) - grad F(y)| <= L |x - y| in l2, or in l_inf by
+            l1, which follows. L_C = L R^2. An L that is larger than necessary makes steps shorter.
 
     >>> theorem = Accelerated(Euclidean(radius=2.0, dimension=5), smoothness=1.0)
     >>> round(theorem.bound(0.1, 20), 10)
@@ -155,11 +158,11 @@ class Accelerated:
 
     @property
     def scaled_smoothness(self) -> float:
-        """L_C, in loss units."""
+        """The scaled smoothness L_C, in loss units."""
         return self.smoothness * self.geometry.radius**2
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
-        """The bound on the expected excess risk of y_T, in loss units."""
+        """Return the bound on the expected excess risk of y_T, in loss units."""
         after = iterations + 1.0
         start = 8.0 * self.scaled_smoothness * self.geometry.divergence / after**2
         noise = noise_stddev_on_mean**2 * self.geometry.dual_moment / (2.0 * self.scaled_smoothness)

@@ -41,26 +41,29 @@ HOLDS = (
     "the minimum is over the ball, and the steps start from its centre, as those of a linear model do",
 )
 _HIDDEN = "order_constant stands for the constant that the paper leaves open"
-#: A step size of 1/L that a caller rounded is still one.
+#: The tolerance with which a step size that a caller has rounded counts as 1/L.
 _ROUNDING = 1.0 + 1e-12
 
 
 def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and bound from the safe form's recursion.
 
-    The number of steps may be left out if the noise is solved for and the theorem's constants are given: it is then
-    the one with the least bound at the target.
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given. It is then the
+    number with the least bound at the target.
 
     Raises:
-        InvalidValue: a number is outside its range or missing; radius or norm_order contradict the domain.
-        Unsupported: a domain that is no l2 or l1 ball, a penalty; the batch size of full batches is solved for.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range or missing, or if radius or norm_order contradict the domain.
+        Unsupported: If the domain is no l2 or l1 ball, or a penalty is given; or if the batch size of full batches is
+            solved for.
+        Unreachable: If no noise multiplier meets the target.
     """
     bound = spec.clip
     refuse(spec, penalty="dp_accmd has no penalty; put it into the loss and its constants")
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     domain = _ball(spec, given)
-    given = replace(given, missing=tuple(name for name in given.missing if name != "radius"))  # the domain has it
+    given = replace(
+        given, missing=tuple(name for name in given.missing if name != "radius")
+    )  # the domain already bounds the norm
     theorem, warnings = _theorem(spec, given, domain)
     spec, chosen = choose_iterations(
         spec,
@@ -98,7 +101,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _ball(spec: Spec, given: Given) -> Domain:
-    """The ball that radius and norm_order, or the domain, describe; they must agree."""
+    """Return the ball that radius and norm_order, or the domain, describe; they must agree."""
     order, radius, domain = given.get("norm_order"), given.get("radius"), spec.domain
     if order is not None and order not in (1.0, 2.0):
         raise InvalidValue(
@@ -175,7 +178,7 @@ def _step_size(given: Given) -> tuple[Provenance, ...]:
 
 
 def _utility(spec: Spec, given: Given, theorem: Accelerated, phase: Phase, lipschitz: float) -> list[Provenance]:
-    """The bound at the noise that is used, and the paper's rate with the constants that it hides."""
+    """Return the bound at the noise that is used, and the paper's rate with the constants that it hides."""
     geometry = theorem.geometry
     trivial = lipschitz * geometry.radius
     gap = given.get("initial_gap")

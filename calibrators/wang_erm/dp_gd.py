@@ -48,13 +48,13 @@ _HIDDEN = "order_constant stands for the constant that the paper leaves open"
 def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and bound from Theorem 6.2 (with a PL constant) or 6.3.
 
-    The number of steps may be left out if the noise is solved for and the theorem's constants are given: it is then
-    the one with the least bound at the target.
+    The number of steps may be left out if the noise is solved for and the theorem's constants are given. It is then the
+    number with the least bound at the target.
 
     Raises:
-        InvalidValue: a number is outside its range or missing, or mu is above L.
-        Unsupported: the batch size of full batches is solved for.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range or missing, or mu is above L.
+        Unsupported: If the batch size of full batches is solved for.
+        Unreachable: If no noise multiplier meets the target.
     """
     bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
@@ -150,7 +150,7 @@ def _recommended_step(spec: Spec, given: Given) -> tuple[Provenance, ...]:
 
 
 def _rates(spec: Spec, theorem: FullGradientTheorem, lipschitz: float, order_constant: float) -> list[Provenance]:
-    """The paper's rates, in epsilon and delta, with the constants that it hides put back by their units."""
+    """Return the paper's rates in epsilon and delta, with the hidden constants restored by their units."""
     target, p, n = spec.target, spec.need("dimension"), spec.dataset_size
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return []

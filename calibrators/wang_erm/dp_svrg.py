@@ -11,9 +11,9 @@ r"""DP-SVRG: epochs of variance-reduced proximal descent (Wang, Ye & Xu 2017, Al
         x~ <- mean of the m points x
     return x~
 
-**Privacy.** The paper's noise has open constants and a condition that fails wherever its utility says anything; the
-verdict below says how. Here a step is charged for both of its parts together, the batch's and the full gradient's:
-see `calibrators.wang_erm.inner_steps`. Sigma is solved for.
+**Privacy.** The paper's noise has open constants, and a condition that fails wherever its utility bound is useful; the
+verdict below explains this. Here a step is charged for both of its parts together, the batch and the full gradient: see
+`calibrators.wang_erm.inner_steps`. The engine solves for sigma.
 
 **Utility.** With $A$ the contraction of an epoch and $\eta < 1/(4L)$,
 $E F^r(\tilde x_T) - F^r_* \le A^T D_0 + \eta p \sigma^2 / ((1 - 4\eta L)(1 - A))$. The best step is $1/(24 L)$, for
@@ -70,11 +70,11 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size, inner steps and bound from the derived Theorem 4.2.
 
     Raises:
-        InvalidValue: a number is outside its range or missing, mu is above what L allows, or no number of inner steps
-            suits the step size.
-        Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target does not follow from Renyi divergences.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range or missing, mu is above what L allows, or no number of inner
+            steps suits the step size.
+        Unsupported: If the number of epochs is solved for.
+        NoCostInFilter: If the target does not follow from Renyi divergences.
+        Unreachable: If nothing meets the target.
     """
     bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
@@ -195,7 +195,7 @@ def _bounds(spec: Spec, given: Given, theorem: StronglyConvexEpochs, solved: Sol
 
 
 def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
-    """The paper's rates in epsilon and delta."""
+    """Return the paper's rates in epsilon and delta."""
     target, mu = spec.target, given.get("strong_convexity")
     if not isinstance(target, ApproximateDpTarget) or spec.dimension is None or mu is None or target.delta >= 1.0:
         return []

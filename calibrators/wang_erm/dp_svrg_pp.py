@@ -3,7 +3,8 @@ r"""DP-SVRG++: variance-reduced descent in epochs that double (Wang, Ye & Xu 201
 **Update.** As DP-SVRG, but epoch s = 1..T has $2^s m$ inner steps and starts where the last one ended: the snapshot is
 the mean of the last epoch's points, and the point goes on. The last snapshot is released.
 
-**Privacy.** That of $M = m (2^{T+1} - 2)$ inner steps: see `calibrators.wang_erm.inner_steps`. Sigma is solved for.
+**Privacy.** The cost is that of $M = m (2^{T+1} - 2)$ inner steps: see `calibrators.wang_erm.inner_steps`. The engine
+solves for sigma.
 
 **Utility.** For convex losses and $\eta = 1/(13 L)$, with any $m \ge 1$:
 $E F^r(\tilde x_T) - F^r_* \le 2^{-T} ((1 + \tfrac{1}{2m}) D_0 + \tfrac{39 L \|x_0 - x_*\|^2}{4 m}) +
@@ -62,10 +63,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size, inner steps and bound from the derived theorem.
 
     Raises:
-        InvalidValue: a number is outside its range or missing, or there are more inner steps than a plan can hold.
-        Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target does not follow from Renyi divergences.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range or missing, or there are more inner steps than a plan can hold.
+        Unsupported: If the number of epochs is solved for.
+        NoCostInFilter: If the target does not follow from Renyi divergences.
+        Unreachable: If nothing meets the target.
     """
     bound = spec.clip
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
@@ -113,7 +114,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _theorem(given: Given) -> ConvexEpochs | None:
-    """The theorem if its constants are given."""
+    """Return the theorem if its constants are given."""
     constants = [given.get(name) for name in ("smoothness", "initial_gap", "initial_distance")]
     smoothness, gap, distance = constants
     if smoothness is None or gap is None or distance is None:
@@ -167,7 +168,7 @@ def _bound(spec: Spec, theorem: ConvexEpochs, solved: Solved, first: int) -> lis
 
 
 def _rates(spec: Spec, given: Given, lipschitz: float) -> list[Provenance]:
-    """The paper's rates in epsilon and delta."""
+    """Return the paper's rates in epsilon and delta."""
     target, distance = spec.target, given.get("initial_distance")
     if not isinstance(target, ApproximateDpTarget) or spec.dimension is None or distance is None or target.delta >= 1.0:
         return []

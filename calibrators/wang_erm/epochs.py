@@ -1,7 +1,7 @@
 """The utility of epochs of variance-reduced descent with noise: the derived forms of section 4 of the paper.
 
-Noise u of variance sigma^2 per coordinate on every inner direction; it has mean zero and does not depend on the batch,
-so that it adds p sigma^2 to the direction's variance and nothing else.
+Every inner direction has noise u of variance sigma^2 per coordinate. It has mean zero and does not depend on the batch,
+so it only adds p sigma^2 to the direction's variance.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class StronglyConvexEpochs:
         - E F^r(x~_T) - F^r* <= A^T D_0 + floor, with contraction A of an epoch of m steps where A < 1,
           A = 1 / (eta (1 - k eta L) mu m) + k eta L (m + 1) / (m (1 - k eta L)).
 
-    The paper has k = 8; the noise is independent of the batch and of mean zero, so that k = 4 does.
+    The paper has k = 8; the noise is independent of the batch and has mean zero, so k = 4 suffices.
 
     Attributes:
         smoothness: L of every record's loss.
-        strong_convexity: mu of F^r.
-        step_size: eta.
-        variance_factor: k.
+        strong_convexity: The strong convexity mu of F^r.
+        step_size: The step size eta.
+        variance_factor: The variance factor k.
 
     Raises:
-        InvalidValue: eta is 1/(3 k L) or more: no m makes A smaller than 1/2.
+        InvalidValue: If eta is 1/(3 k L) or more: no m makes A smaller than 1/2.
 
     >>> epochs = StronglyConvexEpochs(smoothness=1.0, strong_convexity=0.1, step_size=1 / 24)
     >>> epochs.inner_iterations, round(epochs.contraction(961), 10)
@@ -56,7 +56,7 @@ class StronglyConvexEpochs:
         return self.variance_factor * self.step_size * self.smoothness
 
     def contraction(self, inner_iterations: int) -> float:
-        """A of an epoch of this many steps; a pure number."""
+        """Return the pure number A of an epoch of this many steps."""
         left, m = 1.0 - self._share, inner_iterations
         return 1.0 / (self.step_size * left * self.strong_convexity * m) + self._share * (m + 1) / (m * left)
 
@@ -68,7 +68,7 @@ class StronglyConvexEpochs:
         return math.floor((1.0 / (self.step_size * self.strong_convexity * left) + y) / (0.5 - y)) + 1
 
     def floor(self, noise_stddev_on_mean: float, dimension: int, inner_iterations: int) -> float:
-        """The excess that noise leaves after many epochs, in loss units; inf if an epoch does not contract."""
+        """Return the excess that noise leaves after many epochs, in loss units; inf if an epoch does not contract."""
         kept = self.contraction(inner_iterations)
         if kept >= 1.0:
             return math.inf
@@ -79,7 +79,7 @@ class StronglyConvexEpochs:
     def bound(
         self, initial_gap: float, epochs: int, noise_stddev_on_mean: float, dimension: int, inner_iterations: int
     ) -> float:
-        """The bound on E F^r(x~_T) - F^r*, in loss units."""
+        """Return the bound on E F^r(x~_T) - F^r*, in loss units."""
         kept = self.contraction(inner_iterations)
         floor = self.floor(noise_stddev_on_mean, dimension, inner_iterations)
         return math.inf if kept >= 1.0 else kept**epochs * initial_gap + floor
@@ -95,7 +95,7 @@ class ConvexEpochs:
 
     Attributes:
         smoothness: L of every record's loss.
-        initial_gap: D_0.
+        initial_gap: The initial gap D_0.
         initial_distance: |x_0 - x*|.
 
     >>> ConvexEpochs(smoothness=1.0, initial_gap=0.5, initial_distance=2.0).bound(6, 0.05, 10, first_iterations=5)
@@ -113,11 +113,11 @@ class ConvexEpochs:
 
     @property
     def first_iterations(self) -> int:
-        """m from which on the distance weighs no more than the gap: the least m >= 39 L |x_0 - x*|^2 / (4 D_0)."""
+        """The least m >= 39 L |x_0 - x*|^2 / (4 D_0), from which on the distance weighs no more than the gap."""
         return max(1, math.ceil(9.75 * self.smoothness * self.initial_distance**2 / self.initial_gap))
 
     def bound(self, epochs: int, noise_stddev_on_mean: float, dimension: int, first_iterations: int) -> float:
-        """The bound on E F^r(x~_T) - F^r*, in loss units."""
+        """Return the bound on E F^r(x~_T) - F^r*, in loss units."""
         m = first_iterations
         start = (1.0 + 0.5 / m) * self.initial_gap + 9.75 * self.smoothness * self.initial_distance**2 / m
         return math.ldexp(start, -epochs) + dimension * noise_stddev_on_mean**2 / (4.0 * self.smoothness)

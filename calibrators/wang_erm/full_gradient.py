@@ -15,7 +15,7 @@ from calibrators.spec import Spec, Unknown
 
 PAPER = "Wang, Ye & Xu 2017"
 
-#: A step size of 1/L that a caller rounded is still one.
+#: The tolerance with which a step size that a caller has rounded counts as 1/L.
 _ROUNDING = 1.0 + 1e-12
 
 
@@ -28,13 +28,13 @@ class Smooth:
     E f(x - eta (grad f + s Z)) <= f - eta (1 - L eta / 2) |grad f|^2 + L eta^2 p s^2 / 2.
 
     Attributes:
-        smoothness: L.
-        initial_gap: D_0 >= f(x_0) - inf f.
-        dimension: p.
-        step_size: eta; None takes 1/L.
+        smoothness: The smoothness L.
+        initial_gap: A bound D_0 >= f(x_0) - inf f.
+        dimension: The dimension p.
+        step_size: The step size eta; None takes 1/L.
 
     Raises:
-        InvalidValue: eta is above 1/L.
+        InvalidValue: If eta is above 1/L.
 
     >>> Smooth(smoothness=4.0, initial_gap=1.0, dimension=10).eta
     0.25
@@ -59,11 +59,11 @@ class Smooth:
 
     @property
     def decrease(self) -> float:
-        """eta (1 - L eta / 2), in step-size units; 1/(2 L) at eta = 1/L."""
+        """The number eta (1 - L eta / 2), in step-size units; 1/(2 L) at eta = 1/L."""
         return self.eta * (1.0 - 0.5 * min(1.0, self.smoothness * self.eta))
 
     def noise_cost(self, noise_stddev_on_mean: float) -> float:
-        """L eta^2 p s^2 / 2, in loss units."""
+        """Return L eta^2 p s^2 / 2, in loss units."""
         return 0.5 * self.smoothness * (self.eta * noise_stddev_on_mean) ** 2 * self.dimension
 
 
@@ -93,7 +93,7 @@ class PolyakLojasiewicz:
           At eta = 1/L: q = 1 - mu / L and c = p s^2 / (2 mu).
 
     Raises:
-        InvalidValue: mu is above L, which no loss has.
+        InvalidValue: If mu is above L, which no loss has.
 
     >>> theorem = PolyakLojasiewicz(Smooth(1.0, 1.0, dimension=10), pl_constant=0.1)
     >>> round(theorem.bound(0.008449357779, 100), 11)
@@ -133,13 +133,13 @@ class PolyakLojasiewicz:
         return 2.0 * self.pl_constant * self.problem.decrease
 
     def _kept(self, iterations: int) -> float:
-        """q^T."""
+        """Return q^T."""
         if self.contraction >= 1.0:
             return 0.0
         return math.exp(iterations * math.log1p(-self.contraction))
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
-        """The bound on the expected excess risk of x_T, in loss units."""
+        """Return the bound on the expected excess risk of x_T, in loss units."""
         kept, floor = self._kept(iterations), self.problem.noise_cost(noise_stddev_on_mean) / self.contraction
         return kept * self.problem.initial_gap + floor * (1.0 - kept)
 
@@ -147,7 +147,7 @@ class PolyakLojasiewicz:
         """Return the T >= 1 with the least bound, if T steps need sqrt(T) times the noise of one.
 
         With a = -ln q the derivative of q^T D_0 + c T (1 - q^T) has the sign of u + e^u - 1 - a D_0 / c, u = a T, which
-        increases in T: one minimum, found by bisection of u.
+        increases in T. So there is one minimum, which is found by bisection of u.
         """
         if self.contraction >= 1.0:
             return 1
@@ -199,7 +199,7 @@ class NonConvex:
         return math.sqrt(2.0 * self.problem.smoothness * self.problem.initial_gap)
 
     def bound(self, noise_stddev_on_mean: float, iterations: int) -> float:
-        """The bound on the expected gradient norm at x_m, in gradient units."""
+        """Return the bound on the expected gradient norm at x_m, in gradient units."""
         cost = self.problem.noise_cost(noise_stddev_on_mean)
         return math.sqrt((self.problem.initial_gap / iterations + cost) / self.problem.decrease)
 
@@ -212,13 +212,13 @@ class NonConvex:
 
 
 def _best_of(theorem: FullGradientTheorem, noise_stddev_of_one_step: float, near: float) -> int:
-    """The better of the integers around ``near``, within what a plan can hold."""
+    """Return the better of the integers around ``near``, within what a plan can hold."""
     below = min(max(1, math.floor(near)), MAX_COUNT - 1)
     return min((below, below + 1), key=lambda count: theorem.bound(noise_stddev_of_one_step * math.sqrt(count), count))
 
 
 class Chooser(Protocol):
-    """Chooses a number of steps."""
+    """A function that chooses a number of steps."""
 
     def best_iterations(self, noise_stddev_of_one_step: float) -> int: ...
 
@@ -235,18 +235,18 @@ def choose_iterations(
 ) -> tuple[Spec, list[Provenance]]:
     """Return the spec with its number of steps, and the explanation of one that was chosen.
 
-    If the noise is solved for, it is the number of least bound; the cost of T full batches depends on the noise over
-    sqrt(T) alone.
+    If the noise is solved for, it is the number of least bound, because the cost of T full batches depends only on the
+    noise over sqrt(T).
 
     Args:
-        theorem: None if none speaks of the spec.
-        missing: Constants that it would need.
+        theorem: The theorem; None if none covers the spec.
+        missing: The constants that it would need.
         chooser: The source of the choice, in words.
-        silent: Why no theorem speaks of a spec that has all constants.
+        silent: The reason why no theorem covers a spec that has all constants.
         formula, source: The formula and source of the chosen number.
 
     Raises:
-        InvalidValue: the number is missing, and nothing can choose it.
+        InvalidValue: If the number is missing, and nothing can choose it.
     """
     if spec.iterations is None and spec.unknown is Unknown.NOISE_MULTIPLIER and theorem is not None:
         one = solve_gaussian_steps(replace(spec, iterations=1))

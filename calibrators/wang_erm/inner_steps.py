@@ -5,13 +5,13 @@ f(\tilde x, z_i)$, a fresh batch B of b of the n records and fresh $u \sim N(0, 
 longer than G. Let $q = b/n$, and measure v in units of $\sigma$, so that a gradient in a batch is no longer than
 $1/\nu$, $\nu = \sigma b/G = 2s$.
 
-**Four means.** Fix what was released before, hence x and $\tilde x$, and draw the batch so: b - 1 records and one
-more, k, among all but the record j that neighbours differ in; with probability q record j takes k's place. Given the
-draw of the others the law of v is a mixture of two normal laws, $(1-q)\,N(X_0) + q\,N(X_1)$ under one data set and
+**Four means.** Fix the earlier releases, hence x and $\tilde x$. Draw the batch as follows: draw b - 1 records and one
+more, k, among all records except j, in which neighbours differ; with probability q, record j takes k's place. Given the
+draw of the others, the law of v is a mixture of two normal laws, $(1-q)\,N(X_0) + q\,N(X_1)$ under one data set and
 $(1-q)\,N(Y_0) + q\,N(Y_1)$ under the other. Let $d = X_1 - X_0$, $d' = Y_1 - Y_0$ and D the distance of the two
 mixtures' means, $D = (1-q)(X_0 - Y_0) + q(X_1 - Y_1)$. With g and h record j's gradients at x and at $\tilde x$, and
-g', h' those of the record in its place, h moves the full gradient by qh and the batch by -h, so that in the mean it
-is gone:
+g', h' those of the record in its place, h moves the full gradient by qh and the batch by -h with probability q, so it
+vanishes on average:
 
 $$D = q\,(g - g')/\nu, \qquad d = (g - h - a_k)/\nu, \qquad d' = (g' - h' - a_k)/\nu.$$
 
@@ -29,7 +29,7 @@ $$E_Q (P/Q)^\lambda
 
 The first factor in the expectation is convex in Z; the second one is log-concave, and depends on one coordinate of Z.
 Under Z's law weighted by it, that coordinate is an increasing image of a normal one with slope at most 1 (Caffarelli
-2000), so that the expectation of a convex function is at most what it is under the normal law with the same mean m
+2000), so the expectation of a convex function is at most its expectation under the normal law with the same mean m
 (Harge 2004). So the expectation is at most $G \cdot E\, r_d(Z + (\lambda-1)D + m)^\lambda$ with $G = E\, r_{d'}(Z +
 \lambda D)^{1-\lambda}$: two integrals over one coordinate each. Their worst case, for every direction of D, d and d'
 and all lengths up to their bounds:
@@ -40,9 +40,9 @@ and all lengths up to their bounds:
   log G is concave in t;
 - $m = -(\lambda-1)|d'|\, E[p - q]$, p the posterior probability that j is in the batch: see `largest_mean`.
 
-Batches and adaptive steps: divergences of mixtures are at most the largest of their parts, and those of steps add up.
-Without the batch's secrecy v moves by at most $|X_1 - Y_1| \le (4 - 2q)/\nu$, which bounds the same divergence by
-$\lambda (4 - 2q)^2/(2\nu^2)$; with everybody in the batch that is gradient descent's.
+Batches and adaptive steps: divergences of mixtures are at most the largest of their parts, and divergences of steps add
+up. If the batch is not secret, v moves by at most $|X_1 - Y_1| \le (4 - 2q)/\nu$, which bounds the same divergence by
+$\lambda (4 - 2q)^2/(2\nu^2)$; if every record is in the batch, this is the divergence of gradient descent.
 
 `calibrators.wang_erm.mixtures` has the integrals.
 """
@@ -60,19 +60,21 @@ from accounting.events import Event, RenyiDp
 from accounting.relations import NeighboringRelation
 from calibrators.wang_erm.mixtures import mixture_divergences
 
-#: Orders less 1 at which a step's divergence is stated: close together where a small batch's divergence has its knee.
+#: The orders, less 1, at which a step's divergence is stated: close together where a small batch's divergence rises
+#: sharply.
 _TILTS = (*np.geomspace(0.2, 0.8, 4), *np.geomspace(1.0, 100.0, 40), *np.geomspace(135.0, 5e4, 20))
 ORDERS = tuple(float(f"{1.0 + tilt:.6g}") for tilt in _TILTS)
-#: No larger divergence is stated.
+#: The largest divergence that is stated.
 _MOST = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class InnerSteps:
-    """The event of all inner steps, from the noise multiplier s and the batch size; whatever the number of epochs is.
+    """A function from the noise multiplier s and the batch size to the event of all inner steps, whatever the number of
+    epochs is.
 
     Attributes:
-        dataset_size: n.
+        dataset_size: The number n of records.
         count: The number of inner steps in all epochs.
         relation: The neighbouring relation.
 
@@ -94,18 +96,18 @@ class InnerSteps:
 def step_divergence(
     noise_multiplier: float, sampling_probability: float, relation: NeighboringRelation
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Orders, and upper bounds of the Renyi divergence of one inner step in both directions.
+    """Return orders, and upper bounds of the Renyi divergence of one inner step in both directions.
 
     Args:
-        noise_multiplier: s, noise on the sum of a batch's differences over their bound 2 G.
-        sampling_probability: q = b/n, in (0, 1].
+        noise_multiplier: The noise multiplier s: the noise on the sum of a batch's differences, over their bound 2 G.
+        sampling_probability: The probability q = b/n, in (0, 1].
         relation: `REPLACE_ONE` or `REPLACE_SPECIAL`.
 
     Guarantees:
         - divergence_is_an_upper_bound; it falls as s grows.
 
     Raises:
-        InvalidValue: the noise is so small that no divergence in the range of a renyi_dp event is known.
+        InvalidValue: If the noise is so small that no divergence in the range of a renyi_dp event is known.
 
     >>> orders, found = step_divergence(400.0, 0.01, NeighboringRelation.REPLACE_ONE)
     >>> drift = np.array(orders) * (2 * 0.01 / 800.0) ** 2 / 2
@@ -122,7 +124,7 @@ def step_divergence(
         ]
     best = np.minimum(best, np.max(sampled, axis=0))
     best = best * (1.0 + 4.0 * CLOSED_FORM_ALLOWANCE)
-    # Divergences grow with the order, so that a bound at one order is a bound at every smaller one.
+    # Divergences grow with the order, so a bound at one order is a bound at every smaller one.
     best = np.minimum.accumulate(best[::-1])[::-1]
     stated = best <= _MOST
     if not stated[0]:

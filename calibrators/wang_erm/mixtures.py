@@ -1,4 +1,4 @@
-r"""Renyi divergences of two mixtures of normal laws, one of which may have moved: bounds for all directions at once.
+r"""Renyi divergences of two mixtures of normal laws, one of which may be shifted: bounds for all directions at once.
 
 Let $\xi$ be 1 with probability q and else 0. The mixtures are $N(D + (\xi - q) d, I)$ and $N((\xi - q) d', I)$, in any
 dimension, with $|D| \le \delta$, $|d| \le a$, $|d'| \le a'$. `calibrators.wang_erm.inner_steps` proves that at order
@@ -25,28 +25,28 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Beyond these values of a, or of the logarithm of an expectation, no bound is tried, because the mixtures' members lie
-#: apart.
+#: Beyond these values of a, or of the logarithm of an expectation, no bound is tried, because the members of the
+#: mixtures are far apart.
 _LONGEST, _LARGEST_LOG = 8.0, 500.0
-#: Where nodes end, in standard deviations beyond the last peak. What lies behind is below e^500 times e^-800.
+#: The end of the nodes, in standard deviations beyond the last peak. The rest is below e^500 times e^-800.
 _LAST = 40.0
-#: The error of a sum over nodes is below 2 e^-46 times what is summed.
+#: The error of a sum over nodes is below 2 e^-46 times the sum.
 _EXPONENT = 46.0
 _UNIT = 2.0**-53
 
 
 def mixture_divergences(sampling_probability: float, distance: float, one: float, other: float, orders: Array) -> Array:
-    r"""Upper bounds of the Renyi divergence of the first mixture from the second one.
+    r"""Return upper bounds of the Renyi divergence of the first mixture from the second one.
 
     Args:
         sampling_probability: q in (0, 1].
         distance: $\delta$, the largest distance of their means, in standard deviations of the noise.
-        one: a, the largest distance between the members of the first one.
-        other: a', of the second one.
-        orders: shape (k,), above 1.
+        one: The largest distance a between the members of the first mixture.
+        other: The largest distance a' between the members of the second mixture.
+        orders: The orders, above 1; shape (k,).
 
     Returns:
-        shape (k,); inf if no bound is tried.
+        Bounds of shape (k,); inf if no bound is tried.
 
     Guarantees:
         - divergence_is_an_upper_bound: for all directions and all dimensions.
@@ -74,7 +74,8 @@ def mixture_divergences(sampling_probability: float, distance: float, one: float
 
 
 def largest_mean(sampling_probability: float, distance: float, other: float, orders: Array) -> Array:
-    r"""Upper bounds of |m|, m the mean of Z under the weights $r_{a'}(Z + t)^{1-\lambda}$, $|t| \le \lambda\delta$.
+    r"""Return upper bounds of |m|, where m is the mean of Z under the weights $r_{a'}(Z + t)^{1-\lambda}$, $|t| \le
+    \lambda\delta$.
 
     It is $-(\lambda - 1) a' E[p - q]$ under that law, with $p = q e^\tau / (1 - q + q e^\tau)$, $\tau = a'(Z + t) -
     (1 - 2q) a'^2/2$. If m is negative, $p \le q e^{(1-q)\tau}$, which is convex and grows with Z, bounds E p by its
@@ -96,16 +97,16 @@ def largest_mean(sampling_probability: float, distance: float, other: float, ord
 
 
 def log_moments(sampling_probability: float, length: float, powers: Array, shifts: Array) -> tuple[Array, Array]:
-    r"""Lower and upper bounds of $\log E\, r_a(Z + s)^w$.
+    r"""Return lower and upper bounds of $\log E\, r_a(Z + s)^w$.
 
     Args:
         sampling_probability: q in (0, 1].
-        length: a >= 0.
-        powers: w, above 1 or negative; shape (k,). Such that the expectation is below e^500.
-        shifts: s; shape (k,).
+        length: The length a >= 0.
+        powers: The powers w, above 1 or negative, such that the expectation is below e^500; shape (k,).
+        shifts: The shifts s; shape (k,).
 
     Returns:
-        Each of shape (k,).
+        The two bounds, each of shape (k,).
 
     Guarantees:
         - moments_are_enclosed: as narrowly as rounding allows.
@@ -124,7 +125,7 @@ def log_moments(sampling_probability: float, length: float, powers: Array, shift
     terms = np.expm1(np.minimum(exponents, _LARGEST_LOG))
     weights = np.exp(np.maximum(exponents - _LARGEST_LOG, 0.0) - 0.5 * nodes * nodes)
     weights *= spacing / math.sqrt(2.0 * math.pi)
-    # The relative change of r that rounding may have caused.
+    # The largest relative change of r by rounding.
     off = (1.0 - q) * np.abs(rest) * np.maximum(1.0, 1.0 + of_rest) + q * np.abs(taken) * np.maximum(
         1.0, 1.0 + of_taken
     )
@@ -136,7 +137,7 @@ def log_moments(sampling_probability: float, length: float, powers: Array, shift
 
 
 def _nodes(q: float, a: float, largest: float, negative: float) -> tuple[Array, float]:
-    """Nodes, and their distance, for powers from ``-negative`` to ``largest``."""
+    """Return nodes, and their distance, for powers from ``-negative`` to ``largest``."""
     spread = 1.0 + 0.25 * negative * a * a
     height = min(math.sqrt(2.0 * _EXPONENT / spread), 2.5 / a if a > 0.0 else math.inf)
     grown = 0.5 * height**2 - negative * math.log(math.cos(0.5 * a * height))

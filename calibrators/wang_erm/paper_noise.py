@@ -20,7 +20,7 @@ SETTING = "full batches, replace_one"
 def printed_noise_stddev_on_mean(
     epsilon: float, delta: float, dataset_size: int, iterations: int, lipschitz: float, order_constant: float = 1.0
 ) -> float:
-    """sigma of the averaged gradient, per coordinate, in gradient units.
+    """Return sigma of the noise on the averaged gradient, per coordinate, in gradient units.
 
     >>> round(printed_noise_stddev_on_mean(1.0, 1e-6, 10**4, 100, 1.0), 12)
     0.003716922189
@@ -30,10 +30,11 @@ def printed_noise_stddev_on_mean(
 
 
 def sufficient_order_constant(epsilon: float, delta: float) -> float:
-    """The c with which the printed noise is the one that zCDP asks for: 2 (1 + sqrt(1 + epsilon / ln(1/delta)))^2.
+    """Return the c with which the printed noise is the noise that zCDP needs: 2 (1 + sqrt(1 + epsilon /
+    ln(1/delta)))^2.
 
-    It tends to 8 where epsilon is small against ln(1/delta) and grows without limit in epsilon, so that no single c
-    serves "for all epsilon".
+    It tends to 8 if epsilon is small against ln(1/delta), and grows without limit in epsilon, so no single c suffices
+    "for all epsilon".
 
     >>> round(sufficient_order_constant(8.0, 1e-6), 8)
     10.18454368
@@ -42,7 +43,7 @@ def sufficient_order_constant(epsilon: float, delta: float) -> float:
 
 
 def paper_noise(spec: Spec, iterations: int, lipschitz: float, order_constant: float) -> AsPublished | None:
-    """The printed noise at this spec with the engine's verdict; None for targets that the paper does not treat."""
+    """Return the printed noise at this spec, with a verdict; None for targets that the paper does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None
@@ -61,7 +62,8 @@ def paper_noise(spec: Spec, iterations: int, lipschitz: float, order_constant: f
 
 
 def printed_accmd(spec: Spec, iterations: int, lipschitz: float, order_constant: float) -> AsPublished | None:
-    """Return DP-AccMD's printed noise, which no constant makes sound; None for targets that it does not speak of."""
+    """Return DP-AccMD's printed noise, which no constant makes sound; None for targets that the paper does not
+    treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None

@@ -17,7 +17,7 @@ def _records(at: Setting) -> float:
 
 
 def _spread(at: Setting) -> float:
-    """Gaussian width and diameter together."""
+    """Return the effect of Gaussian width and diameter together."""
     return math.hypot(at.width, 1.0)
 
 

@@ -68,11 +68,11 @@ _STEP_SOURCE = f"{PAPER}, section 4; a step's divergence derived"
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """Epochs with nothing left open.
+    """Epochs in which nothing is left open.
 
     Attributes:
         steps: The noise, the batch size and their cost.
-        noise_stddev_on_mean: sigma, in gradient units.
+        noise_stddev_on_mean: The standard deviation sigma of the noise on the mean, in gradient units.
         inner_iterations: The inner iterations of each epoch.
     """
 
@@ -108,7 +108,7 @@ def answer(
     warnings: Sequence[str],
     as_published: AsPublished | None,
 ) -> Calibration:
-    """The calibration of epochs that were solved for; what all such epochs recommend and warn of is added."""
+    """Return the calibration of solved epochs, with the recommendations and warnings of all such epochs."""
     bound = spec.clip
     phase = solved.phase(bound, step_size)
     return calibration_of(
@@ -127,11 +127,11 @@ def answer(
 
 
 def refuse_what_has_no_part(spec: Spec) -> None:
-    """Refuse what these algorithms cannot answer.
+    """Refuse requests that these algorithms cannot answer.
 
     Raises:
-        Unsupported: the number of epochs is solved for.
-        NoCostInFilter: the target does not follow from Renyi divergences.
+        Unsupported: If the number of epochs is solved for.
+        NoCostInFilter: If the target does not follow from Renyi divergences.
     """
     if spec.unknown is Unknown.ITERATIONS:
         raise Unsupported(
@@ -152,10 +152,10 @@ def refuse_what_has_no_part(spec: Spec) -> None:
 
 
 def epochs_of(spec: Spec) -> int:
-    """T, the number of epochs.
+    """Return T, the number of epochs.
 
     Raises:
-        InvalidValue: it is missing, or more than a plan can hold.
+        InvalidValue: If the number of epochs is missing, or is more than a plan can hold.
     """
     epochs = spec.need("iterations", "T, the number of epochs")
     if epochs > MAX_EPOCHS:
@@ -167,15 +167,15 @@ def epochs_of(spec: Spec) -> int:
 
 
 def inner_iterations_of(given: Given, theorems: int | None, needs: str) -> int:
-    """m: the request's, or else the theorem's.
+    """Return m: the request's, or else the theorem's.
 
     Raises:
-        InvalidValue: neither is there, or it is no integer or too large.
+        InvalidValue: If m is not given and does not follow from the theorem, or is no integer or too large.
     """
     stated = given.get("inner_iterations")
     if stated is None and theorems is None:
         raise InvalidValue(
-            f"inner_iterations is needed, or what the theorem computes it from: {needs}",
+            f"inner_iterations is needed, or the constants from which the theorem computes it: {needs}",
             code="missing",
             pointer=("assumptions", "inner_iterations"),
         )
@@ -190,8 +190,8 @@ def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> 
     """Solve for the noise of all inner steps, or for another open quantity of the spec.
 
     Raises:
-        InvalidValue: there are too many inner steps.
-        Unreachable: nothing meets the target.
+        InvalidValue: If there are too many inner steps.
+        Unreachable: If nothing meets the target.
     """
     count = sum(inner_iterations)
     if count > MAX_COUNT:
@@ -209,11 +209,11 @@ def solve_epochs(spec: Spec, bound: Clip, inner_iterations: tuple[int, ...]) -> 
 
 
 def own_batch_size(dataset_size: int, count: int) -> int:
-    """b = 4 n / sqrt(N), rounded up, at most n.
+    """Return b = 4 n / sqrt(N), rounded up, at most n.
 
-    A batch has to hide a difference of up to 4 G behind sigma b. The noise sigma that large batches need grows like
-    G sqrt(N)/n, so that with this b the noise on the sum over G depends on the target alone, not on n and N; larger
-    batches then save a few per cent of noise and cost gradients in proportion.
+    A batch has to hide a difference of up to 4 G behind sigma b. The noise sigma that large batches need grows like G
+    sqrt(N)/n. So with this b, the noise on the sum over G depends only on the target, not on n and N. Larger batches
+    save a few per cent of noise, but cost gradients in proportion.
 
     >>> own_batch_size(10_000, 32_657)
     222
@@ -222,7 +222,7 @@ def own_batch_size(dataset_size: int, count: int) -> int:
 
 
 def _hyperparameters(spec: Spec, solved: Solved) -> tuple[Provenance, ...]:
-    """The noise, the batch size and the epochs."""
+    """Return the noise, the batch size and the epochs."""
     derived = ProvenanceKind.DERIVED
     own = spec.batch_size is None and spec.unknown is not Unknown.BATCH_SIZE
     return (
@@ -260,12 +260,12 @@ def _warnings_of(spec: Spec, solved: Solved) -> list[str]:
 def printed_noise(
     spec: Spec, solved: Solved, bound: Clip, order_constant: float, *, steps: float, numerator: float, formula: str
 ) -> AsPublished | None:
-    """The paper's noise at this spec; None for targets that it does not speak of.
+    """Return the paper's noise at this spec; None for targets that the paper does not treat.
 
     Args:
-        steps: N, as the paper counts inner steps in its noise and in its condition.
-        numerator: k of its ln(k/delta).
-        formula: LaTeX.
+        steps: The number N of steps, as the paper counts inner steps in its noise and in its condition.
+        numerator: The k of its ln(k/delta).
+        formula: The formula, in LaTeX.
     """
     target, n = spec.target, spec.dataset_size
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
@@ -282,7 +282,7 @@ def printed_noise(
 
 
 def _certified(spec: Spec, target: ApproximateDpTarget, count: int, noise_multiplier: float) -> str:
-    """Return the known facts about the printed noise with the paper's one record a step."""
+    """Return the known facts about the printed noise, for the paper's steps of one record each."""
     try:
         event = InnerSteps(spec.dataset_size, count, NeighboringRelation.REPLACE_ONE)(noise_multiplier, 1, 1)
         upper = target.assess([event], NeighboringRelation.REPLACE_ONE).value.upper

@@ -6,14 +6,14 @@ $$w_1 = 0,\qquad w_{t+1} = \Pi_W\big(w_t - \eta\,(g_t + \sigma Z_t)\big),\qquad 
 $g_t$ the gradient of one record drawn uniformly, or the mean over a batch of $b$ records. The average is of the points
 that the steps start from: the last noisy step is taken and not used.
 
-**Noise.** From the engine, for the sampling and relation that were asked for. The paper's own setting is batches of one
+**Noise.** It comes from the engine, for the requested sampling and relation. The paper's own setting is batches of one
 record, drawn without replacement (uniformly), under `replace_one`: a step's two possible mean gradients lie up to
-$2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing if the assumptions hold and keeps the
-guarantee where they do not.
+$2 G / b$ apart. A record's gradient is clipped to $G$, which changes nothing if the assumptions hold, and keeps the
+guarantee if they do not.
 
-**Where it runs.** On $\{\|w\| \le R\}$. On all of $\mathbb{R}^d$ gradients are bounded for $\alpha = 0$ alone
-(Remark 5), so without a radius every other request is refused; with a gradient bound of the caller's own the noise is
-still solved, for a plan that is not executed.
+**Domain.** It runs on $\{\|w\| \le R\}$. On all of $\mathbb{R}^d$, gradients are bounded only for $\alpha = 0$ (Remark
+5), so without a radius every other request is refused. With the caller's own gradient bound the noise is still solved
+for, in a plan that is not executed.
 
 **The noise that Theorem 12 assumes is not the noise that privacy needs.** It substitutes
 $\sigma^2 = O(T \ln(1/\delta)/(n^2\varepsilon^2))$, Theorem 11 with a constant $\beta$. With $T \asymp n$ that tends to
@@ -22,8 +22,8 @@ with all other gradients $-G u$ and the target's $G u$ a step that draws the tar
 $6.14\,\sigma$. The largest projection on $u$ over all steps exceeds $5.5\,\sigma$ with probability at least $0.523$
 with the target, at most $1.9 \cdot 10^{-4}$ without: $\varepsilon \ge 7.9$. A sampled record must be hidden by one
 step's noise, so at $T \asymp n$ any private $\sigma$ stays of order $G$. The claim can hold only where $T$ is large
-enough for (32) and (33) to admit a $\beta$ of order 1. Hence the optimisation error here is always that of the noise
-that is used, and the rate of Theorem 12 is marked *not attained* where the best feasible $\beta$ is below $0.1$.
+enough for (32) and (33) to admit a $\beta$ of order 1. Hence the optimisation error here is always that of the actual
+noise, and the rate of Theorem 12 is marked *not attained* where the best feasible $\beta$ is below $0.1$.
 """
 
 from __future__ import annotations
@@ -57,13 +57,15 @@ from calibrators.wang_nonsmooth.utility import Run, utility_of
 
 
 def calibrate(spec: Spec) -> Calibration:
-    """Calibrate: noise from the engine, step size from the corrected Theorem 12, error at the noise that is used.
+    """Calibrate: the noise is from the engine, the step size from the corrected Theorem 12, and the error is at this
+    noise.
 
     Raises:
-        InvalidValue: a number is outside its range or missing: a gradient bound, or the radius that it needs; the step
-            size of Theorem 12 is not below min(1, 1/L); its number of steps is more than a plan may have.
-        Unsupported: a domain that is no l2 ball, a penalty, or a sampling that is not available.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range; if the gradient bound, or the radius that it needs, is missing;
+            if the step size of Theorem 12 is not below min(1, 1/L); or if its number of steps is more than a plan may
+            have.
+        Unsupported: If the domain is no l2 ball, a penalty is given, or the sampling is not available.
+        Unreachable: If nothing meets the target.
     """
     refuse(spec, penalty="dp_sgd_gradient has no penalty; put it into the loss and the constants")
     problem = read_problem(spec)
@@ -89,13 +91,14 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def _gradient_bound(spec: Spec, problem: HolderProblem) -> Clip:
-    """The caller's own, else G; refused if neither is known, or G is known only with a radius."""
+    """Return the caller's own bound, else G. Refuse the spec if neither is known, or if G is known only with a
+    radius."""
     if isinstance(spec.gradient_bound, Clip):
         return spec.gradient_bound
     if problem.radius is None and not problem.is_lipschitz:
         raise InvalidValue(
             "radius is needed: on all of R^d gradients are bounded only for holder_exponent 0 (give lipschitz, or the "
-            "three constants of a Hoelder-smooth loss); with a gradient_bound the noise alone is solved",
+            "three constants of a Hoelder-smooth loss); with a gradient_bound, only the noise is solved for",
             code="missing",
             pointer=("assumptions", "radius"),
         )
@@ -109,7 +112,7 @@ def _gradient_bound(spec: Spec, problem: HolderProblem) -> Clip:
 
 
 def _with_sizes(spec: Spec, problem: HolderProblem, chosen: list[Provenance]) -> Spec:
-    """The spec with the paper's batch of one record and its number of steps, if the spec leaves them out."""
+    """Return the spec with the paper's batch of one record and its number of steps, if the spec leaves them out."""
     if spec.batch_size is None and spec.unknown is not Unknown.BATCH_SIZE and spec.sampling != FullBatch.kind:
         spec = replace(spec, batch_size=1)
         chosen.append(Provenance("batch_size", 1.0, "b = 1", f"{PAPER}, Algorithm 2", ProvenanceKind.EXACT))

@@ -4,14 +4,15 @@ $$w_1 = 0,\qquad w_{t+1} = \Pi_W\big(w_t - \eta\,\partial\ell(w_t; z_{i_t})\big)
 \sum_{t=1}^T w_t + \sigma Z .$$
 
 Noise comes once, at the end. Its privacy relies on the stability of the steps, hence on the properties of the losses:
-convex and Hoelder smooth on all of $\mathbb{R}^d$, for every record of every data set. Clipped gradients are no such
-losses' gradients. A run therefore trains linear models alone, whose losses have proved constants at a bound on the
-record's features, and scales longer rows down to the bound at which the model's constants are within the plan's.
+convex and Hoelder smooth on all of $\mathbb{R}^d$, for every record of every data set. Clipped gradients are not
+gradients of such losses. A run therefore trains only linear models, whose losses have proved constants under a bound on
+the record's features. It scales longer rows down to the bound at which the model's constants are within those of the
+plan.
 
 **Noise.** The least $\sigma$ at which the mixture over the number of draws of one record meets the target, rounded
 outward. Two other rules for comparison: the paper's, $\sqrt{2\ln(2.5/\delta)}\,\Delta(\delta/2)/\varepsilon$ with
 Theorem 7's $\Delta$; and the analytic one, $\Delta_k/\mu_*(\varepsilon, \delta/2)$ at the $\delta/2$-quantile $k$ of
-the number of draws. The whole is one (epsilon, delta) event: nothing smaller of it has a cost.
+the number of draws. The whole run is one (epsilon, delta) event: no part of it has a cost of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from calibrators.wang_nonsmooth.output_utility import HOLDS, OutputNoise, Output
 from calibrators.wang_nonsmooth.stability import Stability, iterate_radius
 from calibrators.wang_nonsmooth.utility import step_size_limit
 
-#: Charges stay below the target's epsilon by this factor, which covers the rounding of sums of epsilons.
+#: The factor by which charges stay below the target's epsilon. It covers the rounding of sums of epsilons.
 _BELOW = 1.0 - 1e-12
 
 _MIXTURE = (
@@ -67,7 +68,7 @@ class _Steps:
         stability: The stability of the average.
         radius: The radius of all points.
         chosen: The theorem's choice, with its provenance.
-        rate: The rate of the theorem; None without all that it needs.
+        rate: The rate of the theorem; None if a number that it needs is missing.
     """
 
     stability: Stability
@@ -80,10 +81,10 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the mixture, step size and steps from Theorem 10 (in a ball) or 9 (without one).
 
     Raises:
-        InvalidValue: a number is outside its range or missing; the step size is not below min(1, 1/L).
-        Unsupported: a target that is not (epsilon, delta), batches of more records, a penalty, a domain that is no l2
-            ball; the number of steps or the batch size is solved for.
-        Unreachable: no noise meets the target.
+        InvalidValue: If a number is outside its range or missing, or if the step size is not below min(1, 1/L).
+        Unsupported: If the target is not (epsilon, delta), batches have more than one record, a penalty is given, or
+            the domain is no l2 ball; or if the number of steps or the batch size is solved for.
+        Unreachable: If no noise meets the target.
     """
     _refuse_what_has_no_part(spec)
     problem = read_problem(spec)
@@ -137,7 +138,7 @@ def calibrate(spec: Spec) -> Calibration:
 
 
 def mixture_of(stability: Stability, dataset_size: int, sensitivity: float) -> Mixture:
-    """Return the mixture in units of G eta, which is what one draw moves."""
+    """Return the mixture in units of G eta, the distance by which one draw moves a point."""
     return Mixture(
         stability.iterations,
         dataset_size,
@@ -151,8 +152,8 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
     target = spec.target
     if not isinstance(target, ApproximateDpTarget | OpenEpsilon | OpenDelta):
         raise Unsupported(
-            "the cost of the released average is known only as epsilon at a delta: how often each record is drawn is "
-            "hidden, and no better cost is known for the mixture of Gaussians up to 2 R apart that this gives; use an "
+            "the cost of the released average is known only as epsilon at a delta: the number of times that a "
+            "record is drawn is hidden, and no better cost is known for the resulting mixture of Gaussians; use an "
             "approximate_dp target for single records",
             code="no_cost_in_filter",
             pointer=("target", "kind"),
@@ -172,7 +173,7 @@ def _refuse_what_has_no_part(spec: Spec) -> None:
 
 
 def _steps(spec: Spec, problem: HolderProblem) -> _Steps:
-    """Numbers of steps and step size, and the constants that the stability rests on."""
+    """Return the number of steps, the step size, and the constants on which the stability rests."""
     exponent, constant = problem.exponent, problem.constant
     if exponent is None or constant is None or problem.gradient_at_zero is None:
         named = (exponent, constant, problem.gradient_at_zero)
@@ -260,7 +261,7 @@ def _step_size(
 
 
 def _missing(spec: Spec, problem: HolderProblem, name: str, what: str) -> InvalidValue:
-    """Return the constants that the theorem would need to choose it."""
+    """Return the error that names the constants that the theorem would need to choose a number."""
     needs: list[tuple[str, ...]] = []
     if problem.failure_probability is None:
         needs.append(("assumptions", "failure_probability"))
@@ -272,7 +273,7 @@ def _missing(spec: Spec, problem: HolderProblem, name: str, what: str) -> Invali
 
 
 def _solve(spec: Spec, mixture: Mixture) -> tuple[float, Event, Answer]:
-    """The noise multiplier, the event of the whole run and its certified cost."""
+    """Return the noise multiplier, the event of the whole run and its certified cost."""
     target = spec.target
     if isinstance(target, OpenEpsilon):
         assert spec.noise_multiplier is not None, "the spec has seen to it"
@@ -290,7 +291,7 @@ def _solve(spec: Spec, mixture: Mixture) -> tuple[float, Event, Answer]:
 
 
 def _noise(spec: Spec, stability: Stability, multiplier: float, stddev: float) -> list[Provenance]:
-    """The noise that is used, and the analytic rule's beside it."""
+    """Return the noise that is used, and that of the analytic rule beside it."""
     derived, source = ProvenanceKind.DERIVED, f"{PAPER}, Theorems 7 and 8 (derived: mixture over the number of draws)"
     s = "s is 2 under replace_one and 1 under replace_special"
     found = [

@@ -11,7 +11,7 @@ on the mean gradient is $(\varepsilon, \delta)$-private if, with $u = \sigma^2/\
 $$(32)\quad u \ge 0.67,\qquad (33)\quad \lambda - 1 \le \tfrac{2u}{3}\,\ln\frac{1}{p\,\lambda\,(1+u)}.$$
 
 The paper has $b = 1$; the batch enters through $p$ and $\Delta$ alone, and cancels from $\sigma^2(\beta)$. Without the
-conditions Lemma 3 is badly false, so nothing here answers without testing them.
+conditions Lemma 3 is badly false, so every answer here tests them first.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ FORMULA = (
 )
 SETTING = "batches without replacement, replace_one"
 
-#: Lemma 3: an admissible order needs this much of sigma^2 / sensitivity^2.
+#: The least sigma^2 / sensitivity^2 for which Lemma 3 admits an order.
 LEAST_RATIO = 0.67
 
 Vector = npt.NDArray[np.float64]
 
-#: Feasible splits are often near 1e-6: the grid is logarithmic at both ends, 200 points a decade.
+#: The grid of splits. Feasible ones are often near 1e-6, so it is logarithmic at both ends, with 200 points a decade.
 _ENDS = np.logspace(-14.0, -2.0, 2401)
 _GRID: Vector = np.unique(np.concatenate([_ENDS, np.linspace(0.01, 0.99, 1961), 1.0 - _ENDS]))
 _GRID = _GRID[(_GRID > 0.0) & (_GRID < 1.0)]
 
 
 def subsampled_renyi(order: float, fraction: float, noise_ratio: float) -> float | None:
-    """Lemma 3: the Renyi divergence of one step, or None if its conditions fail.
+    """Return the Renyi divergence of one step by Lemma 3, or None if its conditions fail.
 
     Args:
-        order: lambda > 1.
-        fraction: p, of the records that a batch holds.
-        noise_ratio: Standard deviation over sensitivity.
+        order: The order lambda > 1.
+        fraction: The fraction p of the records that a batch holds.
+        noise_ratio: The standard deviation of the noise over the sensitivity.
 
     >>> round(subsampled_renyi(4.0, 1e-3, 1.0), 12)
     1.4e-05
@@ -75,8 +75,8 @@ class Split:
 
     Attributes:
         beta: The share of epsilon that the composed Renyi divergence takes.
-        order: lambda.
-        relative_variance: sigma^2(beta) / G^2, on the mean gradient.
+        order: The order lambda.
+        relative_variance: The variance sigma^2(beta) / G^2 on the mean gradient.
         ratio_margin: The margin by which (32) holds; negative if it fails.
         order_margin: The margin by which (33) holds.
     """
@@ -94,7 +94,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Theorem11:
-    """sigma(beta) for one problem: n records, T steps, batches of b, the target (epsilon, delta).
+    """The function sigma(beta) for one problem: n records, T steps, batches of b, the target (epsilon, delta).
 
     >>> theorem = Theorem11(dataset_size=1000, iterations=10**6, epsilon=4.0, delta=1e-6)
     >>> half = theorem.split(0.5)
@@ -112,13 +112,13 @@ class Theorem11:
 
     @property
     def unconstrained_beta(self) -> float:
-        """The beta of least sigma^2 if the conditions do not bind: (1 + A) - sqrt(A (1 + A)), always above 1/2."""
+        """The beta of least sigma^2 if the conditions are not active: (1 + A) - sqrt(A (1 + A)), always above 1/2."""
         # The difference of the roots, without cancellation: sqrt(1 + A) / (sqrt(1 + A) + sqrt(A)), in terms of 1/A.
         inverse = self.epsilon / -math.log(self.delta)
         return 1.0 / (1.0 + 1.0 / math.sqrt(1.0 + inverse))
 
     def split(self, beta: float) -> Split:
-        """The noise at one split, with the margins of (32) and (33)."""
+        """Return the noise at one split, with the margins of (32) and (33)."""
         order, variance, ratio_margin, order_margin = self._at(np.array([beta]))
         return Split(beta, float(order[0]), float(variance[0]), float(ratio_margin[0]), float(order_margin[0]))
 
@@ -129,17 +129,18 @@ class Theorem11:
         return half if half.is_feasible else min(self._ends(), key=lambda found: abs(found.beta - 0.5), default=None)
 
     def least_noise(self) -> Split | None:
-        """The feasible split of least noise; None if none is feasible."""
+        """Return the feasible split of least noise; None if none is feasible."""
         best = self.split(self.unconstrained_beta)
         return best if best.is_feasible else min(self._ends(), key=lambda found: found.relative_variance, default=None)
 
     def nearest_to_feasible(self) -> Split:
-        """The split whose worse margin is best: what to show if nothing is feasible."""
+        """Return the split whose worse margin is best, which is shown if nothing is feasible."""
         _, _, ratio_margin, order_margin = self._at(_GRID)
         return self.split(float(_GRID[int(np.argmax(np.minimum(ratio_margin, order_margin)))]))
 
     def _ends(self) -> list[Split]:
-        """Both ends of every interval of feasible splits: sigma^2 has no minimum inside, nor the nearest to 1/2."""
+        """Return both ends of every interval of feasible splits. Neither the least sigma^2 nor the split nearest to 1/2
+        is inside."""
         feasible = self._feasible(_GRID)
         ends = []
         for left in np.flatnonzero(feasible[1:] != feasible[:-1]):
@@ -149,7 +150,7 @@ class Theorem11:
         return ends
 
     def _refined(self, inside: float, outside: float) -> Split:
-        """The last feasible split between the two, found by bisection."""
+        """Return the last feasible split between the two, found by bisection."""
         while True:
             middle = 0.5 * (inside + outside)
             if middle in (inside, outside):
@@ -164,7 +165,7 @@ class Theorem11:
         return (ratio_margin >= 0.0) & (order_margin >= 0.0)
 
     def _at(self, beta: Vector) -> tuple[Vector, Vector, Vector, Vector]:
-        """lambda, sigma^2 / G^2, and the margins of (32) and (33)."""
+        """Return lambda, sigma^2 / G^2, and the margins of (32) and (33)."""
         order = -math.log(self.delta) / ((1.0 - beta) * self.epsilon) + 1.0
         variance = 14.0 * self.iterations * order / (beta * float(self.dataset_size) ** 2 * self.epsilon)
         ratio = variance * self.batch_size**2 / 4.0
@@ -173,7 +174,7 @@ class Theorem11:
 
 
 def theorem_11(spec: Spec, phase: Phase) -> AsPublished | None:
-    """Judge the theorem's noise at this spec's steps and batches; None for targets that it does not speak of."""
+    """Judge the theorem's noise at this spec's steps and batches; None for targets that the theorem does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or not 0.0 < target.delta < 1.0:
         return None
@@ -204,10 +205,10 @@ def theorem_11(spec: Spec, phase: Phase) -> AsPublished | None:
 
 
 def least_epsilon_of_lemma_13(dataset_size: int) -> float:
-    """Lemma 13: from this epsilon on it claims a feasible split, for T = n and delta = 1/n^2.
+    """Return the epsilon from which on Lemma 13 claims a feasible split, for T = n and delta = 1/n^2.
 
-    False for 18 <= n <= 43 just above the curve; elsewhere sufficient, far from necessary. For plots alone: feasibility
-    is searched for.
+    The claim is false for 18 <= n <= 43 just above the curve; elsewhere the condition is sufficient and far from
+    necessary. The function is only for plots: a calibration searches for feasible splits.
 
     >>> round(least_epsilon_of_lemma_13(1000), 9)
     1.538945618

@@ -13,7 +13,7 @@ from calibrators.spec import Spec
 
 PAPER = "Wang, Lei, Ying & Zhang 2022"
 
-#: The constants that G follows from if `lipschitz` is not given.
+#: The constants from which G follows if `lipschitz` is not given.
 HOLDER_NAMES = ("holder_exponent", "holder_constant", "gradient_at_zero")
 
 ASSUMPTIONS = (
@@ -82,19 +82,19 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HolderProblem:
-    """The known constants of the problem; None means neither given nor implied.
+    """The known constants of the problem. None means that a constant is neither given nor implied.
 
     Attributes:
-        gradient_norm: G, the longest gradient of a record in the domain.
-        exponent: alpha.
-        constant: L. A G-Lipschitz loss has alpha = 0 and L = 2 G.
-        loss_at_zero: M_0.
-        gradient_at_zero: M; G will do.
-        radius: R; None is all of R^d.
-        distance: Upper bound of the norm of w*.
-        failure_probability: gamma.
-        order_constant: c.
-        missing: Names that the utility bounds would still need.
+        gradient_norm: The bound G on the gradient of a record in the domain.
+        exponent: The exponent alpha.
+        constant: The constant L. A G-Lipschitz loss has alpha = 0 and L = 2 G.
+        loss_at_zero: The bound M_0 on the loss at 0.
+        gradient_at_zero: The bound M on the gradient at 0; G is such a bound.
+        radius: The radius R; None is all of R^d.
+        distance: An upper bound of the norm of w*.
+        failure_probability: The failure probability gamma.
+        order_constant: The order constant c.
+        missing: The names of constants that the utility bounds would still need.
     """
 
     gradient_norm: float | None
@@ -110,17 +110,17 @@ class HolderProblem:
 
     @property
     def is_lipschitz(self) -> bool:
-        """Return whether gradients are bounded on all of R^d: Remark 5, where no domain is needed."""
+        """Return whether gradients are bounded on all of R^d, so that no domain is needed (Remark 5)."""
         return self.exponent == 0.0 and self.gradient_norm is not None
 
 
 def read_problem(spec: Spec) -> HolderProblem:
-    """The constants of a spec.
+    """Return the constants of a spec.
 
     Raises:
-        InvalidValue: a constant is unknown or outside its range, the radius disagrees with the domain, w* lies outside
-            it, or every gradient is 0.
-        Unsupported: the domain is not an l2 ball.
+        InvalidValue: If a constant is unknown or outside its range, the radius disagrees with the domain, w* lies
+            outside it, or every gradient is 0.
+        Unsupported: If the domain is not an l2 ball.
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     radius = _radius(spec, given)
@@ -153,7 +153,7 @@ def read_problem(spec: Spec) -> HolderProblem:
 
 
 def gradient_norm_in_ball(gradient_at_zero: float, constant: float, exponent: float, radius: float) -> float:
-    """G = M + L R^alpha, the longest gradient of a record in the ball of radius R.
+    """Return G = M + L R^alpha, the longest gradient of a record in the ball of radius R.
 
     >>> round(gradient_norm_in_ball(1.5, 1.5, 0.5, 2.0), 9)
     3.621320344

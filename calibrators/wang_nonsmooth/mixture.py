@@ -1,13 +1,13 @@
 r"""The cost of noise on an average whose steps draw the differing record a random number of times.
 
-The indices look at no data, so that given them a pair of neighbours is a pair of Gaussians at most $\Delta_k$ apart, $k
-\sim \mathrm{Bin}(T, 1/n)$ the number of draws. Hockey-stick divergences are jointly convex, hence
+The indices do not depend on data. Given the indices, two neighbours give two Gaussians at most $\Delta_k$ apart, where
+$k \sim \mathrm{Bin}(T, 1/n)$ is the number of draws. Hockey-stick divergences are jointly convex, hence
 
 $$\delta(\varepsilon) \le \sum_k \mathrm{Bin}(k; T, 1/n)\; \delta_G(\varepsilon; \Delta_k/\sigma),\qquad
 \delta_G(\varepsilon; \mu) = \Phi(\mu/2 - \varepsilon/\mu) - e^\varepsilon\,\Phi(-\mu/2 - \varepsilon/\mu).$$
 
-Everything here is rounded outward: probabilities are relative to the mode's and divided by a sum that leaves out tails,
-the tails are added with a weight of 1, and each difference of the two $\Phi$ gets a bound of its error.
+Everything here is rounded outward: probabilities are computed relative to that of the mode and divided by a sum without
+tails, the tails are added with a weight of 1, and each difference of the two $\Phi$ gets a bound of its error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from accounting.numbers import MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
 Floats = npt.NDArray[np.float64]
 
 _UNIT = 2.0**-52
-#: The deviations on either side of the mode, and further terms; the rest has less than e^-190 of the mass.
+#: The number of deviations on either side of the mode, and of further terms. The rest has less than e^-190 of the mass.
 _DEVIATIONS, _TERMS = 20.0, 200
 _BISECTIONS = 200
 _LARGEST_EPSILON = 1e6
@@ -38,9 +38,9 @@ class Draws:
     """The law of the number of draws, as upper bounds.
 
     Attributes:
-        counts: shape (K,), consecutive.
-        probabilities: shape (K,): upper bounds of each count's.
-        outside: Upper bound of the probability of all other counts.
+        counts: Consecutive numbers of draws, shape (K,).
+        probabilities: Upper bounds of the probability of each count, shape (K,).
+        outside: An upper bound of the probability of all other counts.
     """
 
     counts: Floats
@@ -50,7 +50,7 @@ class Draws:
 
 @lru_cache(maxsize=16)
 def draws_of(iterations: int, dataset_size: int) -> Draws:
-    """Bin(T, 1/n) by ratios from its mode.
+    """Return the probabilities of Bin(T, 1/n), computed by ratios from the mode.
 
     >>> law = draws_of(1000, 1000)
     >>> round(float(law.probabilities[0]), 9), law.outside < 1e-80
@@ -67,7 +67,7 @@ def draws_of(iterations: int, dataset_size: int) -> Draws:
     down = np.cumprod(below * (n - 1.0) / (steps - below + 1.0))
     weights = np.concatenate([down[::-1], np.ones(1), up])
     counts = np.concatenate([below[::-1] - 1.0, np.array([float(mode)]), above])
-    # Ratios fall away from the mode, so that what is left is less than a geometric series from the last.
+    # Ratios fall away from the mode, so the rest is less than a geometric series from the last term.
     outside = 0.0
     if above.size and above[-1] < steps:
         ratio = (steps - above[-1]) / ((above[-1] + 1.0) * (n - 1.0))
@@ -85,11 +85,11 @@ class Mixture:
     """The release of an average with noise.
 
     Attributes:
-        iterations: T.
-        dataset_size: n.
-        drift: c_0 over G eta.
-        sensitivity: s.
-        cap: 2 R over G eta; infinite without a ball.
+        iterations: The number T of steps.
+        dataset_size: The number n of records.
+        drift: The number c_0 over G eta.
+        sensitivity: The sensitivity s.
+        cap: The largest distance 2 R over G eta; infinite without a ball.
     """
 
     iterations: int
@@ -99,7 +99,7 @@ class Mixture:
     cap: float
 
     def delta(self, epsilon: float, noise_multiplier: float) -> float:
-        """Upper bound of delta at epsilon, for noise of this many times G eta.
+        """Return an upper bound of delta at epsilon, for noise of this many times G eta.
 
         >>> mixture = Mixture(1000, 1000, drift=0.0, sensitivity=2.0, cap=25.0)
         >>> round(mixture.delta(1.0, 2.552039261 / 0.08) * 1e6, 6)
@@ -112,10 +112,10 @@ class Mixture:
         return float(min(1.0, found * (1.0 + 1e-12) + law.outside))
 
     def noise_multiplier(self, epsilon: float, delta: float) -> float:
-        """The least noise, over G eta, whose certified delta is within the target's.
+        """Return the least noise, over G eta, whose certified delta is within the target's.
 
         Raises:
-            Unreachable: none does, or every one.
+            Unreachable: If no noise meets the target, or every noise does.
         """
         if self.delta(epsilon, MAX_NOISE_MULTIPLIER) > delta:
             raise Unreachable(
@@ -132,10 +132,10 @@ class Mixture:
         return _least(lambda value: self.delta(epsilon, value) <= delta, MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER)
 
     def epsilon(self, delta: float, noise_multiplier: float) -> float:
-        """The least epsilon whose certified delta is within this one.
+        """Return the least epsilon whose certified delta is within this one.
 
         Raises:
-            Unreachable: none up to 1e6.
+            Unreachable: If no epsilon up to 1e6 is enough.
         """
         if self.delta(_LARGEST_EPSILON, noise_multiplier) > delta:
             raise Unreachable(
@@ -149,14 +149,14 @@ class Mixture:
 
 
 def _gaussian_delta(epsilon: float, mu: Floats) -> Floats:
-    """Upper bounds of delta_G(epsilon; mu), 0 at mu = 0."""
+    """Return upper bounds of delta_G(epsilon; mu), which are 0 at mu = 0."""
     moved = mu > 0.0
     safe = np.where(moved, mu, 1.0)
     log_first = scipy.special.log_ndtr(0.5 * safe - epsilon / safe)
     log_second = epsilon + scipy.special.log_ndtr(-0.5 * safe - epsilon / safe)
     first = np.exp(np.maximum(log_first, -745.0))
     difference = -first * np.expm1(np.minimum(log_second - log_first, 0.0))
-    # Arguments are off by some units relatively, logarithms by their slope, which is about |x|, times that.
+    # Arguments have a relative error of a few units, and logarithms that error times their slope, which is about |x|.
     reach = 0.5 * safe + epsilon / safe
     error = first * _UNIT * 16.0 * (1.0 + epsilon + reach * reach)
     bound = np.minimum(difference + error, 1.0)
@@ -164,7 +164,8 @@ def _gaussian_delta(epsilon: float, mu: Floats) -> Floats:
 
 
 def _least(holds: Callable[[float], bool], failing: float, holding: float) -> float:
-    """The least value that holds, by halving in logarithms; what is returned was tried."""
+    """Return nearly the least value for which the condition holds, by bisection in logarithms. The returned value was
+    tried."""
     for _ in range(_BISECTIONS):
         middle = math.sqrt(failing) * math.sqrt(holding)
         if not failing < middle < holding or holding <= failing * (1.0 + 1e-13):

@@ -1,4 +1,5 @@
-r"""Theorem 12: number of steps, step size and rate; and the optimisation error with the constants of its proof.
+r"""Theorem 12: the number of steps, the step size and the rate; and the optimisation error with the constants of its
+proof.
 
 **Steps.** $T = \lceil n^{(2-\alpha)/(1+\alpha)} \rceil$ for $\alpha < 1/2$, else $n$. **Step size.** With
 
@@ -67,7 +68,7 @@ BALANCED_FORMULA = r"\eta = \|w_*\| / \sqrt{T (V + d \sigma^2)}, \text{ below } 
 
 
 def paper_iterations(dataset_size: int, exponent: float) -> int:
-    """T of Theorem 12, with the constant 1 and rounded up.
+    """Return T of Theorem 12, with the constant 1 and rounded up.
 
     >>> paper_iterations(10_000, 0.25), paper_iterations(10_000, 0.5), paper_iterations(10_000, 0.0)
     (398108, 10000, 100000000)
@@ -96,15 +97,15 @@ class Rate:
 
     @property
     def scale(self) -> float:
-        """A, a pure number."""
+        """The scale A, a pure number."""
         return max(self._sampling_term, self._privacy_term / math.pow(self._log_failure, 0.25))
 
     def step_size(self, iterations: int, order_constant: float) -> float:
-        """1/(c T A), parameter^2 / loss."""
+        """Return the step size 1/(c T A), in parameter^2 / loss."""
         return 1.0 / (order_constant * iterations * self.scale)
 
     def excess_risk(self, distance: float, order_constant: float) -> float:
-        """The rate of the excess population risk, in loss units."""
+        """Return the rate of the excess population risk, in loss units."""
         return order_constant * distance**2 * (self._privacy_term + self._sampling_term)
 
     @property
@@ -127,12 +128,12 @@ class OptimisationError:
     """Bounds on the empirical optimisation error of the average of noisy projected subgradient steps.
 
     Attributes:
-        gradient_norm: G.
-        distance: Upper bound of the norm of w*.
-        dimension: d.
-        iterations: T.
-        noise_stddev: sigma, per coordinate on the mean gradient.
-        batch_variance: (1 - p)/b where the batch size is random, else 0.
+        gradient_norm: The bound G on gradients.
+        distance: An upper bound of the norm of w*.
+        dimension: The dimension d.
+        iterations: The number T of steps.
+        noise_stddev: The standard deviation sigma of the noise, per coordinate on the mean gradient.
+        batch_variance: The number (1 - p)/b if the batch size is random, else 0.
     """
 
     gradient_norm: float
@@ -144,11 +145,11 @@ class OptimisationError:
 
     @property
     def second_moment(self) -> float:
-        """V + d sigma^2: of one noisy mean gradient, squared gradient units."""
+        """The second moment V + d sigma^2 of one noisy mean gradient, in squared gradient units."""
         return self.gradient_norm**2 * (1.0 + self.batch_variance) + self.dimension * self.noise_stddev**2
 
     def expected(self, step_size: float) -> float:
-        """The bound in expectation, in loss units.
+        """Return the bound in expectation, in loss units.
 
         >>> error = OptimisationError(3.0, 1.0, 50, 10_000, 2.0)
         >>> round(error.expected(0.01), 6), round(error.expected(error.balanced_step_size), 9)
@@ -158,7 +159,7 @@ class OptimisationError:
 
     @property
     def balanced_step_size(self) -> float:
-        """The minimiser of `expected`."""
+        """The step size that minimises `expected`."""
         return self.distance / math.sqrt(self.iterations * self.second_moment)
 
     def with_probability(
@@ -171,15 +172,15 @@ class OptimisationError:
         largest_loss_at_minimiser: float,
         sampled: bool,
     ) -> float | None:
-        """The bound that holds with probability 1 - gamma/3, in loss units; None if gamma is too small for it.
+        """Return the bound that holds with probability 1 - gamma/3, in loss units; None if gamma is too small for it.
 
         Args:
-            step_size: eta.
-            failure_probability: gamma.
-            radius: R.
-            largest_loss: A_R.
-            largest_loss_at_minimiser: A_*.
-            sampled: Whether batches are drawn (of a fixed size), rather than all records.
+            step_size: The step size eta.
+            failure_probability: The failure probability gamma.
+            radius: The radius R.
+            largest_loss: The largest loss A_R.
+            largest_loss_at_minimiser: The largest loss A_* at w*.
+            sampled: Whether steps use random batches of a fixed size, rather than all records.
 
         >>> error = OptimisationError(3.0, 1.0, 50, 10_000, 2.0)
         >>> found = error.with_probability(

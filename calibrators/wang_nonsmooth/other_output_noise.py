@@ -19,12 +19,12 @@ FORMULA = (
     r"\sigma = \sqrt{2 \ln(2.5/\delta)}\, \Delta(\delta/2) / \varepsilon,\;"
     r" \Delta(\gamma)^2 = e \left[c_0^2 + 4 G^2 \eta^2 (1 + \kappa) \kappa\right]"
 )
-#: Noise that is at most this much above the least that meets the target is the paper's to the letter, not loose.
+#: If the printed noise exceeds the least that meets the target by at most this ratio, it is not called loose.
 _SLACK = 1.01
 
 
 def printed_stddev(stability: Stability, dataset_size: int, target: ApproximateDpTarget) -> float:
-    """sigma of Theorem 8, in parameters.
+    """Return sigma of Theorem 8, in parameters.
 
     >>> hinge = Stability(0.5, 1.5, 3.0, 0.02, 1000, 1.0)
     >>> round(printed_stddev(hinge, 1000, ApproximateDpTarget(1.0, 1e-6)), 7)
@@ -35,7 +35,7 @@ def printed_stddev(stability: Stability, dataset_size: int, target: ApproximateD
 
 
 def quantile(iterations: int, dataset_size: int, probability: float) -> int:
-    """The least k with P(Bin(T, 1/n) > k) certainly at most this probability.
+    """Return the least k with P(Bin(T, 1/n) > k) certainly at most this probability.
 
     >>> quantile(1000, 1000, 5e-7), quantile(1000, 1000, 5e-10)
     (9, 12)
@@ -52,7 +52,7 @@ def quantile(iterations: int, dataset_size: int, probability: float) -> int:
 def analytic_stddev(
     stability: Stability, dataset_size: int, sensitivity: float, target: ApproximateDpTarget
 ) -> float | None:
-    """Delta_k over the exact mu of (epsilon, delta/2), in parameters; None if the engine finds no such noise."""
+    """Return Delta_k over the exact mu of (epsilon, delta/2), in parameters; None if the engine finds no such noise."""
     draws = quantile(stability.iterations, dataset_size, target.delta / 2.0)
     width = stability.displacement(draws, sensitivity)
     try:
@@ -62,13 +62,14 @@ def analytic_stddev(
 
 
 def printed_stability(problem: HolderProblem, stability: Stability) -> Stability:
-    r"""Return the stability with the paper's own G: on all of R^d, M + L (C_alpha T eta)^(alpha/2), more than needed.
+    r"""Return the stability with the paper's own G. On all of R^d that is M + L (C_alpha T eta)^(alpha/2), which is
+    more than needed.
 
     C_alpha is (1 - alpha)/(1 + alpha) L^(2/(1 - alpha)) + 2 M_0, in which a power of eta below 1 was dropped; the 1 is
     1/c here, as in the step size.
 
     Raises:
-        OverflowError: C_alpha has no value in floating point, as for alpha near 1.
+        OverflowError: If C_alpha has no value in floating point, as for alpha near 1.
     """
     alpha, loss, longest = stability.exponent, problem.loss_at_zero, problem.gradient_norm
     if longest is not None or loss is None or problem.gradient_at_zero is None:
@@ -82,7 +83,7 @@ def printed_stability(problem: HolderProblem, stability: Stability) -> Stability
 
 
 def theorem_8(spec: Spec, problem: HolderProblem, stability: Stability) -> AsPublished | None:
-    """The printed noise at this spec, in the paper's own relation; None for targets that it does not speak of."""
+    """Return the printed noise in the paper's own relation; None for targets that the paper does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget):
         return None

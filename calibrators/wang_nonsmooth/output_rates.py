@@ -9,8 +9,8 @@ $$A = \max\left(\sqrt{\frac{\ln(n/\delta) \ln n \ln(1/\gamma)}{n}},\; \frac{(d \
 **On all of $\mathbb{R}^d$** (Theorem 9). $T = \lceil n^{(6-3\alpha-\alpha^2)/((1+\alpha)(3+\alpha))} \rceil$ for
 $\alpha < (\sqrt{73}-7)/4$, else $n$; $\eta = (n / \ln(1/\gamma))^{1/(3+\alpha)} / (c\,T)$.
 
-The orders hide constants of the problem; one $c$ in units of loss / parameter$^2$ stands for them, 1 unless given. The
-rates hold for $\gamma > 4 \max(e^{-d/8}, \delta)$.
+The orders hide constants of the problem. They are replaced by one $c$ in units of loss / parameter$^2$, which is 1
+unless given. The rates hold for $\gamma > 4 \max(e^{-d/8}, \delta)$.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from calibrators.wang_nonsmooth.holder import PAPER
 from calibrators.wang_nonsmooth.optimisation_error import paper_iterations
 
-#: Below this exponent Theorem 9 takes more than n steps.
+#: The exponent below which Theorem 9 takes more than n steps.
 _FEW_STEPS = (math.sqrt(73.0) - 7.0) / 4.0
 
 
 def theorem_9_iterations(dataset_size: int, exponent: float) -> int:
-    """T of Theorem 9, with the constant 1 and rounded up.
+    """Return T of Theorem 9, with the constant 1 and rounded up.
 
     >>> theorem_9_iterations(10_000, 0.25), theorem_9_iterations(10_000, 1.0)
     (128143, 10000)
@@ -42,8 +42,8 @@ class OutputRate:
     """The rate of the theorems in terms of the sizes and the target alone.
 
     Attributes:
-        exponent: alpha.
-        bounded: Whether W is a ball: Theorem 10, else Theorem 9.
+        exponent: The exponent alpha.
+        bounded: Whether W is a ball, so that Theorem 10 applies; otherwise it is Theorem 9.
 
     >>> ball = OutputRate(10_000, 50, 1.0, 1e-8, 0.05, exponent=1.0, bounded=True)
     >>> round(ball.scale, 10), round(ball.step_size(10_000, 1.0), 13)
@@ -64,7 +64,7 @@ class OutputRate:
 
     @property
     def iterations(self) -> int:
-        """T."""
+        """The number T of steps."""
         own = paper_iterations if self.bounded else theorem_9_iterations
         return own(self.dataset_size, self.exponent)
 
@@ -79,7 +79,7 @@ class OutputRate:
 
     @property
     def scale(self) -> float:
-        """A of Theorem 10, a pure number."""
+        """The pure number A of Theorem 10."""
         return max(self._sampling_term, self._privacy_term)
 
     def step_size(self, iterations: int, order_constant: float) -> float:
@@ -104,7 +104,7 @@ class OutputRate:
         return self.failure_probability > 4.0 * max(math.exp(-self.dimension / 8.0), self.delta)
 
     def excess_risk(self, distance: float, order_constant: float) -> float:
-        """The rate of the excess population risk, in loss units."""
+        """Return the rate of the excess population risk, in loss units."""
         if self.bounded:
             return order_constant * distance**2 * (self._privacy_term + self._sampling_term)
         n, power = self.dataset_size, 3.0 + self.exponent

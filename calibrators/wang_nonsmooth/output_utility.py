@@ -1,6 +1,6 @@
 r"""The utility of a noisy average of noiseless steps, with constants.
 
-With probability $1 - \gamma$ at least, over indices and noise, $R_S(\bar w + b) - R_S(w_*)$ is at most the sum of
+With probability at least $1 - \gamma$ over indices and noise, $R_S(\bar w + b) - R_S(w_*)$ is at most the sum of
 
 - the optimisation error of Theorem 12's proof without noise on gradients ($\gamma/3$), which needs no self-bounding;
 - the noise's part ($\gamma/4$): $\|\partial\ell\| \le G$ at $\bar w$ and Hoelder smoothness give
@@ -42,11 +42,11 @@ class OutputNoise:
     """Noise on the average.
 
     Attributes:
-        stddev: sigma, per coordinate, in parameters.
-        dimension: d.
-        gradient_norm: G, where the average lies.
-        exponent: alpha.
-        constant: L.
+        stddev: The standard deviation sigma, per coordinate, in parameters.
+        dimension: The dimension d.
+        gradient_norm: The bound G on gradients at the average.
+        exponent: The exponent alpha.
+        constant: The constant L.
     """
 
     stddev: float
@@ -56,17 +56,17 @@ class OutputNoise:
     constant: float
 
     def length(self, failure_probability: float) -> float:
-        """beta: the noise is longer with probability gamma/4 at most."""
+        """Return beta: the noise is longer than that with probability at most gamma/4."""
         d, x = self.dimension, math.log(4.0) - math.log(failure_probability)
         return self.stddev * math.sqrt(d + 2.0 * math.sqrt(d * x) + 2.0 * x)
 
     @property
     def mean_length(self) -> float:
-        """sigma sqrt(d), at least the expected length."""
+        """The number sigma sqrt(d), which is at least the expected length."""
         return self.stddev * math.sqrt(self.dimension)
 
     def cost(self, length: float) -> float:
-        """G beta + L beta^(1 + alpha), in loss units.
+        """Return G beta + L beta^(1 + alpha), in loss units.
 
         >>> round(OutputNoise(0.1, 50, 3.0, 0.5, 1.5).cost(1.354150687), 8)
         6.42614877
@@ -76,16 +76,16 @@ class OutputNoise:
 
 @dataclass(frozen=True, slots=True)
 class OutputRun:
-    """The numbers that the utility depends on.
+    """The numbers on which the utility depends.
 
     Attributes:
         problem: The constants.
         noise: The noise on the average.
-        iterations: T.
-        step_size: eta.
+        iterations: The number T of steps.
+        step_size: The step size eta.
         radius: The radius of all points.
         own_step_size: Whether the caller has chosen eta.
-        rate: The rate of the theorem; None without all that it needs.
+        rate: The rate of the theorem; None if a number that it needs is missing.
     """
 
     problem: HolderProblem
@@ -153,7 +153,7 @@ def _bounds(run: OutputRun, noise: OutputNoise, distance: float) -> list[Provena
 
 
 def _largest_loss_at(distance: float, run: OutputRun, loss_at_zero: float) -> float:
-    """A_*: by the Hoelder constants; by G as well where w* is in the ball that G is of."""
+    """Return A_* by the Hoelder constants, or by G if w* is in the ball in which G holds and that is less."""
     problem, noise = run.problem, run.noise
     assert noise is not None, "asked where there are bounds"
     growth = math.inf if problem.radius is None else noise.gradient_norm * distance

@@ -14,7 +14,7 @@ def _root_n(at: Setting) -> float:
 
 
 def _output(at: Setting) -> float:
-    """(d ln(1/delta))^(1/4) / sqrt(n epsilon)."""
+    """Return the private rate (d ln(1/delta))^(1/4) / sqrt(n epsilon)."""
     return math.pow(at.dimension * at.log_delta, 0.25) / math.sqrt(at.dataset_size * at.epsilon)
 
 

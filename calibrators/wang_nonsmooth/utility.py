@@ -16,7 +16,8 @@ from calibrators.wang_nonsmooth.feasible_noise import Theorem11
 from calibrators.wang_nonsmooth.holder import HolderProblem
 from calibrators.wang_nonsmooth.optimisation_error import OptimisationError, Rate, paper_iterations
 
-#: Below this share of epsilon in Theorem 11 the noise that Theorem 12 assumes is far from the noise that is needed.
+#: The share of epsilon in Theorem 11 below which the noise that Theorem 12 assumes is far from the noise that is
+#: needed.
 _ATTAINED_BETA = 0.1
 
 HOLDS = (
@@ -27,13 +28,13 @@ HOLDS = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The numbers that the utility of a run depends on.
+    """The numbers on which the utility of a run depends.
 
     Attributes:
-        spec: With its sizes filled in.
+        spec: The spec with its sizes filled in.
         problem: The constants.
         phase: The steps, with their noise.
-        achieved: The certified upper end in the target's own number.
+        achieved: The certified upper end of the cost, in the target's own number.
     """
 
     spec: Spec
@@ -49,7 +50,7 @@ class Run:
 
     @property
     def rate(self) -> Rate | None:
-        """The numbers that Theorem 12 needs; None unless all are there and the target is (epsilon, delta)."""
+        """The numbers that Theorem 12 needs; None unless all are known and the target is (epsilon, delta)."""
         pair, problem, dimension = self._epsilon_delta(), self.problem, self.spec.dimension
         if pair is None or problem.failure_probability is None or dimension is None:
             return None
@@ -57,7 +58,7 @@ class Run:
 
     @property
     def error(self) -> OptimisationError | None:
-        """The optimisation error; None without all that it needs, and where gradients are clipped."""
+        """The optimisation error; None if a number that it needs is missing, or if gradients are clipped."""
         problem, dimension = self.problem, self.spec.dimension
         longest, distance = problem.gradient_norm, problem.distance
         if longest is None or not distance or dimension is None or self.is_clipped:
@@ -109,7 +110,7 @@ def utility_of(run: Run) -> Utility:
     """Return step sizes and bounds, as far as the given constants allow.
 
     Raises:
-        InvalidValue: the step size of Theorem 12 is the plan's, and not below min(1, 1/L).
+        InvalidValue: If the step size of Theorem 12 is the plan's, and not below min(1, 1/L).
     """
     steps, size = run.phase.steps, run.phase.divisor
     utility = [
@@ -144,7 +145,7 @@ def utility_of(run: Run) -> Utility:
 
 
 def step_sizes(run: Run) -> list[Provenance]:
-    """The recommended step size first: Theorem 12's if it has one, else the one of least bound."""
+    """Return the recommended step sizes. The first is Theorem 12's if there is one, else the one of least bound."""
     found = []
     if (rate := run.rate) is not None and (own := _paper_step_size(run, rate)) is not None:
         found.append(own)
@@ -237,7 +238,7 @@ def _optimisation(run: Run, step_size: float) -> list[Provenance]:
 
 
 def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
-    """The rate of Theorem 12 with its label, and a warning if it is not attained."""
+    """Return the rate of Theorem 12 with its label, and a warning if it is not attained."""
     problem, beta, steps = run.problem, run.beta, run.phase.steps
     constant = problem.order_constant
     value = None if problem.distance is None else rate.excess_risk(problem.distance, constant)
@@ -276,13 +277,13 @@ def _rate(run: Run, rate: Rate) -> tuple[Provenance, str]:
 
 
 def step_size_limit(problem: HolderProblem) -> float:
-    """min(1, 1/L) as printed; the 1 is 1/c, a step size."""
+    """Return min(1, 1/L) as printed, where the 1 stands for the step size 1/c."""
     inverse = math.inf if not problem.constant else 1.0 / problem.constant
     return min(1.0 / problem.order_constant, inverse)
 
 
 def _largest_loss_at_minimiser(problem: HolderProblem, error: OptimisationError) -> float:
-    """A_*: by the Hoelder constants or by G, whichever is less."""
+    """Return A_* by the Hoelder constants or by G, whichever is less."""
     assert problem.loss_at_zero is not None, "asked only where the loss at 0 is known"
     growth = error.gradient_norm * error.distance
     if problem.gradient_at_zero is not None and problem.constant is not None and problem.exponent is not None:
@@ -292,7 +293,7 @@ def _largest_loss_at_minimiser(problem: HolderProblem, error: OptimisationError)
 
 
 def is_vacuous(problem: HolderProblem, bound: float) -> bool | None:
-    """Return whether w = 0 has as small a bound: its excess is at most M |w*| by convexity, and at most M_0."""
+    """Return whether w = 0 has a bound that is as small: its excess is at most M |w*| by convexity, and at most M_0."""
     trivial = [] if problem.loss_at_zero is None else [problem.loss_at_zero]
     if problem.gradient_at_zero is not None and problem.distance is not None:
         trivial.append(problem.gradient_at_zero * problem.distance)

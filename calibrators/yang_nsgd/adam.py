@@ -6,13 +6,13 @@ $$m \leftarrow b_1 m + (1 - b_1)\, \tilde g,\quad v \leftarrow b_2 v + (1 - b_2)
 x \leftarrow x - \eta\, \frac{m / (1 - b_1^t)}{\sqrt{v / (1 - b_2^t)} + \xi}$$
 
 The moments $m$ and $v$ are functions of noisy means, so the privacy is that of the steps without them. No theorem of
-the paper speaks of Adam: there is no bound to serve and no step size to recommend.
+the paper covers Adam, so there is no bound and no recommended step size.
 
-A penalty or a domain is that of a step in Adam's own metric: the next point minimises
+Penalties and domains are handled in Adam's own metric: the next point minimises
 $\sum_i (z_i - y_i)^2 / (2 a_i)$ plus the penalty over the domain, where $y$ is the point above and
-$a_i = \eta / (\sqrt{v_i / (1 - b_2^t)} + \xi)$. Only then is a point that stays where it is a stationary one. For l1
-and l2 penalties and a box the minimiser is found coordinate by coordinate; in any other domain a Euclidean projection
-would settle elsewhere, so there is none.
+$a_i = \eta / (\sqrt{v_i / (1 - b_2^t)} + \xi)$. Only then is a fixed point of the steps a stationary point. For l1
+and l2 penalties and a box the minimiser is found coordinate by coordinate; in any other domain, a Euclidean projection
+would converge elsewhere, so other domains are refused.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ def calibrate_adam(algorithm: Algorithm, spec: Spec) -> Calibration:
     """Calibrate: the engine solves for the open quantity, and the caller's step size goes into the plan unchanged.
 
     Raises:
-        InvalidValue: a number is outside its range; a constant is given, of which there are none.
-        Unsupported: the sampling is not available; a domain other than a box.
-        Unreachable: nothing meets the target.
+        InvalidValue: If a number is outside its range, or if a constant is given: the algorithm has none.
+        Unsupported: If the sampling is not available, or if the domain is not a box.
+        Unreachable: If nothing meets the target.
     """
     assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
     read_assumptions(algorithm.assumptions, spec.assumptions)
     if spec.domain is not None and not isinstance(spec.domain, Box):
         raise Unsupported(
-            f"{algorithm.name} keeps parameters in a box alone, where a projection is one in Adam's own metric, not in "
-            f"the domain {spec.domain.kind}; use box or none, or an algorithm without moments such as dp_sgd",
+            f"{algorithm.name} keeps parameters only in a box, where the projection is the same in Adam's own metric, "
+            f"not in the domain {spec.domain.kind}; use box or none, or an algorithm without moments such as dp_sgd",
             code="unsupported_domain",
             pointer=("domain", "kind"),
         )

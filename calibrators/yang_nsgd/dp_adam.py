@@ -14,7 +14,7 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, and the step size is the caller's.
 
     Raises:
-        As `calibrate_adam`.
+        As `calibrate_adam` does.
     """
     return calibrate_adam(ALGORITHM, spec)
 

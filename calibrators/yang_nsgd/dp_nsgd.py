@@ -30,11 +30,11 @@ def normalized_theorem(problem: Problem, regularizer: float) -> GradientNormTheo
     The floor is 0 if tau_0 is 0.
 
     Args:
-        problem: Constants of the objective.
-        regularizer: r > 0, in gradient units.
+        problem: The constants of the objective.
+        regularizer: The regularizer r > 0, in gradient units.
 
     Raises:
-        InvalidValue: r is 0.
+        InvalidValue: If r is 0.
 
     Source: Yang et al. 2022, Theorem 3.2, Lemma A.3 and equation (17); the proof of the constants is in
     docs/algorithms/yang_nsgd.md.
@@ -72,9 +72,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and gradient bound from the derived Theorem 3.2.
 
     Raises:
-        InvalidValue: a number is outside its range, or the gradient bound is not `normalize`.
-        Unsupported: the sampling is not available.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, or the gradient bound is not `normalize`.
+        Unsupported: If the sampling is not available.
+        Unreachable: If no noise multiplier meets the target.
     """
     bound = spec.gradient_bound
     if not isinstance(bound, Normalize):

@@ -25,16 +25,16 @@ from calibrators.yang_nsgd.theorem import GradientNormTheorem, calibrate_with_th
 
 
 def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheorem:
-    """Return the derived form of Theorem 3.4: theta and kappa are G_c, and there is no floor.
+    """Return the derived form of Theorem 3.4, in which theta and kappa are G_c, and there is no floor.
 
     Up to the gradient norm G_c = (c - tau_0) / (1 + tau_1) no record is clipped.
 
     Args:
         problem: Constants of the objective.
-        max_grad_norm: Clip threshold c >= 2 t_0, in gradient units.
+        max_grad_norm: The clip threshold c >= 2 t_0, in gradient units.
 
     Raises:
-        InvalidValue: c < 2 t_0, where the first-order lower bound fails (Lemma A.5).
+        InvalidValue: If c < 2 t_0, where the first-order lower bound fails (Lemma A.5).
 
     Source: Yang et al. 2022, Theorem 3.4 and Lemma A.5; the proof of the constants is in docs/algorithms/yang_nsgd.md.
 
@@ -46,7 +46,7 @@ def clipped_theorem(problem: Problem, max_grad_norm: float) -> GradientNormTheor
     smallest = 2.0 * problem.t0
     if max_grad_norm < smallest:
         raise InvalidValue(
-            f"the theorem needs max_grad_norm >= 2 tau_0 / (1 - tau_1) = {smallest:g}, and it is {max_grad_norm:g}: "
+            f"the theorem needs max_grad_norm >= 2 tau_0 / (1 - tau_1) = {smallest:g}, got {max_grad_norm:g}: "
             "raise it, leave the assumptions out to calibrate the noise alone, or take the preset practical, which "
             "needs no theorem",
             code="clip_below_theorem",
@@ -78,9 +78,9 @@ def calibrate(spec: Spec) -> Calibration:
     """Calibrate: the noise is from the engine, step size and gradient bound from the derived Theorem 3.4.
 
     Raises:
-        InvalidValue: a number is outside its range, the gradient bound is not `clip`, or c < 2 t_0.
-        Unsupported: the sampling is not available.
-        Unreachable: no noise multiplier meets the target.
+        InvalidValue: If a number is outside its range, the gradient bound is not `clip`, or c < 2 t_0.
+        Unsupported: If the sampling is not available.
+        Unreachable: If no noise multiplier meets the target.
     """
     bound = spec.gradient_bound
     if not isinstance(bound, Clip):

@@ -21,7 +21,7 @@ SETTING = "batches without replacement, replace_one"
 def printed_noise_multiplier(
     epsilon: float, delta: float, sampling_fraction: float, iterations: int, sensitivity: float = 1.0
 ) -> float:
-    """sigma of Lemma 3.1, on the sum, over the contribution bound.
+    """Return sigma of Lemma 3.1, on the sum, over the contribution bound.
 
     Source: Yang et al. 2022, Lemma 3.1 with Proposition E.3; the constant follows from 13 q^2 rho alpha.
 
@@ -33,7 +33,7 @@ def printed_noise_multiplier(
 
 
 def failed_conditions(epsilon: float, delta: float, sampling_fraction: float, iterations: int) -> tuple[str, ...]:
-    """The conditions of the lemma that do not hold, in words.
+    """Return the conditions of the lemma that do not hold, in words.
 
     >>> failed_conditions(8.0, 1e-5, 0.02, 5000)
     ()
@@ -52,7 +52,7 @@ def failed_conditions(epsilon: float, delta: float, sampling_fraction: float, it
 
 
 def lemma_3_1(spec: Spec, phase: Phase) -> AsPublished | None:
-    """The lemma at this spec with the engine's verdict; None for targets that it does not speak of."""
+    """Return the lemma at this spec with a verdict; None for targets that the lemma does not treat."""
     target = spec.target
     if not isinstance(target, ApproximateDpTarget) or target.delta == 0.0:
         return None

@@ -1,4 +1,4 @@
-"""The setting both algorithms share: generalised smoothness and bounded deviation (Yang et al., section 2)."""
+"""The setting that both algorithms share: generalised smoothness and bounded deviation (Yang et al., section 2)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from calibrators.spec import Spec
 
 PAPER = "Yang, Zhang, Chen & Liu 2022"
 
-#: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, its mean gradient is the
-#: objective's. The paper has batches of a fixed size under replace_one. The usual sampling comes first, as in
+#: Every step draws its batch anew and keeps it whole, as the theorems need: given the past, the expected mean gradient
+#: is that of the objective. The paper has batches of a fixed size under replace_one. The usual sampling comes first, as
+#: in
 #: `/v1/account`.
 DRAWN_ANEW = (Poisson, WithoutReplacement, FullBatch)
 SAMPLINGS = (*DRAWN_ANEW, TruncatedPoisson, RandomAllocation, Blocks, DisjointBatches, ShuffledEpochs)
@@ -93,14 +94,15 @@ class Problem:
 
     @property
     def t0(self) -> float:
-        """tau_0 / (1 - tau_1): below this gradient norm a record's deviation may exceed the gradient itself."""
+        """The number tau_0 / (1 - tau_1). Below this gradient norm, a record's deviation may exceed the gradient
+        itself."""
         return self.tau0 / (1.0 - self.tau1)
 
     @property
     def trivial_gradient_norm(self) -> float:
         """Return the bound that holds at the start without any step: the root of G^2 = 2 (L_0 + L_1 G) D_0.
 
-        From Lemma A.1 with u = -grad f / (L_0 + L_1 G): D_0 >= G^2 / (2 (L_0 + L_1 G)).
+        This follows from Lemma A.1 with u = -grad f / (L_0 + L_1 G): D_0 >= G^2 / (2 (L_0 + L_1 G)).
         """
         half = self.l1 * self.initial_gap
         return half + math.sqrt(half * half + 2.0 * self.l0 * self.initial_gap)
@@ -114,10 +116,10 @@ def deviation_of(constants: Mapping[str, float]) -> float | None:
 
 
 def read_problem(spec: Spec) -> tuple[Problem | None, tuple[str, ...]]:
-    """The constants, or None and the names of those that are missing.
+    """Return the constants, or None and the names of those that are missing.
 
     Raises:
-        InvalidValue: a constant is unknown or outside its range, or L_0 = L_1 = 0.
+        InvalidValue: If a constant is unknown or outside its range, or L_0 = L_1 = 0.
     """
     given = read_assumptions(ASSUMPTIONS, spec.assumptions, needed=[("dimension", spec.dimension)])
     if given.missing:

@@ -31,11 +31,11 @@ class GradientNormTheorem:
 
     Attributes:
         problem: Constants of the objective.
-        contribution: b, in the unit of contributions.
+        contribution: The contribution b, in the unit of contributions.
         theta: The point where the two regimes meet, in gradient units.
-        kappa: Share of the gradient that survives beyond theta, in the unit of contributions.
+        kappa: The share of the gradient that survives beyond theta, in the unit of contributions.
         floor: The part that no number of steps removes, in gradient units.
-        source, step_size_formula, step_size_units, bound_formula: Provenance of the numbers that are served.
+        source, step_size_formula, step_size_units, bound_formula: The provenance of the numbers in the answer.
 
     Guarantees:
         - With every valid step size eta, E[min_k |grad f(x_k)|] is at most `bound`.
@@ -53,7 +53,7 @@ class GradientNormTheorem:
 
     @property
     def k0(self) -> float:
-        """Smoothness constant below theta: L_0 + L_1 theta."""
+        """The smoothness constant below theta: L_0 + L_1 theta."""
         return self.problem.l0 + self.problem.l1 * self.theta
 
     def _second_moment(self, noise_stddev_on_mean: float) -> float:
@@ -87,9 +87,9 @@ def calibrate_with_theorem(
 ) -> Calibration:
     """Solve for the open quantity; then take step size and bound from the theorem, if its constants are given.
 
-    A step size of the caller's own goes into the plan as it is; the bound is then the theorem's at that step size.
-    With a domain or a penalty the theorem, which is about all of R^d, says nothing; nor does it of batches that depend
-    on who was in earlier ones, or are cut.
+    The caller's own step size goes into the plan unchanged; the bound is then the theorem's at that step size. The
+    theorem is about all of R^d, so it says nothing about domains or penalties. It does not cover batches that are cut,
+    or that depend on the records of earlier ones.
     """
     assert spec.gradient_bound is not None, "the registry has seen to the gradient bound"
     problem, missing = read_problem(spec)
@@ -169,7 +169,7 @@ def calibrate_with_theorem(
 
 
 def _bound(theorem: GradientNormTheorem, step_size: float, s: float, iterations: int) -> tuple[float | None, str]:
-    # A relative slack of a few ulp: at the threshold itself rounding must not refuse what the algebra allows.
+    # A relative slack of a few ulp: at the threshold itself, rounding must not refuse a number that the algebra allows.
     if step_size <= theorem.largest_step_size(s) * (1.0 + 1e-12):
         return theorem.bound(step_size, s, iterations), ""
     fewest = math.ceil(theorem.fewest_iterations(s))

@@ -319,7 +319,7 @@ def test_constants_of_a_theorem_ask_for_the_theorem():
 def test_a_clip_below_the_theorem_needs_no_theorem():
     """Who gave none is asked for none; who asks for the theorem is told what it needs."""
     assert chosen("dp_sgd", facts=FACTS, gradient_bound=Clip(1.0)).plan.is_executable
-    with pytest.raises(InvalidValue, match=r"needs max_grad_norm >= .* = 8, and it is 1"):
+    with pytest.raises(InvalidValue, match=r"needs max_grad_norm >= .* = 8, got 1"):
         chosen("dp_sgd", Preset.THEOREM, FACTS, gradient_bound=Clip(1.0))
 
 

@@ -15,7 +15,9 @@ def _execution(name: str) -> Execution:
     """Return the record of the file of that name."""
     record = getattr(import_module(f"{__name__}.{name}"), "EXECUTION", None)
     if not isinstance(record, Execution):
-        raise TypeError(f"{__name__}.{name} needs EXECUTION, an Execution: every file here is that of an algorithm")
+        raise TypeError(
+            f"{__name__}.{name} needs EXECUTION, an Execution: every file in this folder belongs to an algorithm"
+        )
     return record
 
 

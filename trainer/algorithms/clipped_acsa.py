@@ -14,15 +14,16 @@ from trainer.penalties import gradient
 
 
 class AcceleratedSequences(Resumable):
-    """The sequences w_t, which the steps move, and w_t^ag, their mean, which is released; both lie in the domain.
+    """The sequence w_t, which the steps move, and the sequence of its means w_t^ag, which is released. Both lie in the
+    domain.
 
-    Everything that it carries is made of noisy sums, so that it costs no privacy.
+    Everything that it carries is made of noisy sums, so it costs no privacy.
 
     Args:
-        start: w_0, shape (d,), float64.
+        start: The start w_0, shape (d,), float64.
 
     Guarantees:
-        - iteration_is_algorithm_2: equal to the paper's, up to the clip's margin; with a penalty, whose gradient at
+        - iteration_is_algorithm_2: equal to the paper's, up to the clip's margin, and with a penalty whose gradient at
           w_t^md is added outside the clip.
         - one_record_moves_the_sum_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
     """

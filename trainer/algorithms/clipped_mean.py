@@ -13,10 +13,11 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """w - (1/n) (sum_i min(1, C/|g_i|) g_i + z C Z); with g_i = -x_i at w = 0 that is the mean of clipped records.
+    """Return w - (1/n) (sum_i min(1, C/|g_i|) g_i + z C Z); with g_i = -x_i at w = 0 that is the mean of clipped
+    records.
 
     Args:
-        point: w, shape (d,).
+        point: The point w, shape (d,).
         step: noisy_mean = (1/n) (sum_i min(1, C/|g_i|) g_i + z C Z), with all g_i at w; a step size of 1.
 
     Returns:

@@ -13,10 +13,10 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """prox_{eta f1}(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z))), f1 the penalty on the domain.
+    """Return prox_{eta f1}(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z))), f1 the penalty on the domain.
 
     Args:
-        point: w, shape (d,).
+        point: The point w, shape (d,).
         step: noisy_mean = 1/s (sum_i min(1, C/|g_i|) g_i + z C Z), with the g_i at w, of the loss without the penalty;
             eta = step_size, penalty and domain.
 

@@ -14,15 +14,15 @@ from trainer.penalties import gradient
 
 
 def update(point: Array, step: Step) -> Array:
-    """Pi_W(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z) + lambda w)).
+    """Return Pi_W(w - eta (1/s (sum_i min(1, C/|g_i|) g_i + z C Z) + lambda w)).
 
     Args:
-        point: w, shape (d,).
+        point: The point w, shape (d,).
         step: noisy_mean = 1/s (sum_i min(1, C/|g_i|) g_i + z C Z), with the g_i at w; eta = step_size, W = domain;
             lambda of the penalty, whose gradient is not clipped.
 
     Returns:
-        The next point, shape (d,). What is released is the weighted mean of these.
+        The next point, shape (d,). The weighted mean of these points is released.
 
     Guarantees:
         - update_is_algorithm_6: equal to the paper's, up to the clip's margin.

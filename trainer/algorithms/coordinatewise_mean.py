@@ -17,17 +17,17 @@ from trainer.structured_steps import StructuredSteps, check_positions, initial_p
 
 
 class CoordinatewiseMean(StructuredSteps):
-    """The only step of a plan: it moves from the start by the noisy medians, which for the model `mean` leads from 0 to
-    the mean itself.
+    """The only step of a plan: it moves from the start by the noisy medians. For the model `mean`, that leads from 0 to
+    the mean.
 
     Guarantees:
-        - one_record_moves_the_medians_by_at_most_what_was_charged: by tau / b in each coordinate, or 2 tau / b where it
+        - one_record_moves_the_medians_by_at_most_what_was_charged: by tau / b in each coordinate, or by 2 tau / b if it
           is replaced, for any records.
         - noise_is_added_whatever_the_records_are.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, or one that was made for fewer parameters, or
-            numbers that the declared records or floating point have no room for.
+        InvalidValue: If the plan does not have the one phase of this algorithm, has one that was made for fewer
+            parameters, or has numbers that the declared records or floating point have no room for.
     """
 
     kept = (*StructuredSteps.kept, "_groups")
@@ -53,12 +53,12 @@ class CoordinatewiseMean(StructuredSteps):
 
 
 def _checked(plan: Plan, num_parameters: int) -> MedianPhase:
-    """The plan's only phase."""
+    """Return the plan's only phase."""
     phase = only_phase(plan, MedianPhase)
     check_positions(plan, "slots are given to groups by position")
-    if num_parameters > phase.dimension:  # for fewer there is more noise than they need
+    if num_parameters > phase.dimension:  # with fewer coordinates, there is more noise than they need
         raise InvalidValue(
-            f"the noise was planned for {phase.dimension} coordinates at most, and the model has {num_parameters}",
+            f"the noise was planned for at most {phase.dimension} coordinates, and the model has {num_parameters}",
             pointer=("phases", 0, "dimension"),
         )
     check_groups(plan.dataset_size, phase.groups, phase.group_size, phase.truncation_radius)

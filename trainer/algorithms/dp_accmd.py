@@ -1,8 +1,8 @@
 """DP-AccMD in its safe form: accelerated mirror descent in a ball, one noisy full gradient a step.
 
-As printed, y takes a step along the gradient without noise, which releases it; here y is the running mean
-r z + (1 - r) y, so that records enter through noisy sums alone. In the l2 ball a mirror step is a projected one. In the
-l1 ball it is a multiplicative one of 2 d weights u that sum to 1, z = R (u+ - u-): u is kept in logarithms.
+As printed, y takes a step along the gradient without noise, which releases it; here y is the running mean r z + (1 - r)
+y, so records enter only through noisy sums. In the l2 ball a mirror step is a projected step. In the l1 ball it is a
+multiplicative step of 2 d weights u that sum to 1, with z = R (u+ - u-); u is kept in logarithms.
 
 Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 3; the step for y is ours.
 """
@@ -22,11 +22,11 @@ from trainer.loop import GradientSteps, Resumable, Step, Task
 
 
 class MirrorPoint(Protocol):
-    """z, moved by mirror steps."""
+    """The point z, which mirror steps move."""
 
     @property
     def point(self) -> Array:
-        """z, shape (d,)."""
+        """The point z, shape (d,)."""
         ...
 
     def move(self, gradient: Array, length: float) -> None:
@@ -34,7 +34,7 @@ class MirrorPoint(Protocol):
         ...
 
     def state(self) -> Array:
-        """Return the array that the point is made of."""
+        """Return the array that describes the point."""
         ...
 
     def restore(self, state: Array) -> None:
@@ -61,8 +61,8 @@ class EuclideanPoint:
 class EntropicPoint:
     """A point of the l1 ball, which moves by u <- u exp(-(length / R) [g; -g]), normalised.
 
-    Half of the weight, or more, is spread evenly at the start, so that every coordinate can move; the centre is its
-    own lift, other points are drawn towards it if they are farther than R/2.
+    At least half of the weight is spread evenly at the start, so that every coordinate can move. The centre is
+    represented exactly; other starting points are moved towards it if they are farther than R/2.
     """
 
     def __init__(self, domain: L1Ball, start: Array) -> None:
@@ -85,7 +85,7 @@ class EntropicPoint:
     def move(self, gradient: Array, length: float) -> None:
         xp = namespace_of(gradient)
         moved = self._logs - (length / self._radius) * xp.concat([gradient, -gradient])
-        self._logs = moved - xp.max(moved)  # a common factor is no change
+        self._logs = moved - xp.max(moved)  # a common factor changes nothing
 
     def state(self) -> Array:
         return self._logs
@@ -95,14 +95,14 @@ class EntropicPoint:
 
 
 class AcceleratedMirrorDescent(Resumable):
-    """Mirror steps of growing length move z, y is their weighted mean, and gradients are taken between the two.
+    """Mirror steps of growing length move z, y is the weighted mean of the z, and gradients are taken between the two.
 
     Guarantees:
-        - records_enter_through_noisy_sums_alone: z, y and the next query are functions of those and of the plan.
+        - records_enter_through_noisy_sums_alone: z, y and the next query are functions of noisy sums and of the plan.
         - points_stay_in_the_ball: z by its step, y and the query as convex combinations.
 
     Raises:
-        InvalidValue: the plan's domain is no l2 or l1 ball.
+        InvalidValue: If the plan's domain is no l2 or l1 ball.
     """
 
     kept = ("point", "_mirror", "_done")
@@ -118,7 +118,8 @@ class AcceleratedMirrorDescent(Resumable):
         return share * self._mirror.point + (1.0 - share) * self.point
 
     def advance(self, step: Step) -> None:
-        """One noisy mean gradient at the query; step k of size eta moves z by (k + 2) eta / 4, which is alpha R^2."""
+        """Take one noisy mean gradient at the query. Step k of size eta moves z by (k + 2) eta / 4, which is alpha
+        R^2."""
         assert step.penalty is None, "dp_accmd has no penalty"
         share = self._share
         self._mirror.move(step.noisy_mean, 0.25 * (self._done + 2) * step.step_size)
@@ -127,7 +128,7 @@ class AcceleratedMirrorDescent(Resumable):
 
     @property
     def _share(self) -> float:
-        """r = 2 / (k + 2)."""
+        """Return the share r = 2 / (k + 2)."""
         return 2.0 / (self._done + 2)
 
 
@@ -141,7 +142,7 @@ def _mirror_point(task: Task, start: Array) -> MirrorPoint:
 
 
 def make(task: Task) -> GradientSteps:
-    """The trainer of a plan."""
+    """Return the trainer of a plan."""
     return GradientSteps(task, lambda start: AcceleratedMirrorDescent(task, start), Clip)
 
 

@@ -13,7 +13,7 @@ from trainer.loop import GradientSteps, Task
 
 
 def make(task: Task) -> GradientSteps:
-    """The trainer of a plan: Adam on g~ = (1/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z)."""
+    """Return the trainer of a plan: Adam on g~ = (1/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z)."""
     return GradientSteps(task, lambda start: Adam(task.plan.domain, start), Clip)
 
 

@@ -14,14 +14,14 @@ from trainer.loop import GradientSteps, Resumable, Step, Task
 
 
 class Momentum(Resumable):
-    """x, and the sum of noisy means that fades by the momentum with each step.
+    """The point x, and the sum of noisy means that the momentum discounts in each step.
 
     Args:
-        momentum: beta, in [0, 1).
-        start: x_0, shape (d,), float64.
+        momentum: The momentum beta, in [0, 1).
+        start: The start x_0, shape (d,), float64.
 
     Guarantees:
-        - records_enter_through_noisy_sums_alone: x and m are functions of those and of the plan.
+        - records_enter_through_noisy_sums_alone: x and m are functions of noisy sums and of the plan.
         - update_is_algorithm_1: m_t = beta m_(t-1) + g~_t / B and x_(t+1) = x_t - eta_t m_t, up to the clip's margin,
           then the penalty's prox and the domain's projection, if any.
     """
@@ -40,8 +40,8 @@ class Momentum(Resumable):
         """Take a step.
 
         Args:
-            step: noisy_mean = g~_t / B, where g~ solves C g~ = C G + c sigma Z, G the sums of clipped gradients at the
-                points so far; eta_t = step_size.
+            step: noisy_mean = g~_t / B, where g~ solves C g~ = C G + c sigma Z, with G the sums of clipped gradients at
+                the points so far; eta_t = step_size.
         """
         self._mean = self._momentum * self._mean + step.noisy_mean
         self.point = step.project(step.prox(self.point - step.step_size * self._mean))
@@ -51,7 +51,7 @@ def make(task: Task) -> GradientSteps:
     """Return the trainer of a plan.
 
     Raises:
-        InvalidValue: its phases have different momenta.
+        InvalidValue: If its phases have different momenta.
     """
     momenta = {phase.momentum for phase in task.plan.phases if isinstance(phase, CorrelatedSteps)}
     if len(momenta) > 1:

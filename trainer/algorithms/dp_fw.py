@@ -1,7 +1,8 @@
-"""Full-batch Frank-Wolfe over the l1 ball: a vertex in every step by report-noisy-max, from all records' gradients.
+"""Full-batch Frank-Wolfe over the l1 ball: every step selects a vertex by report-noisy-max, from all records'
+gradients.
 
 Source: Talwar, Thakurta & Zhang 2015, and Guzman's talk of April 2022, with Gumbel noise and constants of our own
-(`calibrators.bassily_guzman`). What rounding does to the sums is in `trainer.clipped_sums`.
+(`calibrators.bassily_guzman`). The effect of rounding on the sums is in `trainer.clipped_sums`.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ class FrankWolfe(StructuredSteps):
 
     Args:
         task: The task of such a plan.
-        phase_type: The exact type of its phase; a subclass is carried out by a trainer that knows it.
+        phase_type: The exact type of its phase. Subclasses have trainers of their own.
 
     Guarantees:
         - a_gradient_moves_by_what_was_charged: between neighbours by at most s L_0 / n in the largest entry, for any
           losses.
-        - iterates_stay_in_the_ball: each is a convex combination of the last one and of a vertex.
+        - iterates_stay_in_the_ball: each is a convex combination of the last point and of a vertex.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l1 ball of this algorithm, or a bound that floating point
-            cannot keep.
-        Unsupported: the model is not linear.
+        InvalidValue: If the plan does not have the one phase and the l1 ball of this algorithm, or has a bound that
+            floating point cannot keep.
+        Unsupported: If the model is not linear.
     """
 
     def __init__(self, task: Task, phase_type: type[VertexSteps] = VertexSteps) -> None:
@@ -58,7 +59,7 @@ class FrankWolfe(StructuredSteps):
 
 
 def _checked(plan: Plan, phase_type: type[VertexSteps]) -> tuple[VertexSteps, float]:
-    """The plan's only phase and the radius of its ball."""
+    """Return the plan's only phase and the radius of its ball."""
     phase = only_phase(plan, phase_type, exactly=True, where=_WHERE)
     if phase.event.sampling != FullBatch():
         raise InvalidValue("every step reads all records", pointer=("phases", 0, "event", "sampling"))

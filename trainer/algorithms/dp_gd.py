@@ -13,19 +13,20 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """x - eta ((1/n) sum_i min(1, G/|g_i|) g_i + sigma Z).
+    """Return x - eta ((1/n) sum_i min(1, G/|g_i|) g_i + sigma Z).
 
-    A penalty and a domain, which the paper's algorithm does not have, act on the new point: prox, then projection.
+    A penalty and a domain, which the paper's algorithm does not have, act on the new point: first the prox, then the
+    projection.
 
     Args:
-        point: x, shape (d,).
+        point: The point x, shape (d,).
         step: noisy_mean = (1/n) sum_i min(1, G/|g_i|) g_i + sigma Z, with all g_i at x; eta = step_size.
 
     Returns:
-        The next point, shape (d,). Which of them is released is the plan's to say.
+        The next point, shape (d,). The plan says which of the points is released.
 
     Guarantees:
-        - update_is_algorithm_4: equal to the paper's where no gradient is longer than G, up to the clip's margin.
+        - update_is_algorithm_4: equal to the paper's if no gradient is longer than G, up to the clip's margin.
         - one_record_moves_the_mean_by_at_most_the_bound: which is G/n, or 2 G/n if a record is replaced.
     """
     return step.project(step.prox(point - step.step_size * step.noisy_mean))

@@ -15,7 +15,7 @@ from trainer.loop import GradientSteps, Task
 
 
 def make(task: Task) -> GradientSteps:
-    """The trainer of a plan: Adam on g~ = (1/B) (sum_i g_i/(r + |g_i|) + sigma Z)."""
+    """Return the trainer of a plan: Adam on g~ = (1/B) (sum_i g_i/(r + |g_i|) + sigma Z)."""
     return GradientSteps(task, lambda start: Adam(task.plan.domain, start), Normalize)
 
 

@@ -13,19 +13,20 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """x - (eta/B) (sum_i g_i/(r + |g_i|) + sigma Z), then the penalty's prox and the domain's projection, if any.
+    """Return x - (eta/B) (sum_i g_i/(r + |g_i|) + sigma Z), then the penalty's prox and the domain's projection, if
+    any.
 
-    The noise is not scaled by r: a normalised gradient is as long as 1 for every r.
+    The noise is not scaled by r: a normalised gradient may be as long as 1 for every r.
 
     Args:
-        point: x, shape (d,), float64.
+        point: The point x, shape (d,), float64.
         step: noisy_sum = sum_i g_i/(r + |g_i|) + sigma Z, with the g_i at x; eta = step_size, B = divisor.
 
     Returns:
         The next point, shape (d,), float64.
 
     Guarantees:
-        - update_is_equation_3: equal to the paper's, but for contributions within the margin of norm 1.
+        - update_is_equation_3: equal to the paper's, except for contributions within the margin of norm 1.
         - one_record_moves_the_sum_by_at_most_the_bound: which is 1, or 2 if a record is replaced.
     """
     change = step.noisy_sum

@@ -13,10 +13,11 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """x - (eta/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z), then the penalty's prox and the domain's projection, if any.
+    """Return x - (eta/B) (sum_i min(1, c/|g_i|) g_i + c sigma Z), then the penalty's prox and the domain's projection,
+    if any.
 
     Args:
-        point: x, shape (d,), float64.
+        point: The point x, shape (d,), float64.
         step: noisy_sum = sum_i min(1, c/|g_i|) g_i + c sigma Z, with the g_i at x; eta = step_size, B = divisor.
 
     Returns:

@@ -1,4 +1,5 @@
-"""DP-SGD with gradient perturbation: the gradient of one drawn record (or a batch's mean), noise, step, projection.
+"""DP-SGD with gradient perturbation: draw one record (or a batch), add noise to its gradient (or the mean), step,
+project.
 
 Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925), Algorithm 2.
 """
@@ -13,18 +14,18 @@ from trainer.loop import Step, gradient_steps
 
 
 def update(point: Array, step: Step) -> Array:
-    """Proj_W(w - eta (g + sigma Z)), g = (1/b) sum_i min(1, G/|g_i|) g_i.
+    """Return Proj_W(w - eta (g + sigma Z)), g = (1/b) sum_i min(1, G/|g_i|) g_i.
 
     Args:
-        point: w, shape (d,).
+        point: The point w, shape (d,).
         step: noisy_mean = g + sigma Z, with the g_i at w (the paper's batch is one record); eta = step_size,
             W = domain. The algorithm has no penalty.
 
     Returns:
-        The next point, shape (d,), in W. Released is the mean of the points that steps start from, by the plan.
+        The next point, shape (d,), in W. As the plan says, the mean of the starting points of the steps is released.
 
     Guarantees:
-        - update_is_algorithm_2: equal to the paper's where no gradient is longer than G, up to the clip's margin.
+        - update_is_algorithm_2: equal to the paper's if no gradient is longer than G, up to the clip's margin.
         - one_record_moves_the_mean_by_at_most_the_bound: which is G/b, or 2 G/b if a record is replaced.
     """
     assert step.penalty is None, "plans of dp_sgd_gradient have no penalty"

@@ -2,19 +2,20 @@ r"""DP-SGD-Output: projected steps of one record each, without noise; their aver
 
 Source: Wang, Lei, Ying & Zhang 2022 (arXiv 2101.08925), Algorithm 1.
 
-The charge relies on properties of the losses, for every data set. So models are linear, their labels within their range
-(`trainer.records`), and rows longer than B are scaled down to it, B the length up to which the model's constants are
-within the plan's: a record's loss is then convex with the planned Hoelder constants, and its gradients are the planned
-length at most. Rows that are not finite have no loss.
+The charge relies on properties of the losses, for every data set. So models are linear, labels are within their range
+(`trainer.records`), and rows longer than B are scaled down to it, where B is the length up to which the model's
+constants are within those of the plan. A record's loss is then convex with the planned Hoelder constants, and its
+gradients have at most the planned length. Rows that are not finite have no loss.
 
-Why a margin of 2^-7 on B covers rounding. All is in float64, u = 2^-53. What a step adds is a function of the record
-and of the point alone, bit by bit, so that two runs are the same until the record that differs is first drawn. A
-computed logit is that of a point at most (p + 2) u |w| away, as every column of the sum of p products is. The step is
-the exact one there, up to 16 u eta G and the rounding of norms in the projection: both runs together leave the exact
-ones by at most 2 (3 p + 20) u (R + eta G) a step, the mean of T points by its share of it. Summed over T steps that is
-at most 2^-8 eta G, which is half of what every drawn record's gradient stays below what was charged: plans with more
-steps are refused. The average is rounded to a grid on which that moves it by less than the other half, and noised
-there. The ball is drawn in by the grid's margin, for the cap of 2 R.
+A margin of 2^-7 on B covers rounding, for the following reason. Everything is in float64, u = 2^-53. The change by a
+step is a function of the record and of the point alone, bit by bit, so two runs are the same until the differing record
+is first drawn. A computed logit is that of a point at most (p + 2) u |w| away, as is every column of the sum of p
+products. The step is the exact step there, up to 16 u eta G and the rounding of norms in the projection: both runs
+together deviate from the exact ones by at most 2 (3 p + 20) u (R + eta G) in each step, and the mean of T points by its
+share of that. Summed over T steps that is at most 2^-8 eta G, which is half of the margin by which a drawn record's
+gradient stays below the charged bound; plans with more steps are refused. The average is rounded to a grid that moves
+it by less than the other half, and the noise is added there. The ball is reduced by the grid's margin, for the cap of 2
+R.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from trainer.loop import State, StreamPlace, Task
 from trainer.models import LinearModel, Model
 from trainer.structured_steps import StructuredSteps
 
-#: The relative margin by which rows stay shorter than the longest that the plan admits.
+#: The relative margin by which rows stay shorter than the longest row that the plan admits.
 MARGIN = 2.0**-7
 _UNIT = 2.0**-53
 _BISECTIONS = 200
@@ -44,16 +45,17 @@ _SMALLEST = 1e-100
 
 
 class OutputPerturbationSteps(StructuredSteps):
-    """The steps of a plan of output perturbation; the noise is drawn in the last.
+    """The steps of a plan of output perturbation. The noise is drawn in the last step.
 
     Guarantees:
-        - the_noise_alone_makes_the_release: points and indices stay inside.
+        - the_noise_alone_makes_the_release: points and indices are not released.
         - losses_are_the_planned_ones: for every data set.
-        - one_record_is_drawn_uniformly: of the declared slots, each step anew; an empty slot moves nothing.
+        - one_record_is_drawn_uniformly: from the declared slots, anew in each step; an empty slot moves nothing.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, or the model's constants are not within its.
-        Unsupported: the model is not linear.
+        InvalidValue: If the plan does not have the one phase of this algorithm, or the model's constants are not within
+            the plan's.
+        Unsupported: If the model is not linear.
     """
 
     kept = (*StructuredSteps.kept, "_sum", "_sampler", "_sampling")
@@ -102,7 +104,7 @@ class OutputPerturbationSteps(StructuredSteps):
         self._noise.close()
 
     def _gradient(self, slot: int) -> Array:
-        """Return the gradient of the record in this slot, scaled down; no other record's numbers are touched."""
+        """Return the scaled gradient of the record in this slot. No other record's numbers are read."""
         model, xp, everything = self._model, self._records.xp, self._records.all
         outputs, width = model.num_outputs, model.features
         length = max(math.sqrt(float(everything.squares[slot])), _SMALLEST)
@@ -127,10 +129,10 @@ class OutputPerturbationSteps(StructuredSteps):
 
 
 def phase_of(plan: Plan) -> OutputPerturbation:
-    """The plan's one phase.
+    """Return the plan's one phase.
 
     Raises:
-        InvalidValue: the plan is another algorithm's.
+        InvalidValue: If the plan belongs to another algorithm.
     """
     [phase] = plan.phases if len(plan.phases) == 1 else [None]
     if not isinstance(phase, OutputPerturbation):
@@ -143,14 +145,14 @@ def phase_of(plan: Plan) -> OutputPerturbation:
 
 
 def linear(model: Model) -> LinearModel:
-    """The model, if it is linear.
+    """Return the model, if it is linear.
 
     Raises:
-        Unsupported: it is not.
+        Unsupported: If the model is not linear.
     """
     if not isinstance(model, LinearModel):
         raise Unsupported(
-            f"dp_sgd_output trains linear models alone, not {model.kind}: its cost rests on convex losses with known "
+            f"dp_sgd_output trains only linear models, not {model.kind}: its cost rests on convex losses with known "
             "Hoelder constants, which clipping does not give",
             code="unsupported_model",
             pointer=("model", "kind"),
@@ -159,13 +161,13 @@ def linear(model: Model) -> LinearModel:
 
 
 def longest_row(plan: Plan, model: LinearModel) -> float:
-    """The l2 norm to which longer rows are scaled down; without the constant feature of an intercept.
+    """Return the l2 norm to which longer rows are scaled down, without the constant feature of an intercept.
 
     Guarantees:
-        - constants_are_within_the_plans: of every record's loss, by the margin.
+        - constants_are_within_the_plans: those of every record's loss, by the margin.
 
     Raises:
-        InvalidValue: no row is short enough, or there are too many steps for float64.
+        InvalidValue: If no row is short enough, or there are too many steps for float64.
     """
     phase, loss = phase_of(plan), model.loss
     input_norm = min(_smooth_enough(phase, model), _short_enough(phase, model)) * (1.0 - MARGIN)
@@ -209,7 +211,8 @@ def longest_row(plan: Plan, model: LinearModel) -> float:
 
 
 def unit_of(plan: Plan) -> float:
-    """Return the smallest distance that the averages of neighbours are charged for, or the radius if that is less."""
+    """Return the smallest distance between the averages of neighbours that is charged, or the radius if that is
+    less."""
     phase = phase_of(plan)
     return min(phase.step_size * phase.gradient_norm, phase.radius)
 
@@ -218,7 +221,7 @@ def grid_of(plan: Plan, model: LinearModel) -> Grid:
     """Return the grid of the average, in units of `unit_of`.
 
     Raises:
-        InvalidValue: the noise is so large against one step that no grid keeps the margin.
+        InvalidValue: If the noise is so large against one step that no grid keeps the margin.
     """
     phase, unit = phase_of(plan), unit_of(plan)
     grid = grid_for(phase.noise_stddev / unit, model.num_parameters, "float64", math.ceil(phase.radius / unit))
@@ -234,7 +237,7 @@ def grid_of(plan: Plan, model: LinearModel) -> Grid:
 def _smooth_enough(phase: OutputPerturbation, model: LinearModel) -> float:
     """Return the longest input for which the loss has the plan's Hoelder constants."""
     loss, found = model.loss, []
-    if loss.holder_constant == 0.0:  # gradients that are the same at every point have any exponent
+    if loss.holder_constant == 0.0:  # gradients that are the same at every point fit any exponent
         return math.inf
     if loss.holder_exponent == phase.holder_exponent and loss.holder_constant > 0.0:
         found.append(math.pow(phase.holder_constant / loss.holder_constant, 1.0 / (1.0 + phase.holder_exponent)))
@@ -268,10 +271,10 @@ def _short_enough(phase: OutputPerturbation, model: LinearModel) -> float:
 
 
 def check_request(proposal: Proposal) -> None:
-    """Refuse a plan whose steps do not shrink with the model, before anything is charged.
+    """Refuse a plan that the model's constants do not fit, before anything is charged.
 
     Raises:
-        InvalidValue, Unsupported: as `OutputPerturbationSteps`.
+        InvalidValue, Unsupported: As `OutputPerturbationSteps` does.
     """
     longest_row(proposal.plan, linear(proposal.model))
     grid_of(proposal.plan, linear(proposal.model))

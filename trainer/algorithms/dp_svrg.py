@@ -1,22 +1,23 @@
 """DP-SVRG: a full gradient at a snapshot, then noisy proximal steps on small batches beside it.
 
-One step is one inner step; the first of an epoch also takes the snapshot's gradients. They have no noise, and nothing
-that is released contains them without noise: every direction that they enter is noised. They are kept for the epoch's
-batches (`trainer.kept_contributions`), and taken anew if a run goes on from a checkpoint.
+One step is one inner step; the first of an epoch also takes the snapshot's gradients. They have no noise, but every
+direction that they enter gets noise, so no release contains them without noise. They are kept for the epoch's batches
+(`trainer.kept_contributions`), and computed anew if a run goes on from a checkpoint.
 
 A step is charged for the distance by which a record moves the mean direction, in which its gradient at x~ cancels: it
 enters the full gradient with weight 1/n and, if the record is drawn, the batch with -1/b. So both sums are made of the
-same contribution, bit by bit, and what is charged rests on three sums: the batch's at x and at x~, and the full one.
+same contribution, bit by bit, and the charge rests on three sums: those of the batch at x and at x~, and the full one.
 They lie on a grid as `trainer.grid` says. Their combination v = (q_x - q_x~)/b + q/n, in units of G, is formed in
-float64 and rounded to a grid of its own, and the noise is added there: without that, the un-noised q would show in the
-last digits.
+float64 and rounded to a grid of its own, and the noise is added there. Otherwise the noiseless q would show in the last
+digits.
 
-In the inequality of `trainer.grid`, a record's part in the mean is that of one sum, and the errors are those of three
-sums and of v's rounding. So contributions stay below G by four margins, one for each. v's grid is fine against 2/n.
+In the inequality of `trainer.grid`, a record's part in the mean is that of one sum, but the errors are those of three
+sums and of the rounding of v. So contributions stay below G by four margins, one for each error. The grid of v is fine
+against 2/n.
 Float64 adds at most 6 u (2 + c/n) between neighbours, with c the capacity and u = 2^-53: plans are refused if that
 is more than a tenth of a margin on 2/n.
 
-Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 1, with the clip that makes its Lipschitz constant a fact.
+Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 1, with clipping, which guarantees the Lipschitz constant.
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ class Svrg(StructuredSteps):
 
     Guarantees:
         - every_gradient_is_clipped: at x, at x~ and in the full gradient, so that between neighbours a batch's sum of
-          changes moves by at most 4 G, and not at all where the record is not in it; the full gradient by 2 G/n.
+          changes moves by at most 4 G, and not at all if the record is not in it; the full gradient moves by 2 G/n.
         - a_record_moves_the_mean_direction_by_its_gradient: weighted by the chance of being drawn, by at most 2 G/n.
-        - every_direction_is_noised: what is released is made of noisy directions and public numbers.
+        - every_direction_is_noised: releases are made of noisy directions and public numbers.
         - nothing_is_drawn_from_the_number_of_rows: batches are of declared slots; divisors are b and n as declared.
 
     Raises:
-        InvalidValue: the plan is no plan of such epochs, or not executable, or its bound is too small for the dtype.
+        InvalidValue: If the plan is not one of such epochs or is not executable, or its bound is too small for the
+            dtype.
     """
 
     kept = (
@@ -78,7 +80,7 @@ class Svrg(StructuredSteps):
         self._full_gradient: Array = self._sum
         self._sums = BoundedSum(task.model, records, task.plan.dtype)
         self._bound, self._divisor = Clip(phase.max_grad_norm), phase.records_per_step
-        # In units of G the full gradient moves by 1/n if a record comes or goes.
+        # In units of G, the full gradient moves by 1/n if a record comes or goes.
         self._unit = phase.max_grad_norm / n
         self._grid = grid_for(phase.noise_stddev_on_mean / self._unit, self._point.shape[0], task.plan.dtype, 4 * n)
         sums = task.grid(0.0)
@@ -103,7 +105,7 @@ class Svrg(StructuredSteps):
             self._epoch, self._within = self._epoch + 1, 0
 
     def released(self) -> Array:
-        """The mean of the last epoch's points."""
+        """Return the mean of the last epoch's points."""
         return self._snapshot
 
     def close(self) -> None:
@@ -136,7 +138,7 @@ class Svrg(StructuredSteps):
 
 
 def _checked(task: Task) -> VarianceReducedEpochs:
-    """The plan's only phase."""
+    """Return the plan's only phase."""
     plan, phase = task.plan, only_phase(task.plan, VarianceReducedEpochs)
     if not phase.is_executable:
         raise InvalidValue(
@@ -152,7 +154,8 @@ def _checked(task: Task) -> VarianceReducedEpochs:
     # 6 u (2 + c/n) <= 2 (m/10) / n, with the smaller margin of the two dtypes.
     if 6.0 * 2.0**-53 * (2.0 * plan.dataset_size + task.records.capacity) > 2e-6:
         raise InvalidValue(
-            "with so many records, floating point has no digits left for the part of one", pointer=("dataset_size",)
+            "with so many records, floating point has too few digits for the contribution of one record",
+            pointer=("dataset_size",),
         )
     return phase
 

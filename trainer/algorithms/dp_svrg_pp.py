@@ -1,6 +1,6 @@
 """DP-SVRG++: the steps of DP-SVRG in epochs that double, each from where the last one ended.
 
-Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 2, with the clip that makes its Lipschitz constant a fact.
+Source: Wang, Ye & Xu 2017 (arXiv 1802.05251), Algorithm 2, with clipping, which guarantees the Lipschitz constant.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from trainer.execution import PREDICTORS, Execution, check_max_grad_norm
 
 
 class SvrgPlusPlus(Svrg):
-    """SVRG with another start of each epoch; the plan says how many steps each has.
+    """SVRG in which each epoch starts from the last point. The plan gives the number of steps of each epoch.
 
     Guarantees:
-        - the_point_goes_on: an epoch's mean becomes the snapshot, and its last point the next one's start.
+        - the_point_goes_on: an epoch's mean becomes the snapshot, and its last point is the start of the next epoch.
     """
 
     def _start_of_epoch(self) -> Array:

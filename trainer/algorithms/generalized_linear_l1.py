@@ -19,11 +19,11 @@ from trainer.models import LinearModel
 
 
 def make(task: Task) -> FrankWolfe:
-    """Frank-Wolfe steps on the model's losses with the plan's smoothing.
+    """Return Frank-Wolfe steps on the model's losses with the plan's smoothing.
 
     Raises:
-        InvalidValue: as `FrankWolfe`, of plans of one phase of `SmoothedVertexSteps`.
-        Unsupported: the model is not linear in one logit.
+        InvalidValue: As `FrankWolfe` does, for plans of one phase of `SmoothedVertexSteps`.
+        Unsupported: If the model is not linear in one logit.
     """
     phase, model = task.plan.phases[0], task.model
     if not isinstance(model, LinearModel):
@@ -33,7 +33,7 @@ def make(task: Task) -> FrankWolfe:
             code="unsupported_model",
             pointer=("model", "kind"),
         )
-    if isinstance(phase, SmoothedVertexSteps):  # any other is refused by the steps
+    if isinstance(phase, SmoothedVertexSteps):  # the steps refuse any other phase
         model = replace(model, loss=Envelope(model.loss, phase.smoothing))
     return FrankWolfe(replace(task, model=model), SmoothedVertexSteps)
 

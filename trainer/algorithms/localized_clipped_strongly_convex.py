@@ -14,7 +14,7 @@ from trainer.execution import PREDICTORS, Execution
 class LocalizedReduction(LocalizedSubgradient):
     """A run starts where the previous one ended, as a block does, so the blocks of all runs follow one another.
 
-    The plan has their radii and step sizes, which are larger again where a run begins.
+    The plan has their radii and step sizes, which increase again where a run begins.
     """
 
 

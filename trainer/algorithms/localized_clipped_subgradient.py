@@ -27,8 +27,8 @@ class LocalizedSubgradient(BlockSteps):
         - points_stay_near_their_blocks_start: within its radius, and in the domain.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, takes more than a run can do, or has bounds that
-            floating point cannot keep.
+        InvalidValue: If the plan does not have the one phase of this algorithm, takes more than a run can do, or has
+            bounds that floating point cannot keep.
     """
 
     def __init__(self, task: Task) -> None:
@@ -36,7 +36,7 @@ class LocalizedSubgradient(BlockSteps):
         super().__init__(task, self._phase.records, self._phase.inner_iterations)
 
     def _moved(self, block: int) -> Array:
-        """Pi(w - eta (1/n sum_j min(1, C/|g_j|) g_j + sigma Z + lambda (w - w') + penalty's gradient))."""
+        """Return Pi(w - eta (1/n sum_j min(1, C/|g_j|) g_j + sigma Z + lambda (w - w') + penalty's gradient))."""
         phase, point = self._phase, self._point
         direction = self._noisy_mean(block, point, phase.max_grad_norm[block], phase.noise_stddev_on_mean[block])
         direction = direction + phase.regularizer[block] * (point - self._centre)
@@ -47,7 +47,7 @@ class LocalizedSubgradient(BlockSteps):
 
 
 def _checked(plan: Plan) -> tuple[LocalizedPhase, L2Ball | None]:
-    """The plan's only phase, and its domain."""
+    """Return the plan's only phase, and its domain."""
     phase, domain = only_phase(plan, LocalizedPhase, where=_WHERE), plan.domain
     if not isinstance(domain, L2Ball | None):
         raise another_plan(plan, LocalizedPhase, _WHERE)
@@ -59,7 +59,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse clip thresholds that floating point cannot keep, and more gradients than a run takes.
 
     Raises:
-        InvalidValue: as `check_at_least` and `check_evaluations`.
+        InvalidValue: As `check_at_least` and `check_evaluations` do.
     """
     for phase in proposal.plan.phases:
         assert isinstance(phase, LocalizedPhase), "the algorithm's plans have no other phases"

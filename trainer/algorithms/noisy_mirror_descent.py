@@ -29,9 +29,9 @@ class MirrorDescent(StructuredSteps):
         - points_are_in_the_ball.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating point
-            cannot keep.
-        Unsupported: the model's gradients are not outer products of one layer.
+        InvalidValue: If the plan does not have the one phase and the l_p ball of this algorithm, or has a bound that
+            floating point cannot keep.
+        Unsupported: If the model's gradients are not outer products of one layer.
     """
 
     kept = (*StructuredSteps.kept, "_release")
@@ -62,7 +62,7 @@ class MirrorDescent(StructuredSteps):
 
 
 def _checked(plan: Plan) -> tuple[MirrorPhase, LpBall]:
-    """The plan's only phase and its ball."""
+    """Return the plan's only phase and its ball."""
     where = ", on all records and in the l_p ball of its norm"
     phase = only_phase(plan, MirrorPhase, where=where)
     domain = domain_of(plan, LpBall, MirrorPhase, where)

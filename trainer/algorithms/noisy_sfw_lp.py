@@ -25,14 +25,14 @@ from trainer.tree_walk import TreeWalk
 
 
 def make(task: Task) -> Trainer:
-    """The trainer of the plan's variant."""
+    """Return the trainer of the plan's variant."""
     if isinstance(task.plan.phases[0], GradientTreePhase):
         return TreeOfGradients(task)
     return EstimateFrankWolfe(task, {"sums": Sums, "prefix_tree": PrefixTree})
 
 
 class Sums:
-    """d_t = d_(t-1) + mean change + noise: the noise of t changes adds up."""
+    """Estimates d_t = d_(t-1) + mean change + noise, in which the noise of t changes adds up."""
 
     def __init__(self, phase: EstimatePhase) -> None:
         self._estimate: Array = None
@@ -52,13 +52,14 @@ class Sums:
 
 
 class PrefixTree:
-    """d_t = d_0 + the noisy sums of the nodes that make up 1..t, one for each binary digit 1 of t.
+    """Estimates d_t = d_0 + the noisy sums of the nodes that make up 1..t, one for each one in t's binary digits.
 
-    Step t completes one node: that of the changes of steps (t - 2^i, t], 2^i the lowest digit of t. Its noise is fresh.
-    Its sum is made of the sums of the nodes below it, which are whole numbers and are kept without noise.
+    Step t completes one node, with the changes of steps (t - 2^i, t], where 2^i is the lowest binary one of t. Its
+    noise is fresh. Its sum is made of the sums of the nodes below it, which are whole numbers and are kept without
+    noise.
 
     Guarantees:
-        - a_change_is_in_as_many_nodes_as_were_charged: in one of each size up to the largest power of two.
+        - a_change_is_in_as_many_nodes_as_were_charged: in one node of each size up to the largest power of two.
     """
 
     def __init__(self, phase: EstimatePhase) -> None:
@@ -101,9 +102,9 @@ class TreeOfGradients(TreeWalk):
     """The steps of a plan of gradient trees: noise on every node, and the best point of the ball at every leaf.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l_p ball of this algorithm, or a bound that floating
-            point cannot keep.
-        Unsupported: the model's gradients are not outer products of one layer.
+        InvalidValue: If the plan does not have the one phase and the l_p ball of this algorithm, or has a bound that
+            floating point cannot keep.
+        Unsupported: If the model's gradients are not outer products of one layer.
     """
 
     def __init__(self, task: Task) -> None:
@@ -117,7 +118,7 @@ class TreeOfGradients(TreeWalk):
         """Return the node's noisy mean."""
         phase, size = self._phase, self._phase.records_per_tree >> depth
         unit = phase.planned_bound(self._radius, depth)
-        if unit == 0.0:  # gradients do not change at all
+        if unit == 0.0:  # the gradients are constant
             return 0.0 * self._point
         grid = self._sums.grid(phase.scales[depth] * size / unit, self._spread)
         total = self._sums.of(slots, grid, unit, term)
@@ -139,7 +140,7 @@ def _checked(plan: Plan) -> tuple[GradientTreePhase, float]:
         or Trees(phase.num_trees, phase.records_per_tree).records > plan.dataset_size
     ):
         raise InvalidValue(
-            "trees of gradients are plans of one phase of gradient_trees, each record read once",
+            "trees of gradients are plans of one phase of gradient_trees, in which each record is read once",
             code="invalid_plan",
             pointer=("phases",),
         )

@@ -14,12 +14,13 @@ from trainer.loop import State, Task, Trainer
 
 
 def make(task: Task) -> Trainer:
-    """The trainer of a plan."""
+    """Return the trainer of a plan."""
     return EstimateFrankWolfe(task, {"momentum": Momentum})
 
 
 class Momentum:
-    """d_t = (1 - eta)(d_(t-1) + mean change) + eta (mean gradient) + noise, both means over the same fresh records.
+    """Estimates d_t = (1 - eta)(d_(t-1) + mean change) + eta (mean gradient) + noise, with both means over the same
+    fresh records.
 
     Guarantees:
         - a_fresh_part_moves_by_what_was_charged: between neighbours by at most s / m times

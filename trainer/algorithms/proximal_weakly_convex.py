@@ -23,16 +23,17 @@ _WHERE = ", in an l2 ball if in any domain"
 
 
 class ProximalRounds(BlockSteps):
-    """The steps of a plan of proximal rounds: each a block of `BlockSteps`, which ends at the average of its points.
+    """The steps of a plan of proximal rounds. Each round is a block of `BlockSteps`, which ends at the average of its
+    points.
 
     Guarantees:
         - one_record_moves_a_rounds_sums_by_at_most_the_bound: which is C, or 2 C if a record is replaced.
         - points_stay_near_their_rounds_start: within the radius, and in the domain.
-        - every_round_is_alike_likely_to_be_released: drawn before the first step, and without looking at rows.
+        - every_round_is_alike_likely_to_be_released: the round is drawn before the first step, without looking at rows.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, takes more than a run can do, or has bounds that
-            floating point cannot keep.
+        InvalidValue: If the plan does not have the one phase of this algorithm, takes more than a run can do, or has
+            bounds that floating point cannot keep.
     """
 
     kept = (*BlockSteps.kept, "_average", "_release")
@@ -45,7 +46,8 @@ class ProximalRounds(BlockSteps):
         self._release = rule_for(task.plan.release, task.plan.iterations, self._point, task.streams.release)
 
     def _moved(self, block: int) -> Array:
-        """Pi(x_k - 2/(omega (k+1)) (noisy mean + beta (x_k - w'))), and at last the sum of 2k x_k / (T (T+1))."""
+        """Return Pi(x_k - 2/(omega (k+1)) (noisy mean + beta (x_k - w'))), and at the end the sum of 2k x_k / (T
+        (T+1))."""
         phase, point, centre = self._phase, self._point, self._centre
         assert phase.weak_convexity is not None, "as was checked"
         assert phase.regularizer is not None, "as was checked"
@@ -58,7 +60,9 @@ class ProximalRounds(BlockSteps):
         self._average = before + 2.0 * k / (steps * (steps + 1.0)) * point
         direction = self._noisy_mean(block, point, phase.max_grad_norm, phase.noise_stddev_on_mean)
         direction = direction + phase.regularizer * (point - centre)
-        if k == steps:  # the last step's result has no part in the average; the step is charged and taken all the same
+        if (
+            k == steps
+        ):  # the last step's result does not enter the average, but the step is charged and taken all the same
             return self._average
         step_size = 2.0 / (phase.weak_convexity * (k + 1.0))
         return project_near(self._domain, centre, phase.radius, self._task.records.xp, point - step_size * direction)
@@ -68,12 +72,12 @@ class ProximalRounds(BlockSteps):
 
 
 def _checked(plan: Plan) -> tuple[ProximalPhase, L2Ball | None]:
-    """The plan's only phase, and its domain."""
+    """Return the plan's only phase, and its domain."""
     phase, domain = only_phase(plan, ProximalPhase, where=_WHERE), plan.domain
     if not isinstance(domain, L2Ball | None):
         raise another_plan(plan, ProximalPhase, _WHERE)
     if plan.penalty is not None:
-        raise InvalidValue("proximal rounds have no penalty but their own", pointer=("penalty",))
+        raise InvalidValue("proximal rounds take no other penalty than their own", pointer=("penalty",))
     check_blocks(plan, phase)
     return phase, domain
 
@@ -82,7 +86,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse clip thresholds that floating point cannot keep, and more gradients than a run takes.
 
     Raises:
-        InvalidValue: as `check_at_least` and `check_evaluations`.
+        InvalidValue: As `check_at_least` and `check_evaluations` do.
     """
     for phase in proposal.plan.phases:
         assert isinstance(phase, ProximalPhase), "the algorithm's plans have no other phases"

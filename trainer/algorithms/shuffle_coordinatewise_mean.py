@@ -3,7 +3,7 @@
 Source: Lowy & Razaviyayn 2023 (arXiv 2209.07403), Algorithm 13, with P_1D (its Algorithm 14) in each coordinate.
 
 All users of a group send: an empty slot sends as a record of zeros does. Only a whole number for each coordinate leaves
-a group, so no record changes how others are rounded.
+a group, so no record changes the rounding of others.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from trainer.structured_steps import StructuredSteps, initial_point, only_phase
 
 
 class ShuffleCoordinatewiseMean(StructuredSteps):
-    """The only step of a plan: it moves from the start by the medians, which for the model `mean` leads from 0 to the
-    mean itself.
+    """The only step of a plan: it moves from the start by the medians. For the model `mean`, that leads from 0 to the
+    mean.
 
     Guarantees:
-        - a_record_is_in_one_group: whose integers it moves by what the phase charges for, whatever the records are.
+        - a_record_is_in_one_group: whose integers it moves by no more than the phase charges for, whatever the records
+        are.
         - everybody_sends: as many bits are drawn whatever the number of rows.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm, is not of its relation or of this model, or has
-            numbers that the declared records or floating point have no room for, or more bits than a run draws.
+        InvalidValue: If the plan does not have the one phase of this algorithm, is not of its relation or of this
+            model, or has numbers that the declared records or floating point have no room for, or more bits than a run
+            draws.
     """
 
     kept = ("_done", "_point", "_groups", "_coins")
@@ -44,7 +46,7 @@ class ShuffleCoordinatewiseMean(StructuredSteps):
         self._groups = ClampedGroups(task, phase.users, phase.truncation_radius)
         self._protocol = BitProtocol(phase.truncation_radius, phase.levels, phase.noise_bits)
         self._coins = self._noise
-        # There may be fewer coordinates than were planned for: they need fewer messages and cost less.
+        # There may be fewer coordinates than were planned; they need fewer messages and cost less.
         self._width = task.model.num_parameters
 
     def step(self) -> None:
@@ -54,7 +56,7 @@ class ShuffleCoordinatewiseMean(StructuredSteps):
         self._done = 1
 
     def _next_mean(self) -> npt.NDArray[np.float64]:
-        """nu~_j^i of the next group, in all coordinates: shape (d,)."""
+        """Return nu~_j^i of the next group, in all coordinates: shape (d,)."""
         phase = self._phase
         ones = np.zeros(self._width, dtype=np.int64)
         for piece in self._groups.next_group(self._point):
@@ -86,7 +88,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse a truncation radius that floating point cannot keep, and more messages than a run draws.
 
     Raises:
-        InvalidValue: as `check_truncation_radius` and `check_bits`.
+        InvalidValue: As `check_truncation_radius` and `check_bits` do.
     """
     check_truncation_radius(proposal)
     check_bits(proposal.plan)

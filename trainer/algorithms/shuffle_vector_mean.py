@@ -2,7 +2,7 @@
 
 A record is minus its gradient at the starting point: for the model `mean`, the record itself. All declared users send:
 a slot without a row sends as a record of zeros does. Only the sum of their integers leaves the records, a whole number
-for each coordinate, so no record changes how others are rounded. Clipping keeps the margin of `trainer.clipping`, which
+for each coordinate, so no record changes the rounding of others. Clipping keeps the margin of `trainer.clipping`, which
 pays for the rounding of norms and of (x + C) g / (2 C).
 """
 
@@ -22,7 +22,7 @@ from trainer.shuffle.messages import check_bits, check_messages
 from trainer.structured_steps import StructuredSteps, check_kept, initial_point, only_phase
 from trainer.sums import narrowed
 
-#: Numbers of the records that are read at a time.
+#: The most numbers of records that are read at a time.
 _BLOCK_NUMBERS = 1 << 22
 
 
@@ -30,12 +30,12 @@ class ShuffleVectorMean(StructuredSteps):
     """The only step of a plan of `ShuffledCounts`.
 
     Guarantees:
-        - integers_of_neighbours_are_near: in the l2 norm by what the phase charges for, whatever the records are.
+        - integers_of_neighbours_are_near: within the l2 distance that the phase charges for, whatever the records are.
         - everybody_sends: as many bits are drawn whatever the number of rows.
 
     Raises:
-        InvalidValue: the plan has not the one phase of this algorithm or is not of its relation; a threshold that
-            floating point cannot keep; more bits than a run draws.
+        InvalidValue: If the plan does not have the one phase of this algorithm, or has another relation; if floating
+            point cannot keep a threshold; or if there are more bits than a run draws.
     """
 
     kept = ("_done", "_point", "_coins")
@@ -45,7 +45,7 @@ class ShuffleVectorMean(StructuredSteps):
         super().__init__(task, task.streams.coins(), initial_point(task))
         self._protocol = BitProtocol(self._phase.max_grad_norm, self._phase.levels, self._phase.noise_bits)
         self._coins = self._noise
-        # There may be fewer coordinates than were planned for: they need fewer messages and cost less.
+        # There may be fewer coordinates than were planned; they need fewer messages and cost less.
         self._width = task.model.num_parameters
 
     def step(self) -> None:
@@ -57,7 +57,7 @@ class ShuffleVectorMean(StructuredSteps):
         self._done += 1
 
     def _integers(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The sums of all users' integers: shape (d,)."""
+        """Return the sums of all users' integers: shape (d,)."""
         phase, xp = self._phase, self._task.records.xp
         total = np.zeros(self._width, dtype=np.int64)
         size = max(1, min(self._task.model.block_rows, _BLOCK_NUMBERS // self._width))
@@ -101,7 +101,7 @@ def check_request(proposal: Proposal) -> None:
     """Refuse a clip threshold that floating point cannot keep, and more messages than a run draws.
 
     Raises:
-        InvalidValue: as `check_max_grad_norm` and `check_bits`.
+        InvalidValue: As `check_max_grad_norm` and `check_bits` do.
     """
     check_max_grad_norm(proposal)
     check_bits(proposal.plan)

@@ -4,9 +4,9 @@ The nodes are those of `trainer.tree_walk`. Source: Asi, Feldman, Koren & Talwar
 of Bassily, Guzman & others, with constants of our own (`calibrators.bassily_guzman`).
 
 A leaf's estimate is the sum of the means on its path, formed in float64. A record is in one of them, at depth j, and
-moves it by at most s c_j 2^j / b; between neighbours adding up a path of tau + 1 means rounds by at most
-2 (tau + 1) 2^-53 (L_0 + the sum of the c_i), which the margin pays for: plans in which that is more than a twentieth of
-the margin of any node are refused. Scores are selected by as they were computed (`trainer.vertices`).
+moves it by at most s c_j 2^j / b. Between neighbours, the rounding in adding up a path of tau + 1 means is at most 2
+(tau + 1) 2^-53 (L_0 + the sum of the c_i), which the margin covers: plans in which that is more than a twentieth of the
+margin of any node are refused. Selections use the scores as computed (`trainer.vertices`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class TreeFrankWolfe(TreeWalk):
     """The steps of a plan of tree Frank-Wolfe: nodes without noise, and a vertex of least noisy score at every leaf.
 
     Raises:
-        InvalidValue: the plan has not the one phase and the l1 ball of this algorithm, or a bound that floating point
-            cannot keep.
-        Unsupported: the model's gradients are not outer products of one layer.
+        InvalidValue: If the plan does not have the one phase and the l1 ball of this algorithm, or has a bound that
+            floating point cannot keep.
+        Unsupported: If the model's gradients are not outer products of one layer.
     """
 
     def __init__(self, task: Task) -> None:
@@ -42,7 +42,7 @@ class TreeFrankWolfe(TreeWalk):
         super().__init__(task, self._phase, radius, sums, task.streams.selections())
 
     def _mean(self, slots: Indices, depth: int, term: Term) -> Array:
-        """Return the mean itself: selections are noisy, and nothing else is released."""
+        """Return the mean without noise: selections are noisy, and nothing else is released."""
         return self._sums.mean(slots, self._trees.records_per_tree >> depth, term)
 
     def _distance(self, entry: Array) -> float:
@@ -54,7 +54,7 @@ class TreeFrankWolfe(TreeWalk):
 
 
 def _checked(plan: Plan) -> tuple[TreePhase, float]:
-    """The plan's only phase and the radius of its ball."""
+    """Return the plan's only phase and the radius of its ball."""
     where = " in an l1 ball"
     phase = only_phase(plan, TreePhase, where=where)
     domain = domain_of(plan, L1Ball, TreePhase, where)
@@ -70,7 +70,7 @@ def _checked(plan: Plan) -> tuple[TreePhase, float]:
 
 
 def rounding_is_paid_for(phase: TreePhase, radius: float) -> bool:
-    """Return whether adding up a path rounds by less than a twentieth of the margin: see the module."""
+    """Return whether the rounding in adding up a path is below a twentieth of the margin: see the module."""
     bounds = [phase.planned_bound(radius, depth) for depth in range(phase.num_trees + 1)]
     rounded = 2.0 * (phase.num_trees + 1) * 2.0**-53 * sum(bounds)
     allowed = 0.05 * MARGINS["float64"]

@@ -1,7 +1,7 @@
 """An audit: canaries go through the real trainer, an attacker guesses about them, and the guesses are compared with the
 claim.
 
-The rules for guessing are chosen on a pilot, runs that are not counted. There are two findings: the bound at the given
+The rules for guessing are chosen on pilot runs, which are not counted. There are two findings: the bound at the given
 delta, which gets nearly all of the error, and the comparison with the claim's whole curve, whose rule and delta are the
 pilot's best. The latter detects faults for which a bound at a tiny delta needs millions of trials.
 """
@@ -34,13 +34,13 @@ from trainer.held_out import Layout
 MIN_TRIALS = 10
 MAX_TRIALS = 10**7
 MAX_CANARIES_OF_ONE_RUN = 4096
-#: Canaries of one run whose trials are independent. More are no faster: the rows are a dense square matrix.
+#: The most canaries of one run with independent trials. More are no faster, because the rows are a dense square matrix.
 _INDEPENDENT_CANARIES = 512
 #: The most numbers of one run's path that are kept.
 _MAX_PATH = 2 * 10**7
-#: Further deltas at which the claim is compared, if they are above the delta that was asked about.
+#: Further deltas at which the claim is compared, if they are above the delta in question.
 _CURVE = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
-#: Share of the error that the curve gets. Faults worth finding are far from the claim, so a little is enough.
+#: The share of the error that the curve gets. Faults worth finding are far from the claim, so a small share is enough.
 _CURVE_SHARE = 0.02
 #: The number of counted trials for each pilot trial.
 _COUNTED_PER_PILOT = 5
@@ -50,7 +50,7 @@ class AuditCancelled(Exception):
     """The audit was asked to stop.
 
     Attributes:
-        runs: Runs that had been carried out.
+        runs: The number of runs that had been carried out.
     """
 
     def __init__(self, runs: int) -> None:
@@ -60,12 +60,12 @@ class AuditCancelled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The numbers of canaries of all runs: those of the pilot first, then the counted ones.
+    """The numbers of canaries of all runs: first the pilot runs, then the counted ones.
 
     Attributes:
-        pilot: Canaries of each pilot run.
-        counted: Canaries of each counted run.
-        note: Why a run has so few canaries; empty if it has many.
+        pilot: The number of canaries of each pilot run.
+        counted: The number of canaries of each counted run.
+        note: The reason why a run has few canaries; empty if it has many.
     """
 
     pilot: tuple[int, ...]
@@ -78,10 +78,10 @@ class Schedule:
 
 
 def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
-    """The runs that an audit would need; each is a full run of the plan.
+    """Return the runs that an audit would need; each is a full run of the plan.
 
     Raises:
-        InvalidValue: an unknown method or design, or a number of trials that is too large for them.
+        InvalidValue: If the method or the design is unknown, or the number of trials is too large for it.
     """
     trials = read_integer("trials", trials, MIN_TRIALS, MAX_TRIALS)
     _known("method", method, METHODS)
@@ -108,9 +108,10 @@ def schedule(plan: Plan, trials: int, method: str, design: str) -> Schedule:
 
 
 def attacked_events(plan: Plan, design: str) -> tuple[Event, ...]:
-    """The events that a design attacks, and that the claim is of: those of the training, or that of the evaluation.
+    """Return the events that a design attacks and to which the claim refers: those of the training, or that of the
+    evaluation.
 
-    A row is trained on or held out. So a canary is in one of the parts, and tests what that part alone is charged.
+    A row is either trained on or held out. So a canary is in one of the parts, and tests the charge of that part alone.
     """
     if design == HELD_OUT:
         assert plan.evaluation is not None, "the schedule has refused it"
@@ -138,17 +139,18 @@ def audit(
     Args:
         plan: An executable plan.
         delta: The delta of the claim, in (0, 1).
-        trials: Canaries that are counted; a fifth more are the pilot (as many again for one run).
+        trials: The number of counted canaries. The pilot has a fifth as many (as many again for the method of one run).
         confidence: In (0, 1).
         method: A name in `methods.METHODS`.
         design: A name in `canaries.DESIGNS`, or `held_out.HELD_OUT` for the evaluation of the plan.
-        layout: Of the evaluation's vector; no other design reads it.
-        seed: Makes the audit repeat; None draws from the operating system.
-        on_progress: Called with (runs done, runs in all) at the start and after each run.
-        is_cancelled: Asked before each step of each run.
+        layout: The layout of the evaluation's vector. Only the design that attacks the evaluation reads it.
+        seed: A seed that makes the audit repeatable; None draws from the operating system.
+        on_progress: A function that is called with (runs done, runs in all) at the start and after each run.
+        is_cancelled: A function that is asked before each step of each run whether to stop.
 
     Guarantees:
-        - honest_runs_are_rarely_called_violated: with probability at most 1 - confidence, the two findings together.
+        - honest_runs_are_rarely_called_violated: with probability at most 1 - confidence, for the two findings
+        together.
         - the_bound_is_rarely_above_the_truth: at the asked delta, with probability at most 1 - confidence.
         - rules_are_chosen_before: on runs that are not counted.
         - the_trainer_is_the_trainer: sampler, bound, noise and update are those that `trainer.run` uses, and the vector
@@ -156,13 +158,13 @@ def audit(
         - the_claim_is_of_what_is_attacked: `attacked_events` under the relation of the plan.
 
     Requires:
-        A trainer whose noise is independent between coordinates and runs, where one run has several canaries and the
-        method counts independent trials (`canaries.dependence`). The method ``one_run`` requires nothing.
+        The trainer's noise is independent between coordinates and runs, if one run has several canaries and the method
+        counts independent trials (`canaries.dependence`). The method ``one_run`` requires nothing.
 
     Raises:
-        InvalidValue: a number outside its range, an unknown name, a plan that is not executable.
-        Unsupported: no trainer of this name.
-        AuditCancelled: ``is_cancelled`` said so.
+        InvalidValue: If a number is outside its range, a name is unknown, or the plan is not executable.
+        Unsupported: If there is no trainer of this name.
+        AuditCancelled: If ``is_cancelled`` returned true.
 
     Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846); Nasr et al. 2021, 2023 (arXiv 2101.04535, 2302.07956).
     """
@@ -222,7 +224,7 @@ def audit(
 def _attack(
     plan: Plan, design: str, layout: Layout, before_step: Callable[[], None]
 ) -> Callable[[npt.NDArray[np.bool_], int | None], Mapping[str, Floats]]:
-    """Return what carries out one run with these members and this seed, and scores its canaries."""
+    """Return a function that carries out one run with given members and seed, and scores its canaries."""
     if design != HELD_OUT:
         return lambda members, key: scores(plan, observe(plan, members, design, key, before_step))
     assert plan.evaluation is not None, "the schedule has refused it"
@@ -246,7 +248,7 @@ def _find(
     """Return the finding that the pilot's best rule proves on the counted trials.
 
     Args:
-        goals: Deltas that the pilot chooses from, each with the epsilon that the bound is to exceed there.
+        goals: The deltas from which the pilot chooses, each with the epsilon that the bound should exceed there.
     """
     rule, delta = best_rule(way, pilot, list(goals.items()), confidence)
     counts = rule.count(counted)

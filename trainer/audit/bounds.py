@@ -1,15 +1,15 @@
 """Lower bounds of epsilon from the guesses of many independent trials.
 
-A trial is: a fair coin decides whether a canary takes part, the mechanism runs, and the attacker, who sees its output,
+In a trial, a fair coin decides whether a canary takes part, the mechanism runs, and the attacker, who sees its output,
 says "member", "non-member" or nothing. Under (epsilon, delta)-DP each kind of guess obeys
 
     P(it is said | it is right) <= e^epsilon P(it is said | it is wrong) + delta,
 
 in both directions. The rule for guessing must not be chosen on the trials that are counted.
 
-`epsilon_from_guesses` looks at the guesses that were made: given their number, the right ones are binomial. It needs
-one confidence limit where `epsilon_from_rates` needs two, and is the stronger of the two at small rates.
-`mu_from_rates` says more, about less: it rules out Gaussian DP parameters, not values of epsilon.
+`epsilon_from_guesses` uses the guesses that were made: given their number, the number of right guesses is binomial. It
+needs one confidence limit instead of the two of `epsilon_from_rates`, and is stronger at small rates. `mu_from_rates`
+is stronger but more special: it rules out parameters of Gaussian DP, not values of epsilon.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ import scipy
 from accounting.errors import InvalidValue
 from accounting.numbers import MAX_COUNT, read_integer, read_real
 
-#: Share of the error that `epsilon_from_guesses` spends on the rate of right guesses, which only delta needs.
+#: The share of the error that `epsilon_from_guesses` spends on the rate of right guesses, which is needed only for a
+#: positive delta.
 _RATE_SHARE = 0.1
-#: Relative widening of every limit: more than the rounding of the quantiles.
+#: The relative widening of every limit, which is more than the rounding of the quantiles.
 _ROUNDING = 1e-9
 
 
 def lower_limit(successes: int, trials: int, error: float) -> float:
-    """Clopper-Pearson: the probability of success is below the limit with probability at most ``error``.
+    """Return Clopper-Pearson's lower limit: the success probability is below it with probability at most ``error``.
 
     >>> lower_limit(0, 10, 0.05), round(lower_limit(10, 10, 0.05), 6)
     (0.0, 0.741134)
@@ -40,7 +41,7 @@ def lower_limit(successes: int, trials: int, error: float) -> float:
 
 
 def upper_limit(successes: int, trials: int, error: float) -> float:
-    """Clopper-Pearson: the probability of success is above the limit with probability at most ``error``.
+    """Return Clopper-Pearson's upper limit: the success probability is above it with probability at most ``error``.
 
     >>> round(upper_limit(0, 10, 0.05), 6), upper_limit(10, 10, 0.05)
     (0.258866, 1.0)
@@ -51,19 +52,20 @@ def upper_limit(successes: int, trials: int, error: float) -> float:
 
 
 def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, confidence: float, kinds: int) -> float:
-    """A lower bound of the mechanism's epsilon at ``delta``, from the odds that a guess is right.
+    """Return a lower bound of the mechanism's epsilon at ``delta``, from the odds that a guess is right.
 
-    With A the sum, over the kinds of guesses, of the probabilities to say it when right, and B of those to say it when
-    wrong: A <= e^epsilon B + kinds * delta. A guess that was made is right with probability A / (A + B), a guess is
+    Let A be the sum, over the kinds of guesses, of the probabilities of a guess if it is right, and B the same if it is
+    wrong. Then A <= e^epsilon B + kinds * delta. A guess that was made is right with probability A / (A + B), a guess
+    is
     made and right with probability A / 2, and both are bounded from below by Clopper-Pearson.
 
     Args:
-        trials: Independent trials, each with a fair coin; those without a guess included.
-        guesses: The number of those with a guess.
+        trials: The number of independent trials, each with a fair coin, including those without a guess.
+        guesses: The number of trials with a guess.
         correct: The number of right guesses.
         delta: In [0, 1).
         confidence: In (0, 1), such as 0.95.
-        kinds: 1 when the attacker only ever says "member" (or only "non-member"), 2 when both.
+        kinds: 1 if the attacker only ever says "member" (or only "non-member"), 2 if the attacker says both.
 
     Guarantees:
         - exceeds_the_truth_rarely: the result is above the true epsilon(delta) with probability at most
@@ -71,7 +73,7 @@ def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, 
         - never_negative, never_infinite.
 
     Raises:
-        InvalidValue: not 0 <= correct <= guesses <= trials, or a number outside its range.
+        InvalidValue: If 0 <= correct <= guesses <= trials does not hold, or a number is outside its range.
 
     Source: Clopper & Pearson 1934; the reduction is ours (at delta 0 it is the one-run audit's).
 
@@ -93,14 +95,14 @@ def epsilon_from_guesses(trials: int, guesses: int, correct: int, delta: float, 
 
 
 def epsilon_from_rates(hits: int, members: int, alarms: int, others: int, delta: float, confidence: float) -> float:
-    """A lower bound of the mechanism's epsilon at ``delta``, from limits on both rates of one test.
+    """Return a lower bound of the mechanism's epsilon at ``delta``, from limits on both rates of one test.
 
-    The larger of ln((TPR - delta) / FPR) and ln((1 - FPR - delta) / (1 - TPR)), with the true positive rate bounded
-    from below and the false positive rate from above, each with half of the error.
+    It is the larger of ln((TPR - delta) / FPR) and ln((1 - FPR - delta) / (1 - TPR)), with the true positive rate
+    bounded from below and the false positive rate from above, each with half of the error.
 
     Args:
-        hits: Members that were taken for members, of ``members`` independent trials.
-        alarms: Others that were taken for members, of ``others`` independent trials.
+        hits: The number of members that were taken for members, in ``members`` independent trials.
+        alarms: The number of others that were taken for members, in ``others`` independent trials.
         delta: In [0, 1).
         confidence: In (0, 1).
 
@@ -108,7 +110,7 @@ def epsilon_from_rates(hits: int, members: int, alarms: int, others: int, delta:
         - exceeds_the_truth_rarely: with probability at most 1 - confidence, if the test was fixed beforehand.
 
     Raises:
-        InvalidValue: more hits than members, more alarms than others, or a number outside its range.
+        InvalidValue: If there are more hits than members or more alarms than others, or a number is outside its range.
 
     Source: Nasr et al. 2021 (arXiv 2101.04535), with Clopper-Pearson limits of both rates.
 
@@ -121,17 +123,17 @@ def epsilon_from_rates(hits: int, members: int, alarms: int, others: int, delta:
 
 
 def mu_from_rates(hits: int, members: int, alarms: int, others: int, confidence: float) -> float:
-    """The mechanism is not mu-Gaussian-DP for any mu below this.
+    """Return a mu below which the mechanism is not mu-Gaussian-DP.
 
-    It says nothing about epsilon if the trade-off function is not a Gaussian's. Use it against a claim of Gaussian DP:
-    there it is far stronger than a bound at one delta.
+    It says nothing about epsilon if the trade-off function is not that of a Gaussian. Use it against a claim of
+    Gaussian DP, for which it is far stronger than a bound at one delta.
 
     Guarantees:
-        - exceeds_the_truth_rarely: above the smallest mu for which the mechanism is mu-Gaussian-DP with probability at
-          most 1 - confidence, if the test was fixed beforehand.
+        - exceeds_the_truth_rarely: it is above the smallest mu for which the mechanism is mu-Gaussian-DP with
+          probability at most 1 - confidence, if the test was fixed beforehand.
 
     Raises:
-        InvalidValue: as `epsilon_from_rates`.
+        InvalidValue: As `epsilon_from_rates` does.
 
     Source: Nasr et al. 2023 (arXiv 2302.07956); Dong, Roth & Su 2022, Definition 2.6.
 
@@ -145,7 +147,7 @@ def mu_from_rates(hits: int, members: int, alarms: int, others: int, confidence:
 
 
 def rate_limits(hits: int, members: int, alarms: int, others: int, confidence: float) -> tuple[float, float]:
-    """The true positive rate from below and the false positive rate from above, together at ``confidence``."""
+    """Return the true positive rate from below and the false positive rate from above, together at ``confidence``."""
     members, hits = _counts(members, hits)
     others, alarms = _counts(others, alarms)
     error = _error(confidence)
@@ -161,7 +163,7 @@ def _counts(*decreasing: int) -> tuple[int, ...]:
     """Return counts, each of which is at most the one before."""
     counts = tuple(read_integer("count", count, 0, MAX_COUNT) for count in decreasing)
     if any(later > earlier for earlier, later in pairwise(counts)):
-        raise InvalidValue(f"each of {list(counts)} counts a part of the one before it and cannot exceed it")
+        raise InvalidValue(f"each of {list(counts)} counts a part of the number before it and cannot exceed it")
     return counts
 
 

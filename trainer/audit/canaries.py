@@ -1,12 +1,12 @@
-"""Canaries: records whose gradients are known, the same at every point, and long enough to be bounded.
+"""Canaries: records whose gradients are known, are the same at every point, and are long enough to be clipped.
 
-The loss of a record is linear in the parameters, so that its gradient is the record itself and no step hides it.
+The loss of a record is linear in the parameters, so its gradient is the record itself and no step hides it.
 
-- ``orthogonal``: each canary has a coordinate to itself. After the bound, a run whose records are drawn one by one adds
-  to that coordinate what the accountant's worst pair adds: b_t + sigma Z_t per step. The noises of coordinates are
+- ``orthogonal``: each canary has a coordinate to itself. After clipping, a run whose records are drawn one by one adds
+  to that coordinate the same as the accountant's worst pair: b_t + sigma Z_t per step. The noises of coordinates are
   independent, batches of other canaries leave the coordinate alone, so one run with m canaries is m independent runs
   with one, and counting them together is counting independent trials of one mechanism.
-- ``opposed``: one canary and one other record that points the other way and is outweighed. A sum that is bounded as a
+- ``opposed``: one canary, and one other record that points the other way and is shorter. A sum that is bounded as a
   whole, and not record by record, flips from one side to the other: twice the distance that was charged.
 """
 
@@ -34,10 +34,10 @@ ORTHOGONAL = "orthogonal"
 OPPOSED = "opposed"
 DESIGNS = (ORTHOGONAL, OPPOSED)
 
-#: Length of a canary's gradient over the largest contribution of a record: it is surely clipped, or normalised to
-#: nearly 1.
+#: The length of a canary's gradient over the largest contribution of a record. It is certainly clipped, or normalised
+#: to nearly 1.
 _LENGTH = 1e6
-#: The same number for the record that is outweighed.
+#: The same number for the shorter record.
 _OUTWEIGHED = 1e3
 #: The record that replaces a canary which does not take part, in units of the canary.
 _STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_SPECIAL: 0.0}
@@ -45,22 +45,22 @@ _STAND_IN = {NeighboringRelation.REPLACE_ONE: -1.0, NeighboringRelation.REPLACE_
 
 @dataclass(frozen=True)
 class Linear(Loss):
-    """The logit itself: its derivative is 1 at every point, so that a record's gradient is its features."""
+    """The loss is the logit itself. Its derivative is 1 at every point, so a record's gradient is its features."""
 
     kind = "canaries"
     num_classes = 0
     value_at_zero = 0.0
 
     def steepest(self, largest_logit: float, norm_order: float = 2.0) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
     def largest_change(self, norm_order: float) -> float:
-        """0."""
+        """Return 0."""
         return 0.0
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """1."""
+        """Return 1."""
         return xp.ones_like(logits)
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
@@ -73,7 +73,7 @@ def model(canaries: int) -> LinearModel:
 
 
 def dependence(plan: Plan) -> str:
-    """Say why the canaries of one run would not be independent trials; empty if they are.
+    """Return the reason why the canaries of one run would not be independent trials; empty if they are.
 
     Guarantees:
         - independence_is_proved_or_refused: an empty answer means that, with orthogonal canaries and independent noise
@@ -93,7 +93,7 @@ def dependence(plan: Plan) -> str:
 
 
 def largest_number_of_rows(plan: Plan) -> int:
-    """Rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
+    """Return the most rows that a run reads: schemes of a fixed size have as many places as the plan declares."""
     free = all(_has_every_slot(event.sampling) for event in plan.events)
     return MAX_DATASET_SIZE if free else plan.dataset_size
 
@@ -113,14 +113,14 @@ def _has_every_slot(sampling: Sampling) -> bool:
 
 
 def rows(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> Floats:
-    """The gradients of the records of one run.
+    """Return the gradients of the records of one run.
 
     Args:
-        members: shape (m,), which canaries take part.
+        members: Whether each canary takes part, shape (m,).
 
     Returns:
-        shape (n, m). A canary that does not take part has no row, a row of zeros under ``replace_special`` and its
-        opposite under ``replace_one``.
+        The gradients, shape (n, m). A canary that does not take part has no row; under ``replace_special`` it has a row
+        of zeros, and under ``replace_one`` its opposite.
     """
     length = _LENGTH * _unit(plan)
     levels = np.where(members, 1.0, _STAND_IN.get(plan.neighboring_relation, 0.0))
@@ -132,7 +132,8 @@ def rows(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> Floats:
 
 
 def places(plan: Plan, members: npt.NDArray[np.bool_], design: str) -> npt.NDArray[np.intp]:
-    """Return the place of each canary among the rows: shape (m,). One without a row has an empty place behind them."""
+    """Return the place of each canary among the rows: shape (m,). A canary without a row has an empty place after all
+    rows."""
     present = _have_a_row(plan, members)
     first = 0 if design == ORTHOGONAL else 1
     found = np.empty(members.size, dtype=np.intp)

@@ -1,8 +1,8 @@
-"""A canary in the held-out part: what an attacker learns of one row from an evaluation's noisy vector.
+"""A canary in the held-out part: an attack on one row by an evaluation's noisy vector.
 
-The attacker chose the parameters that are evaluated, as whoever trains a model may, and the canary, so that it adds a
-vector as long as the bound on a row's contribution allows. Each trial has a vector of its own, drawn by
-`trainer.held_out.noisy_sums` as for any run, and the attacker sees the whole of it: every metric follows from it.
+The attacker has chosen the evaluated parameters, as anybody who trains a model may do, and the canary, so that the
+canary adds a vector as long as the bound on a row's contribution allows. Each trial has a vector of its own, drawn by
+`trainer.held_out.noisy_sums` as for any run, and the attacker sees all of it, because every metric follows from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainer.streams import random_streams
 HELD_OUT = "held_out"
 #: The layout of a vector whose model is not known: two classes, with probabilities.
 TWO_CLASSES = Layout(2, has_probabilities=True)
-#: Slots of a trial: one for the canary, and an empty one.
+#: The number of slots of a trial: one for the canary, and an empty one.
 _CAPACITY = 2
 #: The largest logit; the probability of another class is 0 beside it.
 _LOGIT = 60.0
@@ -33,7 +33,7 @@ class EvaluationAttack:
     Attributes:
         evaluation: The evaluation of the plan.
         relation: Without the canary there is no row; under ``replace_one`` another row is in its place.
-        layout: Of the vector.
+        layout: The layout of the vector.
 
     Guarantees:
         - the_canary_attains_the_bound: it adds a vector of length C, up to rounding.
@@ -59,7 +59,7 @@ class EvaluationAttack:
 
         Args:
             member: Whether the canary is held out.
-            seed: Of the slots and the noise; None draws from the operating system.
+            seed: The seed of the slots and the noise; None draws from the operating system.
         """
         features, labels = self._rows(member)
         streams = random_streams(seed)
@@ -67,7 +67,8 @@ class EvaluationAttack:
         return float((seen - self._middle) @ self._direction) / self._stddev**2
 
     def _expected(self, member: bool) -> Floats:
-        """Return the sums without noise: what the attacker knows beforehand. No row is in them but the attacker's."""
+        """Return the sums without noise, which the attacker knows beforehand, since they hold only the attacker's
+        row."""
         features, labels = self._rows(member)
         layout = layout_of(self._model, self._parameters)
         return GRAIN * sums_in_grains(
@@ -75,7 +76,8 @@ class EvaluationAttack:
         )
 
     def _rows(self, member: bool) -> tuple[Floats, Floats]:
-        """Features and labels of what is held out: a canary is predicted wrong, the row in its place right."""
+        """Return features and labels of the held-out row: a canary is predicted wrongly, the row in its place
+        correctly."""
         classes = self._model.num_classes
         if member:
             return np.ones((1, 1)), np.array([1.0 if classes else -1.0])
@@ -87,7 +89,8 @@ class EvaluationAttack:
 def _model_with(layout: Layout) -> tuple[Model, Parameters]:
     """Return a model of one feature, whose vector has the layout.
 
-    It is sure that a feature of 1 is of class 0, and one of -1 of the last class; for numbers, it predicts the feature.
+    The model is certain that a feature of 1 has class 0, and a feature of -1 the last class. For numbers, it predicts
+    the feature.
     """
     if not layout.num_classes:
         return _built({"kind": "linear_regression"}, np.ones(1))

@@ -1,4 +1,4 @@
-"""Methods that turn guesses into a bound: the rules that each may use, and the bound from their counts."""
+"""Methods that derive a bound from guesses: the rules that each method may use, and the bound from their counts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Method:
     """One way to a lower bound.
 
     Attributes:
-        name: As in a request.
+        name: The name of the method in a request.
         independent: Whether it needs trials that are independent of each other.
-        curve: Whether it may compare at several deltas; else at the one that is asked about.
-        rules: The rules to choose from, with their counts on given trials.
-        epsilon: Computes a lower bound of epsilon from counts, delta and confidence.
+        curve: Whether it may compare at several deltas; otherwise it compares at the delta in question.
+        rules: A function that returns the rules to choose from, with their counts on given trials.
+        epsilon: A function that computes a lower bound of epsilon from counts, delta and confidence.
         merit: The number by which rules are compared; it grows with ``epsilon``, and may be quicker to compute.
     """
 
@@ -49,7 +49,7 @@ def _one_run(counts: Counts, delta: float, confidence: float) -> float:
 
 
 def _gaussian(counts: Counts, delta: float, confidence: float) -> float:
-    """Epsilon, at delta, of the Gaussian with the largest mu that is ruled out."""
+    """Return the epsilon, at delta, of the Gaussian with the largest mu that is ruled out."""
     mu = _mu(counts, delta, confidence)
     if mu < 1.0 / MAX_NOISE_MULTIPLIER:
         return 0.0
@@ -80,10 +80,10 @@ METHODS: dict[str, Method] = {method.name: method for method in (GUESSES, RATES,
 def best_rule(
     method: Method, pilot: Trials, goals: Sequence[tuple[float, float]], confidence: float
 ) -> tuple[Rule, float]:
-    """The rule, and the delta, that prove the most on trials that are not counted.
+    """Return the rule and the delta that prove the most on trials that are not counted.
 
     Args:
-        goals: Pairs of a delta and the epsilon that the bound is to exceed there.
+        goals: Pairs of a delta and the epsilon that the bound should exceed there.
 
     Returns:
         The rule and the delta with the largest excess on the pilot, among those that prove something at all.

@@ -1,4 +1,4 @@
-"""Runs of the real trainer on canaries, seen as the accountant assumes: every point that the steps lead to."""
+"""Runs of the real trainer on canaries, seen as the accountant assumes: with every point that a step reaches."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def observe(
 
     Args:
         plan: An executable plan.
-        members: shape (m,), which canaries take part.
+        members: Whether each canary takes part, shape (m,).
         design: A name in `canaries.DESIGNS`.
         seed: The seed of the run's randomness; None draws from the operating system.
-        before_step: Called before every step; an exception from it ends the run.
+        before_step: A function that is called before every step. An exception from it ends the run.
 
     Raises:
-        InvalidValue: the plan cannot be carried out.
-        Unsupported: no trainer of this name, or no sampler of a kind in the plan.
+        InvalidValue: If the plan cannot be carried out.
+        Unsupported: If there is no trainer of this name, or no sampler for a kind of sampling in the plan.
     """
     features = rows(plan, members, design)
     trained, streams = model(members.size), random_streams(seed)
-    # A public number: there may be more canaries than the plan declares records, and one record that outweighs them.
+    # This is a public number: there may be more canaries than declared records, and one record besides.
     capacity = max(usual_capacity(plan), members.size + 1)
     records = prepare(trained, features, np.zeros(len(features)), plan.dtype, capacity, streams.slots)
     trainer = execution_of(plan).make(Task(plan, trained, records, streams))
@@ -63,10 +63,10 @@ def observe(
 
 
 def noisy_sums(plan: Plan, path: Floats) -> Floats | None:
-    """The noisy sum of each step over the contribution bound, from the points x_0, ..., x_T of a run.
+    """Return the noisy sum of each step over the contribution bound, from the points x_0, ..., x_T of a run.
 
     Returns:
-        shape (T, m); None if the algorithm's points do not determine it.
+        The sums, shape (T, m); None if the algorithm's points do not determine them.
     """
     subtracts = execution_of(plan).coordinates is Coordinates.SUBTRACTED
     if not subtracts or plan.domain is not None or plan.penalty is not None:

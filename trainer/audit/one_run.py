@@ -1,9 +1,9 @@
 """The audit with one run: many canaries at once, each included or not by its own coin, without assuming independence.
 
-The guesses about one run are not independent: nothing stops a mechanism from revealing all canaries together. Under
+The guesses about one run are not independent, because a mechanism may reveal all canaries together. Under
 pure DP the number of right guesses is still dominated by that of independent randomised responses. With delta > 0 a
 mechanism may fail with probability delta per canary, and choose how many guesses it gets right when it does; the term
-``2 m delta alpha`` pays for the worst such choice.
+``2 m delta alpha`` covers the worst such choice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import scipy
 from accounting.errors import InvalidValue
 from accounting.numbers import MAX_COUNT, read_integer, read_real
 
-#: Relative widening of a p-value: more than the rounding of the binomial sums.
+#: The relative widening of a p-value, which is more than the rounding of the binomial sums.
 _ROUNDING = 1e-9
 #: The resolution of the bound. The smaller end is returned.
 _RESOLUTION = 1e-9
@@ -28,18 +28,19 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         P(W >= v) + 2 m delta max_{i >= 1} P(v > W >= v - i) / i,    W binomial(r, e^epsilon / (1 + e^epsilon))
 
     Args:
-        canaries: m, each in the data with probability 1/2, independently.
-        guesses: r, a number fixed before the run; the other canaries are abstained from.
-        correct: v, the right ones among the guesses.
+        canaries: The number m of canaries. Each is in the data with probability 1/2, independently.
+        guesses: The number r of guesses, which is fixed before the run. There is no guess about the other canaries.
+        correct: The number v of correct guesses.
         epsilon: The epsilon of the hypothesis, >= 0.
         delta: The delta of the hypothesis, in [0, 1].
 
     Guarantees:
-        - bounds_the_probability: of v or more right guesses, over coins and mechanism, for every (epsilon, delta)-DP
+        - bounds_the_probability: that of v or more right guesses, over coins and mechanism, for every (epsilon,
+        delta)-DP
           mechanism on the m coins and every rule that makes at most r guesses.
 
     Raises:
-        InvalidValue: not 0 <= v <= r <= m, or a number outside its range.
+        InvalidValue: If 0 <= v <= r <= m does not hold, or a number is outside its range.
 
     Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846), Theorem 5.2.
 
@@ -62,16 +63,17 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
 
 
 def epsilon_from_one_run(canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> float:
-    """The largest epsilon found that the guesses reject at ``delta``; no epsilon below it is true either.
+    """Return the largest epsilon that the guesses are found to reject at ``delta``. Every smaller epsilon is rejected,
+    too.
 
     (epsilon, delta)-DP implies (epsilon', delta)-DP for every larger epsilon', so rejecting one rejects all below it.
 
     Guarantees:
-        - exceeds_the_truth_rarely: above the true epsilon(delta) with probability at most 1 - confidence.
+        - exceeds_the_truth_rarely: it is above the true epsilon(delta) with probability at most 1 - confidence.
         - the_result_is_rejected: its own p-value is at most 1 - confidence, unless it is 0.
 
     Raises:
-        InvalidValue: as `p_value`; confidence outside (0, 1).
+        InvalidValue: As `p_value` does, or if the confidence is not in (0, 1).
 
     Source: Steinke, Nasr & Jagielski 2023 (arXiv 2305.08846), Theorem 5.2 and Appendix D.
 
@@ -81,7 +83,7 @@ def epsilon_from_one_run(canaries: int, guesses: int, correct: int, delta: float
     error = 1.0 - read_real("confidence", confidence, 0.0, math.nextafter(1.0, 0.0), open_lower=True)
     if p_value(canaries, guesses, correct, 0.0, delta) > error:
         return 0.0
-    # With v = r the right guesses alone allow ln(p / (1 - p)), p = error^(1/r); beyond it nothing is rejected.
+    # With v = r, the right guesses alone allow ln(p / (1 - p)), p = error^(1/r); no larger epsilon is rejected.
     rejected, allowed = 0.0, 1.0
     while p_value(canaries, guesses, correct, allowed, delta) <= error:
         rejected, allowed = allowed, 2.0 * allowed

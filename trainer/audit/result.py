@@ -20,9 +20,9 @@ class Finding:
     Attributes:
         delta: The delta at which claim and bound are compared.
         claim: The certified epsilon, at delta, of the events that were attacked.
-        epsilon_lower: No epsilon below it is true of what ran, at ``confidence``.
+        epsilon_lower: A lower bound of the epsilon of the attacked program, at ``confidence``.
         confidence: The confidence of this finding alone.
-        rule: How the guesses were made: chosen on the pilot, before the counted trials.
+        rule: The rule for guessing, which was chosen on the pilot, before the counted trials.
         counts: The outcomes of the guesses.
     """
 
@@ -60,17 +60,17 @@ class AuditResult:
     """An audit of one plan.
 
     Attributes:
-        verdict: ``"violated"`` when a lower bound is above the upper end of the claim at its delta, else
+        verdict: ``"violated"`` if a lower bound is above the upper end of the claim at its delta. Otherwise
             ``"consistent"``: the attack found nothing, which proves nothing about better attacks.
         confidence: An honest run is called violated with probability at most 1 - confidence.
-        finding: The finding at the delta that was asked about.
-        strongest: The finding at the delta, from a fixed list, at which the bound exceeds the claim by most; None for
-        one run.
-        method: Name of the method.
-        design: Name of the canaries' design.
-        trials: Canaries that were counted.
-        canaries_per_run: Canaries of one run.
-        runs: Runs of the trainer, or vectors of the evaluation, those of the pilot included.
+        finding: The finding at the delta in question.
+        strongest: The finding at the delta, from a fixed list, at which the bound exceeds the claim most; None for the
+        method of one run.
+        method: The name of the method.
+        design: The name of the canaries' design.
+        trials: The number of counted canaries.
+        canaries_per_run: The number of canaries of one run.
+        runs: The number of runs of the trainer, or of vectors of the evaluation, including the pilot.
         largest_provable_epsilon: The epsilon that this many trials would prove if every guess were right.
         notes: Notes about the power of this audit, for its reader.
     """
@@ -89,12 +89,12 @@ class AuditResult:
 
     @property
     def epsilon_lower(self) -> float:
-        """No epsilon below it is true of what ran, at the delta that was asked about."""
+        """A lower bound of the epsilon of the attacked program, at the delta in question."""
         return self.finding.epsilon_lower
 
     @property
     def claim(self) -> Interval:
-        """The certified epsilon at the delta that was asked about."""
+        """The certified epsilon at the delta in question."""
         return self.finding.claim
 
     def to_json(self) -> dict[str, Json]:
@@ -114,7 +114,7 @@ class AuditResult:
 
 
 def verdict_of(*findings: Finding | None) -> str:
-    """``"violated"`` when one of the findings contradicts its claim."""
+    """Return ``"violated"`` if one of the findings contradicts its claim."""
     contradicted = any(finding is not None and finding.contradicts_the_claim for finding in findings)
     return VIOLATED if contradicted else CONSISTENT
 

@@ -1,8 +1,8 @@
 """Scores of canaries: numbers that are larger for those that took part.
 
-Any score gives a sound audit; these make it powerful. With a canary's own direction, the steps show an attacker, who
-sees every point of the run, the numbers y_t = b_t + sigma Z_t: b_t is 1 if the canary was drawn (in units of the
-contribution bound), and else 0; under replace_one it is -1 for the record that stands in for it. If noise is correlated
+Any score gives a sound audit; these make it powerful. An attacker sees every point of the run. In a canary's own
+direction, the steps show the numbers y_t = b_t + sigma Z_t, where b_t is 1 if the canary was drawn (in units of the
+contribution bound) and 0 otherwise; under replace_one it is -1 for the record in its place. If noise is correlated,
 these are the noisy sums with C applied, Y = C (b + C^-1 sigma Z), so that Z is independent again.
 """
 
@@ -34,7 +34,7 @@ from calibrators.plan import CorrelatedSteps, Phase, Plan
 
 Floats = npt.NDArray[np.float64]
 
-#: Names of the scores, and the claim that each tests best.
+#: The names of the scores, and the claim that each tests best.
 LIKELIHOOD_RATIO = "likelihood_ratio"
 TOTAL = "total"
 FIXED_BATCHES = "fixed_batches"
@@ -47,12 +47,12 @@ class Observation:
     """An attacker's observation of one run, along the directions of its m canaries.
 
     Attributes:
-        displacement: shape (m,): how far the released model lies from zero, against the gradients.
-        noisy_sums: shape (steps, m): the noisy sum of each step in units of the contribution bound; None if the
+        displacement: The distance of the released model from zero, against the direction of the gradients: shape (m,).
+        noisy_sums: The noisy sum of each step, in units of the contribution bound: shape (steps, m); None if the
             algorithm's points do not determine it.
-        turns: shape (steps, m): whether it was the turn of the canary's group, where groups take turns, else None. No
-            run reveals it, but a claim also holds for those who know it, since the group of a record is the same with
-            and without it.
+        turns: Whether it was the turn of the canary's group, shape (steps, m); None if groups do not take turns. No run
+            reveals it, but a claim also holds for attackers who know it, since the group of a record does not depend on
+            whether it takes part.
     """
 
     displacement: Floats
@@ -61,16 +61,17 @@ class Observation:
 
 
 def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
-    """Every score of every canary, each of shape (m,).
+    """Return every score of every canary, each of shape (m,).
 
     - ``likelihood_ratio``: ln of the densities of the y_t with and without the canary, under the plan's own sampling
       (of truncated batches, before they are cut); the most powerful test of the claim (Neyman & Pearson).
-    - ``total``: sum of y_t / sigma_t^2, which sees a canary that is drawn too often; with full batches it would order
-      canaries as the likelihood ratio does.
-    - ``fixed_batches``: the likelihood ratio of a canary in the same batch of every epoch, which sees a sampler that
-      cuts batches once where independent draws were charged.
-    - ``fresh_noise``: the likelihood ratio as if correlated noise were independent, which sees a run that adds such.
-    - ``released_model``: the displacement, for whoever sees nothing else.
+    - ``total``: sum of y_t / sigma_t^2, which detects canaries that are drawn too often; with full batches it would
+      order canaries as the likelihood ratio does.
+    - ``fixed_batches``: the likelihood ratio of a canary in the same batch of every epoch, which detects a sampler that
+      cuts batches once although independent draws were charged.
+    - ``fresh_noise``: the likelihood ratio as if correlated noise were independent, which detects a run whose noise is
+    independent.
+    - ``released_model``: the displacement, for attackers who see nothing else.
     """
     found = {RELEASED_MODEL: seen.displacement}
     if seen.noisy_sums is None:
@@ -97,7 +98,7 @@ def scores(plan: Plan, seen: Observation) -> dict[str, Floats]:
 
 
 def _log_likelihood(phase: Phase, sums: Floats, level: float) -> Floats:
-    """ln of the density of the column, where the canary contributes ``level``, over that of noise alone."""
+    """Return ln of the density of the column, if the canary contributes ``level``, over that of noise alone."""
     if level == 0.0:
         return np.zeros(sums.shape[1])
     terms = _terms(phase, sums, level)
@@ -117,7 +118,7 @@ def _with_turns(plan: Plan, sums: Floats, turns: npt.NDArray[np.bool_]) -> dict[
     """Return the scores of correlated steps: a canary's score counts only the steps that are its group's turn.
 
     At such a step the canary moves the rows of y from there on by b c. Given the turns, blocks of rows are disjoint, so
-    that their ratios of densities multiply: (1 - q) + q exp((<c, y_block> - |c|^2 / 2) / sigma^2).
+    their ratios of densities multiply: (1 - q) + q exp((<c, y_block> - |c|^2 / 2) / sigma^2).
     """
     other = -1.0 if plan.neighboring_relation is NeighboringRelation.REPLACE_ONE else 0.0
     found = {name: np.zeros(sums.shape[1]) for name in (LIKELIHOOD_RATIO, TOTAL, FRESH_NOISE)}
@@ -143,10 +144,11 @@ def _with_turns(plan: Plan, sums: Floats, turns: npt.NDArray[np.bool_]) -> dict[
 
 
 def _matched(sums: Floats, coefficients: Sequence[float]) -> tuple[Floats, Floats]:
-    """Return <c, y_block> for the block of rows from each step on, y = C sums, and |c|^2 of what is left of c there.
+    """Return <c, y_block> for the block of rows from each step on, with y = C sums, and |c|^2 of the part of c inside
+    the run.
 
     Returns:
-        shape (steps, m) and (steps, 1).
+        The two arrays, of shapes (steps, m) and (steps, 1).
     """
     steps = len(sums)
     whitened, matched, norms = np.zeros_like(sums), np.zeros_like(sums), np.zeros((steps, 1))
@@ -160,8 +162,8 @@ def _matched(sums: Floats, coefficients: Sequence[float]) -> tuple[Floats, Float
 
 
 def _epochs(sampling: Sampling, steps: int) -> list[tuple[int, int]]:
-    """Return where the epochs begin and end in each of which a record takes part in one step; the last may end after
-    the steps."""
+    """Return the beginnings and ends of the epochs, in each of which a record takes part in one step. The last may end
+    after the steps."""
     if isinstance(sampling, DisjointBatches):
         return [(0, steps)]
     if isinstance(sampling, Blocks):
@@ -195,7 +197,7 @@ def _noise(phase: Phase) -> float:
 
 
 def _epoch(sampling: Sampling) -> int:
-    """Steps in which every record is drawn once on average."""
+    """Return the number of steps in which every record is drawn once on average."""
     match sampling:
         case Poisson() | TruncatedPoisson() | WithoutReplacement():
             return max(1, round(1.0 / sampling.sampling_probability))
@@ -212,7 +214,8 @@ def _along_steps(values: Floats) -> Floats:
 
 
 def _one_of(terms: Floats, epoch: int) -> Floats:
-    """Return ln of the mean of densities where one step of an epoch is drawn; the last steps of it may not be there."""
+    """Return ln of the mean of densities if one step of an epoch is drawn; the last steps of the epoch may be
+    missing."""
     unseen = np.zeros((epoch - len(terms), terms.shape[1]))
     return _mean_of_exponentials(np.concatenate([terms, unseen]))
 

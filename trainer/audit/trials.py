@@ -1,4 +1,5 @@
-"""Trials, and rules for guessing about them: who is called a member, who a non-member, and who is skipped."""
+"""Trials, and rules for guessing about them: which canaries are called members, which non-members, and which are
+skipped."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ class Trials:
     """Canaries with fair coins, in the order in which they were run.
 
     Attributes:
-        scores: By name, each of shape (n,).
-        members: shape (n,), whether the canary took part.
+        scores: The scores by name, each of shape (n,).
+        members: Whether each canary took part, shape (n,).
     """
 
     scores: Mapping[str, Floats]
@@ -45,12 +46,12 @@ class Counts:
     """The outcome of the guesses of one rule.
 
     Attributes:
-        trials: Canaries.
-        members: Those that took part.
-        hits: Members that were taken for members.
-        alarms: Others that were taken for members.
-        rejections: Others that were taken for others.
-        misses: Members that were taken for others.
+        trials: The number of canaries.
+        members: The number of canaries that took part.
+        hits: The number of members that were taken for members.
+        alarms: The number of others that were taken for members.
+        rejections: The number of others that were taken for others.
+        misses: The number of members that were taken for others.
         kinds: The number of kinds of guesses that the rule may make.
     """
 
@@ -117,7 +118,7 @@ def _counts(trials: Trials, said: npt.NDArray[np.bool_], denied: npt.NDArray[np.
 
 
 def levels(count: int) -> list[int]:
-    """Numbers from 1 to ``count``, a constant factor apart.
+    """Return numbers from 1 to ``count``, a constant factor apart.
 
     >>> levels(5)
     [1, 2, 3, 4, 5]
@@ -128,10 +129,10 @@ def levels(count: int) -> list[int]:
 
 
 def thresholds(trials: Trials, *, both: bool) -> Iterator[tuple[Thresholds, Counts]]:
-    """Rules at quantiles of the scores, with their counts on these trials.
+    """Yield rules at quantiles of the scores, with their counts on these trials.
 
     Args:
-        both: Whether to consider rules with guesses of both kinds; else of the first kind alone.
+        both: Whether to consider rules with guesses of both kinds; otherwise only of the first kind.
     """
     for name, values in trials.scores.items():
         ordered = np.sort(values)
@@ -158,7 +159,7 @@ def thresholds(trials: Trials, *, both: bool) -> Iterator[tuple[Thresholds, Coun
 
 
 def ranks(trials: Trials) -> Iterator[tuple[Ranks, Counts]]:
-    """Rules with fixed numbers of guesses, with their counts on these trials."""
+    """Yield rules with fixed numbers of guesses, with their counts on these trials."""
     for name in trials.scores:
         for level in levels(trials.count)[::2]:
             half = level // 2

@@ -20,7 +20,7 @@ def exp(argument: Interval, bits: int) -> Interval:
 
     With a the least argument rounded down to a unit, exp(a) = 2^k exp(f) with f = a - k ln 2, which is known to 2 |k|
     units and lies in [0, 0.7]. A term of the series is the one before times f / j, rounded down twice: its error is at
-    most 0.7 / j of that of the one before, plus 2, so it stays below 4 units; what is left out is below 8 units. An
+    most 0.7 / j of that of the one before, plus 2, so it stays below 4 units; the remaining terms are below 8 units. An
     error of f counts at most 3 times, since exp(f) < 3.
 
     >>> low, high = exp((Fraction(-1), Fraction(-1)), 80)
@@ -52,7 +52,7 @@ def ln(argument: Interval, bits: int) -> Interval:
     With 2^k m the least argument, m in [2/3, 4/3] and rounded down to a unit, the logarithm is k ln 2 + 2 artanh z with
     z = (m - 1) / (m + 1), which is at most 1/5 in size. A term is the one before times z^2, rounded down twice: its
     error is at most 1/25 of that of the one before, plus 2, so it stays below 3 units, and below 2 after its division
-    by 3 or more. An error of z of 1 unit counts for 2, and what is left out for 1.
+    by 3 or more. An error of z of 1 unit counts for 2, and the remaining terms for 1.
 
     >>> low, high = ln((Fraction(10), Fraction(10)), 80)
     >>> float(low) == float(high) == 2.302585092994046
@@ -86,7 +86,8 @@ def ln(argument: Interval, bits: int) -> Interval:
 def _ln_two(bits: int) -> tuple[int, int]:
     """Return bounds of ln 2 in units, at most 2 apart.
 
-    It is 2 artanh(1/3). Each term is rounded down by less than 2 finer units, and what is left out is less than one.
+    It is 2 artanh(1/3). Each term is rounded down by less than 2 finer units, and the remaining terms are less than
+    one.
     """
     finer = bits + 16
     term = (1 << finer) // 3
@@ -134,8 +135,8 @@ def sine(argument: Interval, bits: int) -> Interval:
 
     With x the middle in units of 2^-bits, each term is the one before times x^2 / (2k (2k + 1)), rounded down: the
     error of a term is at most that of the one before times 22^2 / (7^2 2k (2k + 1)), plus 2, so it stays below 6 units.
-    The first term that is left out is below one unit, or its error counts for it. The sine changes by no more than its
-    argument does.
+    The first term that is left out is below one unit, or is covered by the error of its own term. The sine changes by
+    no more than its argument does.
 
     >>> low, high = sine((Fraction(1, 2), Fraction(1, 2)), 80)
     >>> float(low) == float(high) == 0.479425538604203

@@ -17,9 +17,9 @@ from trainer.exact.normal_layers import AREA, CERTAIN, HEIGHTS, TAIL_START
 from trainer.exact.ziggurat import Known, Sources, State, Tables, rounded
 from trainer.keystream import Keystream
 
-#: Outputs of a chunk, at most, unless one draw has more.
+#: The most outputs of a chunk, unless one draw has more.
 _LARGEST_CHUNK = 1 << 17
-#: Chunks of this size or more are worth a thread.
+#: The size from which on a chunk is worth a thread.
 _WORTH_A_THREAD = 1 << 14
 
 #: The layers of exp(-x^2 / 2); at x, where the tail begins, the exponent has slope x.
@@ -35,7 +35,7 @@ NORMAL = Layers(
 
 
 class RoundedGaussian:
-    """Draws round(K Z) for independent standard normal Z, in chunks, ahead of their use.
+    """A source of round(K Z) for independent standard normal Z, drawn in chunks, ahead of their use.
 
     Args:
         stream: The source of all bits; nothing else may draw from it.
@@ -43,7 +43,8 @@ class RoundedGaussian:
     Guarantees:
         - noise_has_the_law_of_a_rounded_normal: for ideal bits, with no error at all, for K in [2^-1074, 2^36].
         - restored_noise_goes_on: after `restore` the numbers that follow are those that followed `state`.
-        - work_is_public: how many words are drawn and worked on depends on the sizes and scales that are asked for.
+        - work_is_public: the number of words that are drawn and processed depends only on the requested sizes and
+        scales.
 
     >>> from trainer.streams import random_streams
     >>> RoundedGaussian(random_streams(1).noise).rounded(3, 1000.0).shape
@@ -62,11 +63,12 @@ class RoundedGaussian:
         self._worker: ThreadPoolExecutor | None = None
 
     def rounded(self, size: int, scale: float) -> Floats:
-        """Return the next numbers, shape (size,): whole numbers in an array of the caller's own.
+        """Return the next numbers, shape (size,): whole numbers in an array that belongs to the caller.
 
         Args:
             size: The number of variates.
-            scale: K. If it is another one than before, what was drawn ahead is discarded; 0 draws nothing.
+            scale: The scale K. If it differs from the last one, numbers that were drawn ahead are discarded; 0 draws
+                nothing.
         """
         if scale == 0.0:
             return np.zeros(size)
@@ -86,7 +88,8 @@ class RoundedGaussian:
         return np.concatenate(parts)
 
     def _next_chunk(self, size: int) -> None:
-        """Take the chunk that was drawn ahead, or draw one; have the next one drawn, twice as large, if worth it."""
+        """Take the chunk that was drawn ahead, or draw one. Start drawing the next one, twice as large, if it is worth
+        a thread."""
         drawn = self._draw(size * self._draws) if self._ahead is None else self._ahead.result()
         self._began, self._chunk = drawn
         self._used = 0
@@ -104,7 +107,7 @@ class RoundedGaussian:
         return self._sources.state(), rounded_normals(self._sources, size, self._scale)
 
     def _discard(self) -> None:
-        """Forget the numbers that were drawn and not used; the streams continue after them."""
+        """Forget the numbers that were drawn but not used. The streams continue after them."""
         if self._ahead is not None:
             self._ahead.result()
         self._ahead, self._ahead_size = None, 0
@@ -112,9 +115,10 @@ class RoundedGaussian:
         self._began = self._sources.state()
 
     def state(self) -> State:
-        """Return all that is needed to go on from here: where the chunk in use began, and how much of it is used.
+        """Return everything that is needed to go on from here: the start of the chunk in use, and the number of its
+        used values.
 
-        The chunk that is drawn ahead counts too: if the scale changes it is discarded, and the streams continue after
+        The chunk that is drawn ahead counts, too: if the scale changes it is discarded, and the streams continue after
         it.
         """
         return {
@@ -127,7 +131,7 @@ class RoundedGaussian:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         self.close()
         self._sources.restore(state["sources"])
         self._scale, self._used, size = float(state["scale"]), int(state["used"]), int(state["size"])

@@ -75,12 +75,12 @@ class GeneralizedGaussianNoise:
         """Return the next vector, shape (dimension,): whole numbers.
 
         Args:
-            dimension: d.
+            dimension: The dimension d.
             order: r of the norm, from 2 to 128.
-            scale: K; 0 draws nothing.
+            scale: The scale K; 0 draws nothing.
 
         Raises:
-            InvalidValue: the order is outside.
+            InvalidValue: If the order is out of range.
         """
         if scale == 0.0:
             return np.zeros(dimension)
@@ -107,7 +107,7 @@ def spread_of(dimension: int, order: float) -> float:
     e^-t at most (Boucheron, Lugosi & Massart 2013, section 2.4).
 
     Raises:
-        InvalidValue: noise of this order is not drawn.
+        InvalidValue: If noise of this order is not drawn.
 
     >>> spread_of(100, 2.0)
     1.0

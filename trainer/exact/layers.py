@@ -33,8 +33,8 @@ class Layers:
 
     Attributes:
         rate, order: The rate and order of the density; the order is at least 2.
-        tail_start: x_0.
-        tail_rate: l.
+        tail_start: The tail start x_0.
+        tail_rate: The tail rate l.
         area: v times 2^64.
         heights: Y_1 to Y_256 times 2^64; the last one alone is at least 1.
         certain: k_0 to k_255.
@@ -95,7 +95,7 @@ def check_order(order: float) -> None:
     """Refuse noise of a norm l_r that is not drawn.
 
     Raises:
-        InvalidValue: r is not from 2 to 128.
+        InvalidValue: If r is not from 2 to 128.
     """
     if not 2.0 <= order <= LARGEST_ORDER:
         raise InvalidValue(
@@ -115,7 +115,7 @@ def power_layers(order: float) -> Layers:
         - layers_cover_the_region: every inequality of `trainer.exact.ziggurat` holds.
 
     Raises:
-        InvalidValue: the order is outside.
+        InvalidValue: If the order is out of range.
 
     >>> layers = power_layers(4.0)
     >>> layers.heights[-1] >= 2**64 > layers.heights[-2], round(float(layers.tail_start), 3)

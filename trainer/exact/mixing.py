@@ -41,8 +41,8 @@ class Mixing:
     """The law of M.
 
     Attributes:
-        dimension: d.
-        order: r, above 2.
+        dimension: The dimension d.
+        order: The order r, above 2.
     """
 
     dimension: int

@@ -117,11 +117,11 @@ class Tables:
 
     Attributes:
         layers: The layers of the law.
-        scale: c.
+        scale: The scale c.
         lower: A lower bound of c, rounded.
-        factors: c_i.
+        factors: The factors c_i.
         rests: a_i - c_i, rounded.
-        limits: T_i.
+        limits: The limits T_i.
         surely: The distance of t from a whole number within which R is surely that number.
     """
 
@@ -248,7 +248,7 @@ class Trial:
 
     Args:
         layers: The layers of the law.
-        layer: i.
+        layer: The index i of the layer.
         signed: s; x is (s + W) X_i 2^-52.
         words: The first 64 bits of W, of the height's uniform variate, and of the tail's.
     """

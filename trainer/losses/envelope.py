@@ -33,8 +33,8 @@ class Envelope(Loss):
         - no_steeper_than_the_loss: the derivative is between 0 and the loss's own, whatever the logits.
 
     Raises:
-        Unsupported: the loss has several logits.
-        InvalidValue: the smoothing is not positive.
+        Unsupported: If the loss has several logits.
+        InvalidValue: If the smoothing is not positive.
 
     >>> import numpy as np
     >>> hinge = Envelope(QNormHinge(1.0), 4.0)
@@ -74,7 +74,7 @@ class Envelope(Loss):
         return self.loss.value_at_zero
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """b (m - u): shape (B, 1), in the logits' dtype."""
+        """Return b (m - u): shape (B, 1), in the logits' dtype."""
         loss, smoothing = self.loss, self.smoothing
         if isinstance(loss, Quantile):
             difference = logits - column(xp, labels, logits)
@@ -97,7 +97,7 @@ class Envelope(Loss):
         )
 
     def _by_bisection(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """The share of the loss's own slope r at which r's share is a subgradient at its own minimiser.
+        """Return the share of the loss's own slope r at which r's share is a subgradient at its own minimiser.
 
         Downhill of m by (share r) / b the slope falls as the share grows: they meet once.
         """

@@ -37,13 +37,13 @@ class Logistic(Loss):
         return 0.25
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Each class by an exponential of its own, so that no small probability is rounded away."""
+        """Return each class by an exponential of its own, so that no small probability is rounded away."""
         signed = np.stack([logits, -logits], axis=1)
         shares: npt.NDArray[np.float64] = 1.0 / (1.0 + np.exp(signed))
         return shares
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """sigmoid(z) - y; an exponential that overflows gives the correct limit 0."""
+        """Return sigmoid(z) - y; an exponential that overflows gives the correct limit 0."""
         return 1.0 / (1.0 + exponential(xp, -logits)) - column(xp, labels, logits)
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:

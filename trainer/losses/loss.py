@@ -18,7 +18,7 @@ class Loss(ABC):
     Attributes:
         kind: Name of a linear model with this loss.
         num_classes: Labels are the classes 0 to num_classes - 1; 0 for real labels in [-1, 1].
-        num_outputs: K.
+        num_outputs: The number K of outputs.
         lipschitz: Largest l2 norm of the derivative by the logits; None if there is none.
         curvature: Largest eigenvalue of the second derivative by the logits; None if there is none.
         holder_exponent: alpha, by which |r(z) - r(z')| <= holder_constant |z - z'|^alpha for the derivative r.
@@ -83,7 +83,8 @@ class Loss(ABC):
     def value_at_zero(self) -> float: ...
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """The probability of each class, of logits as a model shows them: (n,) for one, else (n, K), to (n, classes).
+        """Return the probability of each class, of logits as a model shows them: (n,) for one, else (n, K), to (n,
+        classes).
 
         None if the loss is not that of a probability.
         """
@@ -91,11 +92,11 @@ class Loss(ABC):
 
     @abstractmethod
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """The derivative by the logits: (B, K) and labels (B,) to (B, K), in the logits' dtype."""
+        """Return the derivative by the logits: (B, K) and labels (B,) to (B, K), in the logits' dtype."""
 
     @abstractmethod
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """The losses: (B, K) and labels (B,) to (B,), in the logits' dtype."""
+        """Return the losses: (B, K) and labels (B,) to (B,), in the logits' dtype."""
 
 
 def rounded_up(value: float) -> float:
@@ -108,5 +109,5 @@ def rounded_up(value: float) -> float:
 
 
 def column(xp: Namespace, labels: Array, logits: Array) -> Array:
-    """Labels of shape (B,) as a column beside logits of shape (B, 1), in their dtype."""
+    """Return labels of shape (B,) as a column beside logits of shape (B, 1), in their dtype."""
     return xp.astype(labels, logits.dtype)[:, None]

@@ -46,7 +46,7 @@ class QNormHinge(Loss):
         return self.q
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """-q y max(0, 1 - y z)^(q - 1), and 0 if 1 - y z <= 0."""
+        """Return -q y max(0, 1 - y z)^(q - 1), and 0 if 1 - y z <= 0."""
         signs = 2.0 * column(xp, labels, logits) - 1.0
         shortfall = 1.0 - signs * logits
         falls_short = shortfall > 0.0

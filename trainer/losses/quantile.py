@@ -43,7 +43,7 @@ class Quantile(Loss):
         return self.slope_at_zero
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """1 - t above the label, -t below it."""
+        """Return 1 - t above the label, -t below it."""
         difference = logits - column(xp, labels, logits)
         above = (1.0 - self.quantile) * xp.astype(difference > 0.0, logits.dtype)
         return above - self.quantile * xp.astype(difference < 0.0, logits.dtype)

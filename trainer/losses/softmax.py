@@ -93,13 +93,13 @@ class Softmax(Loss):
         return math.log(self.classes)
 
     def probabilities(self, logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """The softmax: the largest logit is subtracted first, so that nothing overflows."""
+        """Return the softmax: the largest logit is subtracted first, so that nothing overflows."""
         powers = np.exp(logits - np.max(logits, axis=1, keepdims=True))
         shares: npt.NDArray[np.float64] = powers / np.sum(powers, axis=1, keepdims=True)
         return shares
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """P - e_y; the largest logit is subtracted first, so that nothing overflows."""
+        """Return P - e_y; the largest logit is subtracted first, so that nothing overflows."""
         result = exponential(xp, logits - xp.max(logits, axis=1, keepdims=True))
         result /= xp.sum(result, axis=1, keepdims=True)
         result -= xp.astype(self._chosen(xp, labels), result.dtype)

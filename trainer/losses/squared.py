@@ -30,7 +30,7 @@ class Squared(Loss):
         return 1.0
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Z - y."""
+        """Return Z - y."""
         return logits - column(xp, labels, logits)
 
     def values(self, xp: Namespace, logits: Array, labels: Array) -> Array:

@@ -31,7 +31,7 @@ def weights_of_priors(priors: Sequence[float]) -> tuple[float, ...]:
         priors: The share of each class, by its code: public numbers that sum to 1.
 
     Raises:
-        InvalidValue: there are less than two classes, a prior is too small, or they do not sum to 1.
+        InvalidValue: If there are less than two classes, a prior is too small, or they do not sum to 1.
 
     >>> weights_of_priors([0.8, 0.2])
     (0.25, 1.0)
@@ -58,7 +58,7 @@ class Weighted(Loss):
         - bounds_of_the_loss_hold: every constant of ``loss`` is one of this loss, for every label.
 
     Raises:
-        InvalidValue: not one weight for each class, or one outside (0, 1].
+        InvalidValue: If there is not one weight for each class, or a weight is not in (0, 1].
 
     >>> from trainer.losses.logistic import Logistic
     >>> Weighted(Logistic(), (0.5, 1.0)).residuals(np, np.array([[0.0], [0.0]]), np.array([0, 1])).tolist()

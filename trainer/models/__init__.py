@@ -72,7 +72,7 @@ def build(
     class_priors: Sequence[float] | None = None,
     **options: Any,
 ) -> LinearModel | MeanModel | MultilayerPerceptron:
-    """The model of a kind, for rows of this many features.
+    """Return the model of a kind, for rows of this many features.
 
     Args:
         kind: One of `MODELS`.
@@ -85,7 +85,7 @@ def build(
         options: The options of the kind's loss: threshold, quantile or q.
 
     Raises:
-        InvalidValue: no such kind, an option that it does not have, or a number outside its range.
+        InvalidValue: If the kind is unknown, the kind does not have an option, or a number is outside its range.
 
     >>> build(3, kind="q_norm_hinge", q=1.25).loss.q
     1.25
@@ -115,12 +115,12 @@ def _loss(kind: str, num_classes: int, options: Mapping[str, Any]) -> Loss:
 
 
 def logistic_regression(num_features: int, *, fit_intercept: bool = True) -> LinearModel:
-    """Two classes, one logit."""
+    """Return two classes, one logit."""
     return LinearModel(Logistic(), num_features, fit_intercept)
 
 
 def softmax_regression(num_features: int, num_classes: int, *, fit_intercept: bool = True) -> LinearModel:
-    """K classes, K logits."""
+    """Return K classes, K logits."""
     return LinearModel(Softmax(num_classes), num_features, fit_intercept)
 
 

@@ -27,8 +27,8 @@ class Holder:
     Attributes:
         exponent: alpha in [0, 1].
         constant: L: |g(w) - g(w')| <= L |w - w'|^alpha for all w, w'.
-        gradient_at_zero: M, the longest gradient at w = 0.
-        loss_at_zero: M_0, the largest loss at w = 0.
+        gradient_at_zero: The bound M on the gradient at 0, the longest gradient at w = 0.
+        loss_at_zero: The bound M_0 on the loss at 0, the largest loss at w = 0.
     """
 
     exponent: float
@@ -43,7 +43,7 @@ class LinearModel(Model):
 
     Attributes:
         loss: A loss of K logits.
-        features: p.
+        features: The number p of features.
         fit_intercept: Whether there is a b.
 
     >>> from trainer.losses import Logistic, Softmax
@@ -76,7 +76,7 @@ class LinearModel(Model):
 
     @property
     def num_outputs(self) -> int:
-        """K, logits per record."""
+        """The number K of outputs, logits per record."""
         return self.loss.num_outputs
 
     @property
@@ -84,7 +84,7 @@ class LinearModel(Model):
         return (self.features + self.fit_intercept) * self.num_outputs
 
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """Zeros."""
+        """Return Zeros."""
         return np.zeros(self.num_parameters)
 
     def gradients(self, point: Array, block: Block) -> OuterProducts:
@@ -114,12 +114,12 @@ class LinearModel(Model):
         return named
 
     def decision_function(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Logits of rows that are public: shape (n, p) to (n,) for one logit per row, else (n, K).
+        """Return logits of rows that are public: shape (n, p) to (n,) for one logit per row, else (n, K).
 
         A row with a non-finite feature is read as a row of zeros, so its logits are the intercept.
 
         Raises:
-            InvalidValue: the features are not of shape (n, p).
+            InvalidValue: If the features are not of shape (n, p).
         """
         rows = public_rows(features, self.features)
         with silent():
@@ -137,7 +137,8 @@ class LinearModel(Model):
             return self.loss.probabilities(self.decision_function(parameters, features))
 
     def gradient_norm_bound(self, feature_norm_bound: float) -> float | None:
-        """Largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None if there is none.
+        """Return the largest l2 norm of one record's gradient, over all parameters: lipschitz * R; None if there is
+        none.
 
         Args:
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.
@@ -161,7 +162,7 @@ class LinearModel(Model):
         return None if self.loss.curvature is None else self.loss.curvature * longest**2
 
     def holder(self, feature_norm_bound: float) -> Holder:
-        """The Hoelder constants of one record's loss.
+        """Return the Hoelder constants of one record's loss.
 
         Args:
             feature_norm_bound: bound on the l2 norm of x, without the constant; R^2 = its square + 1 with intercept.

@@ -22,7 +22,7 @@ class MeanModel(Model):
     """The loss of a record x at w is |w - x|^2 / 2, its gradient w - x; labels are not looked at.
 
     Attributes:
-        inputs: p, the length of a record and of the point.
+        inputs: The number p of inputs, the length of a record and of the point.
 
     >>> MeanModel(3).num_parameters
     3
@@ -47,7 +47,7 @@ class MeanModel(Model):
         return self.inputs
 
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """Zeros, where a step of size 1 leads to the mean."""
+        """Return zeros, where a step of size 1 leads to the mean."""
         return np.zeros(self.inputs)
 
     def gradients(self, point: Array, block: Block) -> DenseGradients:

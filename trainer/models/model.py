@@ -25,7 +25,7 @@ class Model(ABC):
 
     Attributes:
         kind: Its name in requests.
-        num_features: p, the length of a row.
+        num_features: The number p of features, the length of a row.
         num_classes: Labels are 0 to num_classes - 1; 0 for real labels in [-1, 1].
         block_rows: Blocks have at most this many rows, which bounds the memory of a step.
     """
@@ -48,7 +48,7 @@ class Model(ABC):
 
     @abstractmethod
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """The point that training starts from, shape (d,).
+        """Return the point that training starts from, shape (d,).
 
         Args:
             stream: The stream from which a random one is drawn.
@@ -56,7 +56,7 @@ class Model(ABC):
 
     @abstractmethod
     def gradients(self, point: Array, block: Block) -> Gradients:
-        """The gradients of the block's losses at the point.
+        """Return the gradients of the block's losses at the point.
 
         Args:
             point: shape (d,), the dtype of the block's features.
@@ -68,10 +68,10 @@ class Model(ABC):
 
     @abstractmethod
     def losses(self, point: Array, block: Block) -> Array:
-        """The block's losses at the point, shape (B,)."""
+        """Return the block's losses at the point, shape (B,)."""
 
     def record_weights(self, block: Block) -> Array | None:
-        """The public weight of each record, shape (B,), float64, in (0, 1]; None if all weigh the same.
+        """Return the public weight of each record, shape (B,), float64, in (0, 1]; None if all weigh the same.
 
         Gradients and losses already include the weight. Bounds on gradients hold for gradients without it.
         """
@@ -79,17 +79,17 @@ class Model(ABC):
 
     @abstractmethod
     def parameters(self, point: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-        """The point under the names and in the shapes that it is released by."""
+        """Return the point under the names and in the shapes that it is released by."""
 
     @abstractmethod
     def predict(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.generic]:
-        """The class, or the real label, of each row that is public, shape (n,).
+        """Return the class, or the real label, of each row that is public, shape (n,).
 
         A row with a feature that is not finite is read as a row of zeros.
         """
 
     def probabilities(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
-        """The probability of each class for each row that is public, shape (n, num_classes).
+        """Return the probability of each class for each row that is public, shape (n, num_classes).
 
         Rows are read as by `predict`. None if the model's loss makes no probabilities of its logits.
         """
@@ -107,7 +107,7 @@ class Model(ABC):
             The share of rows whose prediction is their label, or the mean distance between the two.
 
         Raises:
-            InvalidValue: there are no rows, or not as many labels as rows.
+            InvalidValue: If there are no rows, or the numbers of labels and rows differ.
         """
         predicted, given = self.predict(parameters, features), np.asarray(labels)
         if predicted.size == 0 or given.shape != predicted.shape:
@@ -118,10 +118,10 @@ class Model(ABC):
 
 
 def public_rows(features: npt.ArrayLike, num_features: int) -> npt.NDArray[np.float64]:
-    """Rows to predict, shape (n, p); one with a feature that is not finite becomes zero.
+    """Return rows to predict, shape (n, p); one with a feature that is not finite becomes zero.
 
     Raises:
-        InvalidValue: the features are not of shape (n, p).
+        InvalidValue: If the features are not of shape (n, p).
     """
     rows = np.asarray(features, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != num_features:

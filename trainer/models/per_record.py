@@ -32,7 +32,7 @@ class PerRecordModel(Model):
     It is called with as many rows as a block has, which public numbers fix; some rows may be padding.
 
     Attributes:
-        inputs: p.
+        inputs: The number p of inputs.
         start: The point that training starts from, shape (d,); public.
         gradient: From (d,), (r, p) and (r,) to (r, d). Row i must be a function of record i and of the point alone.
         loss: The same to (r,); None if losses are not needed.

@@ -29,7 +29,7 @@ class MultilayerPerceptron(Model):
     """The parameters are each layer's matrix, row by row, and then its bias.
 
     Attributes:
-        inputs: p.
+        inputs: The number p of inputs.
         classes: Logits of the last layer.
         hidden: Widths of the layers before it.
         activation: "relu" or "tanh".
@@ -113,7 +113,7 @@ class MultilayerPerceptron(Model):
         return loss.of_records(block.xp, block.labels) if isinstance(loss, Weighted) else None
 
     def _matrices(self, xp: Namespace, point: Array) -> list[tuple[Array, Array]]:
-        """Each layer's matrix and bias."""
+        """Return each layer's matrix and bias."""
         found, start = [], 0
         for rows, columns in self.shapes:
             split, stop = start + rows * columns, start + (rows + 1) * columns
@@ -122,7 +122,7 @@ class MultilayerPerceptron(Model):
         return found
 
     def _forward(self, matrices: list[tuple[Array, Array]], block: Block) -> list[Array]:
-        """Each layer's inputs, and the logits."""
+        """Return each layer's inputs, and the logits."""
         xp, values = block.xp, [block.features]
         for index, (matrix, bias) in enumerate(matrices):
             outputs = values[-1] @ matrix
@@ -142,7 +142,7 @@ class MultilayerPerceptron(Model):
         return xp.maximum(outputs, xp.zeros((), dtype=outputs.dtype))
 
     def _behind(self, xp: Namespace, activated: Array, deltas: Array) -> Array:
-        """Deltas times the activation's derivative, which its value gives; flushed as `_kept` does."""
+        """Return deltas times the activation's derivative, which its value gives; flushed as `_kept` does."""
         if self.activation == "tanh":
             return _kept(xp, deltas * (1.0 - activated * activated))
         return cleared(xp, deltas, (xp.abs(deltas) < TINY[dtype_name(deltas)]) | (activated <= 0.0))
@@ -155,10 +155,11 @@ class MultilayerPerceptron(Model):
         return named
 
     def decision_function(self, parameters: Parameters, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Logits of rows that are public, shape (n, p) to (n, classes); a row with a non-finite feature is zeros.
+        """Return logits of rows that are public, shape (n, p) to (n, classes); a row with a non-finite feature is
+        zeros.
 
         Raises:
-            InvalidValue: the features are not of shape (n, p).
+            InvalidValue: If the features are not of shape (n, p).
         """
         rows = public_rows(features, self.inputs)
         with silent():

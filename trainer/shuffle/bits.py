@@ -25,8 +25,8 @@ class BitProtocol:
 
     Attributes:
         bound: C: numbers lie in [-C, C].
-        levels: g.
-        noise_bits: b, of each user and coordinate.
+        levels: The number g of levels.
+        noise_bits: The number b of noise bits, of each user and coordinate.
 
     >>> BitProtocol(bound=1.0, levels=4, noise_bits=20).sums(np.array([28]), users=2).tolist()
     [2.0]
@@ -37,7 +37,7 @@ class BitProtocol:
     noise_bits: int
 
     def rounded(self, xp: Namespace, rows: Array, uniforms: Array) -> Array:
-        """Integers from 0 to g, in the mean (rows + C) g / (2 C): the local randomiser's first part.
+        """Return integers from 0 to g, in the mean (rows + C) g / (2 C): the local randomiser's first part.
 
         Args:
             rows: shape (B, d), float64, finite; what is outside [-C, C] is clamped.
@@ -56,13 +56,13 @@ class BitProtocol:
         return xp.astype(xp.clip(whole + up, 0.0, float(self.levels)), xp.int64)
 
     def messages(self, integers: Counts, coins: Coins) -> Bits:
-        """All bits of one coordinate, a row for each user: shape (n, g + b)."""
+        """Return all bits of one coordinate, a row for each user: shape (n, g + b)."""
         unary = np.arange(self.levels) < integers[:, None]
         noise = coins.tosses(integers.size * self.noise_bits).reshape(integers.size, self.noise_bits)
         return np.concatenate([unary.astype(np.uint8), noise], axis=1)
 
     def sums(self, ones: npt.NDArray[np.int64], users: int) -> npt.NDArray[np.float64]:
-        """The analyser: unbiased estimates of the sums of all users' numbers, from the numbers of ones.
+        """Return the analyser: unbiased estimates of the sums of all users' numbers, from the numbers of ones.
 
         (2 C / g) (ones - n b / 2) - n C, in whole numbers as far as they go.
         """
@@ -70,5 +70,5 @@ class BitProtocol:
 
 
 def shuffled(messages: Bits, stream: Keystream) -> Bits:
-    """The shuffler: all users' bits in an order that is drawn uniformly, shape (n (g + b),)."""
+    """Return all users' bits in an order that is drawn uniformly, as the shuffler gives them: shape (n (g + b),)."""
     return stream.generator().permutation(messages.ravel())

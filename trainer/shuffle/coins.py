@@ -49,18 +49,18 @@ class Coins:
         return found
 
     def tosses(self, count: int) -> Bits:
-        """Zeros and ones, shape (count,)."""
+        """Return zeros and ones, shape (count,)."""
         words = self._stream.words(-(-count // _WORD)).astype("<u8")
         return np.unpackbits(words.view(np.uint8), count=count, bitorder="little")
 
     def uniforms(self, shape: tuple[int, ...]) -> Floats:
-        """Multiples of 2^-53 in [0, 1), each equally likely."""
+        """Return multiples of 2^-53 in [0, 1), each equally likely."""
         words = self._stream.words(int(np.prod(shape))) >> np.uint64(11)
         drawn: Floats = words.astype(np.float64) * 2.0**-53
         return drawn.reshape(shape)
 
     def state(self) -> State:
-        """All that is needed to go on from here."""
+        """Return all that is needed to go on from here."""
         return {"stream": self._stream.state}
 
     def restore(self, state: State) -> None:

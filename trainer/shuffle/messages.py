@@ -15,7 +15,7 @@ def check_bits(plan: Plan) -> None:
     """Refuse more messages than a run draws.
 
     Raises:
-        InvalidValue: the phase has more bits than `MAX_MESSAGE_BITS`.
+        InvalidValue: If the phase has more bits than `MAX_MESSAGE_BITS`.
     """
     for phase in plan.phases:
         if isinstance(phase, ShuffledBits) and phase.message_bits > MAX_MESSAGE_BITS:
@@ -32,7 +32,7 @@ def check_messages(plan: Plan, phase: ShuffledBits) -> None:
     """Refuse a relation under which counted messages are not private, or for which the phase was not made.
 
     Raises:
-        InvalidValue: a record may come or go, or changes by more than the phase charges for.
+        InvalidValue: If a record may come or go, or changes by more than the phase charges for.
     """
     check_positions(plan, "messages are counted, so that n is public")
     if phase.change < plan.neighboring_relation.sensitivity:

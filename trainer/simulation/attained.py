@@ -68,8 +68,8 @@ class Simulation:
         seed: Public; it decides rows, coins and noise.
 
     Raises:
-        InvalidValue: numbers that do not fit each other, or are out of range.
-        Unsupported: no law of such rows is known whose best point is.
+        InvalidValue: If numbers do not fit each other, or are out of range.
+        Unsupported: If no law of such rows with a known best point is known.
     """
 
     problem: Problem
@@ -242,7 +242,7 @@ def calibrated(asked: Simulation, name: str, advised: Spec) -> Calibration:
         advised: The advice, calibrated at the declared size.
 
     Raises:
-        AccountingError: the target cannot be met, or something is missing that no preset chooses.
+        AccountingError: If the target cannot be met, or something is missing that no preset chooses.
     """
     algorithm, given = find_algorithm(name), asked.facts.gradient_bound
     spec = replace(

@@ -106,8 +106,8 @@ class RecordsAboutAMean:
     """Records whose mean is wanted.
 
     Attributes:
-        mean: nu, shape (d,).
-        spread: b, the root of the k-th moment of a record's distance from the mean.
+        mean: The mean nu, shape (d,).
+        spread: The spread b, the root of the k-th moment of a record's distance from the mean.
         moment_order: k of heavy tails; None if all records are equally far from the mean.
         unit: The unit of `excess`, in words.
     """
@@ -169,9 +169,9 @@ def labelled_rows(
           their moments where tails are heavy.
 
     Raises:
-        InvalidValue: no number of features has this many parameters; the constants leave no room for features beside
-            the intercept and the penalty.
-        Unsupported: heavy tails with labels that have bounds.
+        InvalidValue: If no number of features has this many parameters, or if the constants leave no room for features
+            beside the intercept and the penalty.
+        Unsupported: If tails are heavy and labels have bounds.
     """
     outputs = classes if kind == Softmax.kind else 1
     if dimension % max(outputs, 1):
@@ -205,7 +205,7 @@ def records_about_a_mean(
     """Return the law of records whose moments and mean are within the given constants; within 1 if none is given.
 
     Args:
-        dimension: d.
+        dimension: The dimension d.
         constants: `moment_bound` (of a record's norm), `coordinate_moment_bound` (about the mean), `mean_bound`.
         random: Draws the mean.
         is_heavy_tailed: Whether records have moments up to `moment_order` alone.

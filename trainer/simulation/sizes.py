@@ -35,8 +35,8 @@ def target_for_fewer(target: Target, factor: float) -> Target:
     """Return the target whose Gaussian mu is this many times as large; the target itself for a factor of 1.
 
     Raises:
-        Unsupported: the target is of another kind than a run's.
-        InvalidValue: the target would be beyond what it may be.
+        Unsupported: If the target is of another kind than a run's.
+        InvalidValue: If the target would be beyond what it may be.
 
     >>> target_for_fewer(ZcdpTarget(0.5), 2.0), target_for_fewer(GaussianDpTarget(0.5), 2.0)
     (ZcdpTarget(rho=2.0), GaussianDpTarget(mu=1.0))

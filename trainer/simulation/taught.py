@@ -77,7 +77,8 @@ def taught_rows(
         random: Draws the teacher.
 
     Raises:
-        InvalidValue: no number of features has this many parameters; a width or an activation that there is not.
+        InvalidValue: If no number of features has this many parameters, or if the width or the activation does not
+            exist.
     """
     least = MultilayerPerceptron(1, classes, tuple(hidden), activation)
     features, rest = divmod(dimension - least.num_parameters + hidden[0], hidden[0])

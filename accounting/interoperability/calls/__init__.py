@@ -1,4 +1,4 @@
-"""Calls of other libraries that somebody pasted, read as text and never run."""
+"""Calls of other libraries that somebody pasted. They are read as text and never run."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ EVENTS = (*FIELDS, *REFUSED, *EVENT_FUNCTIONS)
 
 
 def dp_event(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """Read an event by itself, with any accountant that stands beside it."""
+    """Read an event that was pasted by itself, with the accountant in the text around it, if there is one."""
     times = around.last("compose")
     composed = times is not None and call in times.arguments[:1]
     event = event_of(call, facts)
@@ -51,22 +51,22 @@ def dp_event(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
 
 
 def compose(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`accountant.compose(event, count)`."""
+    """Read `accountant.compose(event, count)`."""
     given = _COMPOSE.bind(call)
     composed = given.get("event")
     if not isinstance(composed, Call):
         shown = composed.text if isinstance(composed, Unread) else "it"
-        raise InvalidValue(f"what is composed is not written out: {shown} ({call.place}); paste the event, too")
+        raise InvalidValue(f"the composed event is not written out: {shown} ({call.place}); paste the event, too")
     event = {"class_name": "SelfComposedDpEvent", "event": event_of(composed, facts), "count": _count(call, facts)}
     return pasted_event(call, facts, around, event, "dp-accounting")
 
 
 def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJson, library: str) -> PastedCall:
-    """A call whose library charges this event.
+    """Return a call whose library charges this event.
 
     Args:
         call, facts, around: The pasted call, its facts, and the code around it.
-        event: JSON.
+        event: The event as JSON.
         library: The library of the call.
     """
     accountant, theirs = accountant_of(facts, around)
@@ -91,7 +91,7 @@ def pasted_event(call: Call, facts: Facts, around: Surroundings, event: DpEventJ
 
 
 def accountant_of(facts: Facts, around: Surroundings) -> tuple[str, NeighboringRelation]:
-    """The accountant of dp-accounting that was pasted, with its relation; its Renyi one if there is none."""
+    """Return the accountant of dp-accounting that was pasted, with its relation; by default the Renyi accountant."""
     found = around.last(*_ACCOUNTANTS)
     if found is None:
         facts.suppose("accountant", "rdp", "No accountant was pasted.")
@@ -102,10 +102,10 @@ def accountant_of(facts: Facts, around: Surroundings) -> tuple[str, NeighboringR
 
 
 def event_of(call: Call, facts: Facts) -> DpEventJson:
-    """An event as JSON, of a class of dp-accounting or a function of JAX Privacy.
+    """Return an event as JSON, of a class of dp-accounting or a function of JAX Privacy.
 
     Raises:
-        InvalidValue, Unsupported: It is not an event, or a part of it is not written out.
+        InvalidValue, Unsupported: If the value is not an event, or a part of it is not written out.
     """
     if call.name in EVENT_FUNCTIONS:
         return _made(call, facts)
@@ -113,7 +113,7 @@ def event_of(call: Call, facts: Facts) -> DpEventJson:
         raise Unsupported(f"{call.name}: {REFUSED[call.name]} ({call.place})")
     if call.name not in FIELDS:
         raise InvalidValue(
-            f"{call.path} is not an event that can be read ({call.place}); those that can are "
+            f"{call.path} is not an event that can be read ({call.place}); the events that can are "
             f"{one_of(['SelfComposedDpEvent', *FIELDS])}"
         )
     fields = FIELDS[call.name]
@@ -132,7 +132,7 @@ def _field(call: Call, name: str, value: Value, facts: Facts) -> Any:
 
 
 def _made(call: Call, facts: Facts) -> DpEventJson:
-    """The event that a function of JAX Privacy makes, with its own arithmetic."""
+    """Return the event that a function of JAX Privacy makes, by the function's own arithmetic."""
     given = EVENT_FUNCTIONS[call.name].bind(call)
     noise = facts.noise("noise_multiplier", given)
     steps = facts.count("steps", "iterations", given)
@@ -159,7 +159,7 @@ _WHOLE = ("num_bands", "num_examples", "largest_group_size", "truncated_batch_si
 
 
 def truncated(noise: float, probability: float, records: int, most: int) -> DpEventJson:
-    """One step on a Poisson sample of which at most this many records are kept."""
+    """Return one step on a Poisson sample of which at most this many records are kept."""
     return {
         "class_name": "TruncatedSubsampledGaussianDpEvent",
         "dataset_size": records,
@@ -170,7 +170,7 @@ def truncated(noise: float, probability: float, records: int, most: int) -> DpEv
 
 
 def repeated(event: DpEventJson, steps: int) -> DpEventJson:
-    """Return an event that is this many of one."""
+    """Return an event that repeats another one this many times."""
     return {"class_name": "SelfComposedDpEvent", "event": event, "count": steps}
 
 

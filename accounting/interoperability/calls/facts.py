@@ -1,4 +1,5 @@
-"""Facts about a pasted call: those that it states, those filled in or supposed, and those still missing."""
+"""Facts about a pasted call: those that it states, those that were filled in or are assumed, and those still
+missing."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Incomplete(AccountingError):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The facts filled in besides a call; None for each that is not."""
+    """The facts that were filled in beside a call; None for a fact that was not."""
 
     dataset_size: int | None = None
     batch_size: int | None = None
@@ -54,12 +55,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """An assumption that the call does not state and that its numbers rely on.
+    """An assumption that the call does not state, and on which its numbers rely.
 
     Attributes:
         name: The name of the assumption.
         value: The assumed value, in words.
-        reason: The reason, and what would show otherwise.
+        reason: The reason for the assumption, and the text that would show otherwise.
     """
 
     name: str
@@ -71,8 +72,8 @@ class Signature:
     """The arguments that a function takes.
 
     Args:
-        names: In their order, separated by blanks. Those after ``*`` are given by name only; ``...`` at the end
-            stands for others that do not matter.
+        names: The names in their order, separated by blanks. Names after ``*`` are given by name only; ``...`` at the
+            end stands for others that do not matter.
     """
 
     def __init__(self, names: str) -> None:
@@ -84,10 +85,10 @@ class Signature:
         self.names = (*self.by_place, *listed[star + 1 :])
 
     def bind(self, call: Call) -> dict[str, Value]:
-        """The arguments of a call by their names.
+        """Return the arguments of a call by their names.
 
         Raises:
-            InvalidValue: Too many of them, one given twice, or one that the function does not take.
+            InvalidValue: If there are too many arguments, an argument is given twice, or the function does not take it.
 
         >>> call = Call("f", None, "f", (1,), {"c": 3}, 1, 1)
         >>> Signature("a * b c").bind(call)
@@ -95,7 +96,7 @@ class Signature:
         """
         if len(call.arguments) > len(self.by_place):
             most = f"takes {len(self.by_place)} arguments by place" if self.by_place else "takes its arguments by name"
-            raise InvalidValue(f"{call.name} {most}, and {len(call.arguments)} are given so ({call.place})")
+            raise InvalidValue(f"{call.name} {most}, and {len(call.arguments)} are given in this way ({call.place})")
         bound = dict(zip(self.by_place, call.arguments, strict=False))
         for name, value in call.keywords.items():
             if name in bound:
@@ -123,16 +124,16 @@ class Facts:
         self._missing: dict[str, str] = {}
 
     def suppose(self, name: str, value: object, reason: str) -> None:
-        """Note an assumption of the numbers."""
+        """Note an assumption on which the numbers rely."""
         self.assumed.append(Assumed(name, f"{value}", reason))
 
     def number(
         self, argument: str, given: Mapping[str, Value], lower: float = 0.0, upper: float = 1e6, *, default: float = 0.0
     ) -> float:
-        """Return a number that only the call can give, or the default if it is left out.
+        """Read a number that only the call can give; return the default if it is left out.
 
         Raises:
-            InvalidValue: It is not a number, or out of range.
+            InvalidValue: If the value is not a number, or is out of range.
         """
         value = self.read(argument, given)
         if value is None:
@@ -152,13 +153,13 @@ class Facts:
         """Return a number from the call or from what was filled in; 0 if neither has it, which `settle` refuses.
 
         Args:
-            field: The member of `QUESTIONS` that would supply it.
+            field: The member of `QUESTIONS` that would supply the number.
             argument: The argument of the call.
-            given: Its arguments.
-            lower, upper: Its range.
+            given: The arguments of the call.
+            lower, upper: The range of the number.
 
         Raises:
-            InvalidValue: It is not a number or out of range, or another number is filled in.
+            InvalidValue: If the value is not a number or is out of range, or a different number is filled in.
         """
         value = self.read(argument, given)
         known: float | None = getattr(self._known, field)
@@ -172,15 +173,15 @@ class Facts:
         return found
 
     def noise(self, argument: str, given: Mapping[str, Value]) -> float:
-        """The noise multiplier that the call says or that is filled in, as `amount` does."""
+        """Return the noise multiplier that the call says or that is filled in, as `amount` does."""
         return self.amount("noise_multiplier", argument, given, 1e-3, MAX_NOISE_MULTIPLIER)
 
     def delta(self, argument: str, given: Mapping[str, Value]) -> float:
-        """The delta that the call says or that is filled in, as `amount` does."""
+        """Return the delta that the call says or that is filled in, as `amount` does."""
         return self.amount("delta", argument, given, 1e-30, 0.5)
 
     def flag(self, argument: str, given: Mapping[str, Value], default: bool) -> bool | None:
-        """True or False, the default if it is left out, None if the text does not say it."""
+        """Return True or False; the default if the argument is left out; None if the text does not show its value."""
         value = self.read(argument, given)
         if value is None:
             return default
@@ -191,10 +192,10 @@ class Facts:
         raise InvalidValue(f"{argument} must be True or False ({self._call.place})")
 
     def word(self, argument: str, given: Mapping[str, Value], known: Mapping[str, str], default: str) -> str:
-        """Return the meaning of one of some words, or of an enumeration's names.
+        """Return the meaning of an argument that is one of a few words, or a name of an enumeration.
 
         Raises:
-            InvalidValue: It is another one.
+            InvalidValue: If the word is none of them.
         """
         value = self.read(argument, given)
         if value is None:
@@ -210,7 +211,7 @@ class Facts:
             raise InvalidValue(f"{argument}: {reason} ({self._call.place})")
 
     def read(self, argument: str, given: Mapping[str, Value]) -> Value:
-        """The argument, noted as said if it is a value."""
+        """Return the argument, and note it as stated if it is a value."""
         value = given.get(argument)
         if isinstance(value, bool | int | float | str):
             self.said[argument] = f"{value}"[:60]
@@ -227,7 +228,7 @@ class Facts:
         """Go on only if nothing is missing.
 
         Raises:
-            Incomplete: Something is missing.
+            Incomplete: If something is missing.
         """
         if self._missing:
             raise Incomplete(self._missing)

@@ -48,7 +48,7 @@ _ADD_OR_REMOVE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
 def dp_params(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`DpParams(...)`, for `DpsgdTrainingAccountant.compute_epsilon(num_updates, dp_params)`."""
+    """Read `DpParams(...)`, for `DpsgdTrainingAccountant.compute_epsilon(num_updates, dp_params)`."""
     given = _DP_PARAMS.bind(call)
     facts.refuse("batch_size_scale_schedule", given, "batches that grow are stated as events, one for each size")
     facts.refuse("is_finite_guarantee", given, "without a clipping norm there is no guarantee", True)
@@ -62,7 +62,7 @@ def dp_params(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
 
 
 def calibrate_noise_multiplier(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`calibrate_noise_multiplier(...)`."""
+    """Read `calibrate_noise_multiplier(...)`."""
     given = _CALIBRATE.bind(call)
     steps, delta = facts.count("steps", "num_updates", given), facts.delta("target_delta", given)
     target = facts.number("target_epsilon", given, 0.0)
@@ -85,7 +85,7 @@ def _trained(
     target: float | None = None,
     method: str = "poisson",
 ) -> PastedCall:
-    """A training as `DpsgdTrainingAccountant` accounts it, with its arithmetic."""
+    """Return a training as `DpsgdTrainingAccountant` accounts it, by that class's arithmetic."""
     facts.refuse("examples_per_user", given, "several records of one user are accounted with group_size", 1)
     records = facts.count("dataset_size", "num_samples", given)
     expected = facts.count("batch_size", size, given)
@@ -138,7 +138,7 @@ def _fixed_size(
     noise: float,
     delta: float,
 ) -> PastedCall:
-    """Batches of a fixed size, which the library charges as Poisson samples with twice the sensitivity."""
+    """Return batches of a fixed size, which the library charges as Poisson samples with twice the sensitivity."""
     taken = {
         "class_name": "SampledWithoutReplacementDpEvent",
         "source_dataset_size": records,
@@ -164,7 +164,7 @@ def _fixed_size(
 
 
 def execution_plan(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`BandMFExecutionPlanConfig(...)` and `BandMFExecutionPlanConfig.default(...)`."""
+    """Read `BandMFExecutionPlanConfig(...)` or `BandMFExecutionPlanConfig.default(...)`."""
     is_default = call.name == "default"
     given = (_DEFAULT_PLAN if is_default else _PLAN_CONFIG).bind(call)
     strategy = given.get("strategy")
@@ -201,7 +201,7 @@ def execution_plan(call: Call, facts: Facts, around: Surroundings) -> PastedCall
 
 
 def keras_config(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`DPKerasConfig(...)`."""
+    """Read `DPKerasConfig(...)`."""
     given = _KERAS.bind(call)
     records, steps = facts.count("dataset_size", "train_size", given), facts.count("steps", "train_steps", given)
     size, delta = facts.count("batch_size", "batch_size", given), facts.delta("delta", given)
@@ -247,7 +247,7 @@ def _pasted(
     shuffled: Callable[[float], DpEventJson] | None = None,
     theirs: NeighboringRelation = _ADD_OR_REMOVE_ONE,
 ) -> PastedCall:
-    """Return the charge, with the least noise if the call searches for it, and with what a shuffled pass provides."""
+    """Return the charge, with the least noise if the call searches for it, and with the batches of a shuffled pass."""
     if target is not None and not noise:
         noise = least_noise(facts, charged, theirs, target, delta, _LIBRARY)
     taken = shuffled if shuffled is not None and batches is Batches.SHUFFLED else charged
@@ -268,7 +268,7 @@ def _pasted(
 
 
 def _accountant(facts: Facts, around: Surroundings) -> str:
-    """The accountant that a training accountant is configured with."""
+    """Return the accountant that a training accountant is configured with."""
     found = around.last("RdpAccountantConfig", "PldAccountantConfig")
     if found is None:
         facts.suppose("accountant", "pld", "No configuration of an accountant was pasted.")

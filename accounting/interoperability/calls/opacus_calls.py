@@ -40,7 +40,7 @@ _RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
 def make_private(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`PrivacyEngine.make_private` and `make_private_with_epsilon`."""
+    """Read `PrivacyEngine.make_private` or `make_private_with_epsilon`."""
     with_epsilon = call.name == "make_private_with_epsilon"
     given = (_MAKE_PRIVATE_WITH_EPSILON if with_epsilon else _MAKE_PRIVATE).bind(call)
     accountant = _engine(call, facts, around)
@@ -52,7 +52,8 @@ def make_private(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     per_epoch = _batches_of_an_epoch(given, facts, around)
     sought = given.get("noise_multiplier")
     if not with_epsilon and isinstance(sought, Call) and sought.name == "get_noise_multiplier":
-        # Its result is an argument here, so the noise is searched as it says, for this loader.
+        # The result of `get_noise_multiplier` is an argument here, so the noise is searched by that call, for this
+        # loader.
         inner = _GET_NOISE_MULTIPLIER.bind(sought)
         accountant = facts.word("accountant", inner, _WORDS, "rdp")
         given = {
@@ -66,7 +67,8 @@ def make_private(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
     noise = (around.known.noise_multiplier or 0.0) if with_epsilon else facts.noise("noise_multiplier", given)
     batches = _batches(given, facts, around)
     facts.settle()
-    # A loader of Poisson samples makes as many steps an epoch as its own arithmetic says, and its rate is 1 over them.
+    # By its own arithmetic, a loader of Poisson samples makes a certain number of steps an epoch; its rate is 1 over
+    # that number.
     taken = int(1.0 / (1.0 / per_epoch)) if batches is Batches.POISSON else per_epoch
     steps = around.known.steps or math.ceil(epochs * taken)
     target = facts.number("target_epsilon", given, 0.0) if with_epsilon else None
@@ -79,7 +81,7 @@ def make_private(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
 
 
 def get_noise_multiplier(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`opacus.accountants.utils.get_noise_multiplier`."""
+    """Read `opacus.accountants.utils.get_noise_multiplier`."""
     given = _GET_NOISE_MULTIPLIER.bind(call)
     accountant = facts.word("accountant", given, _WORDS, "rdp")
     rate = _rate(given, facts)
@@ -96,7 +98,7 @@ def get_noise_multiplier(call: Call, facts: Facts, around: Surroundings) -> Past
 
 
 def step(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`accountant.step(...)`, of one of Opacus' accountants."""
+    """Read `accountant.step(...)` of one of Opacus' accountants."""
     given = _STEP.bind(call)
     noise, rate, delta = facts.noise("noise_multiplier", given), _rate(given, facts), _delta(facts, around)
     steps = facts.count("steps", "steps", {})
@@ -106,7 +108,7 @@ def step(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
 
 
 def history(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`accountant.history = [(noise multiplier, sample rate, steps), ...]`."""
+    """Read `accountant.history = [(noise multiplier, sample rate, steps), ...]`."""
     entries = call.arguments[0] if call.arguments else None
     if not isinstance(entries, tuple):
         raise InvalidValue(f"history is a list of (noise multiplier, sample rate, steps) ({call.place})")
@@ -152,7 +154,7 @@ def _pasted(
 
 
 def _engine(call: Call, facts: Facts, around: Surroundings) -> str:
-    """The accountant of the engine that the call is made on."""
+    """Return the accountant of the engine on which the call is made."""
     receiver = call.receiver if isinstance(call.receiver, Call) else around.last("PrivacyEngine")
     if receiver is None or receiver.name != "PrivacyEngine":
         facts.suppose("accountant", "prv", "PrivacyEngine(...) was not pasted, and takes this one unless it is told.")
@@ -171,7 +173,7 @@ def _engine(call: Call, facts: Facts, around: Surroundings) -> str:
 
 
 def _accountant(facts: Facts, around: Surroundings) -> str:
-    """The accountant that was pasted, by its class or by its name."""
+    """Return the accountant that was pasted, by its class or by its name."""
     found = around.last(*_CLASSES, "create_accountant")
     if found is None:
         facts.suppose("accountant", "rdp", "No accountant was pasted.")
@@ -187,7 +189,7 @@ def _delta(facts: Facts, around: Surroundings) -> float:
 
 
 def _rate(given: Mapping[str, Value], facts: Facts) -> float:
-    """The sample rate, or the quotient of what is filled in for it; 0 if that is missing."""
+    """Return the sample rate, or the quotient of the numbers that are filled in for it; 0 if these are missing."""
     if is_number(given.get("sample_rate")):
         return facts.number("sample_rate", given, 1e-12, 1.0)
     records = facts.count("dataset_size", "sample_rate", given)
@@ -196,7 +198,7 @@ def _rate(given: Mapping[str, Value], facts: Facts) -> float:
 
 
 def _batches_of_an_epoch(given: Mapping[str, Value], facts: Facts, around: Surroundings) -> int:
-    """The length of the loader that the call is given; 0 if what it follows from is missing."""
+    """Return the length of the loader that the call is given; 0 if the numbers from which it follows are missing."""
     loader = given.get("data_loader")
     if not isinstance(loader, Call):
         loader = around.last("DataLoader")

@@ -30,15 +30,15 @@ class PastedCall:
 
     Attributes:
         library, function: The called function and its library.
-        said: Its arguments that are numbers or words, by name.
-        assumed: The further assumptions of the numbers.
+        said: The arguments of the call that are numbers or words, by name.
+        assumed: The further assumptions on which the numbers rely.
         record: The release, as the library would record it.
         charged: The event that dp-accounting is given, under `charged_relation`; None for Opacus, which has its own
         accountants.
-        accountant: The accountant whose number is compared, one of Opacus' or dp-accounting's.
+        accountant: The accountant whose number is compared: one of Opacus' or of dp-accounting's.
         batches: The batches of the loader, if the record says Poisson samples.
-        relation: Under which the record is accounted.
-        delta: At which.
+        relation: The relation under which the record is accounted.
+        delta: The delta at which the record is accounted.
         target_epsilon: The epsilon that the call asks for, if it looks for the noise by itself.
     """
 
@@ -56,15 +56,16 @@ class PastedCall:
     target_epsilon: float | None
 
     def imported(self) -> Imported:
-        """The record as events, with what the library reports for it.
+        """Return the record as events, with what the library reports for it.
 
         Raises:
-            InvalidValue, Unsupported: As `import_opacus` and `import_dp_event`; the pointer is empty, or the batches.
+            InvalidValue, Unsupported: As `import_opacus` and `import_dp_event` do. The pointer is empty or names the
+                batches.
         """
         try:
             return self._imported()
         except AccountingError as error:
-            # The contents of the record were not filled in by anybody.
+            # Nobody filled in the contents of the record, so the pointer must not lead there.
             error.pointer = error.pointer if error.pointer == ("batches",) else ()
             raise
 
@@ -81,7 +82,7 @@ class Surroundings:
     """The text pasted around a call, and the facts filled in.
 
     Attributes:
-        calls: All of them, in their order, those inside others behind the ones that hold them.
+        calls: All calls in their order; a call inside another one comes after the call that holds it.
         known: The facts that are filled in.
     """
 
@@ -89,11 +90,11 @@ class Surroundings:
     known: Known
 
     def last(self, *names: str) -> Call | None:
-        """The last call of one of these names."""
+        """Return the last call of one of these names."""
         return next((each for each in reversed(self.calls) if each.name in names), None)
 
     def batches(self, facts: Facts, said: Batches, reason: str) -> Batches:
-        """Return what the loader does: as filled in, else as the call says or implies."""
+        """Return the batches of the loader: as filled in, otherwise as the call says or implies."""
         chosen = self.known.batches
         if chosen is not None and chosen is not said:
             facts.suppose("batches", chosen, "Filled in beside the call.")
@@ -102,7 +103,8 @@ class Surroundings:
         return said
 
     def relation(self, facts: Facts, batches: Batches, theirs: NeighboringRelation) -> NeighboringRelation:
-        """The relation that is asked for, else the library's own; one that has an account for shuffled batches."""
+        """Return the relation that is asked for, else the library's own. It must have an account for shuffled
+        batches."""
         if self.known.relation is not None:
             return self.known.relation
         if batches is Batches.SHUFFLED and theirs is NeighboringRelation.ADD_OR_REMOVE_ONE:
@@ -117,7 +119,7 @@ class Surroundings:
 
 
 def sampled_gaussian(noise: float, rate: float, steps: int) -> DpEventJson:
-    """Return steps of a Gaussian mechanism on Poisson samples, as an event of dp-accounting."""
+    """Return steps of the Gaussian mechanism on Poisson samples as an event of dp-accounting."""
     gaussian = {"class_name": "GaussianDpEvent", "noise_multiplier": float(noise)}
     sampled = {"class_name": "PoissonSampledDpEvent", "sampling_probability": float(rate), "event": gaussian}
     return {"class_name": "SelfComposedDpEvent", "event": sampled, "count": steps}
@@ -133,11 +135,11 @@ def least_noise(
 ) -> float:
     """Return the least noise at which the library's charge meets its target, rounded down; noted as an assumption.
 
-    Guarantees: no_more_than_the_library_finds: its cost is proved to be no less than the target, and the library's
-        accountant bounds from above.
+    Guarantees: no_more_than_the_library_finds: its cost is proved to be at least the target, and the library's
+        accountant bounds the cost from above.
 
     Raises:
-        Incomplete: No noise is proved to be small enough, so the library's own result is needed.
+        Incomplete: If no noise is proved to be small enough, so the library's own result is needed.
     """
     found = solve_noise_multiplier(
         lambda noise: from_dp_event(charged(noise), relation), relation, epsilon=epsilon, delta=delta

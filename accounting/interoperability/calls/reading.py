@@ -13,7 +13,7 @@ from accounting.near_names import suggestion
 
 Read = Callable[[Call, Facts, Surroundings], PastedCall]
 
-#: The readers by the name of the call, the most informative first: of several calls in one text, the first in this list
+#: The readers by the name of the call, the most informative first: if a text has several calls, the first in this list
 #: is read.
 READERS: Mapping[str, Read] = {
     "DPKerasConfig": jax_privacy_calls.keras_config,
@@ -40,19 +40,19 @@ _SEARCHES = {
 
 
 def read_call(text: str, known: Known | None = None) -> PastedCall:
-    """Return what a pasted call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting releases and charges.
+    """Return the release and the charge of a pasted call of Opacus, JAX Privacy, TensorFlow Privacy or dp-accounting.
 
     Args:
-        text: Python with the call, at most `MAX_LENGTH` characters; assignments before it are read, too.
-        known: The facts that the call does not give.
+        text: Python text with the call, of at most `MAX_LENGTH` characters. Assignments before the call are read, too.
+        known: The facts that were filled in because the call does not give them.
 
     Guarantees: nothing_is_run; nothing_is_guessed: a number that is not written there and not filled in is missing.
 
     Raises:
-        InvalidValue: It is no Python, has none of these calls or several that contradict each other, or a number out of
-            range; the pointer is empty, or names what is filled in.
-        Incomplete: The call lacks numbers.
-        Unsupported: What it releases has no account here.
+        InvalidValue: If the text is not Python, has none of these calls, has several that contradict each other, or has
+            a number out of range. The pointer is empty, or names what is filled in.
+        Incomplete: If the call lacks numbers.
+        Unsupported: If the release of the call has no account here.
 
     >>> read_call("make_private(noise_multiplier=1.1)", Known(60_000, 600, epochs=10, delta=1e-5)).record.history
     ((1.1, 0.01, 1000),)

@@ -1,8 +1,8 @@
-"""Python that somebody pasted, read as text: calls and the literals in them. Nothing of it is ever run.
+"""A reader of pasted Python text: it finds calls and the literals in them. Nothing of the text is ever run.
 
-What is read: calls, the names that literals and calls were assigned to before, numbers, words, lists, and quotients and
+It reads calls, the names to which literals and calls were assigned before, numbers, words, lists, and quotients and
 products of numbers (``sample_rate=256 / 60_000``). Everything else keeps its place and its text as `Unread`, so that
-``module=model`` does no harm, and ``epochs=EPOCHS`` says what is not known.
+``module=model`` does no harm, and ``epochs=EPOCHS`` shows which number is not known.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from typing import TypeGuard
 
 from accounting.errors import InvalidValue
 
-#: The most characters, tokens and nested brackets that are read; a call has a few hundred, a few dozen and a few.
+#: The most characters, tokens and nested brackets that are read. A typical call has a few hundred characters, a few
+#: dozen tokens and a few brackets.
 MAX_LENGTH = 4_000
 MAX_TOKENS = 1_200
 MAX_BRACKETS = 32
-#: Expressions inside one another, and values in all; a name counts as much as what it stands for.
+#: The largest depth of nested expressions, and the most values in all. A name counts as many as the values it stands
+#: for.
 MAX_DEPTH = 64
 MAX_VALUES = 10_000
-#: The largest number, either way. Nothing that a call says is larger.
+#: The largest absolute value of a number. No call has a larger one.
 MAX_NUMBER = 1e15
 #: The most characters of unread text that an error shows.
 _SHOWN = 40
@@ -38,14 +40,14 @@ class Unread:
     """Something whose value the text does not say.
 
     Attributes:
-        text: As it stands there, cut if it is long.
+        text: The text as it was written, shortened if it is long.
     """
 
     text: str
 
     @property
     def last(self) -> str:
-        """The last of the names that a dotted one has: ``REPLACE_ONE`` of ``NeighboringRelation.REPLACE_ONE``."""
+        """The last part of a dotted name: ``REPLACE_ONE`` of ``NeighboringRelation.REPLACE_ONE``."""
         return self.text.rpartition(".")[2]
 
 
@@ -54,10 +56,10 @@ class Call:
     """One call, with its arguments resolved.
 
     Attributes:
-        name: The last name of what is called: ``make_private`` of ``engine.make_private``.
-        receiver: The object that it is called on, if that is a call or a name to which a call was assigned.
-        path: The whole dotted name, as it stands in the text.
-        arguments, keywords: Its arguments.
+        name: The last part of the name of the called function: ``make_private`` of ``engine.make_private``.
+        receiver: The object on which the function is called, if that is a call or a name to which a call was assigned.
+        path: The whole dotted name, as it is written in the text.
+        arguments, keywords: The positional arguments and the keyword arguments.
         line, column: The place where it begins, from 1.
     """
 
@@ -75,29 +77,29 @@ class Call:
         return f"line {self.line}, column {self.column}"
 
     def inner(self) -> Iterator[Call]:
-        """Return the call itself, the object that it is called on, and all calls among its arguments."""
+        """Return the call itself, the object on which it is called, and all calls among its arguments."""
         yield self
         for each in (self.receiver, *self.arguments, *self.keywords.values()):
             yield from _calls_of(each)
 
 
-#: A value as the text says it.
+#: A value that the text shows.
 Value = bool | int | float | str | None | tuple["Value", ...] | Unread | Call
 
 
 def read_snippet(text: str) -> tuple[Call, ...]:
-    """The calls of a piece of Python, in their order, those on the right of an assignment included.
+    """Return the calls in a piece of Python in their order, including those on the right side of an assignment.
 
     An assignment to an attribute, such as ``accountant.history = [...]``, is read as a call of that name.
 
     Args:
-        text: At most `MAX_LENGTH` characters.
+        text: A text of at most `MAX_LENGTH` characters.
 
     Guarantees: nothing_is_run: the text is parsed, and only literals become values.
 
     Raises:
-        InvalidValue: It is no Python, is too long or too deep, or has a statement that is not read; the sentence says
-            the line and the column.
+        InvalidValue: If the text is not Python, is too long or too deeply nested, or has a statement that is not read.
+            The sentence says the line and the column.
 
     >>> [call] = read_snippet("RATE = 256 / 60_000\\nf(RATE, epochs=EPOCHS)")
     >>> call.arguments, call.keywords
@@ -122,7 +124,7 @@ def read_snippet(text: str) -> tuple[Call, ...]:
 
 
 def _dedented(text: str) -> tuple[str, int]:
-    """The text without the indentation that all its lines share, and how much that was."""
+    """Return the text without the indentation that all its lines share, and the width of that indentation."""
     shown = dedent(text)
     lengths = ((len(old), len(new)) for old, new in zip(text.splitlines(), shown.splitlines(), strict=True))
     return shown, next((old - new for old, new in lengths if new), 0)
@@ -136,9 +138,11 @@ def _check_characters(text: str) -> None:
 
 
 def _check_size(text: str, indent: int) -> None:
-    """Refuse what is too long or nested too deeply, before the parser sees it."""
+    """Refuse text that is too long or nested too deeply, before the parser sees it."""
     if len(text) > MAX_LENGTH:
-        raise InvalidValue(f"it has {len(text)} characters, and at most {MAX_LENGTH} are read: paste only the call")
+        raise InvalidValue(
+            f"the text has {len(text)} characters, and at most {MAX_LENGTH} are read: paste only the call"
+        )
     depth = 0
     try:
         for count, token in enumerate(tokenize.generate_tokens(io.StringIO(text).readline)):
@@ -147,9 +151,9 @@ def _check_size(text: str, indent: int) -> None:
                 where = _at(token.start[0], indent + token.start[1] + 1)
                 raise InvalidValue(f"brackets are nested more than {MAX_BRACKETS} deep{where}")
             if count > MAX_TOKENS:
-                raise InvalidValue(f"it has more than {MAX_TOKENS} words and signs: paste only the call")
+                raise InvalidValue(f"the text has more than {MAX_TOKENS} words and signs: paste only the call")
     except (tokenize.TokenError, SyntaxError):
-        return  # The parser says what is wrong, and where.
+        return  # The parser's error says what is wrong, and where.
 
 
 class _Reader:
@@ -266,7 +270,7 @@ class _Reader:
         )
 
     def _number(self, value: float, node: ast.expr) -> float:
-        # Compared as it is: an integer of thousands of digits is no float.
+        # The number is compared as it is, since an integer of thousands of digits cannot be a float.
         if not -MAX_NUMBER <= value <= MAX_NUMBER:
             raise InvalidValue(f"this number is beyond {MAX_NUMBER:.0e}{self._place(node)}")
         return value
@@ -283,7 +287,7 @@ class _Reader:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number; True and False are none."""
+    """Return whether a value is a number. True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -24,7 +24,7 @@ _TYPES = {"RDP": "rdp", "PLD": "pld"}
 
 
 def privacy_statement(call: Call, facts: Facts, around: Surroundings) -> PastedCall:
-    """`compute_dp_sgd_privacy_statement(...)`, and the older `compute_dp_sgd_privacy(...)`."""
+    """Read `compute_dp_sgd_privacy_statement(...)`, or the older `compute_dp_sgd_privacy(...)`."""
     is_statement = call.name == "compute_dp_sgd_privacy_statement"
     given = (_STATEMENT if is_statement else _PRIVACY).bind(call)
     facts.refuse("max_examples_per_user", given, "several records of one user are accounted with group_size", 1)

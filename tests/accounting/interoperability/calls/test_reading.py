@@ -357,7 +357,7 @@ def test_a_name_without_a_value_is_named() -> None:
         (
             "make_private(model)",
             {},
-            r"make_private takes its arguments by name, and 1 are given so \(line 1, column 1\)",
+            r"make_private takes its arguments by name, and 1 are given in this way \(line 1, column 1\)",
             (),
         ),
         ("make_private(noise_multipler=1)", {}, r"takes no argument noise_multipler .*mean noise_multiplier\?", ()),
@@ -390,7 +390,7 @@ def test_a_name_without_a_value_is_named() -> None:
             "must be a number",
             (),
         ),
-        ("accountant.compose(event)", {"delta": 1e-5}, "what is composed is not written out: event", ()),
+        ("accountant.compose(event)", {"delta": 1e-5}, "the composed event is not written out: event", ()),
         ("accountant.compose(GaussianDpEvent(1.0), 1e9)", {"delta": 1e-5}, "count must be in", ()),
         (
             "BandMFExecutionPlanConfig(strategy=s, iterations=9, epsilon=1, delta=1e-5)",
