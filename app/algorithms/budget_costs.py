@@ -78,7 +78,7 @@ class BudgetReader:
                 ``relation_mismatch``.
         """
         if not self.principal.may(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR):
-            detail = "What remains of a budget is for a key with the scope admin or analyst or auditor or owner."
+            detail = "Only a key with the scope admin, analyst, auditor or owner may see what remains of a budget."
             raise Problem(403, "forbidden", detail)
         if budget_id not in self._known:
             try:

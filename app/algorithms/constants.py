@@ -18,7 +18,7 @@ MOMENT_ORDER = 64.0
 
 _MOMENTS = "Lowy & Razaviyayn 2023, Assumption 2"
 _HOLDER = Units(loss=1, parameter=-1, holder=-1)
-_ANY_ORDER = "Where every record's has a bound, moments of every order have the same one; this order is a choice."
+_ANY_ORDER = "A bound on every record also bounds the moments of every order; this order is a choice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,16 @@ def input_bound(model: Model, columns: Sequence[scaling.Column], norm_order: flo
 
 def _of_a_mean(longest: float, given: Mapping[str, float]) -> tuple[Constant, ...]:
     """Moments of the records' norm, of their coordinates about their mean, and the norm of that mean."""
-    words = "The records are what is clipped. Each declared column adds at most 1 to the square of a scaled row."
-    found = [Constant("mean_bound", longest, GRADIENT, "L = B", f"{words} A mean of rows is no longer than they.")]
+    words = "The records themselves are clipped. Each declared column adds at most 1 to the square of a scaled row."
+    found = [
+        Constant(
+            "mean_bound",
+            longest,
+            GRADIENT,
+            "L = B",
+            f"{words} The mean of the rows is no longer than the longest of them.",
+        )
+    ]
     if not given.keys() & {"moment_bound", "coordinate_moment_bound"}:
         found += [
             _moment_order(),
@@ -176,7 +184,7 @@ def _at_zero(loss: Loss, bound: float, norm_order: float, domain: Domain | None)
             loss.steepest(0.0, norm_order) * bound,
             GRADIENT,
             r"B \max_y \|r(0, y)\|",
-            "A record's gradient is its input times the loss's derivative by the logits, and they are 0 there.",
+            "A record's gradient is its input times the loss's derivative by the logits, which are 0 there.",
         ),
     ]
     if _holds_zero(domain):
@@ -202,7 +210,7 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
             exponent,
             PURE,
             r"\alpha",
-            f"Of the loss {loss.kind} by its logits: 0 where its slope jumps, 1 where it is smooth.",
+            f"That of the loss {loss.kind} as a function of its logits: 0 if its slope jumps, 1 if it is smooth.",
         ),
         Constant(
             "holder_constant",
@@ -218,8 +226,8 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
 def _smoothness(value: float) -> list[Constant]:
     formula = r"B^2 c + s,\; \|\ell''(z)\| \le c"
     words = (
-        "A record's second derivative by the parameters is that by the logits, between its input and itself; an l2 "
-        "penalty adds its strength."
+        "A record's second derivative by the parameters is the one by the logits, multiplied by its input on both "
+        "sides; an l2 penalty adds its strength."
     )
     return [
         Constant("smoothness", value, SMOOTHNESS, formula, words),
@@ -282,8 +290,8 @@ def _of_bounded_gradients(slope: float, bound: float, given: Mapping[str, float]
 
 def _moment_order() -> Constant:
     words = (
-        "What has a bound has moments of every order; at this one a threshold made of moments is within a few per cent "
-        "of the bound. The order and the bound belong together."
+        "Bounded gradients have moments of every order; at this order, a threshold computed from moments is within a "
+        "few per cent of the bound. The order and the moment's bound belong together."
     )
     return Constant("moment_order", MOMENT_ORDER, PURE, "k = 64", words)
 

@@ -13,8 +13,8 @@ class Scope(StrEnum):
     """A key has scopes, which say what it allows. ``admin`` implies every other."""
 
     OWNER = "owner"
-    """Opens budgets, registers data, raises charges by corrections, decides requests for other limits, and may all that
-    analysts and auditors may."""
+    """Opens budgets, registers data, raises charges by corrections, decides requests for other limits, and may do all
+    that analysts and auditors may."""
     ANALYST = "analyst"
     """Calibrates, reserves, starts, commits, runs, and asks for other limits."""
     AUDITOR = "auditor"
@@ -28,7 +28,7 @@ class Scope(StrEnum):
     METRICS = "metrics"
     """Reads `/metrics`."""
     ADMIN = "admin"
-    """May all of it, declares rows public, and makes, rotates and revokes keys."""
+    """May do all of this, declares rows public, and makes, rotates and revokes keys."""
 
 
 @dataclass(frozen=True)

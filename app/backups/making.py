@@ -89,8 +89,8 @@ def _write(context: Context, session: Session, writer: ArchiveWriter, done: Done
         verdict = verify(session)
         if verdict.first_bad is not None:
             raise BackupRefused(
-                f"The books are not valid: {describe(verdict.first_bad)}. No backup was made: one of books that are "
-                "not valid would not be restored."
+                f"The books are not valid: {describe(verdict.first_bad)}. No backup was made, because invalid books "
+                f"could not be restored."
             )
     written = [_write_table(session, writer, done, *table) for table in tables()]
     files, missing = _write_files(context, session, writer, done)

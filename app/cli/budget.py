@@ -40,7 +40,7 @@ DecisionReason = Annotated[
 After = Annotated[
     str | None, typer.Option(help="List only what happened at this moment or later, such as 2026-01-31T00:00:00Z.")
 ]
-Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
+Before = Annotated[str | None, typer.Option(help="List only what happened before this moment.")]
 
 
 class SpentBy(StrEnum):

@@ -23,8 +23,10 @@ Relation = Annotated[
         "--relation", help="What differs between neighbours: add-or-remove-one, replace-one, replace-special."
     ),
 ]
-MaxGradNorm = Annotated[float | None, typer.Option(help="Clip each record's gradient to it.")]
-Regularizer = Annotated[float | None, typer.Option(help="Normalise each record's gradient, in place of clipping it.")]
+MaxGradNorm = Annotated[float | None, typer.Option(help="Clip each record's gradient to this norm.")]
+Regularizer = Annotated[
+    float | None, typer.Option(help="Normalise each record's gradient with it, in place of clipping.")
+]
 Epsilon = Annotated[float | None, typer.Option(help="epsilon of the target, beside --delta.")]
 Delta = Annotated[float | None, typer.Option(help="delta of the target, beside --epsilon.")]
 GroupSize = Annotated[

@@ -344,7 +344,7 @@ def _print_judgements(report: PriceReport) -> None:
 def _read_past(path: Path) -> Past:
     past, verdict = _of_file(path, lambda: read_past(path))
     if not verdict.valid:
-        fail(f"The older export cannot be compared with: {verdict.in_words()}.")
+        fail(f"The older export cannot serve for comparison: {verdict.in_words()}.")
     return past
 
 

@@ -175,7 +175,7 @@ def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart |
     return line_chart(
         "Left over time",
         f"The limit of {field} {at_most(limit)} less what was committed: {at_least(left)} now. "
-        "The charges of a day stand at the first of them.",
+        "All charges of a day are shown at the time of the first one.",
         Axis("time (UTC)", Scale.TIME),
         Axis(f"{field} left", from_zero=True, written=at_least),
         [Series("left", points, is_staircase=True)],

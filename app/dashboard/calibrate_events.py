@@ -67,7 +67,7 @@ def _value(body: Mapping[str, Any]) -> str:
 
 
 def _tiles(body: Mapping[str, Any]) -> list[Tile]:
-    extreme = {True: "none beyond it meets the target", False: "certified; that none beyond it would do is not proved"}
+    extreme = {True: "none beyond it meets the target", False: "certified; a value beyond it may also meet the target"}
     tiles = [Tile(words(body["solve_for"]), _value(body), extreme[body["is_extreme"]])]
     tiles.append(tile_of_the_guarantee(body["achieved"]))
     if body["next"] is not None:

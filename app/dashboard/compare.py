@@ -161,7 +161,8 @@ async def _rates(request: Request, form: Form) -> Chart | None:
             lines.setdefault(name, []).append((records, value))
     return line_chart(
         "Rates of the table over the number of records",
-        f"{table['title']}: {table['measure']} with 1 for every constant. What grows alike runs in parallel.",
+        f"{table['title']}: {table['measure']} with 1 for every constant. Lines that grow at the same rate are "
+        f"parallel.",
         Axis("records", Scale.LOGARITHMIC, written=number),
         Axis(table["measure"], Scale.LOGARITHMIC, written=number),
         [Series(name, points) for name, points in lines.items()],

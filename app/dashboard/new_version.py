@@ -68,7 +68,7 @@ def read(given: Mapping[str, str]) -> FilledForm:
         return Field(name, label, value, hint, (("", tuple(options.items())),), (f"/{name}",))
 
     changes = {str(each): str(each) for each in Change}
-    told = "Everybody who sees the data set is told; nobody checks it. “replaced” does not say."
+    told = "Everybody who sees the data set sees this; nobody checks it. “replaced” leaves it open."
     erase = "Remove them where a person was deleted. Runs that wait for an earlier version fail without a charge."
     return FilledForm(
         sections=(

@@ -130,7 +130,7 @@ def record_from_canonical(data: bytes) -> EntryRecord:
     plain = _members_around_known_events(text) or _members(text)
     version = plain.pop("v", None)
     if version not in _MEMBERS_OF:
-        raise ValueError("these bytes are of another format version, or of no entry alone")
+        raise ValueError("these bytes have another format version, or are not exactly one entry")
     required, allowed = _MEMBERS_OF[version]
     if not required <= plain.keys() <= allowed:
         raise ValueError("these bytes are not of an entry alone")

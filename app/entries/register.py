@@ -87,26 +87,26 @@ class Register:
 
     def _after(self, record: EntryRecord) -> Told:
         if record.amounts or record.events or record.reservation_id is not None or record.subject_id is None:
-            raise Refused("an entry of the register is about one thing, and charges nothing")
+            raise Refused("a register entry must be about one subject and must charge nothing")
         details = record.details or {}
         subject, said = Subject(str(details["subject"])), details["says"]
         if not isinstance(said, Mapping):
-            raise TypeError("an entry must say the columns of a row")
+            raise TypeError("a register entry must list the columns of a row")
         later, before = LATER[subject], self.told.get(record.subject_id)
         if record.kind is EntryKind.REGISTER:
             if before is not None:
                 raise Refused(f"the {subject} {record.subject_id} is registered already")
             if said.get("id") != record.subject_id:
-                raise Refused("it describes the row of something else")
+                raise Refused("the row that it describes belongs to another subject")
             if subject is Subject.REGISTER and record.subject_id != REGISTER:
-                raise Refused("there is one register")
+                raise Refused("the ledger has only one register")
             return Told(subject, record.subject_id, dict(said))
         if before is None or before.subject is not subject:
             raise Refused(f"no {subject} {record.subject_id} is registered, or it has ended")
         if record.kind not in later:
-            raise Refused(f"a {subject} takes no {record.kind}")
+            raise Refused(f"an entry about a {subject} cannot be of the kind {record.kind}")
         if not said.keys() <= set(later[record.kind]):
-            raise Refused(f"it changes what the first entry about a {subject} has fixed")
+            raise Refused(f"it changes a column that the first entry about a {subject} fixed for good")
         now = Told(subject, before.id, {**before.columns, **said}, has_ended=record.kind is EntryKind.END)
         if subject is Subject.REGISTER and not subjects_in(now.columns) > subjects_in(before.columns):
             raise Refused("an entry about the register may only add subjects, and this one removes some")
@@ -121,7 +121,7 @@ def subjects_in(columns: Mapping[str, Json]) -> frozenset[Subject]:
     """
     listed = columns["subjects"]
     if not isinstance(listed, list):
-        raise TypeError("subjects are a list")
+        raise TypeError("subjects must be a list")
     return frozenset(map(Subject, listed))
 
 
@@ -138,6 +138,6 @@ def told_by(entries: Iterable[tuple[EntryRecord, str]]) -> Told | None:
     register, told = Register(), None
     for record, hashed in entries:
         if told is not None and told.is_final:
-            raise Refused(f"nothing follows what the register has said of {told.id}")
+            raise Refused(f"the register has ended {told.id}, and has another entry about it")
         told = register.enter(record, hashed) or register.told[str(record.subject_id)]
     return told

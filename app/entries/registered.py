@@ -156,7 +156,7 @@ REGISTERED: Mapping[Subject, Registered] = {
             Subject.KEY,
             cast(Table, ApiKey.__table__),
             ends="revoked_at",
-            untold={"last_used_at": "It is written with every use, and tells living keys from dead ones alone."},
+            untold={"last_used_at": "It is written with every use, and only shows which keys are still used."},
             shortened=frozenset({"token_hash", "previous_token_hash"}),
         ),
         Registered(
@@ -164,8 +164,8 @@ REGISTERED: Mapping[Subject, Registered] = {
             cast(Table, Run.__table__),
             ends="finished_at",
             untold={
-                "heartbeat": "It is raised for as long as a worker is at the run, and decides nothing afterwards.",
-                "stream_id": "It names the randomness of a run that is being trained, and decides nothing afterwards.",
+                "heartbeat": "A worker updates it while it carries out the run; it decides nothing afterwards.",
+                "stream_id": "It names the random numbers of a run in training; it decides nothing afterwards.",
             },
             shortened=frozenset(
                 {

@@ -56,7 +56,7 @@ class Reason(StrEnum):
     """Why a database is refused."""
 
     BEHIND = "behind"
-    """Entries that were acknowledged are missing, or are others."""
+    """Entries that were acknowledged are missing, or differ from those now stored."""
     OTHER_LIFE = "other_life"
     """The database is from before a loss that was acknowledged, or from another continuation of the same ledger."""
     NO_FENCE = "no_fence"

@@ -85,7 +85,7 @@ _DETAILS = {
     "be used; raise the limit there first",
     DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than `used`",
     DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
-    "their steps it would, and a calibration with the target kind `budget` which noise fits",
+    "their steps it would, and a calibration with the target kind `budget` finds noise that fits",
 }
 
 

@@ -35,7 +35,7 @@ Auditor = Annotated[Principal, requires(Scope.OWNER, Scope.AUDITOR)]
 @router.get(
     "/budgets/{budget_id}/entries",
     operation_id="list_entries",
-    summary="A budget's history",
+    summary="List the entries of a budget",
     response_model=Page[EntryBody],
 )
 def list_entries(
@@ -102,7 +102,7 @@ def list_entries(
 @router.get(
     "/ledger/register",
     operation_id="list_register",
-    summary="What was declared and who holds keys, oldest first",
+    summary="List what was declared and who holds keys, oldest first",
     response_model=Page[RegisterEntryBody],
 )
 def list_register(
@@ -140,7 +140,7 @@ def list_register(
 @router.post(
     "/ledger/verify",
     operation_id="verify_ledger",
-    summary="Verify that the books are what the ledger wrote",
+    summary="Verify that the ledger's books were not changed",
 )
 def verify_ledger(
     context: CurrentContext, principal: Auditor, request: Annotated[VerifyRequest | None, Body()] = None
@@ -168,7 +168,7 @@ def verify_ledger(
 @router.get(
     "/ledger/export",
     operation_id="export_ledger",
-    summary="All entries, as one file",
+    summary="Export all entries as one file",
     response_class=StreamingResponse,
     responses={
         200: {

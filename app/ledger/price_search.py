@@ -80,9 +80,7 @@ class PriceSearch:
     def _find(self, priced: Priced) -> Ends | Unpayable | str:
         is_late = self._end is not None and monotonic() > self._end
         if is_late or (self._most is not None and next(self._asked) > self._most):
-            return (
-                f"it was not looked for: the limit here is {self._limits}; `epsilond ledger verify --prices` has none"
-            )
+            return f"it was not computed: the limit here is {self._limits}; `epsilond ledger verify --prices` has none"
         try:
             return self._pool.run(ends_of, priced)
         except JobFailed as failure:

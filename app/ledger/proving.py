@@ -138,7 +138,7 @@ def _check_leaf(read: Read, entry: Row[Any]) -> None:
     except ValueError:
         raise not_consistent("the entry's hash is not one") from None
     if entry.tree_index < 0 or list(read(0, entry.tree_index, 1)) != [leaf]:
-        raise not_consistent("the entry is another one than was put into the tree")
+        raise not_consistent("the entry is not the one that was put into the tree")
 
 
 def _check_size(name: str, size: int, largest: int) -> None:

@@ -313,7 +313,7 @@ def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
     if record.failure is not None:
         raise BrokenChain(record.sequence, "it charges a failure beside its amounts, which no filter does yet")
     if record.tail is not None and record.kind is not _COMMIT:
-        raise BrokenChain(record.sequence, "it gives a tail back, which a commit alone does")
+        raise BrokenChain(record.sequence, "it gives a tail back, which only a commit does")
     before = history.reservations.get(record.reservation_id)
     after = _made_reservation(record, record.reservation_id, hashed) if before is None else _step(before, record)
     if before is not None and record.kind is _COMMIT:
@@ -335,7 +335,7 @@ def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: 
         return
     is_whole = budget_filter.prefix_may_depend_on_outputs or record.amounts == before.cost
     if not is_whole and before.run_id is None:
-        raise BrokenChain(record.sequence, "it charges a part, which its budget's filter charges as the whole")
+        raise BrokenChain(record.sequence, "it charges a part, but its budget's filter charges parts as the whole")
 
 
 def _count(history: History, reservation: ReservationState, sign: Callable[[int, int], int]) -> None:

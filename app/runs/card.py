@@ -34,7 +34,8 @@ _SCORED = (
 )
 _EVALUATED = (
     "Computed from one noisy vector about rows that the data set holds out of training. It is one of the events, and "
-    "was charged before it was drawn. Each interval is about the noise, and holds what these rows say by itself."
+    "was charged before it was drawn. Each interval, taken alone, allows for the noise: it holds the value of the "
+    "metric on these rows."
 )
 
 

@@ -23,7 +23,7 @@ class ModelBody(Schema):
     where it is positive. Several: the class of the largest. Regression: the logit is the label, scaled as a feature is.
     """
 
-    format_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or goes.")
+    format_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or is removed.")
     run_id: Identifier
     algorithm: str
     kind: str

@@ -184,6 +184,6 @@ def _read(
             except Problem as problem:
                 faults += problem.errors
     if faults:
-        detail = "Some rows are not what the model's columns hold; `errors` says where."
+        detail = "Some rows do not fit the model's columns; `errors` says where."
         raise Problem(422, "invalid_request", detail, errors=faults[:LISTED_FAULTS])
     return values

@@ -24,10 +24,10 @@ _LAST_END = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 #: The form of a signed token; a key of ours has no dots.
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _REASONS: Mapping[type[jwt.PyJWTError], str] = {
-    jwt.ExpiredSignatureError: "it is past its time",
-    jwt.ImmatureSignatureError: "its time has not begun",
+    jwt.ExpiredSignatureError: "it has expired",
+    jwt.ImmatureSignatureError: "it is not valid yet",
     jwt.InvalidIssuerError: "another issuer made it",
-    jwt.InvalidAudienceError: "it is made out to another audience",
+    jwt.InvalidAudienceError: "it is for another audience",
     jwt.InvalidAlgorithmError: "it is not signed with a private key of the provider",
     jwt.InvalidSignatureError: "its signature is wrong",
     jwt.InvalidKeyError: "the provider's key is too short",
