@@ -86,8 +86,8 @@ def _tight(
     events = tuple(Event(step.mechanism, step.sampling, count) for step, count in steps)
     if len(steps) > MAX_STEPS or sum(step.sampling.is_amplified for step, _ in steps) > MAX_SAMPLED_STEPS:
         return None, [
-            f"there are more than {MAX_STEPS} different steps, or more than {MAX_SAMPLED_STEPS} different sampled "
-            "ones, too many for a tight number; only the filter has a number"
+            f"no tight number: there are more than {MAX_STEPS} different steps, or more than {MAX_SAMPLED_STEPS} "
+            "different sampled ones; only the filter has a number"
         ]
     try:
         answer = _epsilon(context, events, relation, delta)
