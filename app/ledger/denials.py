@@ -1,4 +1,4 @@
-"""The ledger refuses a command with a code, which says why."""
+"""The codes with which the ledger refuses commands."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ class Denial:
     """A command that is refused; nothing changes.
 
     Attributes:
-        code: Why.
+        code: The reason.
         state: The state of the reservation, or of the request for a limit, that it is about.
-        budget_id: The budget whose limit stands in the way: the one that was asked, or one above it.
+        budget_id: The budget whose limit is exceeded: the one that was asked, or one above it.
     """
 
     code: DenialCode

@@ -204,20 +204,20 @@ def export_ledger(
 
 
 def _makers(session: Session, principal_id: str | None, made_by: str | None) -> set[str] | None:
-    """Return the ids of the principals whose entries are asked for; None for all."""
+    """Return the ids of the principals whose entries are requested; None for all."""
     asked = [] if principal_id is None else [{principal_id}]
     asked += [] if made_by is None else [ids_of(session, made_by)]
     return set.intersection(*asked) if asked else None
 
 
 def _named(session: Session, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries with the names of those who have made them."""
+    """Return the entries with the names of the principals who made them."""
     names = names_of(session, (body["principal_id"] for body in bodies))
     return [with_name(body, names) for body in bodies]
 
 
 def _root_of(session: Session, principal: Principal, budget_id: str | None) -> str:
-    """The root of the tree that is asked for, "" for all trees; 403 where the key does not reach all of that."""
+    """Return the root of the requested tree, or "" for all trees; 403 if the key does not reach all of it."""
     if budget_id is None:
         if principal.budgets is not None:
             raise reach.beyond("ask with the budget_id of a root budget that is among them")
