@@ -76,9 +76,7 @@ def list_algorithms() -> AlgorithmList:
     return AlgorithmList(items=[service.describe(algorithm) for algorithm in ALGORITHMS.values()])
 
 
-@router.get(
-    "/algorithms/compare", operation_id="compare_algorithms", summary="Fill the papers' tables for your sizes"
-)
+@router.get("/algorithms/compare", operation_id="compare_algorithms", summary="Fill the papers' tables for your sizes")
 def compare_algorithms(setting: Annotated[SettingQuery, Query()]) -> ComparisonAnswer:
     """The answer says what each method in the papers' tables achieves and costs, up to constants: rates, numbers of
     gradients, lower bounds, conditions, and known errors."""

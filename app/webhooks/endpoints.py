@@ -59,9 +59,7 @@ def create_webhook(
     return to_response(run_once(context, keyed, command))
 
 
-@router.get(
-    "/budgets/{budget_id}/webhooks", operation_id="list_webhooks", summary="List webhooks of a budget"
-)
+@router.get("/budgets/{budget_id}/webhooks", operation_id="list_webhooks", summary="List webhooks of a budget")
 def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[WebhookBody]:
     """The webhooks of a budget. There are at most ten, so one page has all."""
     with context.database.read() as session:
