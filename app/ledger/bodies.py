@@ -19,7 +19,7 @@ def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter | None) -> dict[
     Args:
         entry: The stored entry.
         budget_filter: The filter of the entry's budget, which names the amounts; its present limit does not matter.
-        None for an entry of the register, which has no amounts.
+            None for an entry of the register, which has no amounts.
 
     Raises:
         WrongKind: its bytes are not those of an entry.

@@ -49,7 +49,7 @@ class BadPlace(Exception):
 
     Attributes:
         budget_id: The budget whose entry or row is wrong; None if a file ends too early, or has a line that is not an
-        entry.
+            entry.
         sequence: The sequence of the wrong entry; None if the entries are intact and a table beside them is wrong.
         leaf_index: The place that the stored entry has among those of all budgets; None if it is missing.
         reason: What is wrong, in words.
@@ -88,7 +88,8 @@ class Known(NamedTuple):
     """A reservation, and the entry that made it.
 
     Attributes:
-        state: Its state after the last entry about it. sequence, principal_id: Those of the entry that made it.
+        state: Its state after the last entry about it.
+        sequence, principal_id: Those of the entry that made it.
     """
 
     state: ReservationState
@@ -252,7 +253,7 @@ class Books:
         Args:
             ends: The ends that the source gives.
             source: The name of the source, for the reason of a bad place; ``{whose}`` stands for the owner of the
-            chain.
+                chain.
 
         Raises:
             BadPlace: a chain has too few or too many entries.

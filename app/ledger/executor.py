@@ -78,7 +78,7 @@ def execute(
         context: The process's context.
         keyed: The key, and what is asked.
         instruct: Makes the instruction. It may compute a price, and runs before any lock is taken. It runs again if
-        another command has meanwhile changed what it priced.
+            another command has meanwhile changed what it priced.
         answer: Makes the answer of the transition.
 
     Raises:

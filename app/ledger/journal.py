@@ -51,7 +51,7 @@ class Instruction:
         command: The command.
         principal_id: The principal who asks, for the entry.
         target_id: The id of the budget, of the request for another limit, or of the reservation that the command is
-        about.
+            about.
     """
 
     command: Command | LimitRequestCommand

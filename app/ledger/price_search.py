@@ -48,8 +48,8 @@ class PriceSearch:
 
     Args:
         pool: A pool whose processes have limits of time and memory; beyond these there is no price.
-        at_once: How many prices are computed at once; at most as many as the pool has places. most, seconds: Limits on
-        the number of prices and on the time for all of them; None for no limit.
+        at_once: How many prices are computed at once; at most as many as the pool has places.
+        most, seconds: Limits on the number of prices and on the time for all of them; None for no limit.
 
     Attributes:
         reached: Called with the number of prices found so far, and the number of all.

@@ -111,9 +111,10 @@ class Judgement:
 
     Attributes:
         verdict: How the amounts compare with the price.
-        entries: The number of these entries. budget_id, sequence, leaf_index: The place of the first of them.
-        charged: What an entry charges, in the filter's own fields. least, price: Both ends of today's price, also in
-        the filter's own fields; None if there is no price.
+        entries: The number of these entries.
+        budget_id, sequence, leaf_index: The place of the first of them.
+        charged: What an entry charges, in the filter's own fields.
+        least, price: Both ends of today's price, also in the filter's own fields; None if there is no price.
         reason: The reason why there is no price; None if there is one.
     """
 
@@ -171,8 +172,8 @@ class PriceVerification:
     """Collect what entries charge, and compare it with prices.
 
     Args:
-        find: The function that computes prices. most_held, most_events: Bounds on memory, as `MOST_HELD` and
-        `MOST_EVENTS` describe them.
+        find: The function that computes prices.
+        most_held, most_events: Bounds on memory, as `MOST_HELD` and `MOST_EVENTS` describe them.
     """
 
     def __init__(self, find: FindPrices, most_held: int = MOST_HELD, most_events: int = MOST_EVENTS) -> None:

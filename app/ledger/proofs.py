@@ -25,7 +25,7 @@ def check_proof(text: str, key: VerifierKey, kept: Checkpoint | None = None) -> 
         text: The proof as JSON.
         key: The ledger's public key.
         kept: A verified checkpoint that was kept elsewhere. It replaces the proof's own checkpoint of its size, which
-        may not contradict it.
+            may not contradict it.
 
     Raises:
         InvalidProof: it proves nothing, or no checkpoint states one of its roots.

@@ -22,9 +22,11 @@ class InclusionProof:
     """A proof that an entry has its place in the tree of some size.
 
     Attributes:
-        entry_id, budget_id, entry_hash: The entry; its hash in its budget's chain is the leaf. tree_index: The entry's
-        place in the tree. size, root: Of the tree. path: The hashes of section 2.1.3.1 of RFC 9162. note: The
-        checkpoint of that size; None if none was signed.
+        entry_id, budget_id, entry_hash: The entry; its hash in its budget's chain is the leaf.
+        tree_index: The entry's place in the tree.
+        size, root: Of the tree.
+        path: The hashes of section 2.1.3.1 of RFC 9162.
+        note: The checkpoint of that size; None if none was signed.
     """
 
     entry_id: str
@@ -47,7 +49,8 @@ class ConsistencyProof:
     """The hashes that prove that a larger tree begins with a smaller one.
 
     Attributes:
-        sizes, roots: Those of the smaller and of the larger tree. path: The hashes of section 2.1.4.1 of RFC 9162.
+        sizes, roots: Those of the smaller and of the larger tree.
+        path: The hashes of section 2.1.4.1 of RFC 9162.
         notes: The checkpoints of these sizes; None if none was signed.
     """
 

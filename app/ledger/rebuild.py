@@ -88,7 +88,8 @@ class History:
         filter: With the limit of today.
         relation: Under which everything is priced.
         spent, started, pending: Charged to this budget itself; what is charged below it is not among it.
-        sequence, head_hash: Those of the last entry. reservations, limit_requests: All of them, by id.
+        sequence, head_hash: Those of the last entry.
+        reservations, limit_requests: All of them, by id.
     """
 
     made: EntryRecord
@@ -206,7 +207,7 @@ def replay(history: History, record: EntryRecord, hashed: str) -> Step:
 
     Raises:
         BrokenChain: the ledger would not have done it. The budget's limit is not checked here, because it also depends
-        on the budgets below.
+            on the budgets below.
     """
     try:
         if record.kind is _LIMIT:

@@ -25,7 +25,8 @@ class Rebuilt:
     """The numbers of rows that were written.
 
     Attributes:
-        entries: The number of entries that were read. budgets, reservations: Rows that were missing or wrong.
+        entries: The number of entries that were read.
+        budgets, reservations: Rows that were missing or wrong.
         limit_requests: Rows that were missing, wrong, or made by no entry.
         exposed: Budgets whose exposed steps were missing or wrong.
     """
@@ -45,7 +46,7 @@ def rebuild_tables(session: Session) -> Rebuilt:
 
     Args:
         session: A write session. Nobody else writes to the ledger until it ends; if this function raises, nothing is
-        kept.
+            kept.
 
     Raises:
         BadPlace: an entry is not what the ledger wrote, or is missing.

@@ -54,7 +54,7 @@ class RegisterComparison:
 
         Args:
             subjects: The subjects of which the register has every row. Rows from before the register recorded their
-            table are entered with its next entry.
+                table are entered with its next entry.
 
         Raises:
             BadPlace: a row differs from the register, and this is the first one.

@@ -28,7 +28,7 @@ class BudgetState:
         started: The amount held by reservations for which noise may have been drawn.
         pending: The amount held by reservations that have not started.
         overdrawn: Whether a correction has raised the spent amount above the limit. Then nothing is admitted until
-        there is room again.
+            there is room again.
 
     Guarantees: `filter` admits ``used`` after every transition, unless ``overdrawn``.
     """
@@ -114,8 +114,9 @@ class ReservationState:
         certificate: The SHA-256 of a certificate of what ``events`` cost alone, where it was made with one.
         entry_hash: The hash of the entry that made it, which later entries refer to.
         expires_at: A pending one may be released from then on; a started one is overdue.
-        charged, charged_events: The amounts and events that its commit charged. corrected: Whether a correction has
-        replaced ``charged``. warnings: The warnings of its price.
+        charged, charged_events: The amounts and events that its commit charged.
+        corrected: Whether a correction has replaced ``charged``.
+        warnings: The warnings of its price.
     """
 
     id: str
@@ -193,8 +194,8 @@ class LimitRequestState:
         filter: With the limit that is wanted.
         filter_before: With the limit that the budget had when the request was made.
         approvals_needed: How many principals must approve.
-        approvals: The approvals so far, in order. decided_by, decision_reason, decided_at: Who ended it, why (a
-        withdrawal has no reason), and when.
+        approvals: The approvals so far, in order.
+        decided_by, decision_reason, decided_at: Who ended it, why (a withdrawal has no reason), and when.
         sequence: The sequence of the entry that made it; 0 before there is an entry.
     """
 

@@ -100,7 +100,7 @@ def look_for_wrong_kinds(
 
     Raises:
         WrongKind: names the first value of another kind than its column. A text that should be JSON or a moment, and is
-        not, counts as one.
+            not, counts as one.
     """
     if session.get_bind().dialect.name != "sqlite":
         return

@@ -46,7 +46,7 @@ class TreeVerification:
 
         Raises:
             BadPlace: names the first wrong leaf or node; if there is none, a fault of the tree's row or of a
-            checkpoint; otherwise a contradiction with the kept checkpoint.
+                checkpoint; otherwise a contradiction with the kept checkpoint.
         """
         tree = repository.find(self._session)
         if tree is None:

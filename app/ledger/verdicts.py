@@ -76,12 +76,13 @@ class Verdict:
     """The outcome of a verification.
 
     Attributes:
-        entries, budgets: How many were examined; all, if the books are valid. head: `app.ledger.books.digest_of` the
-        ends of all chains; None if the books are not valid. first_bad: The first place that is not what the ledger
-        wrote. tree: The tree over all entries; None if it was not examined, or something is not valid. prices: The
-        result for the charges; None if they were not compared with prices, or the books are not valid for another
-        reason. certificates: The result for the certificates; None if they were not verified, or the books are not
-        valid.
+        entries, budgets: How many were examined; all, if the books are valid.
+        head: `app.ledger.books.digest_of` the ends of all chains; None if the books are not valid.
+        first_bad: The first place that is not what the ledger wrote.
+        tree: The tree over all entries; None if it was not examined, or something is not valid.
+        prices: The result for the charges; None if they were not compared with prices, or the books are not valid
+            for another reason.
+        certificates: The result for the certificates; None if they were not verified, or the books are not valid.
     """
 
     entries: int

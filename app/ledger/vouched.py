@@ -84,7 +84,7 @@ class Vouched:
 
         Raises:
             BrokenChain: the register is not the one that the fence vouches for, or the service would not have made its
-            entries.
+                entries.
         """
         about = self._entries(REGISTER, subject_id)
         try:
