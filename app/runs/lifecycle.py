@@ -1,13 +1,13 @@
-"""Workers claim a run, start it, end it and take it over. Each of these is one transaction.
+"""The transactions in which workers claim, start, end and take over runs.
 
-A claim raises the run's epoch. What a worker writes names the epoch of its claim and is refused under any other, so a
-worker that was taken for lost and comes back can neither start, nor commit, nor release anything.
+A claim raises the run's epoch. Every write of a worker names the epoch of its claim and is refused under another epoch.
+So a worker that was considered lost and comes back can neither start, nor commit, nor release anything.
 
-A run that was started goes on under its next claim, with the noise that was drawn and under the charge that stands, as
-long as there is a checkpoint of its stream; it never draws other noise.
+A run that was started continues under its next claim, with the same noise and the same charge, as long as there is a
+checkpoint of its stream. It never draws other noise.
 
-A run of a sweep has no reservation of its own: its sweep's is started with the first of them, and settled when all have
-ended (`app.runs.sweep_progression`). Whether such a run was started is told by its own stream.
+A run of a sweep has no reservation of its own: the reservation of its sweep is started with the first run, and settled
+when all have ended (`app.runs.sweep_progression`). A run of a sweep was started if it has a stream.
 
 Locks are taken in one order everywhere: a sweep's row, a run's, the register's, its budget's.
 """
@@ -116,10 +116,11 @@ class Ending:
     """The end of a run.
 
     Attributes:
-        state: Its last one.
+        state: Its final state.
         problem: The constant text that says why it failed.
-        result: What is stored of its result.
-        rest: What is given up where it ends early. It is given back as long as no further step was marked.
+        result: The stored part of its result.
+        rest: The steps that it gives up if it ends early. Their worth is given back as long as no further step was
+            marked.
     """
 
     state: RunState
@@ -129,7 +130,7 @@ class Ending:
 
 
 class RefusedError(Exception):
-    """A run that must not start, with the constant text that says why; None where it was cancelled."""
+    """A run must not start. The error has the constant text that says why, or None if the run was cancelled."""
 
     def __init__(self, problem: dict[str, str] | None) -> None:
         super().__init__("cancelled" if problem is None else problem["code"])
@@ -137,7 +138,7 @@ class RefusedError(Exception):
 
 
 def claim(context: Context, worker_id: str) -> Run | None:
-    """Take the oldest queued run for this worker; its budget is still only held."""
+    """Claim the oldest queued run for this worker. Its reservation does not start yet."""
     with context.database.read() as session:
         if not repository.has_queued(session):
             return None
@@ -150,7 +151,7 @@ def claim(context: Context, worker_id: str) -> Run | None:
 
 
 def schedule(context: Context, claimed: Run, stored: dict[str, Any], release_at: datetime) -> None:
-    """Store the schedule of a run on private data, and when the end of this claim is told.
+    """Store the schedule of a run on private data, and the time at which the end of this claim is shown.
 
     Raises:
         RefusedError: the run was taken over.
@@ -167,7 +168,7 @@ def read_plan(run: Run) -> Plan:
     """The run's plan.
 
     Raises:
-        RefusedError: its bytes do not have the hash that was charged, or are no plan.
+        RefusedError: its bytes do not have the hash that was charged, or are not a plan.
     """
     try:
         return plan_from_canonical(run.plan, run.plan_hash)
@@ -176,7 +177,7 @@ def read_plan(run: Run) -> Plan:
 
 
 def check_plan(plan: Plan, charged: Reservation | ReservationState) -> None:
-    """Compare what a run is about to do with what is charged for it.
+    """Check that a run is about to do what is charged for it.
 
     Raises:
         RefusedError: it is something else.
@@ -188,7 +189,7 @@ def check_plan(plan: Plan, charged: Reservation | ReservationState) -> None:
 def check_plan_of_sweep(
     session: Session, sweep: RunSweep, run: Run, plan: Plan, charged: Reservation | ReservationState
 ) -> None:
-    """Compare what a run of a sweep is about to do with what is charged for the sweep.
+    """Check that a run of a sweep is about to do what is charged for the sweep.
 
     Raises:
         RefusedError: it is something else.
@@ -208,15 +209,15 @@ def start(
 ) -> int | None:
     """Start the reservation: once this returns, noise of this stream may be drawn and the charge stands.
 
-    A charge that has started already is gone on with, under the stream that it was started with.
+    A charge that has already started continues under the stream with which it was started.
 
     Args:
-        stream_id: Names the stream of randomness, whose keys are kept already.
-        steps_done: By earlier claims, under this stream.
-        mark: How many steps of this claim may draw noise before it marks more; None where it marks none.
+        stream_id: The name of the random stream, whose keys are already kept.
+        steps_done: The steps that earlier claims took under this stream.
+        mark: How many steps of this claim may draw noise before it marks more; None if it marks none.
 
     Returns:
-        How many steps are marked; None where all of them count.
+        The number of marked steps; None if all steps count.
 
     Guarantees:
         - one_charge_is_one_stream: a charge that has started is refused to every other stream.
@@ -276,7 +277,8 @@ def _start_charge_of_sweep(
 
 
 def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
-    """Return how long all trials that are made take, one after the other: a public time, whatever number is drawn."""
+    """Return the time that all trials take one after the other, a public time that does not depend on the number
+    drawn."""
     if first.schedule is None or sweep.trials is None:
         return timedelta(0)
     trials = max(1, quantile_of(law_of(sweep.trials)))
@@ -284,7 +286,7 @@ def _time_of_trials(sweep: RunSweep, first: Run) -> timedelta:
 
 
 def _start_charge(session: Session, context: Context, reservation_id: str, plan: Plan, is_same_stream: bool) -> bool:
-    """Start the charge of a run; False where it had started already."""
+    """Start the charge of a run; return False if it had already started."""
     reservation = reservations.get_reservation(session, reservation_id)
     check_plan(plan, reservation)
     if reservation.state == ReservationStatus.STARTED:
@@ -304,8 +306,8 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
     """End a run and settle its charge.
 
     Returns:
-        False where nothing of the run is released: it is not this claim's any more, and nothing was written; or what
-        is charged for it is not what was entered, and it has failed.
+        False if nothing of the run is released: either another claim has it, and nothing was written, or its charge
+        differs from what was entered, and it has failed.
     """
     ends = {} if claimed.budget_id is None else fence_of(context).heads([claimed.budget_id])
     if ending.state != RunState.SUCCEEDED:
@@ -329,7 +331,7 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
 
 
 def hand_back(context: Context, claimed: Run) -> None:
-    """Leave a run to the next worker, because this one was told to stop."""
+    """Hand a run back to the next worker, because this one was told to stop."""
     rest = marks.rest(context, claimed.id)
     with context.database.write() as session:
         run = repository.find_for_update(session, claimed.id)
@@ -343,7 +345,7 @@ def hand_back(context: Context, claimed: Run) -> None:
 
 
 def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool = False) -> int:
-    """Settle what a worker that is gone left behind. Returns how many runs there were."""
+    """Settle the runs that a dead worker left behind, and return their number."""
     with context.database.read() as session:
         ids = [lease.run_id for lease in repository.leases(session) if lease.worker_id == worker_id]
     rests = {run_id: marks.rest(context, run_id) for run_id in ids}
@@ -356,7 +358,8 @@ def give_up_runs_of(context: Context, worker_id: str, *, was_told_to_stop: bool 
 
 
 def take_over(context: Context, lease: Lease) -> bool:
-    """Take a run from a worker whose lease has lapsed; False where the worker was heard of since, or is writing."""
+    """Take a run from a worker whose lease has lapsed; return False if the worker has shown life since, or is
+    writing."""
     rest = marks.rest(context, lease.run_id)
     with context.database.write() as session:
         run = repository.find_unchanged(session, lease)
@@ -374,7 +377,7 @@ def _is_held(run: Run, claimed: Run) -> bool:
 def _give_up(
     session: Session, context: Context, run: Run, rest: Rest | None, *, was_told_to_stop: bool = False
 ) -> None:
-    """Leave a run without a worker to another one, as long as it is not the run that kills them."""
+    """Leave a run without a worker to another one, unless the run itself seems to kill workers."""
     log.warning("worker_lost", run_id=run.id, worker_id=run.worker_id, epoch=run.epoch)
     if not was_told_to_stop:
         run.workers_lost += 1
@@ -382,7 +385,7 @@ def _give_up(
 
 
 def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest | None) -> None:
-    """Queue a run again where that cannot make a second release, else settle it."""
+    """Queue a run again if that cannot make a second release; otherwise settle it."""
     if run.state == RunState.CANCELLING:
         settle(session, context, run, Ending(RunState.CANCELLED, rest=rest))
     elif run.workers_lost < MAX_WORKERS_LOST and _can_go_on(session, context, run):
@@ -392,7 +395,8 @@ def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest |
 
 
 def _can_go_on(session: Session, context: Context, run: Run) -> bool:
-    """Return whether the run can continue: it has drawn no noise that counts, or can draw the same noise again."""
+    """Return whether the run can continue, because it has drawn no noise that counts or can draw the same noise
+    again."""
     if not run.is_charged or not _is_started(session, run):
         return True
     return run.stream_id is not None and CheckpointFiles(context).exist(run.id, run.stream_id)
@@ -407,18 +411,19 @@ def _is_started(session: Session, run: Run) -> bool:
 def settle(
     session: Session, context: Context, run: Run, ending: Ending, ends: Mapping[str, Head] | None = None
 ) -> None:
-    """End a run, in the caller's transaction, which has the run's row locked.
+    """End a run in the caller's transaction, which has locked the run's row.
 
-    A started reservation is committed in full, whatever became of the run, or less what the steps were worth that were
-    not marked; one that never started is released. That of a sweep is settled when all its runs have ended.
+    A started reservation is committed in full whatever happened to the run, or less the worth of the steps that were
+    not marked. A reservation that never started is released. The reservation of a sweep is settled when all its runs
+    have ended.
 
     Args:
         session: A write session.
         context: The process's context.
         run: Which one.
-        ending: How it ends. One that has succeeded fails where its charge is not what was entered.
+        ending: How it ends. A run that has succeeded fails if its charge differs from what was entered.
         ends: The ends that the fence has, the budget's among them, from before the session. Without them the charge is
-            not compared with its entries, which is right where nothing of the run is released.
+            not compared with its entries, which is right if nothing of the run is released.
     """
     registering.lock(session)
     run.state, run.problem, run.finished_at = ending.state, ending.problem, context.clock()
@@ -464,7 +469,7 @@ def _commit(
     rest: Rest | None,
     ends: Mapping[str, Head] | None,
 ) -> None:
-    """Commit a charge less what is given up, or in full where a step was marked meanwhile or giving up is denied."""
+    """Commit a charge less what is given up, or in full if a step was marked meanwhile or giving up is denied."""
     if rest is not None and rest.marked == marks.of(session, run.id):
         with suppress(ChargeAltered):  # there may be no room for what giving up costs
             command = Commit(rest.kept, by_run=True, given_up=rest.given_up)
@@ -474,5 +479,5 @@ def _commit(
 
 
 def _with_charge(problem: dict[str, str], charge: str) -> dict[str, str]:
-    """Return the problem with this about its charge in place of "Nothing was charged"."""
+    """Return the problem with this sentence about its charge in place of "Nothing was charged"."""
     return {**problem, "detail": problem["detail"].replace("Nothing was charged", charge)}

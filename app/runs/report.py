@@ -98,7 +98,7 @@ def stored_plan(run: Run) -> Plan:
     """The run's plan.
 
     Raises:
-        Problem: 500 ``stored_plan_altered`` when its bytes no longer have their hash.
+        Problem: 500 ``stored_plan_altered`` if its bytes no longer have their hash.
     """
     plan = _plan_if_intact(run)
     if plan is None:
@@ -159,7 +159,7 @@ def run_body(session: Session, run: Run) -> RunBody:
 
 
 def _choices(run: Run) -> list[ChoiceBody]:
-    """Return what its request left out. Runs from before there were presets have no record of it."""
+    """Return the choices for what its request left out. Runs from before there were presets have no record of them."""
     return [ChoiceBody.model_validate(item) for item in run.provenance.get("choices", ())]
 
 
@@ -194,9 +194,9 @@ def privacy_report(session: Session, run: Run) -> PrivacyReport:
 
 
 def model_card(session: Session, run: Run) -> ModelCard | None:
-    """The part of the card of a released model that stays as it is; None where the stored plan has another hash.
+    """Return the part of a released model's card that never changes; None if the stored plan has another hash.
 
-    Answers of the operator, audits, proofs, names and budgets may change, and are in `privacy_report` alone.
+    Answers of the operator, audits, proofs, names and budgets may change, so only `privacy_report` has them.
     """
     plan = _plan_if_intact(run)
     return None if plan is None else _model_card(session, run, plan)
@@ -238,7 +238,7 @@ def _model_card(session: Session, run: Run, plan: Plan) -> ModelCard:
 
 
 def guarantee_of(session: Session, run: Run) -> GuaranteeBody | None:
-    """The guarantee of what the run releases; None where its stored plan no longer has its hash."""
+    """Return the guarantee of what the run releases; None if its stored plan no longer has its hash."""
     plan = _plan_if_intact(run)
     return None if plan is None else _guarantee_body(session, run, plan)
 
@@ -266,14 +266,15 @@ def _group_size(target: RunTargetBody) -> int:
 
 
 def _neighbors(relation: NeighboringRelation, unit: str, group_size: int) -> str:
-    """Say how neighbouring data sets differ: in one row, or in all rows of a group."""
+    """Return in words how neighbouring data sets differ: in one row, or in all rows of a group."""
     if group_size == 1:
         return NEIGHBOURS[relation].format(unit=unit)
     return GROUP_NEIGHBOURS[relation].format(unit=unit, size=group_size)
 
 
 def _of_several_rows(session: Session, run: Run, unit: str, group_size: int) -> str:
-    """Say what the guarantee is to somebody with several rows, by the declaration alone: no rows are counted here."""
+    """Return in words what the guarantee means for somebody with several rows, from the declaration and without
+    counting rows."""
     dataset = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
     most = None if dataset is None else dataset.rows_per_person
     if most is None and group_size > 1:
@@ -384,10 +385,10 @@ def _literal(run: Run) -> LiteralBody | None:
 
 
 def charge_of(session: Session, run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return what the run's reservation holds or has spent, and what came back for steps that the run gave up.
+    """Return what the run's reservation holds or has spent, and what was given back for steps that the run gave up.
 
-    Both are in the filter's own fields. Without a budget both are None. The charge of a sweep is that of all its runs,
-    and no run of it has given anything up by itself.
+    Both are in the filter's own fields, and None without a budget. The charge of a sweep is for all its runs; a single
+    run of a sweep gives nothing up.
     """
     reservation_id = reservation_id_of(session, run)
     if reservation_id is None:
@@ -428,7 +429,8 @@ def _statement(run: Run, achieved: AnyAchievedBody, neighbors: str, reservation:
 
 
 def _achieved(run: Run, sweep: RunSweep | None) -> AnyAchievedBody:
-    """Return what is guaranteed of the released model: where it was selected among others, what the selection costs."""
+    """Return the guarantee of the released model; if it was selected among others, this is the cost of the
+    selection."""
     if sweep is None or sweep.select != Select.BEST:
         return _read_achieved(run.achieved)
     assert sweep.guarantee is not None, "a selection has a guarantee"
