@@ -1,8 +1,8 @@
 """The total of all charges to a budget at one delta: the filter's promise, and the tight number.
 
-The filter's number holds whatever later charges learnt from earlier outputs. The tight one composes the same steps as
-if all of them had been fixed in advance. The steps are counted with every transition, so that a report reads as many
-rows as there are different steps, however many charges there were.
+The filter's number holds whatever later charges learnt from earlier outputs. The tight number composes the same steps
+as if all of them had been fixed in advance. Every transition counts the steps, so a report reads one row for each
+different step, however many charges there were.
 """
 
 from __future__ import annotations
