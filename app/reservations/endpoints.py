@@ -81,7 +81,7 @@ async def create_reservation(
 
 
 async def answered(command: Command) -> JSONResponse:
-    """The response to a command, without a thread where the command needs none."""
+    """Return the response to a command, without using a thread if the command needs none."""
     context, request = command.context, command.request
     if request is not None:
         with in_flight(context.database, request.keyed.key) as is_first:
