@@ -31,7 +31,7 @@ from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
 
 
 class ProblemAtHand(Schema):
-    """An objective."""
+    """The objective that is to be optimised, and what is known about it."""
 
     shape: Shape = Field(
         strict=False,
@@ -145,7 +145,7 @@ class BatchesBody(Schema):
 
 
 class LoaderAdviceBody(Schema):
-    """A loader's batches have so much more error than Poisson ones, and these choices have less."""
+    """How much more error a loader's batches cause than Poisson batches, and which choices cause less."""
 
     loader: Loader = Field(strict=False)
     detail: str
@@ -255,7 +255,7 @@ def answer(context: Context, request: AdviseRequest, on_progress: Reached | None
     Args:
         context: The process's context.
         request: The problem.
-        on_progress: Told how many algorithms have been simulated.
+        on_progress: A function that is called with the number of algorithms that have been simulated.
 
     Raises:
         Problem: 422 that points at what is malformed, or ``too_much_work``.
@@ -282,7 +282,7 @@ def answer(context: Context, request: AdviseRequest, on_progress: Reached | None
 
 
 def is_complete(found: AdviseAnswer) -> bool:
-    """Return whether no simulation was given up for lack of time; at a quieter time more may be simulated."""
+    """Return whether every simulation ended in time. If not, a less busy server may get further."""
     return found.simulation is None or found.simulation.is_complete
 
 

@@ -217,8 +217,8 @@ def _norm_order(request: AssumptionsRequest, domain: Domain | None, algorithm: A
 
 
 def _check_names(given: dict[str, float], algorithm: Algorithm | None) -> None:
-    """Refuse a constant that the algorithm neither takes nor derives others from; without one, that no algorithm
-    does."""
+    """Refuse a constant that the algorithm neither takes nor derives others from. Without an algorithm, refuse one that
+    no algorithm uses."""
     algorithms = ALGORITHMS.values() if algorithm is None else (algorithm,)
     known = {assumption.name for each in algorithms for assumption in each.assumptions} | _READ_HERE
     for name in given:

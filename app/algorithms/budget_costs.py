@@ -46,8 +46,8 @@ class KnownBudget:
     """A budget as a request sees it.
 
     Attributes:
-        path: Its amounts, and those of the budgets above it.
-        report_delta: The delta at which its reports are stated.
+        path: The amounts of the budget and of the budgets above it.
+        report_delta: The delta at which the budget's reports are stated.
     """
 
     path: Path
@@ -55,23 +55,23 @@ class KnownBudget:
 
     @property
     def state(self) -> BudgetState:
-        """The budget itself."""
+        """Return the amounts of the budget itself."""
         return self.path[0]
 
 
 @dataclass
 class BudgetReader:
-    """Budgets as one request sees them: each is read once, so that a sweep's cells see the same amounts."""
+    """Reads budgets for one request. Each budget is read once, so that all cells of a sweep see the same amounts."""
 
     context: Context
     principal: Principal
     _known: dict[str, KnownBudget] = field(default_factory=dict)
 
     def find(self, budget_id: str, relation: NeighboringRelation | None, *pointer: str) -> KnownBudget:
-        """The budget's filter and amounts.
+        """Return the budget's filter and amounts.
 
         Args:
-            relation: The relation of the request; None takes whichever the budget counts under.
+            relation: The relation of the request; None accepts the budget's own.
 
         Raises:
             Problem: 403 for a key that may not read budgets; 422 ``unknown_budget`` at ``pointer``, or

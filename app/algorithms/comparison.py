@@ -81,7 +81,7 @@ class ComparisonAnswer(Schema):
 
 
 def compare(asked: SettingQuery) -> ComparisonAnswer:
-    """The tables at a setting.
+    """Evaluate the tables at a setting.
 
     Raises:
         Problem: 422 when there is no such table.

@@ -72,7 +72,7 @@ async def calibrate_events(
 
 @router.get("/algorithms", operation_id="list_algorithms", summary="List the algorithms that calibrate and run")
 def list_algorithms() -> AlgorithmList:
-    """Every algorithm with its theorem, its assumptions and the known errors of its paper."""
+    """Lists every algorithm with its theorem, its assumptions and the known errors of its paper."""
     return AlgorithmList(items=[service.describe(algorithm) for algorithm in ALGORITHMS.values()])
 
 
@@ -85,7 +85,7 @@ def compare_algorithms(setting: Annotated[SettingQuery, Query()]) -> ComparisonA
 
 @router.get("/algorithms/{name}", operation_id="get_algorithm", summary="Show an algorithm and its input schema")
 def get_algorithm(name: str) -> AlgorithmDetails:
-    """The description of one algorithm and the JSON schema of its calibration request."""
+    """Describes one algorithm and gives the JSON schema of its calibration request."""
     if name not in ALGORITHMS:
         raise not_found("algorithm", name, ALGORITHMS)
     body = service.describe(ALGORITHMS[name])

@@ -53,7 +53,7 @@ Reached = Callable[[int, int], None]
 
 
 class SimulationRequest(Schema):
-    """Settings of a simulation, which runs the algorithms that apply on synthetic rows of the declared shape."""
+    """Settings of a simulation. It runs the applicable algorithms on synthetic rows of the declared shape."""
 
     model: (
         Literal[

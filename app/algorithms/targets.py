@@ -194,9 +194,9 @@ def to_target(
     """Return the engine's target.
 
     Args:
-        body: Of a request.
-        unknown: What is solved for.
-        budget: The budget of a body that names one.
+        body: The target of a request.
+        unknown: The name of the quantity that is solved for.
+        budget: The budget, if the body names one.
 
     Raises:
         Problem: 422 at the field of the target that is missing, given twice or impossible.

@@ -1,4 +1,4 @@
-"""Constants that no declared bound implies, each with the reason and with what would be right."""
+"""Constants that no declared bound implies, each with the reason and with what to do instead."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _TOGETHER = (
 def underivable(
     model: Model, domain: Domain | None, derived: Collection[str], given: Collection[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Names and reasons of what is neither derived nor given.
+    """Return the names of constants that are neither derived nor given, with the reasons.
 
     Args:
-        model: What is trained.
-        domain: Where parameters are kept.
+        model: The model that is trained.
+        domain: The domain to which parameters are restricted.
         derived: Names of constants that follow from the declared bounds.
         given: Names of constants that the request gives.
     """

@@ -104,7 +104,7 @@ def fields_of(
     dtype: str | None,
     assumptions: list[str] | None,
 ) -> list[Field]:
-    """The fields that the options give.
+    """Return the fields that the options give.
 
     Raises:
         typer.BadParameter: options that exclude each other are given, or an assumption is not a number.
@@ -151,10 +151,10 @@ def _only_one(kinds: dict[str, float | None], options: str) -> str | None:
 
 
 def priors_of(given: list[str] | None) -> dict[str, float] | None:
-    """The share of each class, as options give them; None if none is given.
+    """Return the share of each class as given by the options; None if no option gives one.
 
     Raises:
-        typer.BadParameter: an option is no name and number.
+        typer.BadParameter: an option is not a name and a number.
     """
     return dict(_named_number(text, "--class-prior", "benign=0.63") for text in given) if given else None
 
