@@ -1,4 +1,4 @@
-"""The range of one field of a plain list of events that meets a target, whatever pipeline the events are from."""
+"""The page that finds the values of one field, in a list of events from any pipeline, that meet a target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEMPLATES = {
 
 @router.get(_PATH)
 async def show(request: Request) -> Response:
-    """The form and its answer; or what of them changes, where htmx asks."""
+    """Show the form and its answer; if htmx asks, only the part that changes."""
     form = events_form.read(request.query_params)
     answer = await ask(request, "POST", _ASKED, body=form.body())
     form = form.judged(answer)
@@ -50,7 +50,7 @@ async def show(request: Request) -> Response:
 
 
 def _summary(form: Form, answer: Answer) -> str:
-    """The answer in a sentence, which a screen reader says when it changes."""
+    """Return the answer in a sentence, which a screen reader says when it changes."""
     if not answer.is_good:
         return f"No answer: {form.refusal(answer)}"
     body = answer.body
@@ -60,7 +60,8 @@ def _summary(form: Form, answer: Answer) -> str:
 
 
 def _value(body: Mapping[str, Any]) -> str:
-    """The value that was found: integers as they are, noise rounded up, as it must be, and a probability down."""
+    """Return the value that was found. Integers stay unchanged, noise is rounded up, and a probability is rounded
+    down."""
     if body["solve_for"] in ("count", "batch_size"):
         return f"{body['value']:.0f}"
     return written(body["value"], is_largest=body["solve_for"] == "sampling_probability")
