@@ -31,7 +31,7 @@ from calibrators.spec import OpenDelta, OpenEpsilon, Unknown
 
 
 class ProblemAtHand(Schema):
-    """An objective."""
+    """The objective that is to be optimised, and what is known about it."""
 
     shape: Shape = Field(
         strict=False,
@@ -115,7 +115,7 @@ class AdviceBody(Schema):
     iterations: int
     noise: NoiseBody
     reasons: list[ReasonBody] = Field(description="The reasons why there is no bound.")
-    request: dict[str, Any] = Field(description="What POST /v1/calibrate answers with this very plan.")
+    request: dict[str, Any] = Field(description="The answer of POST /v1/calibrate for this plan.")
     plan_hash: str
 
 
@@ -131,7 +131,7 @@ class BatchesBody(Schema):
 
     algorithm: str
     sampling: str
-    bands: int = Field(description="The bands of its noise; 1 is fresh noise in every step.")
+    bands: int = Field(description="Number of bands of its noise; 1 is fresh noise in every step.")
     noise_multiplier: float = Field(
         description="Standard deviation of the normal numbers from which the noise is made, divided by the "
         "contribution bound."
@@ -141,11 +141,11 @@ class BatchesBody(Schema):
         "bounds."
     )
     ratio: float = Field(description="The error divided by that of fresh noise without sampling.")
-    is_possible: bool = Field(description="Whether the loader can make them.")
+    is_possible: bool = Field(description="Whether the loader can make these batches.")
 
 
 class LoaderAdviceBody(Schema):
-    """A loader's batches have so much more error than Poisson ones, and these choices have less."""
+    """How much more error a loader's batches cause than Poisson batches, and which choices cause less."""
 
     loader: Loader = Field(strict=False)
     detail: str
@@ -244,8 +244,8 @@ ADVISE_EXAMPLES: dict[str, Example] = {
 }
 
 _WARNING = (
-    "Theorems promise what they do under their assumptions, in the worst case; where bounds are loose their order is "
-    "not that of what one would measure. A rate has 1 for its constant and never stands above a bound."
+    "Theorems promise what holds under their assumptions in the worst case; where bounds are loose, measured values "
+    "may rank differently. A rate has the constant 1 and is always listed below the bounds."
 )
 
 
@@ -255,7 +255,7 @@ def answer(context: Context, request: AdviseRequest, on_progress: Reached | None
     Args:
         context: The process's context.
         request: The problem.
-        on_progress: Told how many algorithms have been simulated.
+        on_progress: A function that is called with the number of algorithms that have been simulated.
 
     Raises:
         Problem: 422 that points at what is malformed, or ``too_much_work``.
@@ -282,7 +282,7 @@ def answer(context: Context, request: AdviseRequest, on_progress: Reached | None
 
 
 def is_complete(found: AdviseAnswer) -> bool:
-    """Return whether no simulation was given up for lack of time; at a quieter time more may be simulated."""
+    """Return whether every simulation ended in time. If not, a less busy server may get further."""
     return found.simulation is None or found.simulation.is_complete
 
 

@@ -74,7 +74,7 @@ class ConstantBody(Schema):
         description="LaTeX. B bounds an input, and r is the derivative of the loss with respect to the logits."
     )
     reason: str = Field(description="Why it holds.")
-    source: str = Field(description="Paper and place, if a paper has it.")
+    source: str = Field(description="Paper and place, if it is from a paper.")
 
 
 class NotDerivableBody(Schema):
@@ -181,7 +181,7 @@ def _describe(context: Context, request: AssumptionsRequest, principal: Principa
         raise unprocessable("missing", detail, "dataset_id")
     if request.columns is not None:
         if request.label is None:
-            raise unprocessable("missing", "columns need a label: the name of the one that is predicted", "label")
+            raise unprocessable("missing", "columns need a label: the name of the column to predict", "label")
         features, label = split_label(request.columns, request.label)
         # No constant depends on the number of records.
         return DataDescription.of_columns(features, label)
@@ -216,8 +216,8 @@ def _norm_order(request: AssumptionsRequest, domain: Domain | None, algorithm: A
 
 
 def _check_names(given: dict[str, float], algorithm: Algorithm | None) -> None:
-    """Refuse a constant that the algorithm neither takes nor derives others from; without one, that no algorithm
-    does."""
+    """Refuse a constant that the algorithm neither takes nor derives others from. Without an algorithm, refuse one that
+    no algorithm uses."""
     algorithms = ALGORITHMS.values() if algorithm is None else (algorithm,)
     known = {assumption.name for each in algorithms for assumption in each.assumptions} | _READ_HERE
     for name in given:
@@ -238,7 +238,7 @@ def _of_domain(
             diameter(domain, dimension, norm_order),
             PARAMETER,
             r"D = \max \|w - w'\|",
-            f"The largest distance of two points of the {domain.kind}, in the norm of parameters.",
+            f"The largest distance between two points of the {domain.kind}, in the norm of parameters.",
         )
     ]
     takes_diameter = algorithm is not None and any(each.name == "diameter" for each in algorithm.assumptions)

@@ -41,7 +41,7 @@ class DataDescription(Schema):
 
     @classmethod
     def of(cls, dataset: Dataset, version: Version) -> DataDescription:
-        """Return a stored data set's declaration of one of its versions."""
+        """Return the description of one version of a stored data set."""
         features, label = split_label(columns_of(dataset), dataset.label)
         trained_on, held_out = split_size(version.declared_size, dataset.held_out_share)
         return cls(
@@ -55,7 +55,7 @@ class DataDescription(Schema):
 
     @classmethod
     def of_inline(cls, data: LoadedDataset) -> DataDescription:
-        """Return the declaration of rows that came in a request."""
+        """Return the description of rows that came in a request."""
         return cls(
             declared_size=data.declared_size,
             capacity=data.capacity,
@@ -66,11 +66,11 @@ class DataDescription(Schema):
 
     @classmethod
     def of_columns(cls, features: Sequence[Column], label: Column) -> DataDescription:
-        """Return a description where nothing but the columns matters."""
+        """Return a description for a use in which nothing but the columns matters."""
         return cls(declared_size=1, privacy_unit="record", features=tuple(features), label=label)
 
     def has_columns_of(self, other: DataDescription) -> bool:
-        """Return whether rows of the one can be read as rows of the other."""
+        """Return whether rows of one data set can be read as rows of the other."""
         return self.features == other.features and self.label == other.label
 
     @property
@@ -79,16 +79,16 @@ class DataDescription(Schema):
         return [as_scaled(column) for column in self.features]
 
     def scale(self, features: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Rows of raw values, shape (n, columns), to rows of features in [-1, 1]; nothing is fitted."""
+        """Turn rows of raw values, shape (n, columns), into rows of features in [-1, 1]. Nothing is fitted."""
         return scaling.scale_features(self.scaled_columns, list(features.T))
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The label's categories in the order of their codes; none if the label is a number."""
+        """Return the label's categories in the order of their codes; none if the label is a number."""
         return tuple(self.label.categories) if isinstance(self.label, CategoryColumn) else ()
 
     def scale_labels(self, labels: LabelArray) -> LabelArray:
-        """Codes of categories as they are; numbers as features are scaled, to [-1, 1]."""
+        """Return codes of categories unchanged, and numbers scaled to [-1, 1] as features are."""
         if isinstance(self.label, CategoryColumn):
             return labels
         return as_scaled(self.label).scale(labels.astype(np.float64))[:, 0]
@@ -107,7 +107,7 @@ class DataDescription(Schema):
 
 
 def build_model(choice: ModelChoice, data: DataDescription) -> Model:
-    """The model for these columns.
+    """Build the model for these columns.
 
     Raises:
         Problem: 422 when the label does not fit the model.
@@ -122,7 +122,7 @@ def build_model(choice: ModelChoice, data: DataDescription) -> Model:
 
 
 def _priors_by_code(priors: Mapping[str, float], data: DataDescription) -> tuple[float, ...]:
-    """The share of each class, in the order of their codes."""
+    """Return the share of each class, in the order of the codes."""
     if priors.keys() != set(data.classes):
         detail = f"give one share for each category of the label {data.label.name!r}: {', '.join(data.classes)}"
         raise unprocessable("invalid_value", detail, "model", "class_priors")

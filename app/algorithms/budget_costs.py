@@ -46,8 +46,8 @@ class KnownBudget:
     """A budget as a request sees it.
 
     Attributes:
-        path: Its amounts, and those of the budgets above it.
-        report_delta: The delta at which its reports are stated.
+        path: The amounts of the budget and of the budgets above it.
+        report_delta: The delta at which the budget's reports are stated.
     """
 
     path: Path
@@ -55,30 +55,30 @@ class KnownBudget:
 
     @property
     def state(self) -> BudgetState:
-        """The budget itself."""
+        """Return the amounts of the budget itself."""
         return self.path[0]
 
 
 @dataclass
 class BudgetReader:
-    """Budgets as one request sees them: each is read once, so that a sweep's cells see the same amounts."""
+    """Reads budgets for one request. Each budget is read once, so that all cells of a sweep see the same amounts."""
 
     context: Context
     principal: Principal
     _known: dict[str, KnownBudget] = field(default_factory=dict)
 
     def find(self, budget_id: str, relation: NeighboringRelation | None, *pointer: str) -> KnownBudget:
-        """The budget's filter and amounts.
+        """Return the budget's filter and amounts.
 
         Args:
-            relation: The relation of the request; None takes whichever the budget counts under.
+            relation: The relation of the request; None accepts the budget's own.
 
         Raises:
             Problem: 403 for a key that may not read budgets; 422 ``unknown_budget`` at ``pointer``, or
                 ``relation_mismatch``.
         """
         if not self.principal.may(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR):
-            detail = "What remains of a budget is for a key with the scope admin or analyst or auditor or owner."
+            detail = "Only a key with the scope admin, analyst, auditor or owner may see what remains of a budget."
             raise Problem(403, "forbidden", detail)
         if budget_id not in self._known:
             try:

@@ -18,7 +18,7 @@ from app.wire.events import EventSchema, NoiseMultiplierField
 
 
 class CalibrateRequest(AlgorithmFields):
-    """All quantities but the one that `solve_for` names."""
+    """Every quantity except the one that `solve_for` names."""
 
     dataset_size: Integer = Field(ge=1, le=MAX_DATASET_SIZE, description="A public number of records.")
     capacity: OptionalInteger = Field(
@@ -40,7 +40,7 @@ class CalibrateRequest(AlgorithmFields):
         description="The field that is left out of the request, or of `target` for epsilon and delta.",
     )
     budget_id: Identifier | None = Field(
-        None, description="Show what the plan would cost in this budget, too, if the target is of another kind."
+        None, description="Also show what the plan would cost in this budget, if the target is not the budget itself."
     )
     judge_literal: bool = Field(
         False,
@@ -151,8 +151,8 @@ class CalibrateAnswer(Schema):
     theorem_note: str | None = Field(
         default=None,
         exclude_if=lambda note: note is None,
-        description="What the paper's theorem chooses of the plan: beside `choices`, and by itself. Left out where "
-        "nothing was to be chosen.",
+        description="Which values of the plan the paper's theorem chooses, and which of `choices` differ. Absent if "
+        "nothing was left to choose.",
     )
     alternatives: list[AlternativeBandsBody] = Field(
         default=[],
@@ -167,7 +167,7 @@ class CalibrateAnswer(Schema):
         description="Why it is float64 although the request names no type; null for float32, or if the request named "
         "it."
     )
-    plan_hash: str = Field(description="SHA-256 of the plan's canonical bytes; a run of this very plan carries it.")
+    plan_hash: str = Field(description="SHA-256 of the plan's canonical bytes; a run of this plan has it, too.")
     cost_in_budget: CostInBudgetBody | None = Field(
         description="The plan's cost in the budget that the request names; else null."
     )

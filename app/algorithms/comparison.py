@@ -14,7 +14,7 @@ from calibrators.registry import ALGORITHMS
 from calibrators.tables import TABLES, find_table
 
 _WARNING = (
-    "Every number is known up to a constant alone, and 1 is put for all constants: those that a table leaves open and "
+    "Every number is known only up to a constant, and all constants are taken as 1: those that a table leaves open and "
     "those of the problem. Compare how numbers of one table grow; POST /v1/calibrate has bounds with their constants."
 )
 
@@ -81,7 +81,7 @@ class ComparisonAnswer(Schema):
 
 
 def compare(asked: SettingQuery) -> ComparisonAnswer:
-    """The tables at a setting.
+    """Evaluate the tables at a setting.
 
     Raises:
         Problem: 422 when there is no such table.

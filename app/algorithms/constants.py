@@ -18,7 +18,7 @@ MOMENT_ORDER = 64.0
 
 _MOMENTS = "Lowy & Razaviyayn 2023, Assumption 2"
 _HOLDER = Units(loss=1, parameter=-1, holder=-1)
-_ANY_ORDER = "Where every record's has a bound, moments of every order have the same one; this order is a choice."
+_ANY_ORDER = "A bound on every record also bounds the moments of every order; this order is a choice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,13 @@ class Constant:
     """A number that holds for every row within the declared bounds.
 
     Attributes:
-        name: In the HTTP contract.
+        name: The name in the HTTP contract.
         value: The number.
-        units: How it scales with the units of losses and parameters.
-        formula: LaTeX. B bounds an input's dual norm, r is the loss's derivative by the logits, s a penalty's strength.
-        reason: Why it holds, in sentences.
-        source: Paper and place, if a paper has it.
+        units: How the value scales with the units of losses and parameters.
+        formula: The formula in LaTeX. B bounds an input's dual norm, r is the loss's derivative by the logits, and s is
+            a penalty's strength.
+        reason: Why the value holds, in sentences.
+        source: The paper and the place in it, if a paper states the constant.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Derivation:
     penalty: Penalty | None
 
     def __call__(self, norm_order: float, given: Mapping[str, float]) -> Mapping[str, float]:
-        """Return them by their names, beside what is given."""
+        """Return the derived constants by their names."""
         return constants(self.model, self.columns, given, norm_order, domain=self.domain, penalty=self.penalty)
 
 
@@ -79,29 +80,29 @@ def derive(
     domain: Domain | None = None,
     penalty: Penalty | None = None,
 ) -> tuple[Constant, ...]:
-    """Constants with the reasons why they hold; none for a model that is neither linear nor a mean.
+    """Derive constants, with the reasons why they hold; none for a model that is neither linear nor a mean.
 
-    With residuals r(z) by the logits and an input x of dual norm at most B, a record's gradient is x r(x.w): so its
-    norm is at most B max|r|, and its change B^(1 + alpha) times the residual's Hoelder constant. At zero parameters the
-    gap is at most the loss, since no loss is negative. Where every record's gradient has a bound, so has every moment
-    of its norm, the same one: ``moment_bound`` at any ``moment_order``, and ``moment_bound_2k`` at twice it.
+    With residuals r(z) by the logits and an input x of dual norm at most B, a record's gradient is x r(x.w). So its
+    norm is at most B max|r|, and its Hoelder constant is at most B^(1 + alpha) times that of the residual. At zero
+    parameters the gap is at most the loss, since no loss is negative. A bound on every record's gradient also bounds
+    every moment of its norm: ``moment_bound`` at any ``moment_order``, and ``moment_bound_2k`` at twice that order.
 
     An l2 penalty of strength s makes the objective, whose loss is convex, s-strongly convex, and adds s to its
-    smoothness. It is not a part of what is clipped, hence of no bound on gradients or moments.
+    smoothness. The penalty is not clipped, so bounds on gradients and moments do not include it.
 
-    Constants that mean something together come together: a Hoelder constant belongs to its exponent, a moment's bound
-    to its order, a slope by the logit to the one by the parameters, whose ratio bounds features. Where the request
-    gives the one, the other is the request's to give.
+    Some constants only mean something together: a Hoelder constant with its exponent, a moment's bound with its order,
+    and a slope by the logit with the slope by the parameters, since their ratio bounds features. If the request gives
+    one of such a pair, it must give the other, too.
 
-    Of a mean the records themselves are what is clipped, and a record is no longer than the features' bound.
+    For a mean, the records themselves are clipped, and no record's norm is larger than the features' bound.
 
     Args:
-        model: What is trained, from zero parameters.
+        model: The model that is trained, starting from zero parameters.
         columns: How values become features.
-        given: The request's own constants: a radius or a diameter bounds logits, hence residuals.
+        given: The constants in the request. A radius or a diameter bounds logits, and therefore residuals.
         norm_order: p of the norm of parameters, in [1, 2]; features and gradients are measured in its dual.
-        domain: Where the request keeps parameters; bounds logits, too.
-        penalty: What the request adds to the loss.
+        domain: The domain to which the request restricts parameters; it bounds logits, too.
+        penalty: The penalty that the request adds to the loss.
 
     Guarantees:
         - no_row_is_looked_at: equal declarations give equal constants.
@@ -143,9 +144,17 @@ def input_bound(model: Model, columns: Sequence[scaling.Column], norm_order: flo
 
 
 def _of_a_mean(longest: float, given: Mapping[str, float]) -> tuple[Constant, ...]:
-    """Moments of the records' norm, of their coordinates about their mean, and the norm of that mean."""
-    words = "The records are what is clipped. Each declared column adds at most 1 to the square of a scaled row."
-    found = [Constant("mean_bound", longest, GRADIENT, "L = B", f"{words} A mean of rows is no longer than they.")]
+    """Return moments of the records' norm and of their coordinates about their mean, and the norm of that mean."""
+    words = "The records themselves are clipped. Each declared column adds at most 1 to the square of a scaled row."
+    found = [
+        Constant(
+            "mean_bound",
+            longest,
+            GRADIENT,
+            "L = B",
+            f"{words} The mean of the rows is no longer than the longest of them.",
+        )
+    ]
     if not given.keys() & {"moment_bound", "coordinate_moment_bound"}:
         found += [
             _moment_order(),
@@ -176,7 +185,7 @@ def _at_zero(loss: Loss, bound: float, norm_order: float, domain: Domain | None)
             loss.steepest(0.0, norm_order) * bound,
             GRADIENT,
             r"B \max_y \|r(0, y)\|",
-            "A record's gradient is its input times the loss's derivative by the logits, and they are 0 there.",
+            "A record's gradient is its input times the loss's derivative by the logits, which are 0 there.",
         ),
     ]
     if _holds_zero(domain):
@@ -202,7 +211,7 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
             exponent,
             PURE,
             r"\alpha",
-            f"Of the loss {loss.kind} by its logits: 0 where its slope jumps, 1 where it is smooth.",
+            f"That of the loss {loss.kind} as a function of its logits: 0 if its slope jumps, 1 if it is smooth.",
         ),
         Constant(
             "holder_constant",
@@ -218,8 +227,8 @@ def _of_changes(loss: Loss, bound: float, norm_order: float, given: Mapping[str,
 def _smoothness(value: float) -> list[Constant]:
     formula = r"B^2 c + s,\; \|\ell''(z)\| \le c"
     words = (
-        "A record's second derivative by the parameters is that by the logits, between its input and itself; an l2 "
-        "penalty adds its strength."
+        "A record's second derivative by the parameters is the one by the logits, multiplied by its input on both "
+        "sides; an l2 penalty adds its strength."
     )
     return [
         Constant("smoothness", value, SMOOTHNESS, formula, words),
@@ -282,8 +291,8 @@ def _of_bounded_gradients(slope: float, bound: float, given: Mapping[str, float]
 
 def _moment_order() -> Constant:
     words = (
-        "What has a bound has moments of every order; at this one a threshold made of moments is within a few per cent "
-        "of the bound. The order and the bound belong together."
+        "Bounded gradients have moments of every order; at this order, a threshold computed from moments is within a "
+        "few per cent of the bound. The order and the moment's bound belong together."
     )
     return Constant("moment_order", MOMENT_ORDER, PURE, "k = 64", words)
 

@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1", tags=["Calibration"], dependencies=[KnownParame
 @router.post(
     "/calibrate",
     operation_id="calibrate",
-    summary="Noise, steps, batch size or privacy for a target",
+    summary="Find noise, steps, batch size or privacy for a target",
     response_model=CalibrateAnswer,
 )
 async def calibrate(
@@ -59,7 +59,7 @@ async def calibrate(
 @router.post(
     "/calibrate/events",
     operation_id="calibrate_events",
-    summary="Noise, steps or sampling of a plain list of events for a target",
+    summary="Find noise, steps or sampling of a list of events for a target",
     response_model=CalibrateEventsAnswer,
 )
 async def calibrate_events(
@@ -73,22 +73,22 @@ async def calibrate_events(
     return await answers.respond(request, lambda: open_events.answer(context, request))
 
 
-@router.get("/algorithms", operation_id="list_algorithms", summary="The algorithms that calibrate and run")
+@router.get("/algorithms", operation_id="list_algorithms", summary="List the algorithms that calibrate and run")
 def list_algorithms() -> AlgorithmList:
-    """Every algorithm with its theorem, its assumptions and the known errors of its paper."""
+    """Lists every algorithm with its theorem, its assumptions and the known errors of its paper."""
     return AlgorithmList(items=[_described(algorithm) for algorithm in ALGORITHMS.values()])
 
 
-@router.get("/algorithms/compare", operation_id="compare_algorithms", summary="The papers' tables at your sizes")
+@router.get("/algorithms/compare", operation_id="compare_algorithms", summary="Fill the papers' tables for your sizes")
 def compare_algorithms(setting: Annotated[SettingQuery, Query()]) -> ComparisonAnswer:
     """The answer says what each method in the papers' tables achieves and costs, up to constants: rates, numbers of
     gradients, lower bounds, conditions, and known errors."""
     return compare(setting)
 
 
-@router.get("/algorithms/{name}", operation_id="get_algorithm", summary="One algorithm, with its input schema")
+@router.get("/algorithms/{name}", operation_id="get_algorithm", summary="Show an algorithm and its input schema")
 def get_algorithm(name: str) -> AlgorithmDetails:
-    """The description of one algorithm and the JSON schema of its calibration request."""
+    """Describes one algorithm and gives the JSON schema of its calibration request."""
     if name not in ALGORITHMS:
         raise not_found("algorithm", name, ALGORITHMS)
     body = _described(ALGORITHMS[name])
@@ -98,7 +98,7 @@ def get_algorithm(name: str) -> AlgorithmDetails:
 @router.post(
     "/advise",
     operation_id="advise",
-    summary="The algorithms that apply to a problem, and why others do not",
+    summary="Say which algorithms apply to a problem, and why others do not",
     response_model=AdviseAnswer,
 )
 async def advise(
@@ -116,7 +116,7 @@ async def advise(
 @router.post(
     "/assumptions",
     operation_id="derive_assumptions",
-    summary="The constants that follow from a model and declared bounds",
+    summary="Derive constants from a model and declared bounds",
 )
 def derive_assumptions(
     context: CurrentContext,

@@ -19,11 +19,11 @@ class Record(Protocol):
 
 
 def examples_of(records: Mapping[str, Record], first: str) -> dict[str, Example]:
-    """The example requests of all records, by their names.
+    """Collect the example requests of all records, by their names.
 
     Args:
-        records: By the algorithm's name.
-        first: The example that lists begin with: what newcomers are shown, and what has an example answer.
+        records: The records by the names of their algorithms.
+        first: The example that lists begin with. Newcomers see it first, and it has an example answer.
 
     Raises:
         ValueError: two records have an example of the same name.
@@ -50,7 +50,7 @@ _FULL_BATCH: dict[str, Any] = {
 
 
 def _poisson(unknown: str, **changes: Any) -> dict[str, Any]:
-    """A request under Poisson sampling with everything given but the unknown."""
+    """Return a request under Poisson sampling that gives everything except the unknown."""
     body: dict[str, Any] = {
         "algorithm": "dp_sgd",
         "dataset_size": 50000,

@@ -1,4 +1,4 @@
-"""Domains, penalties and bounds on gradients as the HTTP contract writes them: made of the engine's."""
+"""Domains, penalties and bounds on gradients as the HTTP contract writes them, made from the engine's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
 
 
 def to_domain(body: DomainBody | None) -> Domain | None:
-    """The engine's domain.
+    """Return the engine's domain.
 
     Raises:
         AccountingError: no point is in it.

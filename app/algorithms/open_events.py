@@ -190,6 +190,6 @@ def _refusal(error: AccountingError) -> Problem:
         return unprocessable(error.code, error.detail, "target")
     if isinstance(error, NoCostInFilter):
         return unprocessable(
-            error.code, f"nothing proves this target of these events: {error.detail}", "target", "kind"
+            error.code, f"no proof shows that these events meet the target: {error.detail}", "target", "kind"
         )
     return from_accounting(error, "events")

@@ -28,8 +28,8 @@ class SamplingChoice(Schema):
         None,
         ge=1,
         le=MAX_DATASET_SIZE,
-        description="The most records in a batch of `truncated_poisson`, which needs this number. Of a larger batch, "
-        "a uniformly random subset is kept.",
+        description="The most records in a batch of `truncated_poisson`, which needs this number. A larger batch keeps "
+        "a uniformly random subset.",
     )
 
 
@@ -41,9 +41,9 @@ class NumericType(StrEnum):
     """The type in which a run stores its rows and computes logits and sums. Its privacy is the same in each."""
 
     FLOAT32 = "float32"
-    """Half the memory, and about 0.6 of the time of a step; contributions stay 2^-7 of their bound below it."""
+    """Half the memory, and about 0.6 of the time of a step; contributions stay below their bound by 2^-7 of it."""
     FLOAT64 = "float64"
-    """More digits; contributions stay 1e-5 of their bound below it."""
+    """More digits; contributions stay below their bound by 1e-5 of it."""
 
 
 DtypeName = Literal["float32", "float64"]
@@ -63,7 +63,8 @@ class StepSizeScheduleChoice(Schema):
         0.0,
         ge=0,
         le=1,
-        description="What the step sizes fall to, divided by `step_size`; the step after the last one would have it.",
+        description="The step size at the end of the fall, divided by `step_size`; the step after the last one would "
+        "have it.",
     )
 
 

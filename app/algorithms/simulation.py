@@ -32,7 +32,7 @@ LABEL = (
 )
 _FEWER = (
     "It has {records} of {dataset_size} rows, and each mean has the noise that it would have with all of them: the "
-    "target's mu is multiplied by {factor:.4g}. What is larger is the sampling error, which all algorithms share."
+    "target's mu is multiplied by {factor:.4g}. Only the sampling error is larger, and all algorithms share it."
 )
 _INTERCEPT = "Each row has a constant 1 beside its features, which counts in its length."
 _PENALTY = (
@@ -40,8 +40,8 @@ _PENALTY = (
     "new rows, as a model is evaluated: what the penalty takes from the fit is in every excess."
 )
 _LESS_CONVEX = (
-    "The simulated objective is {has} strongly convex, and the problem {asked:g}: algorithms that make use of it "
-    "attain less here. An l2 penalty of that strength makes it so."
+    "The simulated objective is {has} strongly convex, but the problem says {asked:g}: algorithms that use strong "
+    "convexity attain less here. An l2 penalty of that strength adds it."
 )
 _TAUGHT = (
     "Features lie in [-1, 1], and another perceptron of the same shape draws the labels. Bounds of gradients play no "
@@ -53,7 +53,7 @@ Reached = Callable[[int, int], None]
 
 
 class SimulationRequest(Schema):
-    """Settings of a simulation, which runs the algorithms that apply on synthetic rows of the declared shape."""
+    """Settings of a simulation. It runs the applicable algorithms on synthetic rows of the declared shape."""
 
     model: (
         Literal[
@@ -201,7 +201,7 @@ def simulated(
 def _within_limits(context: Context, asked: Simulation, item: Advice, left: float) -> Attained:
     seconds = min(left, SHARE_OF_TIME * context.audit_processes.seconds)
     if seconds <= 0.0:
-        return Attained(item.algorithm, reason=Reason("the simulation's time was over before it"), is_final=False)
+        return Attained(item.algorithm, reason=Reason("the time of the simulation ran out before it"), is_final=False)
     assert item.spec is not None, "it applies"
     try:
         return context.audit_processes.run(simulate, asked, item.algorithm, item.spec, seconds)
@@ -241,6 +241,6 @@ def _why(excess: float, start: float) -> str:
     if not math.isfinite(excess):
         return "A run diverged: the point that it released cannot be used."
     if excess >= start:
-        return f"It was {excess:.3g} worse than the best point, and the start of training is {start:.3g}: it does harm."
+        return f"It was {excess:.3g} worse than the best point, and before training only {start:.3g}: training harms."
     share = 1.0 - excess / start
     return f"It was {excess:.3g} worse than the best point; before training it is {start:.3g}. It closed {share:.0%}."

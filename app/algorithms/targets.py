@@ -194,9 +194,9 @@ def to_target(
     """Return the engine's target.
 
     Args:
-        body: Of a request.
-        unknown: What is solved for.
-        budget: The budget of a body that names one.
+        body: The target of a request.
+        unknown: The name of the quantity that is solved for.
+        budget: The budget, if the body names one.
 
     Raises:
         Problem: 422 at the field of the target that is missing, given twice or impossible.
@@ -204,8 +204,8 @@ def to_target(
     if unknown in (Unknown.EPSILON, Unknown.DELTA) and not isinstance(body, ApproximateDpGoal):
         raise unprocessable(
             "unsupported",
-            f"{unknown} is solved for under an approximate_dp target, which gives the other one of epsilon and delta; "
-            f"a {body.kind} target has neither",
+            f"{unknown} is solved for under an approximate_dp target, which gives either epsilon or delta and leaves "
+            f"the other open; a {body.kind} target has neither",
             "target",
             "kind",
         )
@@ -300,7 +300,7 @@ def _attack_risk(body: AttackRiskGoal) -> AdvantageTarget | TruePositiveRateTarg
         words = "give advantage, or tpr at fpr, or bayes_risk at prior; not two of them"
         raise unprocessable("overdetermined", words, "target", other[0])
     if missing := [name for name in names if name not in given]:
-        words = f"this target needs {missing[0]}: it is {names[1]} at {names[0]} that is held"
+        words = f"this target needs {missing[0]}: it limits {names[1]} at {names[0]}"
         raise unprocessable("missing", words, "target", missing[0])
     if body.advantage is not None:
         return AdvantageTarget(body.advantage)

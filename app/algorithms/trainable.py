@@ -35,8 +35,8 @@ def check_slots(capacity: int, model: Model) -> None:
     """Refuse a data set whose slots take more memory than a worker has.
 
     Args:
-        capacity: Slots of the data set, a public number: filled or not, each takes a row's memory.
-        model: Whose features the rows are.
+        capacity: Slots of the data set, a public number. Each takes the memory of a row, whether it is filled or not.
+        model: The model whose features the rows hold.
 
     Raises:
         Problem: 422 ``too_many_slots``.
@@ -55,9 +55,9 @@ def check_plan(plan: Plan, model: Model, capacity: int) -> None:
     """Refuse a plan whose bounds the trainer's arithmetic, or the model, cannot keep.
 
     Args:
-        plan: What is to be carried out.
-        model: What is trained.
-        capacity: Slots of the data set, of which a batch may hold all.
+        plan: The plan that is to be carried out.
+        model: The model that is trained.
+        capacity: Slots of the data set; a batch may hold all of them.
 
     Raises:
         Problem: 422, mostly ``invalid_value``.

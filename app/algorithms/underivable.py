@@ -1,4 +1,4 @@
-"""Constants that no declared bound implies, each with the reason and with what would be right."""
+"""Constants that no declared bound implies, each with the reason and with what to do instead."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ _POLYAK = (
 )
 _ANYWHERE = "Nothing bounds the parameters: give a domain. Its size is a choice, and not a fact about the records."
 _COORDINATES = (
-    "No declared bound speaks of single coordinates of the gradients. Where one is public knowledge, give it here with "
+    "No declared bound is about single coordinates of the gradients. If a bound on them is public knowledge, give it "
+    "here with "
     "its moment_order: Lemma 21 of Lowy & Razaviyayn turns it into a moment_bound."
 )
 _LOWER_MOMENT = (
-    "The declared bounds give it the number of the next higher moment, which stands for it where it is left out. A "
-    f"smaller one has to be public knowledge. {_NOT_ESTIMATED}"
+    "The declared bounds imply no smaller number for it than for the next higher moment, whose bound is used if this "
+    "one is left out. A smaller number must be public knowledge. {_NOT_ESTIMATED}"
 )
 _AWAY = "The domain does not hold zero, so that a run starts elsewhere; lipschitz times diameter is a bound."
 _MINIMISER = "The minimiser depends on the records; the diameter of a domain bounds how far it is from the start."
@@ -55,11 +56,11 @@ _TOGETHER = (
 def underivable(
     model: Model, domain: Domain | None, derived: Collection[str], given: Collection[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Names and reasons of what is neither derived nor given.
+    """Return the names of constants that are neither derived nor given, with the reasons.
 
     Args:
-        model: What is trained.
-        domain: Where parameters are kept.
+        model: The model that is trained.
+        domain: The domain to which parameters are restricted.
         derived: Names of constants that follow from the declared bounds.
         given: Names of constants that the request gives.
     """
@@ -97,5 +98,5 @@ def _reasons(model: Model, domain: Domain | None) -> Iterator[tuple[str, str]]:
 
 def _of_a_mean() -> Iterator[tuple[str, str]]:
     """Constants that only the request can leave open, since bounded records have them all."""
-    words = "The request gives another moment's bound, and one order belongs to both: give it at that order."
+    words = "The request gives the bound of another moment. Both have the same order: give this one at that order."
     yield from ((name, words) for name in ("moment_bound", "coordinate_moment_bound"))

@@ -60,7 +60,7 @@ def create_audit(
     return to_response(run_once(context, keyed, command, prepare))
 
 
-@router.get("", operation_id="list_audits", summary="Audits, newest first")
+@router.get("", operation_id="list_audits", summary="List audits, newest first")
 def list_audits(
     context: CurrentContext,
     principal: Analyst,
@@ -74,7 +74,7 @@ def list_audits(
         return Page[AuditBody](items=[service.audit_body(stored) for stored in found], next_cursor=next_cursor)
 
 
-@router.get("/{audit_id}", operation_id="get_audit", summary="One audit")
+@router.get("/{audit_id}", operation_id="get_audit", summary="Show an audit")
 def get_audit(context: CurrentContext, _: Analyst, audit_id: str) -> AuditBody:
     """Claim, bound and verdict, as they were found."""
     with context.database.read() as session:

@@ -1,4 +1,4 @@
-"""Token buckets: this many events at once, and this many more each second."""
+"""Token buckets: they admit a number of events at once, and a number of further events each second."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class TokenBucket:
     """A bucket that is full at first. Time is the caller's, so that it may be any monotonic clock.
 
     Attributes:
-        rate: Tokens that flow in each second.
-        capacity: Tokens that it holds at most; one at least, so that every rate lets something through.
+        rate: The number of tokens added each second.
+        capacity: The largest number of tokens that it holds; at least one, so that every rate lets something through.
     """
 
     rate: float
@@ -32,11 +32,11 @@ class TokenBucket:
         return True
 
     def left(self) -> int:
-        """Whole tokens at the last look."""
+        """Return the number of whole tokens at the last refill."""
         return int(self._tokens)
 
     def seconds_until(self, tokens: float) -> int:
-        """Return the seconds, rounded up, from the last look until the bucket holds this many tokens.
+        """Return the seconds, rounded up, from the last refill until the bucket holds this many tokens.
 
         >>> bucket = TokenBucket(rate=0.5, capacity=1.0, now=0.0)
         >>> bucket.take(0.0), bucket.take(1.0), bucket.seconds_until(1.0), bucket.take(2.0)
@@ -45,11 +45,11 @@ class TokenBucket:
         return math.ceil(max(0.0, tokens - self._tokens) / self.rate)
 
     def is_full(self, now: float) -> bool:
-        """Return whether everything that was taken has flowed in again."""
+        """Return whether the bucket is full again."""
         self.refill(now)
         return self._tokens >= self.capacity
 
     def refill(self, now: float) -> None:
-        """Let in what has flowed since the last look."""
+        """Add the tokens that are due since the last refill."""
         self._tokens = min(self.capacity, self._tokens + (now - self.now) * self.rate)
         self.now = now

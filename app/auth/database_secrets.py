@@ -19,7 +19,8 @@ _SHOWN = 16
 
 
 class SecretRefused(Exception):
-    """A secret is not this database's, or is not to be changed so; the message says why and what to do."""
+    """A secret does not belong to this database, or cannot be changed in this way; the message says why and what to
+    do."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,14 @@ class Retired:
 
 
 def admit(context: Context) -> None:
-    """Compare the secrets of this process with those of its database; a database that knows none takes these.
+    """Compare the secrets of this process with those of its database. A database without secrets adopts them.
 
     Guarantees:
         - one_wins: of servers with different secrets that start at once on a fresh database, one is admitted.
-        - nothing_is_made: where the database knows a secret, no other is drawn in its place.
+        - nothing_is_made: if the database knows a secret, no other secret is made in its place.
 
     Raises:
-        SecretRefused: a secret is missing, or another one than the database knows.
+        SecretRefused: a secret is missing, or differs from the one that the database knows.
         SecretUnavailable: a secret cannot be read.
         OSError: a secret's file cannot be written.
     """
@@ -64,7 +65,7 @@ def admit(context: Context) -> None:
 
 
 def listed(context: Context) -> Sequence[SecretVersion]:
-    """Every version of every secret, retired ones among them."""
+    """Return every version of every secret, including retired ones."""
     with context.database.read() as session:
         return versions.all_versions(session)
 
@@ -75,7 +76,7 @@ def kept(context: Context) -> dict[str, bytes]:
     Versions no longer in use are included if they are still here: a backup from before a rotation needs them.
 
     Raises:
-        SecretRefused: one that the database needs is missing, or is another one. Or as `admit`.
+        SecretRefused: a secret that the database needs is missing or different, or as in `admit`.
     """
     admit(context)
     found = {}
@@ -87,15 +88,15 @@ def kept(context: Context) -> dict[str, bytes]:
 
 
 def rotate(context: Context, purpose: Purpose) -> int:
-    """Begin a new version of the secret: drawn here, or taken from its file where somebody has put one there.
+    """Begin a new version of the secret, which is drawn here or, if somebody has provided its file, read from there.
 
-    Older versions go on verifying until they are retired. May be done while servers serve.
+    Older versions remain valid until they are retired. This can be done while servers are running.
 
     Returns:
         The new version.
 
     Raises:
-        SecretRefused: of contents, for ever; or somebody else has rotated just now. Or as `admit`.
+        SecretRefused: the content secret is never rotated; or somebody else has just rotated; or as in `admit`.
     """
     if purpose is Purpose.CONTENT:
         raise SecretRefused(
@@ -124,8 +125,9 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
 
     Args:
         context: The process's context.
-        purpose, version: Of the secret.
-        revokes_keys: Whether API keys that are still under the version are revoked; else they stand in the way.
+        purpose, version: The purpose and the version of the secret.
+        revokes_keys: Whether to revoke API keys that are still under the version; otherwise such keys prevent the
+            retirement.
 
     Guarantees:
         - no_key_is_left: no key that authenticates is under a version that is retired.
@@ -170,7 +172,7 @@ def retire(context: Context, purpose: Purpose, version: int, *, revokes_keys: bo
 
 
 def _check(material: SecretMaterial, known: Sequence[SecretVersion]) -> None:
-    """Refuse where a secret that is in use is missing here, or is another one."""
+    """Refuse if a secret that is in use is missing here, or differs."""
     faults = []
     for row in _needed(known):
         purpose = Purpose(row.purpose)

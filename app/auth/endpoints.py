@@ -50,7 +50,7 @@ def create_key(
     return to_response(answer)
 
 
-@router.get("", operation_id="list_keys", summary="Keys, newest first")
+@router.get("", operation_id="list_keys", summary="List keys, newest first")
 def list_keys(context: CurrentContext, _: Admin, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT) -> Page[KeyBody]:
     """All keys, ended ones included, without their tokens."""
     before = decode_cursor(cursor, datetime, str)
@@ -60,7 +60,7 @@ def list_keys(context: CurrentContext, _: Admin, cursor: Cursor = None, limit: L
     return Page(items=[KeyBody.of(row, context.clock()) for row in rows], next_cursor=next_cursor)
 
 
-@router.get("/self", operation_id="get_own_key", summary="What the key of this request may do, and until when")
+@router.get("/self", operation_id="get_own_key", summary="Say what the key of this request may do, and until when")
 def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyBody:
     """Every key may ask this, whatever its scopes."""
     limits = limits_of(principal, context.settings.requests_per_second, context.settings.concurrent_requests)
@@ -79,7 +79,7 @@ def get_own_key(context: CurrentContext, principal: CurrentPrincipal) -> OwnKeyB
     )
 
 
-@router.get("/{key_id}", operation_id="get_key", summary="One key")
+@router.get("/{key_id}", operation_id="get_key", summary="Show a key")
 def get_key(context: CurrentContext, _: Admin, key_id: str) -> KeyBody:
     """One key: what it may do, until when, and whether anybody uses it."""
     with context.database.read() as session:

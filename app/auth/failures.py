@@ -1,8 +1,8 @@
-"""Failed attempts to authenticate, counted per address. A key has 256 random bits, so that nobody guesses one; what is
-limited here is the work that somebody makes who tries.
+"""Count failed attempts to authenticate for each address. A key has 256 random bits, so nobody guesses one; the limit
+is on the work that attempts cause.
 
-A valid key is never locked out by what comes from its address: behind a proxy that is everybody's. Whoever is over the
-limit is still looked up, only not many at a time, and told 429 in place of 401 where the key is not good.
+Attempts from an address never lock out a valid key, because behind a proxy everybody has the same address. Beyond the
+limit, keys are still checked, but only a few at a time, and an invalid one is answered 429 instead of 401.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FailedAttempts:
     """Counts of recent failed attempts by address.
 
     Args:
-        per_minute: How many may, at once or spread over a minute; 0 for no limit.
+        per_minute: How many attempts may fail, at once or spread over a minute; 0 for no limit.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +33,7 @@ class FailedAttempts:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def is_suspect(self, client: tuple[str, int] | None) -> bool:
-        """Return whether so many attempts from there failed that the next one will be answered 429."""
+        """Return whether so many attempts from an address failed that the next failure will be answered 429."""
         bucket = self._buckets.get(place_of(client))
         if bucket is None:
             return False
@@ -41,7 +41,7 @@ class FailedAttempts:
         return bucket.left() < 1
 
     def count(self, client: tuple[str, int] | None, refusal: Problem) -> Problem:
-        """Count a refused attempt; the refusal, or 429 where there were too many."""
+        """Count a refused attempt, and return the refusal, or 429 if there were too many."""
         if not self._per_minute:
             return refusal
         place, now = place_of(client), self._clock()
@@ -61,7 +61,7 @@ class FailedAttempts:
 
 
 def place_of(client: tuple[str, int] | None) -> str:
-    """Return the unit that attempts are counted by: an IPv4 address, or the network of an IPv6 address.
+    """Return the unit by which attempts are counted: an IPv4 address, or the network of an IPv6 address.
 
     >>> place_of(("::ffff:192.0.2.7", 1)), place_of(("2001:db8:1:2:3::4", 1)), place_of(None)
     ('192.0.2.7', '2001:db8:1:2::', '')

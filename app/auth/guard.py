@@ -1,16 +1,17 @@
 """The guard before every route: a key, or on a server without keys its local token (`app.auth.local_token`).
 
-A server that has no key yet answers its own machine alone. Calculations are open there, because they read and write
-nothing that is stored; all else needs the token, since a proxy that says nothing of itself and other users look like
-the machine's own user. A web page that the machine's browser shows can make requests to 127.0.0.1, too, and can give
-127.0.0.1 a name of its own (DNS rebinding). So the peer, the Host, the Origin and the absence of a proxy are looked at
-before the token.
+A server that has no key yet answers only its own machine. Calculations are open there, because they read and write
+nothing that is stored. Everything else needs the token, because requests through a proxy that adds no header, or of
+other users of the machine, look like those of the service's own user. A web page in the machine's browser can also send
+requests to 127.0.0.1, and can give 127.0.0.1 a name of its own (DNS rebinding). So the peer, the Host, the Origin and
+the absence of a proxy are checked before the token.
 
-Pages of the dashboard are shown to whoever has a session (`app.auth.sessions`), and pages that calculate to the machine
-itself while there are no keys; all others are led to where they sign in. A page asks the paths under `/v1` for whoever
-it is shown to, in this process.
+Pages of the dashboard are shown to people with a session (`app.auth.sessions`). While there are no keys, pages that
+calculate are also shown to the machine itself. Everybody else is sent to the sign-in page. A page calls the paths under
+`/v1` in this process, with the rights of the person who sees it.
 
-Addresses from which many attempts failed share few threads, so that whoever tries keys keeps nobody else waiting.
+Addresses from which many attempts failed share a few threads, so that somebody who tries keys keeps nobody else
+waiting.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ _THREADS_FOR_SUSPECTS = 2
 class Guard:
     """ASGI middleware that finds the request's principal or answers 401, 403 or 503.
 
-    What the database said of keys is believed for a second (`app.auth.memory`); then it is asked again, in a thread.
+    Answers of the database about keys are remembered for a second (`app.auth.memory`); then it is asked again, in a
+    thread.
     """
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
@@ -95,7 +97,7 @@ class Guard:
         await self.app(scope, receive, send)
 
     async def _ask(self, scope: Scope) -> Principal | None:
-        """The principal by the database's word; None for what is open to everybody."""
+        """Return the principal by asking the database; None for paths that are open to everybody."""
         memory, shown = self._shown(scope, Headers(scope=scope))
         if self.failures.is_suspect(scope.get("client")) and not (shown and memory.knows(shown)):
             principal = await to_thread.run_sync(self._admit, scope, limiter=self._suspects)
@@ -107,7 +109,7 @@ class Guard:
         return principal
 
     def _remembered(self, scope: Scope) -> Principal | None:
-        """The principal, if that is known without asking the database."""
+        """Return the principal, if it is known without asking the database."""
         headers = Headers(scope=scope)
         keys_exist = self.memory.keys_exist(ask=False)
         if keys_exist is None:
@@ -134,7 +136,8 @@ class Guard:
             raise database_unavailable() from error
 
     def _without_keys(self, scope: Scope, headers: Headers) -> Principal | None:
-        """The principal of a request to a server that never had a key; None for what is open, and to sign in."""
+        """Return the principal of a request to a server that never had a key; None for open paths and for signing
+        in."""
         check_loopback(scope, headers)
         self._check_page(scope, headers)
         path, settings = scope["path"], self.context.settings
@@ -170,18 +173,20 @@ class Guard:
         return principal
 
     def _check_page(self, scope: Scope, headers: Headers) -> None:
-        """Refuse a command of the dashboard that no page of it sent."""
+        """Refuse a command that was not sent by a page of the dashboard."""
         if scope["method"] not in ("GET", "HEAD") and sessions.is_page(scope["path"]):
             sessions.check_same_origin(self.context.settings, headers)
 
     def _shown(self, scope: Scope, headers: Headers) -> tuple[KeyMemory, str | None]:
-        """Return a request's credential and who checks it: a session opens pages, a key everything else."""
+        """Return a request's credential and the function that checks it: a session opens pages, a key everything
+        else."""
         if sessions.is_page(scope["path"]):
             return self.sessions, sessions.cookie_of(self.context.settings, headers)
         return self.memory, _token(headers)
 
     def _to_sign_in(self, scope: Scope) -> Response:
-        """Return the way to sign in, for clients without a session; 429 if an address sent too many false sessions."""
+        """Return a redirect to the sign-in page for clients without a session; 429 if an address sent too many false
+        sessions."""
         headers, settings = Headers(scope=scope), self.context.settings
         address, cookie = sessions.sign_in_address(settings, scope, headers), sessions.cookie_of(settings, headers)
         if cookie is not None and not sessions.is_over(self.context, cookie):
@@ -195,12 +200,13 @@ class Guard:
 
 
 def is_calculation(path: str) -> bool:
-    """Return whether a server without keys answers this address to everybody on its machine."""
+    """Return whether a server without keys answers this path to everybody on its machine."""
     return path in CALCULATIONS or _is_within(path, (_DESCRIPTIONS,))
 
 
 def _shown_to(scope: Scope) -> Principal | None:
-    """Return the principal to whom a page of the dashboard is shown; no client can set a scope's state."""
+    """Return the principal to whom a page of the dashboard is shown. It comes from the request's state, which no client
+    can set."""
     principal = scope["state"].get("principal")
     return principal if isinstance(principal, Principal) else None
 

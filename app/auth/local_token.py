@@ -1,12 +1,12 @@
 """The token of a server without keys: a file in the data folder that only the service's user can read.
 
-A request from this machine may come from any of its users, or through a proxy that says nothing of itself. Whoever can
-read the file is the operator. Its one line is a header, so that `curl -H @var/local-token` sends it. It is made by the
-first start, and shared by all server processes of the data folder. It ends with the first key, for ever: keys are
-revoked, never deleted.
+A request from this machine may come from any of its users, or through a proxy that adds no header. Somebody who can
+read the file counts as the operator. Its one line is a header, so `curl -H @var/local-token` sends it. The first start
+makes it, and all server processes of the data folder share it. The first key ends it for ever, because keys are revoked
+but never deleted.
 
-The file is read for each request that shows a token. So nothing of it stays in memory, and removing it ends the token
-at once.
+The file is read for each request with a token. So the token does not stay in memory, and removing the file ends it at
+once.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class NotPrivate(Exception):
 
 
 def settle(context: Context) -> bool:
-    """Make the file as long as the server never had a key, and remove it once it has had one.
+    """Make the file if the server has never had a key; otherwise remove it.
 
     Returns:
-        Whether the token lets somebody in.
+        Whether the token is valid.
 
     Raises:
-        NotPrivate: there is a file of that name that is not this user's alone.
+        NotPrivate: there is a file of that name that others can access.
     """
     if _keys_exist(context):
         remove(context)
@@ -64,7 +64,7 @@ def settle(context: Context) -> bool:
 
 
 def remove(context: Context) -> None:
-    """Remove the file once there is a key. Where it cannot be removed it is refused all the same."""
+    """Remove the file once there is a key. The token is refused even if the file cannot be removed."""
     with suppress(OSError):
         remove_private(context.settings.local_token_file)
 
@@ -96,7 +96,7 @@ def is_right(settings: Settings, shown: str) -> bool:
 
 
 def needed() -> Problem:
-    """The answer to requests without a token that ask for more than a calculation."""
+    """Return the answer to requests without a token that ask for more than a calculation."""
     return _refusal(
         "unauthenticated",
         "This server has no key yet. From this machine, calculations that name no budget and no data set need nothing; "
@@ -107,7 +107,7 @@ def needed() -> Problem:
 
 
 def wrong() -> Problem:
-    """The answer to requests with another token."""
+    """Return the answer to requests with a wrong token."""
     return _refusal(
         "invalid_key",
         "This server has no key yet, and what was sent is not its token. The token is in the file `local-token` in the "
@@ -117,7 +117,7 @@ def wrong() -> Problem:
 
 
 def ended() -> Problem:
-    """The answer to requests with the local token if the server has keys."""
+    """Return the answer to requests with the local token to a server with keys."""
     return _refusal(
         "invalid_key",
         "This is the token of a server without keys. It ended when the first key was made, and stays ended if all keys "

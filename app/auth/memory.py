@@ -20,7 +20,7 @@ _MOST = 1000
 
 @dataclass(frozen=True)
 class _Moment:
-    """The moment just before the database was asked: its answer may lack what is changed afterwards."""
+    """The moment just before the database was asked; its answer may lack later changes."""
 
     time: float
     changes: int
@@ -28,10 +28,10 @@ class _Moment:
 
 @dataclass
 class KeyMemory:
-    """The answers of `service.keys_exist` and `service.authenticate`, believed for `SECONDS`.
+    """The answers of `service.keys_exist` and `service.authenticate`, remembered for `SECONDS`.
 
-    What this process itself changes of the keys is known at once, and no token is believed past its own time. Tokens
-    are kept as their hashes.
+    Changes that this process makes to keys take effect at once, and no token is accepted after its end. Only hashes of
+    tokens are kept.
     """
 
     context: Context
@@ -43,7 +43,7 @@ class KeyMemory:
     def keys_exist(self, *, ask: bool) -> bool | None:
         """Return whether the server has, or ever had, a key; None if that is not known and ``ask`` is false.
 
-        Keys are never deleted, only revoked: once there is one, that is so for ever.
+        Keys are revoked but never deleted, so the answer stays true once it is true.
         """
         if self._keys_exist or (self._no_key is not None and self._is_fresh(self._no_key)):
             return self._keys_exist
@@ -74,11 +74,11 @@ class KeyMemory:
         return principal
 
     def knows(self, token: str) -> bool:
-        """Return whether the token was good when the database was last asked, however long ago."""
+        """Return whether the token was valid when the database was last asked, however long ago."""
         return _digest(token) in self._principals
 
     def is_due_for_a_note(self, principal: Principal) -> bool:
-        """Return whether to note the use of the key now; after that, it is not noted again for `NOTED_EVERY_S`."""
+        """Return whether to record the use of the key now; it is then not recorded again for `NOTED_EVERY_S`."""
         now = time.monotonic()
         if now - self._noted.get(principal.id, -NOTED_EVERY_S) < NOTED_EVERY_S:
             return False
@@ -101,12 +101,12 @@ class KeyMemory:
         return _Moment(time.monotonic(), service.changes(self.context))
 
     def _is_fresh(self, moment: _Moment) -> bool:
-        """Return whether nothing was changed since by this process, and not more than `SECONDS` have passed."""
+        """Return whether this process has changed nothing since, and at most `SECONDS` have passed."""
         return moment.changes == service.changes(self.context) and time.monotonic() - moment.time < SECONDS
 
 
 class SessionMemory(KeyMemory):
-    """The memory of sessions, whose cookies stand in place of tokens."""
+    """The memory of sessions, whose cookies are used in place of tokens."""
 
     def _look_up(self, token: str) -> Principal | None:
         return sessions.authenticate(self.context, token)

@@ -13,8 +13,8 @@ class Scope(StrEnum):
     """A key has scopes, which say what it allows. ``admin`` implies every other."""
 
     OWNER = "owner"
-    """Opens budgets, registers data, raises charges by corrections, decides requests for other limits, and may all that
-    analysts and auditors may."""
+    """Opens budgets, registers data, raises charges by corrections, decides requests for other limits, and may do all
+    that analysts and auditors may."""
     ANALYST = "analyst"
     """Calibrates, reserves, starts, commits, runs, and asks for other limits."""
     AUDITOR = "auditor"
@@ -28,20 +28,20 @@ class Scope(StrEnum):
     METRICS = "metrics"
     """Reads `/metrics`."""
     ADMIN = "admin"
-    """May all of it, declares rows public, and makes, rotates and revokes keys."""
+    """May do all of this, declares rows public, and makes, rotates and revokes keys."""
 
 
 @dataclass(frozen=True)
 class Principal:
-    """A request acts for a principal: a key, or on a server without keys ``loopback`` or ``anybody``.
+    """The principal for which a request acts: a key, or on a server without keys ``loopback`` or ``anybody``.
 
     Attributes:
-        id: Of the key.
-        name: What people call the key.
-        scopes: What it allows.
+        id: The id of the key.
+        name: The name of the key, for people.
+        scopes: The scopes of the key.
         budgets: Paths of the budgets that it reaches, with all below them; None for all budgets.
-        valid_until: When the token that it came with ends; None for never.
-        requests_per_second, concurrent_requests: Limits of the key's own; 0 for none, None for those of the settings.
+        valid_until: The end of the token that was sent; None for no end.
+        requests_per_second, concurrent_requests: The key's own limits; 0 for no limit, None for those of the settings.
     """
 
     id: str
@@ -53,19 +53,20 @@ class Principal:
     concurrent_requests: int | None = None
 
     def may(self, *scopes: Scope) -> bool:
-        """Return whether any of ``scopes`` is held."""
+        """Return whether the principal has any of ``scopes``."""
         return Scope.ADMIN in self.scopes or not self.scopes.isdisjoint(scopes)
 
     def reaches(self, path: str) -> bool:
-        """Return whether the budget at ``path`` (ids from the root on, as in its row) is the key's, or below one."""
+        """Return whether the key reaches the budget at ``path``, which has the ids from the root on, as in the budget's
+        row."""
         return self.budgets is None or any(path == each or path.startswith(f"{each}/") for each in self.budgets)
 
     def acts_for(self, principal_id: str) -> bool:
-        """Return whether it may go on with, or end, what a principal has begun: its own, and as an owner anybody's."""
+        """Return whether it may continue or end what a principal has begun: its own work, or as an owner anybody's."""
         return self.id == principal_id or self.may(Scope.OWNER)
 
     def visible_part(self, path: str) -> list[str]:
-        """The ids in ``path`` of the budgets that the key reaches; those above them stay hidden.
+        """Return the ids in ``path`` of the budgets that the key reaches; budgets above them stay hidden.
 
         >>> Principal("key_1", frozenset(), budgets=("bud_a/bud_b",)).visible_part("bud_a/bud_b/bud_c")
         ['bud_b', 'bud_c']

@@ -1,7 +1,7 @@
-"""The budgets that a key reaches, and what belongs to them: one rule, for named objects and for lists.
+"""The budgets that a key reaches, and what belongs to them, by one rule for named objects and lists.
 
-A key with budgets reaches those and every budget below them. What it does not reach does not exist for it: the answers
-are those to an id that names nothing, found by the same statement.
+A key with budgets reaches those and every budget below them. Anything else does not exist for it: requests get the same
+answer as for an unknown id, found by the same statement.
 
     a budget, a reservation, an entry   is reached with its budget
     a request for a limit, a webhook    with its budget
@@ -125,19 +125,20 @@ KINDS: Mapping[str, _Kind] = {
 
 
 def is_reached(session: Session, principal: Principal, name: str, identifier: str) -> bool:
-    """Return whether the principal reaches what an identifier names.
+    """Return whether the principal reaches the object of an identifier.
 
     Args:
         session: A session.
-        principal: Who asks.
+        principal: The principal who asks.
         name: The name of the kind, as in `KINDS`.
-        identifier: Of a thing that need not exist; what does not exist is not reached, except by who reaches all.
+        identifier: The id of an object, which need not exist. Only a principal that reaches everything reaches an
+            object that does not exist.
     """
     return principal.budgets is None or KINDS[name].is_reached(session, principal, identifier)
 
 
 def check(session: Session, principal: Principal, name: str, identifier: str | None) -> None:
-    """Refuse what is out of the principal's reach as if it did not exist; None always passes.
+    """Refuse an object out of the principal's reach as if it did not exist; None always passes.
 
     Raises:
         Problem: 404; 401 for a request without credentials to a server without keys.
@@ -163,12 +164,12 @@ def check_path(context: Context, principal: Principal, parameters: Mapping[str, 
 
 
 def hide_budget_above(session: Session, principal: Principal, denial: Problem) -> None:
-    """Let a denial name the budget that stands in the way only if the principal reaches it; otherwise null."""
+    """Let a denial name the budget without room only if the principal reaches it; otherwise null."""
     in_the_way = denial.members.get("budget_id")
     if isinstance(in_the_way, str) and not is_reached(session, principal, "budget_id", in_the_way):
         denial.members["budget_id"] = None
 
 
 def beyond(detail: str) -> Problem:
-    """Return 403 for a call about more than the budgets of the key."""
+    """Return a problem with status 403 for a call that concerns more than the budgets of the key."""
     return Problem(403, "beyond_your_budgets", f"This key reaches some budgets only: {detail}.")

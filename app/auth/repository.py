@@ -57,7 +57,7 @@ def page(session: Session, before: tuple[datetime, str] | None, limit: int) -> l
 
 
 def unended(session: Session, now: datetime) -> list[ApiKey]:
-    """Keys that still authenticate."""
+    """Return the keys that have not ended."""
     is_open = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
     return list(session.scalars(select(ApiKey).where(ApiKey.revoked_at.is_(None), is_open)))
 
@@ -80,14 +80,14 @@ def revoke(session: Session, key_id: str, moment: datetime) -> bool:
 
 
 def note_use(connection: Connection, key_id: str, minute: datetime) -> None:
-    """Remember that the key was used, unless a later use is remembered."""
+    """Record that the key was used, unless a later use is recorded."""
     is_older = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < minute)
     connection.execute(update(ApiKey).where(ApiKey.id == key_id, is_older).values(last_used_at=minute))
 
 
 def hash_anew(session: Session, key_id: str, before: str, after: str, version: int) -> bool:
-    """Replace a token's hash by that under another version of the secret, and return whether there was one to replace.
-    A token that was replaced meanwhile, or whose key was revoked, stays as it is.
+    """Replace a token's hash by the hash under another version of the secret, and return whether there was one to
+    replace. If the token was replaced meanwhile, or its key revoked, nothing changes.
     """
     found = False
     for digest, number in (
@@ -104,8 +104,8 @@ def hash_anew(session: Session, key_id: str, before: str, after: str, version: i
 
 
 def lock_all(session: Session) -> None:
-    """Let one transaction at a time change keys: whether a first one is needed, whether a last one is revoked, and
-    which token is the newest are decided on what is there. SQLite's write lock does that already.
+    """Let only one transaction at a time change keys, because decisions about the first key, the last key and the
+    newest token depend on the existing rows. On SQLite the write lock already ensures this.
     """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE"))

@@ -1,6 +1,7 @@
-"""The rights that a route requires: a scope, and a key that reaches what the path names.
+"""The rights that a route requires: a scope, and a key that reaches the objects in the path.
 
-Apart from `app.auth.principal`, which the commands of keys import: the rule of reach knows every table.
+This module is separate from `app.auth.principal`, which the commands about keys import, because the rule of reach needs
+every table.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from app.problems import Problem
 
 
 async def get_principal(request: Request) -> Principal:
-    """The principal that the guard found; outside the guarded paths there is none.
+    """Return the principal that the guard found; there is none outside the guarded paths.
 
-    What the path names must be within its reach: asked here, so that no route can forget it.
+    The objects in the path must be within its reach. This is checked here, so that no route can forget it.
     """
     principal = _principal_of(request)
     await _check_path(request, principal)
@@ -42,7 +43,7 @@ CurrentPrincipal = Annotated[Principal, Depends(get_principal)]
 
 
 def requires(*scopes: Scope) -> Any:
-    """A dependency that returns the principal if it holds one of ``scopes``, and answers 403 otherwise.
+    """Return a dependency that gives the principal if it has one of ``scopes``, and answers 403 otherwise.
 
     Usage: ``principal: Annotated[Principal, requires(Scope.OWNER)]``.
     """

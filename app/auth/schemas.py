@@ -52,7 +52,7 @@ class KeyRequest(Schema):
         """What is asked.
 
         Raises:
-            Problem: 422 where the end is given twice, or lies in the past.
+            Problem: 422 if the end is given twice, or is in the past.
         """
         expires_at = None if self.expires_in is None else now + timedelta(seconds=self.expires_in)
         if self.expires_at is not None:

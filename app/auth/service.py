@@ -46,7 +46,7 @@ class Terms:
     """The rights of a key, and how long it is valid.
 
     Attributes:
-        name: What the key is for, in its owner's words.
+        name: The purpose of the key, in its owner's words.
         scopes: What it allows.
         budgets: Ids of the budgets that it reaches, with all below them; None for all budgets.
         expires_at: When it ends; None for never.
@@ -63,7 +63,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class CreatedKey:
-    """A key with a fresh token, which exists here and with its holder, nowhere else."""
+    """A key with a fresh token, which is stored nowhere."""
 
     id: str
     name: str
@@ -87,7 +87,7 @@ def create_key(
     Args:
         context: The application's context.
         name, scopes, budgets, expires_at, requests_per_second, concurrent_requests: As in `Terms`.
-        if_none: Create it only where no key was ever created; two that start together make one.
+        if_none: Create it only if no key was ever created; two such calls at the same time make one key.
 
     Returns:
         The key with its token, or None if ``if_none`` and there is one already.
@@ -111,19 +111,19 @@ def create_key(
 
 
 def add_key(session: Session, context: Context, terms: Terms, principal_id: str) -> tuple[ApiKey, str]:
-    """Create a key in the caller's transaction; whoever commits it calls `tell_of_change`.
+    """Create a key in the caller's transaction. The caller commits, and then calls `tell_of_change`.
 
     Args:
         session: A write session.
         context: The process's context.
         terms: What the key may do.
-        principal_id: Who makes it.
+        principal_id: The principal who makes it.
 
     Returns:
         The key, and its token.
 
     Raises:
-        Problem: 422 where a budget does not exist, or a key of some budgets is to administer all.
+        Problem: 422 if a budget does not exist, or if a key of some budgets has the scope `admin`.
     """
     paths = None if terms.budgets is None else _paths(session, terms)
     key_id = new_id("key")
@@ -146,7 +146,7 @@ def add_key(session: Session, context: Context, terms: Terms, principal_id: str)
 
 
 def enter(session: Session, context: Context, kind: EntryKind, key_id: str, principal_id: str) -> None:
-    """Enter what has become of a key or an account in the register."""
+    """Enter a change of a key or an account in the register."""
     registering.enter(session, context.clock(), [Registration(kind, Subject.KEY, key_id, principal_id)])
 
 
@@ -166,7 +166,7 @@ def _paths(session: Session, terms: Terms) -> list[str]:
 
 
 def authenticate(context: Context, token: str) -> Principal | None:
-    """The principal of a token, or None if no usable key has it."""
+    """Return the principal of a token; None if no usable key has it."""
     parts = TOKEN.fullmatch(token)
     if parts is None:
         return None
@@ -192,7 +192,7 @@ def authenticate(context: Context, token: str) -> Principal | None:
 
 
 def _hash_anew(context: Context, key_id: str, token: str, before: str) -> None:
-    """Hash a token that was just used under the newest secret; if that fails now, the next use does it."""
+    """Hash a token that was just used under the newest secret; if this fails, the next use tries again."""
     try:
         with context.database.write() as session:
             version = versions.newest_kept(session, Purpose.KEYS)
@@ -218,22 +218,22 @@ def principal_of(key: ApiKey, valid_until: datetime | None) -> Principal:
 def rotate_key(
     session: Session, context: Context, key_id: str, overlap: timedelta, principal_id: str = SERVICE.id
 ) -> tuple[ApiKey, str]:
-    """Give the key another token in the caller's transaction; whoever commits it calls `tell_of_change`.
+    """Give the key another token in the caller's transaction. The caller commits, and then calls `tell_of_change`.
 
     Args:
         session: A write session.
         context: The process's context.
         key_id: Which key.
-        overlap: So long the old token is good, too. None at all ends every older token now.
-        principal_id: Who rotates it.
+        overlap: How long the old token stays valid. Zero ends every older token now.
+        principal_id: The principal who rotates it.
 
     Returns:
         The key, and its new token.
 
     Raises:
         Problem: 404; 409 ``account_has_no_token``; 409 ``key_has_ended``; 409 ``rotation_in_progress`` while an older
-            token's time is not over: two that rotate at once must not end the token that the first of them has just
-            handed out.
+            token is valid, so that of two simultaneous rotations the second does not end the token that the first has
+            just given out.
     """
     version = versions.newest_kept(session, Purpose.KEYS)
     repository.lock_all(session)
@@ -260,14 +260,15 @@ def rotate_key(
 
 
 def end_sessions(session: Session, context: Context, account: ApiKey) -> None:
-    """End all sessions of an account in the caller's transaction; whoever commits it calls `tell_of_change`."""
+    """End all sessions of an account in the caller's transaction. The caller commits, and then calls
+    `tell_of_change`."""
     account.token_hash, account.secret_version = secrets.token_hex(32), versions.newest_kept(session, Purpose.KEYS)
     session.flush()
     enter(session, context, EntryKind.CHANGE, account.id, SERVICE.id)
 
 
 def revoke_unless_last(session: Session, context: Context, key_id: str, principal_id: str) -> ApiKey:
-    """Revoke a key for ever in the caller's transaction; whoever commits it calls `tell_of_change`.
+    """Revoke a key for ever in the caller's transaction. The caller commits, and then calls `tell_of_change`.
 
     Raises:
         Problem: 404; 409 ``last_admin_key``: nobody could make keys over HTTP afterwards.
@@ -309,7 +310,7 @@ def keys_exist(context: Context) -> bool:
 
 
 def any_key_was_made(context: Context) -> bool:
-    """Return whether the server has, or ever had, a key; accounts of a provider are none."""
+    """Return whether the server has, or ever had, a key; accounts of a provider do not count."""
     with context.database.read() as session:
         return repository.any_key(session, with_accounts=False)
 
@@ -321,7 +322,7 @@ def list_keys(context: Context) -> Sequence[ApiKey]:
 
 
 def state_of(key: ApiKey, now: datetime) -> str:
-    """active, expired or revoked."""
+    """Return whether a key is active, expired or revoked."""
     if key.revoked_at is not None:
         return "revoked"
     return "expired" if key.has_ended(now) else "active"
@@ -333,7 +334,7 @@ def budget_ids(paths: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def revoke_key(context: Context, key_id: str) -> bool:
-    """Revoke a key for ever, and return whether it was unrevoked. For users of the machine."""
+    """Revoke a key for ever, and return whether it was not revoked before. This is for users of the machine."""
     with context.database.write() as session:
         repository.lock_all(session)
         revoked = repository.revoke(session, key_id, context.clock())
@@ -344,7 +345,7 @@ def revoke_key(context: Context, key_id: str) -> bool:
 
 
 def note_use(context: Context, key_id: str) -> None:
-    """Remember the minute in which a key was used; if the database is busy, the next use does it."""
+    """Record the minute in which a key was used; if the database is busy, the next use tries again."""
     minute = context.clock().replace(second=0, microsecond=0)
     try:
         with context.database.write_briefly() as connection:
@@ -358,12 +359,12 @@ _CHANGES: WeakKeyDictionary[Database, int] = WeakKeyDictionary()
 
 
 def changes(context: Context) -> int:
-    """A number that differs once this process has changed the keys."""
+    """Return a number that changes whenever this process changes the keys."""
     return _CHANGES.get(context.database, 0)
 
 
 def tell_of_change(context: Context) -> None:
-    """Let this process forget what it remembers of keys; called once a change is committed."""
+    """Make this process forget what it remembers about keys. Call this after committing a change."""
     _CHANGES[context.database] = changes(context) + 1
 
 
@@ -383,7 +384,7 @@ def _has_ended(key: ApiKey) -> Problem:
 
 
 def quotas_of(session: Session, context: Context, principal: Principal) -> list[tuple[Quota, int, int]]:
-    """Return a key's use of its quotas, with their limits; nothing if nothing is counted."""
+    """Return a key's use of its quotas, with their limits; an empty list if nothing is counted."""
     if principal.id in WITHOUT_A_KEY or not principal.id.startswith("key_"):
         return []
     limits = Quotas.of(context.settings)

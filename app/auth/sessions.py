@@ -1,11 +1,11 @@
-"""Sessions of browsers, which open the pages of the dashboard in place of the key with which somebody signed in.
+"""Sessions of browsers: after signing in with a key, a session opens the pages of the dashboard in its place.
 
-A cookie names a key and an end, and proves both with a code that also covers the hash of the key's newest token:
-nothing is stored, and what ends the token ends the session. The token itself stays out of the browser. A session opens
-pages alone, never `/v1`, so that no other site can make a browser that is signed in ask the service for anything.
+A cookie names a key and an end, and has a code that proves both and also covers the hash of the key's newest token. So
+nothing is stored, and ending the token ends the session. The token itself never reaches the browser. A session opens
+only pages, never `/v1`, so no other site can make a signed-in browser ask the service for anything.
 
-Whoever signs in by a provider (`app.auth.oidc`) has a session of the account; its rights are looked up with every
-request. On a server without keys the local token takes the place of the key, and its session ends with the first key.
+Signing in by a provider (`app.auth.oidc`) gives a session of the account, whose rights are looked up with every
+request. On a server without keys the local token is used in place of a key, and its session ends with the first key.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ _LONGEST_ADDRESS = 4000
 
 @dataclass(frozen=True)
 class Session:
-    """A session that begins: what its cookie holds, and for how long."""
+    """A new session: the content and the lifetime of its cookie."""
 
     cookie: str
     seconds: int
 
 
 def begin(context: Context, key_id: str, valid_until: datetime | None) -> Session | None:
-    """A session of whoever has just shown a key's token, good until ``valid_until``; None if the key has ended.
+    """Begin a session for a key whose token was just shown, valid until ``valid_until``; None if the key has ended.
 
-    None for an account, too: its session knows the group that it came by (`begin_of_account`).
+    The result is also None for an account, whose session must contain its group (`begin_of_account`).
     """
     now = context.clock()
     end = min(now + LONGEST, valid_until or now + LONGEST)
@@ -76,11 +76,11 @@ def begin(context: Context, key_id: str, valid_until: datetime | None) -> Sessio
 
 
 def begin_of_account(context: Context, account_id: str, group: str | None, lifetime: timedelta) -> Session | None:
-    """A session of an account that the provider has just vouched for; None if it is barred.
+    """Begin a session of an account that the provider has just confirmed; None if it is barred.
 
     Args:
         context: The process's context.
-        account_id: Of its row.
+        account_id: The id of its row.
         group: The group that gives it its rights; None if they are its own.
         lifetime: At most `LONGEST`.
     """
@@ -101,7 +101,7 @@ def _session(context: Context, holder: str, end: datetime, code: Callable[[str],
 
 
 def begin_with_local_token(context: Context) -> Session | None:
-    """A session of whoever has shown the local token, or a code in its place; None if the token has ended."""
+    """Begin a session for somebody who showed the local token, or a code in its place; None if the token has ended."""
     token = local_token.read(context.settings)
     if token is None:
         return None
@@ -110,7 +110,7 @@ def begin_with_local_token(context: Context) -> Session | None:
 
 
 def is_of_local_token(context: Context, cookie: str) -> bool:
-    """Return whether it is a session that the local token of now began; asked only on a server without keys."""
+    """Return whether the present local token began this session. This is asked only on a server without keys."""
     parts, token = _COOKIE.fullmatch(cookie), local_token.read(context.settings)
     if parts is None or parts["id"] != LOOPBACK.id or token is None or is_over(context, cookie):
         return False
@@ -118,7 +118,7 @@ def is_of_local_token(context: Context, cookie: str) -> bool:
 
 
 def authenticate(context: Context, cookie: str) -> Principal | None:
-    """The principal of a key's or an account's session, or None if it has ended or was never one."""
+    """Return the principal of a key's or an account's session; None if the session has ended or is not valid."""
     parts = _COOKIE.fullmatch(cookie)
     if parts is None or parts["id"] == LOOPBACK.id or is_over(context, cookie):
         return None
@@ -135,12 +135,12 @@ def authenticate(context: Context, cookie: str) -> Principal | None:
 
 
 def _groups(text: str) -> list[str]:
-    """The group in a cookie whose code is right, as a list; empty if the account's rights are its own."""
+    """Return the group in a cookie with a right code, as a list; empty if the account's rights are its own."""
     return [urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()] if text else []
 
 
 def is_over(context: Context, cookie: str) -> bool:
-    """Return whether a cookie of the right form has expired by its own words, which is no sign of an attack."""
+    """Return whether a cookie of the right form states an end that has passed, which is not a sign of an attack."""
     parts = _COOKIE.fullmatch(cookie)
     return parts is not None and int(parts["end"]) <= context.clock().timestamp()
 
@@ -152,9 +152,9 @@ def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
 
 
 def cookie_of(settings: Settings, headers: Headers) -> str | None:
-    """The session's cookie among a request's; the one that only https may set before the other.
+    """Return the session's cookie of a request, preferring the one that only https may set.
 
-    Where the service is known by an address of https, it is the only one: others could set the other for the browser.
+    If the service has an https address, only that cookie counts, because others could set the other one.
     """
     found, known = cookie_parser("; ".join(headers.getlist("cookie"))), settings.public_address
     schemes = (True, False) if known is None else (known.scheme == "https",)
@@ -163,7 +163,7 @@ def cookie_of(settings: Settings, headers: Headers) -> str | None:
 
 
 def is_page(path: str) -> bool:
-    """Return whether it is an address of the dashboard."""
+    """Return whether an address belongs to the dashboard."""
     return path in (START, PAGES) or path.startswith(f"{PAGES}/")
 
 
@@ -193,15 +193,15 @@ def sign_in_address(settings: Settings, scope: Scope, headers: Headers) -> str:
 
 
 def address_with_code(server: str, code: str) -> str:
-    """The page that signs a browser in with a code (`app.auth.sign_in_codes`)."""
+    """Return the address of the page that signs a browser in with a code (`app.auth.sign_in_codes`)."""
     return f"{server.rstrip('/')}{SIGN_IN}?code={code}"
 
 
 def check_same_origin(settings: Settings, headers: Headers) -> None:
-    """Refuse a command that no page of ours sent: of the address that the service is known by, else of the Host's.
+    """Refuse a command that was not sent by a page of the service's public address or, without one, of the Host's.
 
     Raises:
-        Problem: 403, where another site sent it or nothing says who did.
+        Problem: 403 if another site sent it, or if nothing says who did.
     """
     origins, hosts = headers.getlist("origin"), headers.getlist("host")
     known = settings.public_address
@@ -217,7 +217,7 @@ def check_same_origin(settings: Settings, headers: Headers) -> None:
 
 
 def _parts(address: str) -> SplitResult:
-    """Split an address from a header. It is the client's own text: all parts are empty if it is not an address."""
+    """Split an address from a header. The client wrote it, so all parts are empty if it is not an address."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -225,7 +225,7 @@ def _parts(address: str) -> SplitResult:
 
 
 def _named(cookie: str) -> str:
-    """Return the part of a cookie that its code covers: all that comes before the code."""
+    """Return the part of a cookie that its code covers, which is everything before the code."""
     return cookie.rpartition(".")[0]
 
 
@@ -234,5 +234,6 @@ def _code(context: Context, key: ApiKey, named: str) -> str:
 
 
 def _code_of_local(token: str, named: str) -> str:
-    """Keyed by the token itself, of 256 random bits: another token ends the sessions of the one before."""
+    """Return the code of a session of the local token. Its key is the token itself, with 256 random bits, so a new
+    token ends the sessions of the previous one."""
     return hmac.new(token.encode(), f"session {named}".encode(), hashlib.sha256).hexdigest()

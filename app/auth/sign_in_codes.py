@@ -1,9 +1,9 @@
 """Codes that sign a browser in once, on a server without keys: `make serve` and `epsilond sign-in` print one each.
 
-A code stands in an address, and so in the browser's history and in a terminal. Hence it is good for five minutes and
-once, and the token itself never stands there. A code is a file in the data folder with the hash of the code for a name:
-whoever may write there hands codes out, and any server process of the folder takes one. Taking it removes the file,
-which only one of several that try can do.
+A code is part of an address, and so it appears in the browser's history and in a terminal. Hence it works only once and
+for five minutes, and the token itself never appears there. A code is a file in the data folder whose name is the hash
+of the code. Anybody who may write to the folder can issue codes, and any server process of the folder accepts them.
+Accepting a code removes its file, so only one attempt can succeed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CODE = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 def issue(context: Context) -> str:
-    """Make a code; old ones that nobody used are removed."""
+    """Make a code, and remove old ones that nobody used."""
     now = context.clock()
     _remove_old(context, now.timestamp())
     code, end = secrets.token_urlsafe(32), int((now + LIFETIME).timestamp())

@@ -1,6 +1,7 @@
-"""How often, and how much at once, one key may ask: behind the guard, before anything is read or computed.
+"""Limit how often and how much at once one key may ask. This comes after the guard, and before anything is read or
+computed.
 
-The limits are those of each server process. What is left of them travels in the fields `RateLimit` and
+The limits are those of each server process. Answers show what is left of them in the fields `RateLimit` and
 `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
 """
 
@@ -50,17 +51,17 @@ class Use:
     under_way: int = 0
 
     def is_at_rest(self, now: float) -> bool:
-        """Return whether nothing is lost when it is forgotten."""
+        """Return whether it can be forgotten without losing anything."""
         return not self.under_way and (self.bucket is None or self.bucket.is_full(now))
 
 
 class Throttle:
-    """ASGI middleware that answers 429 to what is beyond a key's limits.
+    """ASGI middleware that answers 429 to requests beyond a key's limits.
 
     Args:
-        app: What comes behind it.
-        context: Whose settings have the limits of keys that have none of their own.
-        clock: Monotonic seconds.
+        app: The next application.
+        context: The context, whose settings have the limits of keys without limits of their own.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, app: ASGIApp, context: Context, clock: Callable[[], float] = time.monotonic) -> None:
@@ -112,7 +113,7 @@ class Throttle:
 
 
 def limits_of(principal: Principal, requests_per_second: float, concurrent_requests: int) -> Limits:
-    """Return the key's own limits, or the limits of the settings where it has none."""
+    """Return the key's own limits, or those of the settings if it has none."""
     own_rate, own_number = principal.requests_per_second, principal.concurrent_requests
     return Limits(
         requests_per_second if own_rate is None else own_rate,

@@ -5,7 +5,7 @@
     tables/<table>.ndjson         compressed
     files/<path in the data folder>
 
-Nothing is unpacked by the names, modes and links that an archive gives. A reader asks for the members that the manifest
+Names, modes and links in an archive are never used for unpacking. A reader asks for the members that the manifest
 names, and gets their bytes while they are hashed. Reading takes as much memory as the longest row.
 """
 
@@ -54,7 +54,7 @@ Done = Callable[[int], None]
 
 
 class ArchiveWriter:
-    """Writes an archive, member by member, and the manifest last; what ends without one is no archive."""
+    """Write an archive, member by member, and the manifest last; without the manifest the file is not an archive."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._archive = zipfile.ZipFile(file, "w", allowZip64=True)
@@ -70,7 +70,7 @@ class ArchiveWriter:
             self._archive.close()
 
     def write(self, name: str, parts: Iterator[bytes], *, is_compressed: bool) -> Content:
-        """Write a member; its size and hash."""
+        """Write a member, and return its size and hash."""
         digest, size = hashlib.sha256(), 0
         with self._archive.open(_info(name, is_compressed=is_compressed), "w", force_zip64=True) as member:
             for part in parts:
@@ -88,10 +88,10 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """An archive that is open; whatever it gives was compared with the manifest.
+    """An open archive. Everything that it returns has been compared with the manifest.
 
     Attributes:
-        manifest: What it says of itself.
+        manifest: The archive's description of itself.
     """
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
@@ -113,10 +113,10 @@ class ArchiveReader:
             raise ArchiveRefused(f"Its member {name!r} is not in its manifest.")
 
     def check_seal(self, seal: Seal) -> None:
-        """See that the manifest is the one that was written.
+        """Check that the manifest is the one that was written.
 
         Raises:
-            ArchiveRefused: it was changed, or the secret of contents is another one.
+            ArchiveRefused: it was changed, or the content secret is another one.
         """
         if not hmac.compare_digest(seal(self._text).encode(), self._seal):
             raise ArchiveRefused(
@@ -141,7 +141,7 @@ class ArchiveReader:
         """The bytes of a member, piece by piece.
 
         Raises:
-            ArchiveRefused: they are not those that were written; raised behind the last piece at the latest.
+            ArchiveRefused: they are not those that were written; this is raised after the last piece at the latest.
         """
         return self._hashed(content, done, lambda member, left: member.read(min(left, _PART_BYTES)))
 
@@ -149,7 +149,7 @@ class ArchiveReader:
         """The lines of a table.
 
         Raises:
-            ArchiveRefused: as `parts`; a line is too long; there are not as many as the manifest says.
+            ArchiveRefused: as in `parts`; a line is too long, or the number of lines differs from the manifest.
         """
         rows = 0
         for line in self._hashed(table, done, lambda member, left: member.readline(min(left, MOST_ROW_BYTES))):

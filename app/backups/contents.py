@@ -1,7 +1,7 @@
 """The contents of a backup: every table, and the files of the data folder that rows refer to.
 
-Secrets have no part in it, nor has anything that noise comes from: the checkpoints of runs, which hold the keys of
-their generators, stay where they are. So does the fence, which tells an old backup from the newest state.
+A backup contains no secrets, and no checkpoints of runs, which hold the keys of their noise. It does not contain the
+fence either, which tells an old backup from the newest state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def tables() -> Iterator[tuple[str, Mapping[str, Kind], list[str]]]:
 
 
 def belonging_files(session: Session, context: Context) -> Iterator[Path]:
-    """The files of the data folder that the rows of a session's view refer to: of data sets, and of models."""
+    """Return the files of data sets and models to which the rows in a session's snapshot refer."""
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     for version_id in repository.stored(session):
         yield files.path(version_id)

@@ -1,4 +1,5 @@
-"""A backup is made: one view of the database, and the files that its rows refer to. The service may run meanwhile."""
+"""Make a backup of one snapshot of the database and the files to which its rows refer. The service may run
+meanwhile."""
 
 from __future__ import annotations
 
@@ -33,11 +34,12 @@ _ROWS = 1000
 
 
 class BackupRefused(Exception):
-    """The books or the rows are not what the service writes, so that no backup is made; the message says where."""
+    """The books or the rows are not what the service writes, so no backup is made; the message says where."""
 
 
 def seal_of(context: Context) -> Seal:
-    """The seal under the ledger's content secret, which every server of the database has and no archive holds."""
+    """Return the seal under the ledger's content secret, which every server of the database has and no archive
+    holds."""
     return lambda text: context.keyed_hash("backup", text)
 
 
@@ -45,18 +47,18 @@ def make_backup(context: Context, path: Path, done: Done, *, verifies: bool = Tr
     """Write a backup to a new file.
 
     Guarantees:
-        - one_moment: all tables are of one view of the database, whatever is written meanwhile.
+        - one_moment: all tables are from one snapshot of the database, whatever is written meanwhile.
         - whole_or_nothing: the file appears under its name when all of it is on the disk and was read again.
         - no_secret: neither a secret, nor a checkpoint of a run, nor the fence is in it.
 
     Args:
         context: The process's context; its database is at the newest schema.
         path: The new file, for its owner alone, in a folder that exists.
-        done: Is told of bytes that were written, and of those that were read again.
-        verifies: Whether the books are verified, in the same view.
+        done: Called with the number of bytes that were written, or read again.
+        verifies: Whether the books are verified, in the same snapshot.
 
     Returns:
-        What the backup holds.
+        The manifest of the backup.
 
     Raises:
         FileExistsError: there is such a file.
@@ -89,8 +91,8 @@ def _write(context: Context, session: Session, writer: ArchiveWriter, done: Done
         verdict = verify(session)
         if verdict.first_bad is not None:
             raise BackupRefused(
-                f"The books are not valid: {describe(verdict.first_bad)}. No backup was made: one of books that are "
-                "not valid would not be restored."
+                f"The books are not valid: {describe(verdict.first_bad)}. No backup was made, because invalid books "
+                f"could not be restored."
             )
     written = [_write_table(session, writer, done, *table) for table in tables()]
     files, missing = _write_files(context, session, writer, done)
@@ -108,10 +110,10 @@ def _write(context: Context, session: Session, writer: ArchiveWriter, done: Done
 
 
 def ledger_facts(session: Session) -> LedgerFacts:
-    """The books in a session's view, by the ends of their chains and the row of their tree.
+    """Describe the books in a session's snapshot, by the ends of their chains and the row of their tree.
 
     Raises:
-        BackupRefused: the row of the tree is missing, or is none.
+        BackupRefused: the row of the tree is missing or not valid.
     """
     connection = session.connection()
     rows = session.execute(select(Budget.id, Budget.sequence, Budget.head_hash)).all()
@@ -161,7 +163,7 @@ def _write_table(
 def _write_files(
     context: Context, session: Session, writer: ArchiveWriter, done: Done
 ) -> tuple[list[FileContent], list[str]]:
-    """Write the files; also those that are missing though their rows refer to them."""
+    """Write the files, and return them with those that are missing although rows refer to them."""
     folder, files, absent = context.settings.data_dir, [], set()
     for path in belonging_files(session, context):
         name = path.relative_to(folder).as_posix()

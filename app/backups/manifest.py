@@ -1,7 +1,7 @@
 """The manifest of a backup: its description of itself. Pure.
 
-The manifest is the first thing that is read of an archive, and whoever reads it trusts nothing that it does not say: a
-member that it does not name is refused, and so is one that is not of its size and hash.
+A reader reads the manifest of an archive first, and trusts only what it states. A member that it does not name is
+refused, and so is one with another size or hash.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Content(_Record):
 
 
 class TableContent(Content):
-    """The rows of a table, one JSON list a line, in the order of ``columns``."""
+    """The rows of a table, one JSON list per line, in the order of ``columns``."""
 
     name: Name
     columns: dict[Name, Kind]
@@ -52,7 +52,7 @@ class TableContent(Content):
 
 
 class FileContent(Content):
-    """A file of the data folder, as it lay there: where a data key is set, data sets are encrypted."""
+    """A file of the data folder, unchanged: if a data key is set, data sets are encrypted."""
 
     path: FilePath
 
@@ -66,11 +66,11 @@ class LedgerFacts(_Record):
     """The books of the backup.
 
     Attributes:
-        ledger_id: Drawn once with the database.
+        ledger_id: The random id of the ledger, drawn once with the database.
         life: The number of the life that the ledger was in.
-        budgets, entries: How many.
+        budgets, entries: Their numbers.
         heads: One hash of the ends of all chains (`app.ledger.books.digest_of`).
-        tree_size, tree_root: Of the tree over all entries.
+        tree_size, tree_root: The size and the root of the tree over all entries.
     """
 
     ledger_id: str
@@ -86,16 +86,16 @@ class Manifest(_Record):
     """The contents of a backup.
 
     Attributes:
-        format, version: Of the archive.
+        format, version: The format of the archive and its version.
         service_version: The version of the program that made it.
-        revision: The revision of the schema that the tables have.
-        database: The kind of database that they come from; they go into either.
-        made_at: When its view of the database began, in UTC.
+        revision: The revision of the tables' schema.
+        database: The kind of database from which they come; they can be restored into either kind.
+        made_at: The time of its snapshot of the database, in UTC.
         is_verified: Whether the books were verified when it was made.
         ledger: The books.
-        tables: All of them.
+        tables: All tables.
         files: The files of the data folder.
-        missing_files: That belong to rows and were not in the data folder.
+        missing_files: The files that belong to rows and were not in the data folder.
     """
 
     format: Literal["epsilond-backup"] = "epsilond-backup"
@@ -112,7 +112,7 @@ class Manifest(_Record):
 
     @property
     def contents(self) -> tuple[TableContent | FileContent, ...]:
-        """Everything that the archive holds beside the manifest and its seal."""
+        """Return everything that the archive holds besides the manifest and its seal."""
         return (*self.tables, *self.files)
 
     @property
@@ -121,7 +121,7 @@ class Manifest(_Record):
         return sum(content.bytes for content in self.contents)
 
     def to_bytes(self) -> bytes:
-        """Return the bytes that stand in the archive."""
+        """Return the bytes of the manifest in the archive."""
         return self.model_dump_json(indent=1).encode()
 
 

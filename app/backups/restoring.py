@@ -1,8 +1,8 @@
-"""A backup is restored: into an empty database and an empty data folder, in one step that is done or not.
+"""Restore a backup into an empty database and an empty data folder, completely or not at all.
 
-First comes a file that says that a restore is under way, then the files of the data folder. The database comes last, in
-one transaction; on SQLite it is made under another name and takes its own when it is whole. So whoever finds the
-database finds everything, and a restore that was killed is begun anew by the next one.
+First a file is written that says that a restore is under way, then the files of the data folder. The database is
+written last, in one transaction; on SQLite it has another name until it is complete. So if the database is there,
+everything is there, and the next restore starts a killed one again from the beginning.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RestoreRefused(Exception):
 
 
 def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
-    """Bring the database and the data folder to what the backup has.
+    """Restore the database and the data folder from the backup.
 
     Guarantees:
         - checked_first: nothing is written before every member of the archive was compared with its manifest, and that
@@ -58,13 +58,13 @@ def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
         - again: after a crash the same call succeeds.
 
     Args:
-        context: The process's context; neither its database nor its data folder has anything.
+        context: The process's context; its database and its data folder are empty.
         archive: The backup.
-        done: Is told of bytes that were read: twice of each.
+        done: Called with the number of bytes that were read; each byte is read twice.
 
     Raises:
-        RestoreRefused: the database or the data folder has something, the secret is missing, the fence is another
-            ledger's, there is no room, or the books are not valid.
+        RestoreRefused: the database or the data folder is not empty, the secret is missing, the fence belongs to
+            another ledger, there is no room, or the books are not valid.
         ArchiveRefused: the archive is not what was written.
     """
     manifest, settings = archive.manifest, context.settings
@@ -95,7 +95,7 @@ def restore(context: Context, archive: ArchiveReader, done: Done) -> None:
 
 @contextmanager
 def _alone(mark: Path) -> Iterator[None]:
-    """Leave a file that no other command passes; one restore at a time has it."""
+    """Keep a file that stops every other command; only one restore at a time can hold it."""
     write_private_once(mark, _MARK)
     with mark.open("rb") as file:
         try:
@@ -131,7 +131,7 @@ def _check_fence(context: Context, manifest: Manifest) -> None:
 
 
 def _require_this_backup(context: Context, manifest: Manifest) -> None:
-    """See that what is there is what a restore of this backup has left that was killed at its very end."""
+    """Check that the existing database was left by a restore of this backup that was killed at its very end."""
     with context.database.read() as session:
         if inspect(session.connection()).has_table("merkle_trees") and ledger_facts(session) == manifest.ledger:
             return
@@ -199,7 +199,7 @@ def _write_file(context: Context, archive: ArchiveReader, content: FileContent, 
 
 @contextmanager
 def _new_database(target: Database) -> Iterator[Database]:
-    """Give a database to fill, which is the target when the block ends."""
+    """Provide a database to fill, which becomes the target when the block ends."""
     file = sqlite_file(target.url)
     if file is None:
         yield target
@@ -266,7 +266,7 @@ def _require_same_tables(connection: Connection, manifest: Manifest) -> None:
 
 @contextmanager
 def _open_tables(connection: Connection) -> Iterator[None]:
-    """Let rows be written in any order, also into tables that are only added to; afterwards all is as it was."""
+    """Let rows be written in any order, even into append-only tables, and restore the constraints afterwards."""
     if connection.dialect.name == "sqlite":
         triggers = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")).all()
         for name, _ in triggers:
@@ -303,7 +303,7 @@ def _write_table(connection: Connection, archive: ArchiveReader, table: TableCon
 
 
 def _continue_numbers(connection: Connection, manifest: Manifest) -> None:
-    """Let the numbers that a database gives out go on behind those that rows have. SQLite does so by itself."""
+    """Let the database's sequences continue after the numbers in the rows. SQLite does so by itself."""
     if connection.dialect.name == "sqlite":
         return
     inspector = inspect(connection)

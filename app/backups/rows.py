@@ -1,8 +1,8 @@
-"""Rows as text that means the same on both databases.
+"""Rows as texts with the same meaning on both databases.
 
-A row is a JSON list. Integers, truth values and texts are themselves; bytes are base64; a moment is a text in ISO 8601,
-in UTC. The text of a JSON column is kept as it is stored, letter by letter, and so are the texts that hold amounts,
-events and filters: a value that was read and written again might differ in a byte from what a hash was made of.
+A row is a JSON list. Integers, truth values and texts are written as they are, bytes in base64, and a moment as a text
+in ISO 8601, in UTC. The stored text of a JSON column is kept letter by letter, and so are texts with amounts, events
+and filters, because a value that was parsed and written again might differ in a byte from the text that was hashed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class UnreadableRow(Exception):
 
 
 def kind_of(column: sa.Column[Any]) -> Kind:
-    """Return how the values of a column are written.
+    """Return the kind that says how the values of a column are written.
 
     Raises:
         TypeError: the column is of a type that has no kind yet.
@@ -70,7 +70,7 @@ def kind_of(column: sa.Column[Any]) -> Kind:
 
 
 def read(dialect: str, table: str, columns: Mapping[str, Kind], order: Sequence[str]) -> sa.Select[Any]:
-    """The statement that reads all rows of a table, in an order that does not change."""
+    """Return the statement that reads all rows of a table in a fixed order."""
     source = sa.table(table, *[sa.column(name, _TYPES[kind]) for name, kind in columns.items()])
     shown = [
         sa.cast(source.c[name], sa.Text).label(name) if kind == "json" and dialect != "sqlite" else source.c[name]
@@ -80,7 +80,7 @@ def read(dialect: str, table: str, columns: Mapping[str, Kind], order: Sequence[
 
 
 def insertion(dialect: str, table: str, columns: Mapping[str, Kind]) -> sa.Insert:
-    """The statement that writes rows; it takes dictionaries by the columns' names."""
+    """Return the statement that writes rows, given as dictionaries by the columns' names."""
     source = sa.table(table, *[sa.column(name, _TYPES[kind]) for name, kind in columns.items()])
     as_json = {
         name: sa.cast(sa.bindparam(name, type_=sa.Text()), sa.JSON)
@@ -93,7 +93,7 @@ def insertion(dialect: str, table: str, columns: Mapping[str, Kind]) -> sa.Inser
 
 
 def encoded(table: str, columns: Mapping[str, Kind], rows: Iterator[Sequence[Any]]) -> Iterator[bytes]:
-    """The lines of some rows.
+    """Return the lines of some rows.
 
     Raises:
         UnreadableRow: a value is not of its column's kind.
@@ -105,7 +105,7 @@ def encoded(table: str, columns: Mapping[str, Kind], rows: Iterator[Sequence[Any
 
 
 def decoded(table: str, columns: Mapping[str, Kind], line: bytes) -> dict[str, Any]:
-    """The row of a line.
+    """Return the row of a line.
 
     Raises:
         ArchiveRefused: it is not a row of the table.

@@ -22,7 +22,7 @@ _WHAT_IS_RIGHT: LiteralString = 'Input should be a number, or a decimal string s
 
 
 def _exact(value: Any) -> Any:
-    """A number as the decimal that was written: 0.1 is one tenth, not the nearest binary fraction.
+    """Return a number as the decimal that was written: 0.1 is one tenth, not the nearest binary fraction.
 
     Equal amounts become equal decimals, so that 1 and "1.0" are the same request.
     """
@@ -45,7 +45,7 @@ Amount = Annotated[
 
 
 def whole_nano_units(amount: Decimal) -> float:
-    """A limit rounded down to whole nano-units, as the float whose shortest decimal is just that.
+    """Return a limit rounded down to whole nano-units, as the float whose shortest decimal is exactly that number.
 
     Requires: at most 1e6, so that the decimal has at most 15 significant digits.
 
@@ -56,7 +56,7 @@ def whole_nano_units(amount: Decimal) -> float:
 
 
 def rounded_down(amount: Decimal) -> float:
-    """The float whose shortest decimal is the amount, cut to 15 significant digits.
+    """Return the float whose shortest decimal is the amount, cut to 15 significant digits.
 
     >>> rounded_down(Decimal("0.09999999999999999999")), rounded_down(Decimal("1e-5"))
     (0.0999999999999999, 1e-05)

@@ -1,4 +1,4 @@
-"""A budget as the contract writes it."""
+"""Budgets in the form of the HTTP contract."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from app.tables.ledger import Budget
 def budget_bodies(
     session: Session, budgets: Sequence[Budget], now: datetime, principal: Principal = SERVICE
 ) -> list[BudgetBody]:
-    """The budgets, without reports, as far as the principal may see them."""
+    """Return the budgets, without reports, as far as the principal may see them."""
     overdue = repository.overdue_counts(session, [budget.id for budget in budgets], now)
     return [budget_body(budget, _path(session, budget), overdue.get(budget.id, 0), principal) for budget in budgets]
 
 
 def budget_body(budget: Budget, path: Path, overdue: int, principal: Principal = SERVICE) -> BudgetBody:
-    """The budget, without a report.
+    """Return the budget, without a report.
 
     Args:
-        budget: What never changes of it.
-        path: Its amounts and its limit, and those of the budgets above it.
-        overdue: How many of its reservations are.
-        principal: Who reads it, and is not told of budgets above its own.
+        budget: Its fields that never change.
+        path: Its amounts and limit, and those of the budgets above it.
+        overdue: The number of its overdue reservations.
+        principal: The principal who reads it, and who does not see budgets above its own.
     """
     state, visible = path[0], principal.visible_part(budget.path)
     stated_in, use = state.filter.limits[0], used_of_limit(path)

@@ -1,6 +1,6 @@
-"""What a limit means for the people protected, and doubts about it, before a budget is opened for good.
+"""What a limit means for the people who are protected, and doubts about it, to show before a budget is opened for good.
 
-Nothing is refused: a limit that proves nothing may be right for rows that are made up.
+Nothing is refused, because a limit that proves nothing may be right for invented rows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _LARGE_DELTA = 1e-3
 
 
 def best_guess(limit: Mapping[str, object], unit: str = "unit") -> str | None:
-    """Return a sentence on what a limit leaves to an attacker; None if its amounts are not numbers yet.
+    """Return a sentence about what a limit lets an attacker guess; None if its amounts are not numbers yet.
 
     Args:
         limit: The amounts of a filter, numbers or decimals as text.
-        unit: What the budget protects one of.
+        unit: The privacy unit of the budget.
 
     >>> best_guess({"epsilon": "2", "delta": "1e-5"}, "person")[-72:]
     'guesses right in at most 88.1 % of cases. Before any release it is 50 %.'
@@ -70,7 +70,7 @@ def same_name(name: str) -> str:
 
 
 def in_per_cent(share: float) -> str:
-    """A share in per cent, rounded up to a tenth.
+    """Return a share in per cent, rounded up to a tenth.
 
     >>> in_per_cent(0.95257), in_per_cent(0.5), in_per_cent(1.0)
     ('95.3 %', '50.0 %', '100.0 %')

@@ -68,7 +68,7 @@ def create_budget(
     return to_response(run_once(context, keyed, command))
 
 
-@router.get("", operation_id="list_budgets", summary="Budgets, newest first")
+@router.get("", operation_id="list_budgets", summary="List budgets, newest first")
 def list_budgets(
     context: CurrentContext,
     principal: Reader,
@@ -86,7 +86,7 @@ def list_budgets(
         return Page(items=budget_bodies(session, rows, context.clock(), principal), next_cursor=next_cursor)
 
 
-@router.get("/{budget_id}", operation_id="get_budget", summary="One budget: limit, spent, reserved, left, report")
+@router.get("/{budget_id}", operation_id="get_budget", summary="Show a budget: limit, spent, reserved, left, report")
 def get_budget(context: CurrentContext, principal: Reader, budget_id: str, delta: Delta = None) -> BudgetBody:
     """`spent` is committed, `reserved` is held by pending and started reservations, and `left` is the rest of the
     limit.

@@ -1,8 +1,8 @@
 """The total of all charges to a budget at one delta: the filter's promise, and the tight number.
 
-The filter's number holds whatever later charges learnt from earlier outputs. The tight one composes the same steps as
-if all of them had been fixed in advance. The steps are counted with every transition, so that a report reads as many
-rows as there are different steps, however many charges there were.
+The filter's number holds whatever later charges learnt from earlier outputs. The tight number composes the same steps
+as if all of them had been fixed in advance. Every transition counts the steps, so a report reads one row for each
+different step, however many charges there were.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _MOST_REMEMBERED = 1024
 
 CAVEAT = (
     "Report `epsilon` if everything was planned before any result was seen; otherwise `filter_epsilon`. Both are "
-    "upper bounds, and both count what was started and not committed. Of a reservation of which a part was committed, "
-    "`epsilon` counts the whole and `filter_epsilon` what was charged. "
-    "Neither is a number to stop at: only the limit was fixed beforehand."
+    "upper bounds, and both count what was started and not committed. If only a part of a reservation was committed, "
+    "`epsilon` counts the whole and `filter_epsilon` what was charged. Do not stop because of either number: only the "
+    "limit was fixed beforehand."
 )
 
 
@@ -81,13 +81,13 @@ def _tight(
         return _NOTHING, []
     if any(count > MAX_COUNT for _, count in steps):
         return None, [
-            f"no tight number: a step was charged more than {MAX_COUNT:g} times; the filter's number stands alone"
+            f"no tight number: a step was charged more than {MAX_COUNT:g} times; only the filter has a number"
         ]
     events = tuple(Event(step.mechanism, step.sampling, count) for step, count in steps)
     if len(steps) > MAX_STEPS or sum(step.sampling.is_amplified for step, _ in steps) > MAX_SAMPLED_STEPS:
         return None, [
-            f"there are more than {MAX_STEPS} different steps, or more than {MAX_SAMPLED_STEPS} different sampled "
-            "ones; no tight number is composed of so many, and the filter's stands alone"
+            f"no tight number: there are more than {MAX_STEPS} different steps, or more than {MAX_SAMPLED_STEPS} "
+            "different sampled ones; only the filter has a number"
         ]
     try:
         answer = _epsilon(context, events, relation, delta)
@@ -97,8 +97,8 @@ def _tight(
         if problem.code != "too_much_work":
             return None, [f"no tight number: {problem.detail}"]
         return None, [
-            f"no tight number: to compose {len(steps)} different steps takes more than its time of {MOST_SECONDS:g} s, "
-            "or its memory; the filter's number stands alone"
+            f"no tight number: composing {len(steps)} different steps takes more than {MOST_SECONDS:g} s, or too much "
+            f"memory; only the filter has a number"
         ]
     return answer, list(answer.warnings)
 

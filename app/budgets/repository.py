@@ -1,4 +1,4 @@
-"""All SQL on budgets, writing amounts aside: that is the ledger's."""
+"""All SQL on budgets, except for writing amounts, which the ledger does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.tables.states import ReservationStatus
 
 
 def find(session: Session, budget_id: str) -> Budget | None:
-    """The budget as the session knows it: not for decisions, which need the lock."""
+    """Return the budget as the session sees it, for reading only, because decisions need the lock."""
     return session.get(Budget, budget_id)
 
 
@@ -31,9 +31,9 @@ def page(
     Args:
         session: A session.
         before: None for the first page.
-        limit: Most budgets.
+        limit: The largest number of budgets.
         parent_id: The id of the children's parent.
-        within: Which budgets the reader reaches; None for all.
+        within: The budgets that the reader reaches; None for all.
     """
     statement = select(Budget).order_by(Budget.created_at.desc(), Budget.id.desc()).limit(limit)
     statement = statement.where(true() if within is None else within)
@@ -63,12 +63,12 @@ def overdue_counts(session: Session, budget_ids: Sequence[str], now: datetime) -
 
 
 def exposed_steps(session: Session, path: str, limit: int) -> list[tuple[Event, int]]:
-    """Each different step that may have been released under a budget and those below it, and how often.
+    """Return each different step that may have been released under a budget and those below it, and how often.
 
     Args:
         session: A session.
-        path: The budget's.
-        limit: Most different steps; one more is returned where there are more.
+        path: The path of the budget.
+        limit: The largest number of different steps; one more is returned if there are more.
     """
     total = func.sum(ExposedStep.count)
     statement = (

@@ -56,8 +56,8 @@ class ApproximateGaussianDpLimit(_Limit):
         gt=0,
         le=0.9,
         description="The share of delta with which prices of sampled steps may fail: 0.1, or 0.3 if plans have few "
-        "participations or noise below 0.7. It is fixed for ever. A budget under another has the rate of that budget, "
-        "so leave it out there.",
+        "participations or noise below 0.7. It is fixed for ever. A budget under another takes over that budget's "
+        "rate: leave it out there.",
     )
     reserve_share: float | None = Field(
         None,

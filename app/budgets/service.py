@@ -49,10 +49,10 @@ def create_budget(session: Session, context: Context, request: BudgetRequest, pr
 
 
 def check_place(session: Session, principal: Principal, parent_id: str | None) -> None:
-    """Check that a principal may open a budget there.
+    """Check that a principal may open a budget at this place.
 
     Raises:
-        Problem: 403 where a key of some budgets opens a root; 422 ``unknown_budget`` where the parent is none of them.
+        Problem: 403 if a key of some budgets opens a root; 422 ``unknown_budget`` if the parent is not one of them.
     """
     if principal.budgets is None:
         return
@@ -84,10 +84,10 @@ def correction(
 
     Args:
         context: The process's context.
-        reservation_id: Which one.
-        events: What happened; None prices what was charged again.
-        charge_delta: For an approximate_dp budget; None takes the reservation's own.
-        reason: Why.
+        reservation_id: The reservation.
+        events: The events that happened; None prices again what was charged.
+        charge_delta: The delta for an approximate_dp budget; None takes the reservation's own.
+        reason: The reason.
         may_lower: Whether the charge may become smaller.
 
     Raises:
@@ -138,7 +138,7 @@ def _privacy_unit(request: BudgetRequest, parent: Budget | None) -> str:
 
 
 def _filter(given: FilterSchema, parent: PrivacyFilter | None) -> PrivacyFilter:
-    """The given limit, in a filter of the parent's kind and price terms if there is a parent."""
+    """Return the given limit as a filter, of the parent's kind and price terms if there is a parent."""
     try:
         if parent is None:
             return filter_from_json(given.description())

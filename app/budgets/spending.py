@@ -58,9 +58,9 @@ class Spent:
         key: A day (2026-05-01) or a month (2026-05) in UTC, a purpose, a principal, or kinds of mechanism, each between
             commas.
         amounts: Their sum, in the filter's units.
-        charges: How many they are.
-        first_at: When the first of them was charged.
-        cumulative: By time alone: the sum of all charges up to this key.
+        charges: The number of charges.
+        first_at: The time of the first charge.
+        cumulative: The sum of all charges up to this key, if the key is a time.
     """
 
     key: str
@@ -73,15 +73,15 @@ class Spent:
 def spending(
     session: Session, budget: Budget, group_by: GroupBy, period: Period, *, after_key: str | None, limit: int
 ) -> list[Spent]:
-    """The next keys in their order, with the sum of their charges.
+    """Return the next keys in order, with the sums of their charges.
 
     Args:
         session: A session.
-        budget: With those under it.
+        budget: The budget; those under it are included.
         group_by: The key.
-        period: Which charges.
+        period: The time of the charges.
         after_key: The last key of the page before; None for the first page.
-        limit: Most keys.
+        limit: The largest number of keys.
     """
     key = _key(session, group_by)
     charges = _charges(budget, period)
@@ -133,7 +133,7 @@ def _charges(budget: Budget, period: Period) -> Select[Amounts | None]:
 
 
 def _counted(charges: Select[Any]) -> Select[Any]:
-    """Different amounts, how often each was charged, and when that was first."""
+    """Return the different amounts, how often each was charged, and when it was first charged."""
     counted = func.count().label("charges"), func.min(Reservation.resolved_at).label("first_at")
     return charges.add_columns(*counted).group_by(Reservation.charged)
 

@@ -40,7 +40,7 @@ class SpendingBody(Schema):
     )
 
 
-@router.get("/{budget_id}/spending", operation_id="get_spending", summary="Who has spent what, and when")
+@router.get("/{budget_id}/spending", operation_id="get_spending", summary="Show who has spent what, and when")
 def get_spending(
     context: CurrentContext,
     _: Reader,

@@ -49,8 +49,8 @@ def write_backup(
 ) -> None:
     """Write the database and the files of the service to one file. The service may run meanwhile.
 
-    Secrets, checkpoints of runs and the fence are not in it: keep the secrets elsewhere. It is as private as the data
-    sets in it.
+    The file does not have the secrets, checkpoints of runs or the fence: keep the secrets elsewhere. It is as private
+    as the data sets in it.
     """
     with open_context() as context, _refusals_in_one_line(archive):
         require_schema(context)
@@ -93,8 +93,9 @@ def restore_backup(
 ) -> None:
     """Restore a backup into an empty database and data folder. Stop the service first.
 
-    The database may be of the other kind than the one that was saved. Then it is compared with the fence. If entries
-    are missing that were acknowledged, nothing is served until the loss is acknowledged; the status is 1 then.
+    A backup of SQLite can be restored to PostgreSQL, and the other way round. The restored database is compared with
+    the fence. If acknowledged entries are missing, the status is 1, and nothing is served until the loss is
+    acknowledged.
     """
     with open_context(makes_database=True, restores=True) as context, _refusals_in_one_line(archive):
         with open_archive(archive) as opened, progress_bar("restoring, MiB") as reached:
@@ -148,7 +149,7 @@ def _print(manifest: Manifest, as_json: bool, more: dict[str, Any]) -> None:
 
 
 def _check_seal(check: Any) -> bool:
-    """Compare the seal, if the secret is here; whether it is. No secret is made."""
+    """Compare the seal if the secret is here, and return whether it is. No secret is made."""
     try:
         settings = Settings()
         context = Context(settings, Database("sqlite://"))
@@ -161,7 +162,7 @@ def _check_seal(check: Any) -> bool:
 
 
 def _counted(reached: Reached, total: int | None) -> Done:
-    """Count bytes, and tell a bar of every mebibyte."""
+    """Count bytes, and update a bar after every mebibyte."""
     seen = 0
 
     def done(size: int) -> None:

@@ -40,7 +40,7 @@ DecisionReason = Annotated[
 After = Annotated[
     str | None, typer.Option(help="List only what happened at this moment or later, such as 2026-01-31T00:00:00Z.")
 ]
-Before = Annotated[str | None, typer.Option(help="Earlier than this moment.")]
+Before = Annotated[str | None, typer.Option(help="List only what happened before this moment.")]
 
 
 class SpentBy(StrEnum):
@@ -109,7 +109,7 @@ def create(
 
 
 def _doubts(server: Server, asked_for: Any) -> list[str]:
-    """Return doubts about a requested budget, whatever JSON the request is."""
+    """Return doubts about a requested budget. The request may be any JSON."""
     from app.budgets.doubts import doubts, same_name  # no other command waits for it
 
     if not isinstance(asked_for, Mapping):
@@ -129,7 +129,7 @@ def list_budgets(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """The budgets, newest first, with their limits and what is left."""
+    """List the budgets, newest first, with their limits and what is left."""
     server = Server(url)
     parent_id = parent and server.budget_id(parent)
     text = server.get("/v1/budgets", {"parent_id": parent_id, "limit": limit, "cursor": cursor})
@@ -145,7 +145,7 @@ def show(
 ) -> None:
     """Show one budget: limit, spent, reserved, left.
 
-    With a tight report of everything that was charged to it and below it.
+    The output has a tight report of everything that was charged to it and to the budgets below it.
     """
     server = Server(url)
     text = server.get(f"/v1/budgets/{segment(server.budget_id(budget))}", {"delta": delta})
@@ -233,7 +233,7 @@ def requests(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """The requests for another limit, newest first."""
+    """List the requests for another limit, newest first."""
     server = Server(url)
     path = "/v1/limit-requests"
     if budget is not None:
@@ -309,7 +309,7 @@ def _decide(
 def _limit_fields(
     epsilon: str | None, delta: str | None, rho: str | None, mu: str | None, kind: str | None
 ) -> list[tuple[str, str, object]]:
-    """Return the fields of a limit; unless its kind is given, the amounts or the service decide it."""
+    """Return the fields of a limit. If its kind is not given, the amounts or the service decide it."""
     given = {"pure_dp": epsilon if delta is None else None, "zcdp": rho, "gaussian_dp": mu}
     found = next((name for name, value in given.items() if value is not None), None)
     return [

@@ -71,8 +71,8 @@ def calibrate(
 ) -> None:
     """Find the noise, steps, batch size or privacy for a target.
 
-    The privacy that this very value achieves is certified. Domains, penalties and other targets are for --request, and
-    so is a plain list of events without an algorithm.
+    The privacy that this very value achieves is certified. Domains, penalties, other targets, and lists of events
+    without an algorithm need --request.
     """
     fields = choices.fields_of(
         algorithm,
@@ -219,7 +219,7 @@ def _print_calibration(found: Mapping[str, Any]) -> None:
 
 
 def _chosen(found: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return the choices for what the request left out of the loop: another loop would need other noise."""
+    """Return the choices for what the request left out about the loop. Another loop would need other noise."""
     chosen = {choice["name"]: choice["value"] for choice in found.get("choices", ())}
     facts = {}
     for name in ("algorithm", "gradient_bound"):
@@ -254,7 +254,7 @@ def _numbers(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _ends(achieved: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return the achieved numbers, an interval as its two ends."""
+    """Return the achieved numbers; an interval is returned as its two ends."""
     ends: dict[str, object] = {}
     for name, value in achieved.items():
         if name == "error_budget":

@@ -15,13 +15,13 @@ CertificateFile = Annotated[
 
 
 def write_certificate(file: Path | None, answer: str) -> None:
-    """Write the certificate of the upper end that is in an answer, where there is one."""
+    """Write the certificate of the upper end to a file, if the answer has one."""
     if file is not None and (upper := json.loads(answer)["certificates"]["upper"]):
         file.write_bytes(upper["certificate"].encode())
 
 
 def certificate_facts(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield what an answer says of its certificates; nothing if none was asked for."""
+    """Yield what an answer says about its certificates; nothing if no certificates were requested."""
     if "certificates" in found:
         upper = found["certificates"]["upper"]
         yield "certificate", f"sha256 {upper['sha256']}, {upper['checked_with']}" if upper else "none"

@@ -23,8 +23,10 @@ Relation = Annotated[
         "--relation", help="What differs between neighbours: add-or-remove-one, replace-one, replace-special."
     ),
 ]
-MaxGradNorm = Annotated[float | None, typer.Option(help="Clip each record's gradient to it.")]
-Regularizer = Annotated[float | None, typer.Option(help="Normalise each record's gradient, in place of clipping it.")]
+MaxGradNorm = Annotated[float | None, typer.Option(help="Clip each record's gradient to this norm.")]
+Regularizer = Annotated[
+    float | None, typer.Option(help="Normalise each record's gradient with it, in place of clipping.")
+]
 Epsilon = Annotated[float | None, typer.Option(help="epsilon of the target, beside --delta.")]
 Delta = Annotated[float | None, typer.Option(help="delta of the target, beside --epsilon.")]
 GroupSize = Annotated[
@@ -102,7 +104,7 @@ def fields_of(
     dtype: str | None,
     assumptions: list[str] | None,
 ) -> list[Field]:
-    """The fields that the options give.
+    """Return the fields that the options give.
 
     Raises:
         typer.BadParameter: options that exclude each other are given, or an assumption is not a number.
@@ -149,10 +151,10 @@ def _only_one(kinds: dict[str, float | None], options: str) -> str | None:
 
 
 def priors_of(given: list[str] | None) -> dict[str, float] | None:
-    """The share of each class, as options give them; None if none is given.
+    """Return the share of each class as given by the options; None if no option gives one.
 
     Raises:
-        typer.BadParameter: an option is no name and number.
+        typer.BadParameter: an option is not a name and a number.
     """
     return dict(_named_number(text, "--class-prior", "benign=0.63") for text in given) if given else None
 

@@ -15,14 +15,15 @@ _OPTION = "--ignore-columns"
 
 @contextmanager
 def without_columns(file: Path, names: Sequence[str]) -> Iterator[Path]:
-    """A copy of a CSV file without these columns, for its owner alone, until the block ends; the file itself if none.
+    """Yield a copy of a CSV file without these columns. Only the user can read the copy, and it is deleted when the
+    block ends. If there are no such columns, the file itself is yielded.
 
     Args:
         file: CSV in UTF-8 whose first row names the columns.
         names: The columns that are left out.
 
     Raises:
-        typer.BadParameter: the file is not such a file, or does not have one of the columns.
+        typer.BadParameter: the file is not CSV in UTF-8, or lacks one of the columns.
     """
     if not names:
         yield file

@@ -44,9 +44,9 @@ def list_keys(as_json: AsJson = False) -> None:
 
 @commands.command("rotate", epilog=example("epsilond data-key rotate"))
 def rotate(as_json: AsJson = False) -> None:
-    """Draw a new data key, which encrypts from now on; older ones decrypt. Servers may serve meanwhile.
+    """Draw a new data key, which encrypts from now on. Older keys only decrypt. Servers may serve meanwhile.
 
-    It is put into the file that EPSILOND_DATA_KEY_FILE names, before the others.
+    The new key becomes the first one in the file that EPSILOND_DATA_KEY_FILE names.
     """
     settings = read_settings()
     require_data_key(settings)
@@ -63,7 +63,7 @@ def rotate(as_json: AsJson = False) -> None:
 def re_encrypt(as_json: AsJson = False) -> None:
     """Encrypt files of older keys, and files in the clear, with the newest key.
 
-    It may be stopped and called again, and servers may serve meanwhile. Status 1 says that files are left.
+    You may stop it and call it again, and servers may serve meanwhile. Status 1 means that files are left.
     """
     with open_context() as context, _refusals_in_one_line():
         require_schema(context)

@@ -107,7 +107,7 @@ def upload(
 
 @commands.command("list", epilog=example("epsilond dataset list"))
 def list_datasets(limit: Limit = None, cursor: Cursor = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """The data sets, the bundled ones first."""
+    """List the data sets, the bundled ones first."""
     server = Server(url)
     server.tell(server.get("/v1/datasets", {"limit": limit, "cursor": cursor}), as_json, _print_datasets)
 

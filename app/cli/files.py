@@ -1,4 +1,4 @@
-"""New files that commands write: for their owner alone, and whole or not at all."""
+"""New files that commands write. Only their owner can read them, and they are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Output = Annotated[Path | None, typer.Option(help="Write to this new file, which
 
 
 def new_private_file(path: Path) -> int:
-    """A descriptor of the file; one that exists is left alone."""
+    """Return a descriptor of a new file. A file that exists is not touched."""
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
@@ -25,7 +25,8 @@ def new_private_file(path: Path) -> int:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A new file for its owner alone, on the disk when the block ends; where there is no room, none and one line."""
+    """Yield a new file that only its owner can read, and that is on the disk when the block ends. Where there is no
+    room, there is no file, and the command ends with one line."""
     descriptor = new_private_file(path)
     try:
         with open(descriptor, "wb") as file:

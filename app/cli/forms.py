@@ -10,11 +10,11 @@ _CHUNK_BYTES = 2**20
 
 
 class Form:
-    """A body that is read as it is sent, from its beginning for each attempt.
+    """A body that is read while it is sent. Each attempt reads it from the beginning.
 
     Attributes:
-        content_type: Its media type.
-        length: Its bytes.
+        content_type: The body's media type.
+        length: The number of bytes of the body.
     """
 
     def __init__(self, file: Path, metadata: bytes) -> None:

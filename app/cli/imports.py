@@ -49,7 +49,7 @@ def import_call(
 ) -> None:
     """Say what a call of Opacus, JAX Privacy and others truly costs.
 
-    TensorFlow Privacy and dp-accounting are the others. Beside the cost stand the number that the library would claim,
+    The others are TensorFlow Privacy and dp-accounting. The answer also has the number that the library would claim,
     and what the call does not say.
     """
     fields: list[tuple[str, str, object]] = [

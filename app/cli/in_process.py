@@ -23,7 +23,7 @@ _Request = TypeVar("_Request", bound=BaseModel)
 
 
 class _Here(ProcessPool):
-    """Takes jobs where they are asked for: nobody else waits, and who does can press Ctrl+C."""
+    """Runs jobs in the process that asks for them. Nobody else waits, and the user can press Ctrl+C."""
 
     def run_within(self, seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
@@ -37,13 +37,13 @@ def answer(
     exclude_unset: bool = False,
     exclude_none: bool = False,
 ) -> str:
-    """The JSON text of the answer, as the endpoint writes it.
+    """Return the JSON text of the answer, as the endpoint writes it.
 
     Args:
-        schema: Of the request.
+        schema: The schema of the request.
         asked: The request.
-        respond: The endpoint's use case.
-        exclude_unset, exclude_none: What the endpoint leaves out.
+        respond: The function that answers the endpoint's requests.
+        exclude_unset, exclude_none: Which values the endpoint leaves out of the answer.
     """
     collector.resume()
     # No setting has a part in it, and the database in memory is never opened.

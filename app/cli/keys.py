@@ -1,4 +1,4 @@
-"""`epsilond keys`: API keys, for users of the machine."""
+"""`epsilond keys`: manage API keys. It needs the rights of the machine's user only."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def revoke_key(key_id: KeyId, as_json: AsJson = False) -> None:
 
 
 def _duration(option: str, text: str) -> timedelta:
-    """The seconds of a text such as 90d, 12h, 30m, 45s or 45."""
+    """Return the number of seconds in a text such as 90d, 12h, 30m, 45s or 45."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
     duration = None if found is None else timedelta(seconds=int(found[1]) * _SECONDS[found[2] or "s"])
     if duration is None or duration > timedelta(days=_MOST_DAYS):
@@ -209,7 +209,7 @@ def _tell_of_none(as_json: bool) -> None:
 
 
 def _give_up(target: int | None, output: Path | None) -> None:
-    """Take the file away that was opened for a token that there is not."""
+    """Delete the file that was opened for a token, because there is no token."""
     if target is not None and output is not None:
         os.close(target)
         output.unlink()

@@ -31,8 +31,8 @@ def write_launcher(folder: Path, python: Path) -> Path:
     """Write the program.
 
     Args:
-        folder: Where programs are.
-        python: The interpreter of an environment with what the checkout needs.
+        folder: The folder of programs.
+        python: The interpreter of an environment that has the packages which the checkout needs.
     """
     program = folder / "epsilond"
     program.write_text(_PROGRAM.format(python=shlex.quote(str(python)), root=str(ROOT)))

@@ -76,10 +76,11 @@ def verify_ledger(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify that the books are what the ledger wrote.
+    """Verify that nobody has changed the books.
 
-    Status 1, and the first bad place, where they are not; with --prices also where a charge is below the certified
-    lower end of today's price, and with --proofs where a certificate does not prove what its charge costs alone.
+    If they were changed, the first bad place is shown, and the status is 1. With --prices, a charge below the certified
+    lower end of today's price is bad, too; with --proofs, so is a certificate that does not prove the cost of its
+    charge alone.
     """
     if export is not None and checkpoint is not None and public_key is None:
         fail("A checkpoint is verified with --public-key, which was kept with it (`ledger public-key` prints it).")
@@ -303,7 +304,7 @@ def _print_found(loss: Loss | None, settings: Settings, as_json: bool) -> None:
 
 
 def print_loss(loss: Loss, settings: Settings) -> None:
-    """Print what is missing, budget by budget, and where the fence is that the settings name."""
+    """Print the missing entries by budget, and the place of the fence that the settings name."""
     print_text(loss.in_words())
     # Answers over HTTP never name the folder; this command does.
     print_text(f"The fence's place: {settings.fence_in_words}.")
@@ -344,7 +345,7 @@ def _print_judgements(report: PriceReport) -> None:
 def _read_past(path: Path) -> Past:
     past, verdict = _of_file(path, lambda: read_past(path))
     if not verdict.valid:
-        fail(f"The older export cannot be compared with: {verdict.in_words()}.")
+        fail(f"The older export cannot serve for comparison: {verdict.in_words()}.")
     return past
 
 
@@ -394,13 +395,13 @@ def _entries_in(context: Context) -> int:
 
 
 def _entries_of(export: Path) -> int:
-    """Estimate the number of entries of an export: it has about as many lines."""
+    """Estimate the number of entries of an export by its lines."""
     with export.open("rb") as file:
         return sum(1 for _ in file)
 
 
 def _verdict_body(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as `POST /v1/ledger/verify` answers with."""
+    """Return a verdict in the form of the answers of `POST /v1/ledger/verify`."""
     # Imported here: only who asks for JSON waits for the schemas.
     from app.ledger.schemas import VerdictBody
 

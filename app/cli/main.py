@@ -1,7 +1,7 @@
 """The command `epsilond`: where each of its commands is, and how it ends.
 
-A command's module is imported when the command is called: most need a part of the service, which takes a second to load
-as a whole.
+A command's module is imported only when the command is called. Importing all of them would load the whole service,
+which takes a second.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Epsilond(TyperGroup):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run a command; a fault of the user's is one line, and never a traceback."""
+        """Run a command. A mistake of the user is reported in one line, never as a traceback."""
         given = sys.argv[1:] if args is None else list(args)
         try:
             status = super().main(given, *rest, **{**options, "standalone_mode": False})

@@ -27,17 +27,17 @@ def example(command: str) -> str:
 
 
 def print_json(value: object) -> None:
-    """A value as one line of JSON."""
+    """Print a value as one line of JSON."""
     print_text(json.dumps(value, ensure_ascii=False))
 
 
 def print_answer(text: str | bytes, as_json: bool, in_tables: Callable[[Any], None]) -> None:
-    """An answer's JSON, as it is or as tables.
+    """Print an answer: its JSON unchanged, or tables.
 
     Args:
-        text: JSON.
-        as_json: Whether it is printed as it is.
-        in_tables: Prints what was parsed.
+        text: The answer, a JSON document.
+        as_json: Whether the JSON is printed.
+        in_tables: A function that prints the parsed answer as tables.
     """
     if as_json:
         print_text(text)
@@ -46,12 +46,12 @@ def print_answer(text: str | bytes, as_json: bool, in_tables: Callable[[Any], No
 
 
 def print_text(text: str | bytes) -> None:
-    """A text as it is, with a line end."""
+    """Print a text unchanged, with a line end."""
     typer.echo(text)
 
 
 def print_error(text: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     typer.echo(text, err=True)
 
 
@@ -67,28 +67,28 @@ def who(id: str, name: str | None) -> str:
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
-    """Print sentences to read beside a table; not in it, so that what reads the table need not know them."""
+    """Print sentences that belong to a table, outside of it. So programs that read the table need not know them."""
     for warning in warnings:
         print_error(f"warning: {clean(warning)}")
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """A line for each fact that there is."""
+    """Print a line for each fact that has a value."""
     _print([(name, _cell(value)) for name, value in facts.items() if value not in (None, "")], header=())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A line for each row, under a line with the columns' names."""
+    """Print a line for each row, under a line with the columns' names."""
     _print([tuple(map(_cell, row)) for row in rows], header=tuple(columns))
 
 
 def print_page(page: Mapping[str, Any], columns: Sequence[str], row: Callable[[Any], Sequence[object]]) -> None:
-    """A page of a server's list as a table, and how to get the next one.
+    """Print a page of a server's list as a table, and how to get the next page.
 
     Args:
-        page: With ``items`` and ``next_cursor``.
-        columns: Their names.
-        row: The cells of an item.
+        page: The page, with ``items`` and ``next_cursor``.
+        columns: The names of the columns.
+        row: Returns the cells of an item.
     """
     print_table(columns, map(row, page["items"]))
     if page["next_cursor"] is not None:
@@ -96,7 +96,7 @@ def print_page(page: Mapping[str, Any], columns: Sequence[str], row: Callable[[A
 
 
 def clean(text: str) -> str:
-    """The text without what a terminal would obey, or show in another order than it is written.
+    """Escape characters that a terminal would obey, or that would change the order in which it shows the text.
 
     >>> clean("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
@@ -105,7 +105,7 @@ def clean(text: str) -> str:
 
 
 def interval(ends: Mapping[str, Any]) -> tuple[str, str]:
-    """The ends of an interval, each rounded outward.
+    """Return the ends of an interval, each rounded outward.
 
     >>> interval({"lower": 0.12345678912, "upper": 1 / 3})
     ('0.1234567891', '0.3333333334')
@@ -116,7 +116,7 @@ def interval(ends: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def amounts(fields: Mapping[str, Any]) -> str:
-    """A budget's amounts in one cell; what there is per order is left to JSON.
+    """Return a budget's amounts for one cell. Amounts per order appear only in JSON.
 
     >>> amounts({"epsilon": 1.5, "orders": [2.0, 3.0]})
     'epsilon 1.5'
@@ -125,7 +125,7 @@ def amounts(fields: Mapping[str, Any]) -> str:
 
 
 def price_in_words(price: Mapping[str, Any] | None) -> str | None:
-    """Return one line with a plan's cost alone, and the cost that it adds if that is known.
+    """Return one line with the plan's own cost and, if known, what it adds to the budget.
 
     >>> alone = {"delta": 1e-5, "tight": {"lower": 0.99, "upper": 0.9993}, "charged": 1.0027}
     >>> price_in_words({**alone, "adds": 0.41, "left": 0.3})
@@ -142,7 +142,7 @@ def price_in_words(price: Mapping[str, Any] | None) -> str | None:
 
 
 def percent(share: float) -> str:
-    """A share that is used, rounded up.
+    """Return a used share, rounded up.
 
     >>> percent(0.48), percent(0.9993001)
     ('48 %', '99.94 %')

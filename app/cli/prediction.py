@@ -24,7 +24,7 @@ def predictions(model: str, rows: Path, url: str) -> tuple[str, PredictionsBody]
     Args:
         model: The id of a run, or the path of a model file, which is read without a server.
         rows: A CSV file with the columns of the model's features; a column of what is predicted is passed over.
-        url: Of the server that has the run.
+        url: The address of the server that has the run.
 
     Returns:
         The name of what is predicted, and the predictions in the order of the rows.
@@ -53,7 +53,8 @@ def predictions(model: str, rows: Path, url: str) -> tuple[str, PredictionsBody]
 
 
 def as_csv(label: str, found: PredictionsBody, *, with_probabilities: bool) -> bytes:
-    """One line for each row under a header: what is predicted, and the probability of each class if it is wanted."""
+    """Return CSV with a header and a line for each row: the prediction and, if requested, the probability of each
+    class."""
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     if not with_probabilities:
@@ -67,7 +68,7 @@ def as_csv(label: str, found: PredictionsBody, *, with_probabilities: bool) -> b
 
 
 def _model(model: str, url: str) -> bytes:
-    """The bytes of a model file."""
+    """Return the bytes of a model file."""
     if _RUN_ID.fullmatch(model):
         return Server(url).get(f"/v1/runs/{segment(model)}/model", {"format": "npz"}, accept="*/*")
     try:

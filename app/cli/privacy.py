@@ -18,7 +18,8 @@ commands = typer.Typer(rich_markup_mode=None)
 
 
 def _rate(option: str, text: str) -> float:
-    """A probability, as a decimal or as the quotient of two whole numbers, rounded up so that it costs no less.
+    """Read a probability, written as a decimal or as the quotient of two whole numbers. It is rounded up, so that the
+    cost is never too small.
 
     >>> [_rate("--sample-rate", text) for text in ("0.01", "1/4")], _rate("--sample-rate", "1/3") > 1 / 3
     ([0.01, 0.25], True)
@@ -99,8 +100,8 @@ def account(
 ) -> None:
     """Certify epsilon at a delta, or delta at an epsilon.
 
-    Of steps that are fixed in advance. The truth lies between `lower` and `upper`; the upper end is what to state, and
-    what a ledger would charge.
+    This is about steps that are fixed in advance. The truth lies between `lower` and `upper`; state the upper end,
+    which a ledger would charge.
     """
     if sampling_probability is not None and sample_rate is not None:
         raise typer.BadParameter("leave one of the two out: they are the same", param_hint="--sample-rate")
@@ -214,7 +215,7 @@ def _print_account(found: Mapping[str, Any]) -> None:
 
 
 def _beside(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield what was asked for beside the number."""
+    """Yield what was requested in addition to the number."""
     yield "relation", found["convention"]["neighboring_relation"]
     yield "group_size", found.get("group_size")
     if "certification" in found:

@@ -1,4 +1,4 @@
-"""Bars for what takes long: on a terminal, on standard error, and gone when it is done."""
+"""Progress bars for long work. They appear on standard error, only on a terminal, and vanish at the end."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ Reached = Callable[[int, int | None], None]
 
 @contextmanager
 def progress_bar(what: str, total: Callable[[], int] | None = None) -> Iterator[Reached]:
-    """A bar while the block runs; nothing if standard error is not a terminal.
+    """Show a bar while the block runs; nothing if standard error is not a terminal.
 
     Args:
-        what: Is done.
-        total: Counts the steps, which may take a while, for a bar alone; None if nobody knows yet.
+        what: The work, in words.
+        total: Returns the number of steps. It may take a while, so it is called only for a bar. None if the number is
+            not known yet.
     """
     if not sys.stderr.isatty():
         yield _nobody_watches

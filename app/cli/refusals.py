@@ -1,4 +1,4 @@
-"""How commands end that cannot do what they are asked: a status, and one line that says what would be right."""
+"""How commands end that cannot do what they are asked: with a status, and one line that says what to do instead."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def refuse(document: Mapping[str, Any], places: Mapping[str, str] | None = None)
 
     Args:
         document: Of this process, or from a server.
-        places: What to call places of the request, by their JSON pointers: an option, say.
+        places: Names for places of the request, by their JSON pointers; for example, the name of an option.
     """
     code, status = document.get("code"), document.get("status")
     if code == "budget_exceeded":
@@ -81,12 +81,14 @@ def refuse(document: Mapping[str, Any], places: Mapping[str, str] | None = None)
 
 
 def refuse_problem(problem: Problem, places: Mapping[str, str] | None = None) -> NoReturn:
-    """`refuse` what the service would have answered; there is no request that its id could name."""
+    """Call `refuse` with the answer that the service would have given. It has no request id, since there is no
+    request."""
     refuse({name: value for name, value in problem.body("").items() if name != "request_id"}, places)
 
 
 def show(refusal: typer.TyperException, *, as_json: bool) -> int:
-    """Tell the user, in one line or one JSON document on standard error; the status to end with."""
+    """Tell the user about the refusal in one line, or in one JSON document, on standard error. Return the status to end
+    with."""
     document = refusal.document if isinstance(refusal, Refusal) else {"detail": refusal.format_message()}
     if as_json:
         print_error(json.dumps(document, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Requests, from options or from a file of JSON; and what to call a field that is wrong."""
+"""Requests, from options or from a file of JSON, and the user's names for fields that are wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Asked:
 
     Attributes:
         body: JSON.
-        places: By its JSON pointers, what the user called each field.
+        places: The user's name for each field, by its JSON pointer.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class Asked:
         self.places: dict[str, str] = {}
 
     def put(self, option: str, path: str, value: object) -> None:
-        """Say that an option gives a field, and its value, if it was given.
+        """Note that an option gives a field, and put its value into the request if it was given.
 
         Args:
-            option: Its name.
+            option: The option's name.
             path: The path of the field: a JSON pointer; 0 is the only element of an array.
             value: None, or nothing in a list, where the option was not given.
         """
@@ -62,10 +62,10 @@ class Asked:
         inside[steps[-1]] = value
 
     def replace(self, file: Path) -> None:
-        """Take the request from a file; the options must be silent.
+        """Take the request from a file; no option may give a field.
 
         Raises:
-            typer.BadParameter: they are not.
+            typer.BadParameter: an option gives a field.
         """
         if self.body:
             raise typer.BadParameter("it takes the place of the options; give one or the other", param_hint="--request")
@@ -73,14 +73,14 @@ class Asked:
 
 
 def asked(file: Path | None, fields: Sequence[tuple[str, str, object]]) -> Asked:
-    """The request of a command.
+    """Return the request of a command.
 
     Args:
-        file: Its `RequestFile`.
+        file: The command's `RequestFile`.
         fields: As `Asked.put` takes them.
 
     Raises:
-        typer.BadParameter: file and options are given.
+        typer.BadParameter: both a file and options are given.
     """
     request = Asked()
     for option, path, value in fields:
@@ -91,7 +91,7 @@ def asked(file: Path | None, fields: Sequence[tuple[str, str, object]]) -> Asked
 
 
 def read_request(file: Path) -> Any:
-    """The JSON in a file, read as strictly as a request's body is."""
+    """Read the JSON in a file as strictly as a request's body is read."""
     # Imported here: what --help shows needs none of it.
     from app.kit.json_body import read_json
     from app.problems import Problem
@@ -114,7 +114,7 @@ def read_request(file: Path) -> Any:
 
 
 def words(text: str | None) -> str | None:
-    """A name as the interface writes it; on a command line hyphens will do.
+    """Return a name as the interface writes it. On a command line, hyphens may replace underscores.
 
     >>> words("add-or-remove-one")
     'add_or_remove_one'

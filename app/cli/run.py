@@ -161,7 +161,7 @@ def create(
 
 @commands.command("list", epilog=example("epsilond run list"))
 def list_runs(limit: Limit = None, cursor: Cursor = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """The runs, newest first."""
+    """List the runs, newest first."""
     server = Server(url)
     text = server.get("/v1/runs", {"limit": limit, "cursor": cursor})
     server.tell(text, as_json, _print_runs)
@@ -197,9 +197,9 @@ def model(
     output: Output = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """The released model.
+    """Show the released model.
 
-    Its parameters, the features they belong to, and the classes.
+    This shows its parameters, the features they belong to, and the classes.
     """
     if file_format is ModelFormat.NPZ and output is None:
         raise typer.BadParameter("npz is for a file; give --output", param_hint="--format")
@@ -241,9 +241,10 @@ def card(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """The privacy card of a run.
+    """Show the privacy card of a run.
 
-    Guarantee, parameters with their theorems, charge and its entries in the ledger, caveats.
+    The card has the guarantee, the parameters with their theorems, the charge and its entries in the ledger, and
+    caveats.
     """
     wanted = CardFormat.JSON if as_json else file_format
     _write(Server(url).get(f"/v1/runs/{segment(run_id)}/report", {"format": wanted}, accept="*/*"), output)
@@ -352,7 +353,7 @@ def _estimate(found: Mapping[str, Any]) -> str:
 
 
 def _chosen(value: object) -> str:
-    """A chosen value in a word or two: of a gradient bound, its kind and its number."""
+    """Describe a chosen value in a word or two. For a gradient bound, these are its kind and its number."""
     if isinstance(value, Mapping):
         return " ".join(_chosen(each) for each in value.values())
     return f"{value:.4g}" if isinstance(value, float) else str(value)

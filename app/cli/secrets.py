@@ -65,8 +65,8 @@ def save_secrets(
 ) -> None:
     """Write all versions of the secrets to one new file, a tar archive. Keep it elsewhere than the backups.
 
-    They have the names of a data folder in it: `tar --extract --file FILE --directory FOLDER` puts them into another
-    one. The data key and tokens are not in it.
+    The archive has the file names of a data folder: `tar --extract --file FILE --directory FOLDER` puts them into
+    another folder. It does not have the data key or tokens.
     """
     with open_context() as context, _refusals_in_one_line():
         require_schema(context)
@@ -83,7 +83,7 @@ def save_secrets(
 
 @commands.command("rotate", epilog=example("epsilond secrets rotate keys"))
 def rotate_secret(secret: Which, as_json: AsJson = False) -> None:
-    """Begin a new version of a secret; older ones verify until they are retired. Servers may serve meanwhile."""
+    """Begin a new version of a secret. Older versions verify until they are retired. Servers may serve meanwhile."""
     with open_context() as context, _refusals_in_one_line():
         require_data_folder(context.settings)
         require_schema(context)

@@ -61,8 +61,8 @@ class Progress:
     """One event of a run's stream: how many of its steps are done.
 
     Attributes:
-        id: Names the event, to go on behind it.
-        is_end: Whether no other event follows.
+        id: Names the event, so that the stream can go on after it.
+        is_end: Whether this is the last event.
     """
 
     id: str
@@ -89,18 +89,18 @@ class Server:
             print_error(f"warning: the key goes to {self._parts.hostname} in the clear; https:// would protect it")
 
     def get(self, path: str, query: Mapping[str, object] | None = None, accept: str = "application/json") -> bytes:
-        """The body of the answer; whatever else comes ends the command."""
+        """Return the body of the answer. If the request fails, the command ends."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
         return self._ask("GET", target, {"Accept": accept}, None)
 
     def post(self, path: str, request: Asked | None, idempotency_key: str | None) -> bytes:
-        """The body of the answer. The command takes effect once, however often it had to be sent.
+        """Send a command and return the body of the answer. It takes effect once, however often it had to be sent.
 
         Args:
             path: Of the call.
-            request: None for no body.
-            idempotency_key: The idempotency key of an earlier call, to have it answered again; None for a new one.
+            request: The body; None if the call has none.
+            idempotency_key: The idempotency key of an earlier call whose answer is wanted again; None for a new call.
         """
         key = idempotency_key or secrets.token_hex(16)
         headers = {"Idempotency-Key": key}
@@ -111,11 +111,12 @@ class Server:
         return self._ask("POST", path, headers, body, f" It may have taken effect: --idempotency-key {key} asks again.")
 
     def upload(self, path: str, file: Path, metadata: Asked, idempotency_key: str | None) -> bytes:
-        """The answer to a file and what is declared about it. The file is read as it is sent, a part at a time.
+        """Upload a file with its declaration, and return the answer. The file is read while it is sent, a part at a
+        time.
 
         Args:
             path: Of the call.
-            file: Its name says the format.
+            file: The file; its name shows the format.
             metadata: The declaration.
             idempotency_key: As in `post`.
         """
@@ -126,23 +127,24 @@ class Server:
         return self._ask("POST", path, headers, form, f" It may have taken effect: --idempotency-key {key} asks again.")
 
     def tell(self, text: bytes, as_json: bool, in_tables: Callable[[Any], None]) -> None:
-        """Print an answer: as it is, or in tables, if it is one of epsilond."""
+        """Print an answer as JSON or as tables, if it comes from epsilond."""
         try:
             print_answer(text, as_json, in_tables)
         except _OTHERWISE:
             self._answers_otherwise()
 
     def field(self, text: bytes, name: str) -> str:
-        """A field of an answer."""
+        """Return a field of an answer."""
         try:
             return str(json.loads(text)[name])
         except _OTHERWISE:
             self._answers_otherwise()
 
     def budget_id(self, named: str) -> str:
-        """The id of a budget: as it is given, or of the one budget within reach that has just this name.
+        """Return the id of a budget: the given id, or the id of the only budget within reach that has exactly this
+        name.
 
-        What begins as an id is taken for one, so that whoever gives ids asks nothing more.
+        A text that begins like an id is taken for an id. So no request is made for ids.
         """
         return self._id_of(named, "bud_", "budget", "/v1/budgets")
 
@@ -176,7 +178,7 @@ class Server:
         return found[0]
 
     def progress(self, path: str) -> Iterator[Progress]:
-        """Yield a run's stream to its end, even if it breaks off; nothing, if the run has already ended."""
+        """Yield a run's stream to its end, even if the connection breaks off; nothing if the run has already ended."""
         last, failures = "", 0
         while True:
             try:
@@ -242,7 +244,7 @@ class Server:
         return {"User-Agent": f"epsilond/{VERSION}", **authorization, **more}
 
     def _check(self, response: http.client.HTTPResponse, body: bytes) -> None:
-        """End the command unless the answer is what was asked for."""
+        """End the command unless the answer is a success."""
         if response.status < http.HTTPStatus.MULTIPLE_CHOICES:
             return
         if response.getheader("Content-Type", "").startswith("application/problem+json"):
@@ -277,11 +279,11 @@ def _how_to_show_a_key(said: str) -> str:
 
 
 class _Ended(Exception):
-    """There is nothing more to come."""
+    """The stream has ended."""
 
 
 def segment(identifier: str) -> str:
-    """An id as a part of a path, whatever the user typed for one."""
+    """Return the user's id as a part of a path, whatever was typed."""
     return quote(identifier, safe="")
 
 
@@ -300,14 +302,14 @@ def _events(response: http.client.HTTPResponse) -> Iterator[Progress]:
 
 
 def _is_running_still(response: http.client.HTTPResponse, body: bytes) -> bool:
-    """Return whether the request was sent before, and is not yet done."""
+    """Return whether the request was sent before and is still being worked on."""
     return response.status == http.HTTPStatus.CONFLICT and b'"request_in_progress"' in body
 
 
 def _local_token() -> str:
-    """The token of a server without keys, of this user on this machine; empty if there is none to read.
+    """Return the token of this user's own server without keys on this machine; empty if there is none to read.
 
-    It is read here, and not by `app.auth.local_token`, whose imports would make every command wait.
+    This does not call `app.auth.local_token`, whose imports would slow down every command.
     """
     try:
         line = (Path(os.environ.get("EPSILOND_DATA_DIR") or "var") / "local-token").read_text(encoding="ascii")

@@ -39,8 +39,8 @@ def serve(
 ) -> None:
     """Answer HTTP requests, and run queued trainings.
 
-    On EPSILOND_HOST and EPSILOND_PORT, else on 127.0.0.1, port 8000. Trainings run in worker processes of their own, as
-    many as EPSILOND_WORKERS says.
+    The address is EPSILOND_HOST and EPSILOND_PORT, by default 127.0.0.1 and 8000. Trainings run in worker processes;
+    EPSILOND_WORKERS is their number.
     """
     # Imported here, as below: the whole service takes a second to load, and most commands need a part of it.
     from app import server
@@ -72,8 +72,8 @@ def serve(
 def sign_in(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Print an address that signs a browser in, while there is no key.
 
-    It is good once, for five minutes, at a server on this machine with the same data folder. With keys, one signs in
-    with a key.
+    The address works once, for five minutes, at a server on this machine with the same data folder. Once there are
+    keys, sign in with a key.
     """
     with open_context() as context:
         require_schema(context)
@@ -94,7 +94,7 @@ def worker(
 ) -> None:
     """Execute queued trainings until stopped.
 
-    In processes of their own, beside those of the server, on this machine or another one.
+    They run in processes apart from the server's, on this machine or on another one.
     """
     from app import server
     from app.runs.supervisor import Supervisor
@@ -121,7 +121,7 @@ def worker(
 def migrate(as_json: AsJson = False) -> None:
     """Bring the database to the newest schema.
 
-    The one that EPSILOND_DATABASE_URL names; else a file in the data folder, which is made.
+    The database is the one that EPSILOND_DATABASE_URL names, or else a file in the data folder, which is created.
     """
     with open_context(makes_database=True) as context:
         _migrate(context.settings)
@@ -136,7 +136,7 @@ def migrate(as_json: AsJson = False) -> None:
 def print_openapi() -> None:
     """Print the OpenAPI document.
 
-    It is what a server answers at /openapi.json.
+    A server answers with the same document at /openapi.json.
     """
     from app.web.docs import DOCUMENT
 
@@ -145,7 +145,7 @@ def print_openapi() -> None:
 
 @contextmanager
 def until_stopped() -> Iterator[None]:
-    """Let SIGTERM and Ctrl+C end the block in the same way, whenever they come, and the command with status 0."""
+    """Let SIGTERM and Ctrl+C end the block in the same way at any time. The command then ends with status 0."""
     # A shell starts what runs in its background with SIGINT ignored, and so it would stay.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""The beginning of every command: settings, database and other requirements, with one line about what is missing."""
+"""What every command does first: it reads settings, opens the database, and names missing requirements in one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from app.settings import Settings, settings_faults
 
 
 def read_settings() -> Settings:
-    """The settings of a command, which are all that some need; what is wrong with them is told in a line for each."""
+    """Read the settings of a command. Each fault in them is reported in a line."""
     collector.resume()
     try:
         return Settings()
@@ -38,12 +38,14 @@ def read_settings() -> Settings:
 
 @contextmanager
 def open_context(*, makes_database: bool = False, restores: bool = False) -> Iterator[Context]:
-    """Settings and database of a command; what goes wrong with the database inside is told in one line.
+    """Open the settings and the database of a command. Failures of the database inside the block are reported in one
+    line.
 
     Args:
-        makes_database: Whether a SQLite file that is not there is made. Elsewhere a command that is called in another
-            folder than the server's would leave an empty one there.
-        restores: Whether the command goes on with a restore that was interrupted. No other one passes it.
+        makes_database: Whether a missing SQLite file is created. Otherwise, a command that is called outside of the
+            server's folder would leave an empty database there.
+        restores: Whether the command continues an interrupted restore. Every other command is refused until the restore
+            is finished.
     """
     settings = read_settings()
     if settings.witnesses or settings.witness_quorum:
@@ -72,7 +74,7 @@ def open_context(*, makes_database: bool = False, restores: bool = False) -> Ite
 
 
 def require_data_folder(settings: Settings) -> None:
-    """Find out now, and not when the first upload or model is to be written."""
+    """Check the data folder now, rather than when the first upload or model is written."""
     try:
         with tempfile.TemporaryFile(dir=make_private_folder(settings.data_dir)):
             pass
@@ -81,7 +83,7 @@ def require_data_folder(settings: Settings) -> None:
 
 
 def require_secrets(context: Context) -> None:
-    """Refuse early if the secrets are not the database's own; a database that knows none takes them."""
+    """Refuse early if the secrets do not belong to the database. A database without secrets adopts them."""
     try:
         admit(context)
     except SecretRefused as error:
@@ -93,7 +95,7 @@ def require_secrets(context: Context) -> None:
 
 
 def require_provider_file(settings: Settings) -> None:
-    """Find out now that the file of the provider of accounts cannot be used, and not when somebody signs in."""
+    """Check the file of the provider of accounts now, rather than when somebody signs in."""
     from app.auth.oidc.configuration import Wrong, configuration_of
 
     try:
@@ -103,7 +105,7 @@ def require_provider_file(settings: Settings) -> None:
 
 
 def _require_witnesses(settings: Settings) -> None:
-    """Find out now that the settings name witnesses that there cannot be."""
+    """Check now that the witnesses in the settings are possible."""
     from app.ledger.witnesses import WrongWitnesses, witnesses_of
 
     try:
@@ -114,9 +116,9 @@ def _require_witnesses(settings: Settings) -> None:
 
 @contextmanager
 def compiling_in_background() -> Iterator[None]:
-    """Compile the inner loops beside the block, where that was not done at the installation.
+    """Compile the inner loops in the background during the block, if the installation did not.
 
-    A calibration has some seconds, which a compiler may need alone: no request could ever finish the work.
+    A calibration has a few seconds, and compiling may take longer than that: no request could ever finish.
     """
     from accounting.compiled import is_complete
 
@@ -134,7 +136,8 @@ def compiling_in_background() -> Iterator[None]:
 
 
 def require_local_token(context: Context) -> bool:
-    """Have the token of a server without keys in the data folder; whether it lets somebody in."""
+    """Make sure that the token of a server without keys is in the data folder. Return whether the token gives
+    access."""
     try:
         return local_token.settle(context)
     except local_token.NotPrivate as error:
@@ -144,7 +147,7 @@ def require_local_token(context: Context) -> bool:
 
 
 def warn_of_open_database(settings: Settings) -> None:
-    """Tell where a SQLite file that was there before is open to other users. A new one is made for this user alone."""
+    """Warn if an existing SQLite file can be read by other users. A new file is private to this user."""
     file = sqlite_file(settings.sqlalchemy_url)
     if file is not None and file.exists() and file.stat().st_mode & 0o077:
         print_error(
@@ -154,7 +157,7 @@ def warn_of_open_database(settings: Settings) -> None:
 
 
 def require_data_key(settings: Settings) -> None:
-    """Find out now that a key is not the one of the files there are, and not when a run needs them."""
+    """Check now that the data key fits the existing files, rather than when a run needs them."""
     from app.runs.files_at_rest import count_foreign
 
     foreign = count_foreign(settings)

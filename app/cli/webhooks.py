@@ -34,7 +34,7 @@ def tell(
 ) -> None:
     """Tell an address what happens to a budget.
 
-    The answer has the secret that messages are verified with, this once.
+    The answer has the secret that verifies messages. It is shown only now.
     """
     server = Server(url)
     events = None if event is None else [words(each) for each in event]
@@ -61,7 +61,7 @@ def deliveries(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """List the messages of a webhook, newest first, and what became of them."""
+    """List the messages of a webhook, newest first, with their outcomes."""
     server = Server(url)
     text = server.get(f"/v1/webhooks/{segment(webhook)}/deliveries", {"limit": limit, "cursor": cursor})
     server.tell(text, as_json, _print_deliveries)

@@ -1,4 +1,4 @@
-"""`epsilond ledger witnesses`, and what enough witnesses have cosigned."""
+"""`epsilond ledger witnesses`, and the check that enough witnesses have cosigned."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def list_witnesses(
     asks: Annotated[bool, typer.Option("--ask", help="Ask each of them to cosign all entries, now.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each witness has cosigned last.
+    """Show the newest checkpoint that each witness has cosigned.
 
-    Status 1 says that too few have cosigned recently.
+    Status 1 means that too few witnesses have cosigned recently.
     """
     with open_context() as context:
         require_schema(context)

@@ -15,14 +15,14 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/dashboard/algorithms")
 async def index(request: Request) -> Response:
-    """All algorithms, by the papers that they come from."""
+    """Show all algorithms, by the papers that they come from."""
     algorithms = await need(request, "/v1/algorithms")
     return page(request, "algorithms.html", families=by_paper(algorithms["items"]).items())
 
 
 @router.get("/dashboard/algorithms/{name}")
 async def show(request: Request, name: str) -> Response:
-    """The page of an algorithm."""
+    """Show the page of an algorithm."""
     algorithms = await need(request, "/v1/algorithms")
     found = next((each for each in algorithms["items"] if each["name"] == name), None)
     if found is None:

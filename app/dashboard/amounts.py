@@ -22,7 +22,7 @@ def of_limit(budget: Mapping[str, Any], part: str) -> str:
     """Describe the use of a budget's limit in words; what is left is rounded down, the rest up.
 
     Args:
-        budget: As the interface answers it.
+        budget: The budget, as the HTTP interface returns it.
         part: ``limit``, ``spent``, ``reserved`` or ``left``.
 
     >>> use = {"limit": 1.0, "spent": 0.1500000001, "reserved": 0.0, "left": 0.8499999999}
@@ -38,7 +38,7 @@ def of_limit(budget: Mapping[str, Any], part: str) -> str:
 
 
 def used_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
-    """An amount that is charged, held or allowed, rounded up.
+    """Return an amount that is charged, held or allowed in words, rounded up.
 
     >>> used_in_words({"kind": "zcdp", "rho": 1.0}, {"rho": 0.0400000001})
     'rho 0.0400001'
@@ -58,7 +58,7 @@ def left_in_words(filter_: Mapping[str, Any], amount: Mapping[str, Any]) -> str:
 
 
 def back_in_words(back: Mapping[str, float]) -> str:
-    """Describe what was given back for steps never taken, rounded down, and what that cost, rounded up.
+    """Describe the amount that came back for steps never taken, rounded down, and the cost of returning it, rounded up.
 
     >>> back_in_words({"mu_squared": 0.03321456789, "failure_delta": 1e-8})
     'mu squared 0.0332145 came back, for delta 1e-8'
@@ -71,7 +71,7 @@ def segments(share: Mapping[str, float]) -> list[tuple[str, float, float]]:
     """Return the name, the beginning and the width in per cent of each part of a bar, which ends at the limit.
 
     Args:
-        share: As the interface answers it.
+        share: The shares of a budget, as the HTTP interface returns them.
 
     >>> segments({"used": 1.25, "spent": 0.5, "started": 0.25, "pending": 0.5})
     [('spent', 0.0, 50.0), ('started', 50.0, 25.0), ('pending', 75.0, 25.0)]

@@ -1,6 +1,6 @@
 """Requests of pages to the service: a page shows the answers of the same paths that other clients use.
 
-So a page has no rights, limits or rules of its own: its reader sees what their key sees.
+So a page has no rights, limits or rules of its own: its reader sees exactly what the reader's key may see.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Answer:
     """An answer of the service.
 
     Attributes:
-        status: Of HTTP.
-        body: The JSON document: what was asked for, or a problem.
+        status: The HTTP status.
+        body: The JSON document: the result, or a problem.
     """
 
     status: int
@@ -43,22 +43,23 @@ class Answer:
 
     @property
     def is_good(self) -> bool:
-        """Return whether it is what was asked for."""
+        """Return whether the request succeeded."""
         return self.status < 400
 
     @property
     def was_given_up(self) -> bool:
-        """Return whether the service ran out of time. No field is wrong; the same question may be answered later."""
+        """Return whether the service ran out of time. Then no field is wrong, and the same request may succeed
+        later."""
         return self.body.get("code") == "too_much_work"
 
     @property
     def refusal(self) -> str:
-        """Return a problem as a sentence for a reader who sees its faults at the fields."""
+        """Return a problem as a sentence. If it has several faults, the sentence only refers to the marked fields."""
         many = len(self.body.get("errors") or []) > 1
         return "The fields that are marked need another value." if many else str(self.body["detail"])
 
     def faults(self, *pointers: str) -> list[str]:
-        """Return a problem's faults at these fields of the request (JSON pointers, and all below them)."""
+        """Return a problem's faults at these fields of the request, given as JSON pointers, and below them."""
         found = self.body.get("errors") or []
         return [fault["detail"] for fault in found if any(is_within(fault["pointer"], each) for each in pointers)]
 
@@ -73,14 +74,14 @@ async def ask(
     key: str | None = None,
     token: str | None = None,
 ) -> Answer:
-    """Ask one of the service's own paths, for whoever the page is shown to.
+    """Send a request to one of the service's own paths, with the rights of the page's reader.
 
     Args:
-        request: The page's.
-        method, path, query, body: Of the question; the body becomes JSON.
-        key: The Idempotency-Key of a command. If a form is sent twice at once, as by a double click, the second request
-            waits for the answer of the first.
-        token: An API key to ask with, in place of the page's reader; it is checked like that of any other client.
+        request: The request for the page.
+        method, path, query, body: The parts of the request to the service; the body becomes JSON.
+        key: The Idempotency-Key of a command. If a form is sent twice at once, for example by a double click, the
+            second request waits for the answer to the first.
+        token: An API key to use instead of the reader's. It is checked like any other client's key.
     """
     headers = [(b"accept", b"application/json"), *_headers(request)]
     content = b"" if body is None else json.dumps(body).encode()
@@ -108,7 +109,7 @@ async def ask(
 
 
 async def relay(request: Request, path: str, query: Mapping[str, str]) -> Response:
-    """A document of the service as it is, such as a privacy card, for whoever the page is shown to."""
+    """Return a document of the service unchanged, such as a privacy card, with the rights of the page's reader."""
     answered = _Answered(b"")
     state = {"principal": request.scope["state"]["principal"]}
     headers = _headers(request)
@@ -122,8 +123,8 @@ async def pass_on(request: Request, path: str, key: str) -> Answer:
     """Post the body of the page's own request to a path of the service as it comes, so that no file is held in memory.
 
     Args:
-        request: The page's, whose body nobody has read.
-        path: Of the service.
+        request: The request for the page, whose body has not been read yet.
+        path: A path of the service.
         key: The Idempotency-Key of the command.
     """
     answered = _Answered(b"")
@@ -134,7 +135,7 @@ async def pass_on(request: Request, path: str, key: str) -> Answer:
 
 
 class _Answered:
-    """The two ends of a question that no network is between."""
+    """The two ends of a request that passes through no network."""
 
     def __init__(self, body: bytes) -> None:
         self.status = 0
@@ -157,7 +158,8 @@ class _Answered:
 
 
 def _headers(request: Request, *names: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the headers that a question has from the page's request: its id, the host, and those with these names."""
+    """Return the headers that are copied from the page's request: its id, the host, and the headers with these
+    names."""
     kept = [(name, value) for name, value in request.scope["headers"] if name in (b"host", *names)]
     return [(HEADER.lower().encode(), request_id_of(request.scope).encode()), *kept]
 
@@ -184,7 +186,7 @@ def _scope(
 
 
 def is_within(pointer: str, whole: str) -> bool:
-    """Return whether a JSON pointer leads to a place or into it.
+    """Return whether a JSON pointer leads to this place or to something inside it.
 
     >>> is_within("/columns/3/upper", "/columns"), is_within("/columns2", "/columns")
     (True, False)

@@ -20,7 +20,7 @@ _OF_SCORES = {"design": "held_out", "method": "gaussian_dp", "trials": 4000, "co
 
 @router.get("")
 async def index(request: Request, run_id: str = "", cursor: str | None = None) -> Response:
-    """The audits that the key reaches, the newest first; of one run where one is named."""
+    """Show the audits that the key may see, newest first; only those of one run if the address names it."""
     query = {"limit": f"{_SHOWN}", **({"run_id": run_id} if run_id else {})}
     found = await need(request, "/v1/audits", query | ({} if cursor is None else {"cursor": cursor}))
     return page(request, "audits.html", audits=found["items"], run_id=run_id, next_cursor=found["next_cursor"])
@@ -28,13 +28,13 @@ async def index(request: Request, run_id: str = "", cursor: str | None = None) -
 
 @router.get("/{audit_id}")
 async def show(request: Request, audit_id: str) -> Response:
-    """Claim, bound and verdict of one audit."""
+    """Show the claim, the bound and the verdict of one audit."""
     return page(request, "audit.html", audit=await need(request, f"/v1/audits/{audit_id}"))
 
 
 @router.post("")
 async def attack(request: Request) -> Response:
-    """Attack the training of a run with canaries, or its scores, once, and lead to what was found."""
+    """Attack the training of a run with canaries, or its scores, once, and lead to the result."""
     given = await read_form(request)
     body = {"run_id": given.get("run_id", ""), **(_OF_SCORES if given.get("part") == "scores" else {})}
     answer = await ask(request, "POST", "/v1/audits", body=body, key=given.get("key", ""))

@@ -35,9 +35,9 @@ class Axis:
     """One axis.
 
     Attributes:
-        label: What it shows, with its unit.
-        scale: How numbers are spread; a logarithmic axis leaves out what is not positive.
-        from_zero: Whether a linear axis begins at 0 whatever the numbers are.
+        label: What the axis shows, with the unit.
+        scale: How numbers are spread. A logarithmic axis leaves out numbers that are not positive.
+        from_zero: Whether a linear axis always begins at 0.
         written: How a number is written in the table.
     """
 
@@ -47,11 +47,11 @@ class Axis:
     written: Callable[[float], str] = at_most
 
     def shows(self, value: float | None) -> bool:
-        """Return whether a number has a place."""
+        """Return whether a number has a place on the axis."""
         return value is not None and math.isfinite(value) and (self.scale is not Scale.LOGARITHMIC or value > 0.0)
 
     def text(self, value: float) -> str:
-        """A number as the table and the tips say it."""
+        """Return a number as the table and the tips write it."""
         if self.scale is Scale.TIME:
             return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M")
         return self.written(value)
@@ -59,7 +59,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tick:
-    """A number beside the axis, in [0, 1] from its beginning to its end."""
+    """A number beside the axis. Its place is 0 at the beginning of the axis and 1 at the end."""
 
     place: float
     text: str
@@ -67,7 +67,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Ruler:
-    """An axis with its ends."""
+    """An axis with the values at its ends."""
 
     low: float
     high: float
@@ -75,7 +75,7 @@ class Ruler:
 
     @classmethod
     def over(cls, axis: Axis, values: Sequence[float]) -> Ruler:
-        """A ruler that reaches over all values, to round numbers where it is linear."""
+        """Return a ruler that covers all values. A linear one ends at round numbers."""
         low, high = (min(values), max(values)) if values else (1.0, 2.0)
         if axis.scale is Scale.LOGARITHMIC:
             return cls(low / 1.5, high * 1.5, axis.scale) if low == high else cls(low, high, axis.scale)
@@ -130,7 +130,7 @@ class Ruler:
 
 
 def short(value: float, least: float = 1e-4) -> str:
-    """A tick's number; one below ``least`` has a power of ten.
+    """Return a tick's number in short. A number below ``least`` is written with a power of ten.
 
     >>> short(0.00001), short(0.25), short(5000.0), short(200000.0), short(0.30000000000000004)
     ('1e-5', '0.25', '5000', '2e5', '0.3')

@@ -1,4 +1,4 @@
-"""Budgets: what is left of each, what was spent on what, what is held and overdue, and how it went down."""
+"""Pages of budgets: what is left and how it went down, what was spent on what, and what is held or overdue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STATES = ("", "pending", "started", "committed", "voided", "expired")
 
 @dataclass(frozen=True)
 class Row:
-    """A budget in the list, and how deep it is under others that are shown."""
+    """A budget in the list, and how many of the budgets above it are shown."""
 
     budget: Mapping[str, Any]
     depth: int
@@ -40,14 +40,14 @@ class Row:
 
 @router.get("")
 async def index(request: Request, cursor: str | None = None) -> Response:
-    """All budgets that the key reaches, each under the one above it."""
+    """Show all budgets that the key may see, each under its parent."""
     found = await need(request, "/v1/budgets", _paged(cursor))
     return page(request, "budgets.html", rows=in_tree_order(found["items"]), next_cursor=found["next_cursor"])
 
 
 @router.get("/{budget_id}")
 async def show(request: Request, budget_id: str, delta: str = "") -> Response:
-    """One budget. Its parts come after it, so that a long history keeps nobody waiting for what is left."""
+    """Show one budget. Its parts are loaded afterwards, so that a long history does not delay the remaining amount."""
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}", query={"delta": delta} if delta else None)
     budget = answer.body if answer.is_good else await need(request, f"/v1/budgets/{budget_id}")
     children = await ask(request, "GET", "/v1/budgets", query={"parent_id": budget_id, "limit": str(_SHOWN)})
@@ -81,7 +81,7 @@ async def burn_down(request: Request, budget_id: str) -> Response:
 
 @router.get("/{budget_id}/spending")
 async def spending(request: Request, budget_id: str, group_by: str = GROUPS[0], cursor: str | None = None) -> Response:
-    """The charges, added up."""
+    """Show the charges, added up."""
     budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     query = {"group_by": group_by, **_paged(cursor)}
     spent = await need(request, f"/v1/budgets/{budget_id}/spending", query, in_part=True)
@@ -90,7 +90,7 @@ async def spending(request: Request, budget_id: str, group_by: str = GROUPS[0], 
 
 @router.get("/{budget_id}/spending.csv")
 async def spending_table(request: Request, budget_id: str, group_by: str = GROUPS[0]) -> Response:
-    """All charges, added up, as a table for a spreadsheet."""
+    """Return all charges, added up, as a table for a spreadsheet."""
     rows: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
@@ -121,7 +121,7 @@ def _as_csv(group_by: str, rows: list[dict[str, Any]]) -> str:
 
 @router.get("/{budget_id}/reservations")
 async def reservations(request: Request, budget_id: str, state: str = "", cursor: str | None = None) -> Response:
-    """The reservations, the newest first."""
+    """Show the reservations, newest first."""
     budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     query = {**({"overdue": "true"} if state == "overdue" else {"state": state} if state else {}), **_paged(cursor)}
     found = await need(request, f"/v1/budgets/{budget_id}/reservations", query, in_part=True)
@@ -130,7 +130,7 @@ async def reservations(request: Request, budget_id: str, state: str = "", cursor
 
 @router.get("/{budget_id}/webhooks")
 async def webhooks(request: Request, budget_id: str) -> Response:
-    """Show the budget's webhooks to those who may know them, and what became of the newest messages."""
+    """Show the budget's webhooks and the outcome of the newest messages to readers who may see webhooks."""
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}/webhooks")
     found = answer.body["items"] if answer.is_good else []
     newest = {}
@@ -141,7 +141,7 @@ async def webhooks(request: Request, budget_id: str) -> Response:
 
 
 def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:
-    """Each budget behind the one above it, if that is among them; otherwise in the order in which they come."""
+    """Put each budget after its parent, if the parent is in the list. Otherwise the order stays the same."""
     present = {budget["id"] for budget in budgets}
     under: dict[str | None, list[dict[str, Any]]] = {}
     for budget in budgets:
@@ -159,9 +159,10 @@ def in_tree_order(budgets: list[dict[str, Any]]) -> list[Row]:
 
 
 def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart | None:
-    """The limit less what was committed; a day's charges stand at the first of them. None if nothing was committed.
+    """Return a chart of the limit less what was committed; None if nothing was committed. All charges of a day stand at
+    the first of them.
 
-    So it never shows more than there was left.
+    So the chart never shows more than was left.
     """
     if not days:
         return None
@@ -175,7 +176,7 @@ def _burn_down(budget: Mapping[str, Any], days: list[dict[str, Any]]) -> Chart |
     return line_chart(
         "Left over time",
         f"The limit of {field} {at_most(limit)} less what was committed: {at_least(left)} now. "
-        "The charges of a day stand at the first of them.",
+        "All charges of a day are shown at the time of the first one.",
         Axis("time (UTC)", Scale.TIME),
         Axis(f"{field} left", from_zero=True, written=at_least),
         [Series("left", points, is_staircase=True)],

@@ -36,7 +36,7 @@ RELATIONS = {
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that is looked for first."""
+    """A number that readers look for first."""
 
     name: str
     value: str
@@ -45,7 +45,7 @@ class Tile:
 
 @router.get("/")
 async def show(request: Request) -> Response:
-    """The form and its answer; or what of them changes, where htmx asks."""
+    """Show the form and its answer; if htmx asks, only the part that changes."""
     algorithms = await need(request, "/v1/algorithms")
     # A key that reads no budgets has none to choose.
     budgets = (await ask(request, "GET", "/v1/budgets", query={"limit": "200"})).body.get("items", [])
@@ -76,7 +76,7 @@ async def show(request: Request) -> Response:
 
 @router.get("/dashboard/calibrate/{name}")
 async def chart(request: Request, name: str) -> Response:
-    """One chart of a calibration."""
+    """Show one chart of a calibration."""
     algorithms = await need(request, "/v1/algorithms")
     form = calibration_form.read(request.query_params, algorithms["items"])
     answer = await ask(request, "POST", "/v1/calibrate", body=form.body())
@@ -89,7 +89,7 @@ async def chart(request: Request, name: str) -> Response:
 
 
 def _summary(form: Form, answer: Answer) -> str:
-    """The answer in a sentence, which a screen reader says when it changes."""
+    """Return the answer in a sentence, which a screen reader says when it changes."""
     if not answer.is_good:
         return f"No answer: {form.refusal(answer)}"
     body = answer.body
@@ -119,14 +119,14 @@ def achieved_in_words(body: Mapping[str, Any]) -> str:
 
 
 def _found_and_given(body: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
-    """Return the achieved interval or proved cost, and beside it the numbers of the target, such as delta."""
+    """Return the achieved interval or proved cost, and the numbers of the target, such as delta."""
     values = {name: value for name, value in body.items() if name not in ("method", "error_budget")}
     name = next((each for each, value in values.items() if isinstance(value, Mapping)), next(iter(values)))
     return name, values[name], [each for each in values if each != name]
 
 
 def tile_of_the_guarantee(achieved: Mapping[str, Any]) -> Tile:
-    """Return the tile of what is certified."""
+    """Return the tile of the certified guarantee."""
     found, value, given = _found_and_given(achieved)
     beside = "".join(f"at {words(each)} {at_most(achieved[each])}; " for each in given)
     if not isinstance(value, Mapping):
@@ -157,7 +157,7 @@ def _note(solution: Mapping[str, Any]) -> str:
 
 
 def written(value: Any, *, is_largest: bool = False) -> str:
-    """A value that was found: rounded up, as noise must be, or down where it is the largest that will do."""
+    """Return the value that was found. Noise is rounded up, and a largest possible value down."""
     if isinstance(value, list):
         numbers = [at_most(each) for each in value]
         return numbers[0] if len(set(numbers)) == 1 else f"{numbers[0]} … {numbers[-1]}"

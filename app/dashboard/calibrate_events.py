@@ -1,4 +1,4 @@
-"""The range of one field of a plain list of events that meets a target, whatever pipeline the events are from."""
+"""The page that finds the values of one field, in a list of events from any pipeline, that meet a target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEMPLATES = {
 
 @router.get(_PATH)
 async def show(request: Request) -> Response:
-    """The form and its answer; or what of them changes, where htmx asks."""
+    """Show the form and its answer; if htmx asks, only the part that changes."""
     form = events_form.read(request.query_params)
     answer = await ask(request, "POST", _ASKED, body=form.body())
     form = form.judged(answer)
@@ -50,7 +50,7 @@ async def show(request: Request) -> Response:
 
 
 def _summary(form: Form, answer: Answer) -> str:
-    """The answer in a sentence, which a screen reader says when it changes."""
+    """Return the answer in a sentence, which a screen reader says when it changes."""
     if not answer.is_good:
         return f"No answer: {form.refusal(answer)}"
     body = answer.body
@@ -60,14 +60,15 @@ def _summary(form: Form, answer: Answer) -> str:
 
 
 def _value(body: Mapping[str, Any]) -> str:
-    """The value that was found: integers as they are, noise rounded up, as it must be, and a probability down."""
+    """Return the value that was found. Integers stay unchanged, noise is rounded up, and a probability is rounded
+    down."""
     if body["solve_for"] in ("count", "batch_size"):
         return f"{body['value']:.0f}"
     return written(body["value"], is_largest=body["solve_for"] == "sampling_probability")
 
 
 def _tiles(body: Mapping[str, Any]) -> list[Tile]:
-    extreme = {True: "none beyond it meets the target", False: "certified; that none beyond it would do is not proved"}
+    extreme = {True: "none beyond it meets the target", False: "certified; a value beyond it may also meet the target"}
     tiles = [Tile(words(body["solve_for"]), _value(body), extreme[body["is_extreme"]])]
     tiles.append(tile_of_the_guarantee(body["achieved"]))
     if body["next"] is not None:

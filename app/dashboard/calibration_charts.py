@@ -1,4 +1,4 @@
-"""The charts of a calibration: what its steps cost, what other targets take, and what an attacker is left with."""
+"""The charts of a calibration: what its steps cost, what other targets need, and what an attacker can still do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A chart with facts beside it, or the reason why there is none."""
+    """A chart with facts beside it, or the reason why there is no chart."""
 
     chart: Chart | None
     reason: str = ""
@@ -38,14 +38,14 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Kind:
-    """A chart by its name in addresses: what it is called while it is not there, and who draws it."""
+    """A chart by its name in addresses: its title while it is being drawn, and the function that draws it."""
 
     title: str
     draw: Callable[[Request, Body, Body], Awaitable[Drawn]]
 
 
 def error_over_bands(answer: Body) -> Chart | None:
-    """Draw how the error depends on the number of bands; None if noise is independent, or was not solved for."""
+    """Draw how the error depends on the number of bands; None if the noise is independent or was given."""
     rows = answer.get("alternatives", [])
     if len(rows) < 2:
         return None
@@ -67,7 +67,7 @@ def error_over_bands(answer: Body) -> Chart | None:
 
 
 async def epsilon_over_steps(request: Request, body: Body, answer: Body) -> Drawn:
-    """Draw what the first steps of the plan cost, against their number."""
+    """Draw the cost of the first steps of the plan against the number of these steps."""
     events = answer["events"]
     total = sum(event["count"] for event in events)
     if total < 2:
@@ -105,7 +105,7 @@ async def epsilon_over_steps(request: Request, body: Body, answer: Body) -> Draw
 
 
 async def solution_over_target(request: Request, body: Body, answer: Body) -> Drawn:
-    """Draw what is found for other targets, or the epsilon or delta of other noise."""
+    """Draw the solution for other targets, or the epsilon or delta of other noise."""
     solved_for = next(iter(answer["solution"]))
     target = body["target"]
     if solved_for in ("epsilon", "delta"):
@@ -160,7 +160,7 @@ async def trade_off(request: Request, body: Body, answer: Body) -> Drawn:
 
 
 def _risks(risk: Body) -> tuple[tuple[str, str], ...]:
-    """Say in words what the best attacker on one record reaches at most."""
+    """Describe in words the success of the best attack on one record."""
     [at_one_percent], [even] = risk["true_positive_rates"], risk["bayes_risks"]
     advantage, right = risk["advantage"]["upper"], even["success_probability"]["upper"]
     return (
@@ -190,7 +190,7 @@ def first_steps(events: Sequence[Body], count: int) -> list[Body]:
 
 
 def _number(solution: Body | None) -> float | None:
-    """Return the solved number; of several scales of noise the largest."""
+    """Return the solved number; if there are several noise scales, the largest."""
     if solution is None:
         return None
     value = next(iter(solution.values()))

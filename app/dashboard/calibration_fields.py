@@ -1,4 +1,4 @@
-"""The fields of a calibration's form: their names in the address, their words, and where they lie in a request."""
+"""The fields of a calibration's form: their names in the address, their labels, and their places in a request."""
 
 from __future__ import annotations
 
@@ -182,5 +182,5 @@ def label_of(name: str) -> str:
 
 
 def pointers_of(name: str) -> tuple[str, ...]:
-    """Return the pointers that faults of a field have in a request."""
+    """Return the JSON pointers at which faults of a field appear."""
     return _POINTERS.get(name, (f"/{name}",))

@@ -1,4 +1,4 @@
-"""The form of a calibration: which fields an algorithm has, the request that they make, and where its faults lie.
+"""The form of a calibration: the fields of an algorithm, the request that they make, and the fields of its faults.
 
 The state of the form is the page's address, one parameter for each field.
 """
@@ -45,10 +45,10 @@ class Form(FilledForm):
 
     Attributes:
         algorithm: As `GET /v1/algorithms` describes it.
-        is_example: Whether constants of the algorithm's example were put in, because none were given.
+        is_example: Whether the constants come from the algorithm's example, because none were given.
         values: The values of the fields that are shown, by their names.
-        judges_literal: Whether the paper's own calibration is judged, which lasts until a field is changed.
-        certifies: Whether a certificate is asked for, which lasts as long.
+        judges_literal: Whether the paper's own calibration is judged. This ends when a field is changed.
+        certifies: Whether a certificate is requested. This ends when a field is changed, too.
     """
 
     algorithm: Mapping[str, Any]
@@ -59,11 +59,12 @@ class Form(FilledForm):
 
     @property
     def address(self) -> str:
-        """The state as parameters of an address."""
+        """Return the state as parameters of an address."""
         return urlencode({name: value for name, value in self.values.items() if value})
 
     def body(self) -> dict[str, Any]:
-        """The request that the fields make; what is not a number goes as it stands, and is refused at its place."""
+        """Return the request that the fields make. Text that is not a number is sent unchanged, and the service refuses
+        it at its field."""
         given = {name: value for name, value in self.values.items() if value}
         numbers = ("dataset_size", "capacity", "dimension", "batch_size", "iterations", "noise_multiplier")
         body: dict[str, Any] = {"algorithm": self.algorithm["name"]}
@@ -106,7 +107,7 @@ def _hyperparameters(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def number(text: str) -> float | int | str:
-    """A number as it is typed, or the text that is none.
+    """Read a typed number; text that is not a number stays text.
 
     >>> number("5000"), number("1e-5"), number("1e999"), number("many")
     (5000, 1e-05, '1e999', 'many')
@@ -117,23 +118,23 @@ def number(text: str) -> float | int | str:
 
 
 def example_of(name: str) -> dict[str, Any]:
-    """The first request of an algorithm that Swagger UI has."""
+    """Return the algorithm's first example request in Swagger UI."""
     bodies = (cast(dict[str, Any], example["value"]) for example in CALIBRATE_EXAMPLES.values())
     return next(body for body in bodies if body["algorithm"] == name)
 
 
 def example_address(name: str) -> str:
-    """The form with that request in it."""
+    """Return the address of the form with that request filled in."""
     return address_of(example_of(name))
 
 
 def address_of(body: Mapping[str, Any]) -> str:
-    """The form with a request in it."""
+    """Return the address of the form with a request filled in."""
     return "/?" + urlencode({name: value for name, value in values_of(body).items() if value})
 
 
 def values_of(body: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that make a request, as far as the form has them."""
+    """Return the fields that make a request, as far as the form has them."""
     plain = (
         "algorithm",
         "dataset_size",
@@ -174,13 +175,13 @@ def values_of(body: Mapping[str, Any]) -> dict[str, str]:
 def read(
     query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], budgets: Sequence[Mapping[str, Any]] = ()
 ) -> Form:
-    """The form at an address.
+    """Read the form from an address.
 
     Args:
-        query: The address's parameters. `shown` is the algorithm whose form was filled in: where it is another one than
-            `algorithm`, that one was just chosen.
-        algorithms: Of `GET /v1/algorithms`.
-        budgets: Of `GET /v1/budgets`: in one of them the plan's cost may be shown.
+        query: The address's parameters. `shown` is the algorithm whose form was filled in. If `algorithm` differs from
+            it, the reader has just chosen another algorithm.
+        algorithms: The algorithms, from `GET /v1/algorithms`.
+        budgets: The budgets, from `GET /v1/budgets`. The plan's cost can be shown in one of them.
     """
     given = {name: value.strip()[:100] for name, value in query.items()} if "algorithm" in query else dict(START)
     names = {each["name"]: each for each in algorithms}
@@ -201,7 +202,7 @@ def read(
 
 
 def _fill_in(given: dict[str, str], algorithm: Mapping[str, Any]) -> bool:
-    """Put in what a newly chosen algorithm's example has and the form has not; whether constants are among it."""
+    """Fill empty fields from the example of a newly chosen algorithm. Return whether constants were filled in."""
     example = values_of(example_of(algorithm["name"]))
     if "batch_size" not in example:
         # Its steps are not those of a stochastic gradient: other numbers of them, or its theorem chooses.
@@ -218,9 +219,9 @@ class _Shown:
     Attributes:
         given: The address's parameters.
         algorithm: As the service describes it.
-        budgets: In which a cost may be shown.
-        is_live: Whether a form was filled in. In any other address a number of steps that is left out is left to the
-            theorem, as in a request; in a form its field has just come up.
+        budgets: The budgets in which the plan's cost can be shown.
+        is_live: Whether the address comes from a form. In other addresses, as in requests, the theorem chooses a
+            missing number of steps. In a form it is missing because its field has just appeared.
     """
 
     given: Mapping[str, str]
@@ -288,7 +289,7 @@ class _Shown:
         return [bands, self._choice("objective", CHOICES["objective"]), most, momentum, sizes, *falling]
 
     def _choice(self, name: str, values: Iterable[str]) -> Field:
-        """The given value if there is such a choice, else the first."""
+        """Return the given value if it is one of the choices, else the first choice."""
         texts = CHOICES.get(name, {})
         options = [(value, texts.get(value, words(value))) for value in values]
         value = self.given.get(name, "")
@@ -316,7 +317,7 @@ class _Shown:
 
 
 def by_paper(algorithms: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Algorithms, as the service describes them, by the papers that they come from."""
+    """Return algorithms, as the service describes them, by the papers that they come from."""
     papers: dict[str, list[Mapping[str, Any]]] = {}
     for each in algorithms:
         found = _PAPER.match(each["source"])

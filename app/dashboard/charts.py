@@ -34,9 +34,9 @@ class Series:
     """One line.
 
     Attributes:
-        name: Written at its end, and above its column.
-        points: x and y; None if there is no number, and the line has a gap.
-        is_staircase: Whether it stays as it is until the next point.
+        name: The name, written at the line's end and above its column in the table.
+        points: x and y. Where y is None, the line has a gap.
+        is_staircase: Whether the value stays the same until the next point.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point that is pointed out: where the reader is."""
+    """A highlighted point: the reader's own value."""
 
     name: str
     x: float
@@ -63,7 +63,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Marker:
-    """A point of a line, with what a tip says of it."""
+    """A point of a line, with the text of its tip."""
 
     x: float
     y: float
@@ -83,7 +83,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Label:
-    """A text at a place of the picture; `anchor` as SVG has it."""
+    """A text at a place of the picture, with SVG's text anchor."""
 
     x: float
     y: float
@@ -115,7 +115,8 @@ class Chart:
 
     @property
     def id(self) -> str:
-        """The prefix of the ids of the chart's elements; no other chart of the page has this title."""
+        """Return the prefix of the ids of the chart's elements. It is unique, since no other chart of the page has this
+        title."""
         return "chart-" + re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
@@ -153,8 +154,8 @@ def line_chart(
     """Lay a chart out.
 
     Args:
-        title: What it shows, in a few words.
-        description: What a reader sees in it, for those who do not see it.
+        title: What the chart shows, in a few words.
+        description: What the chart looks like, for readers who cannot see it.
         x, y: The axes.
         series: At most five lines.
         levels: Horizontal lines with a name.
@@ -217,7 +218,7 @@ def _lines(plane: _Plane, x: Axis, y: Axis, series: Sequence[Series]) -> list[Li
 
 
 def _fitted(name: str) -> str:
-    """Shorten a name to the room that there is for it; the table has all of it."""
+    """Shorten a name to the available width. The table has the full name."""
     most = int((_WIDEST_NAMES - 16.0) / _WIDTH_OF_A_LETTER)
     return name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
 
@@ -228,7 +229,7 @@ def _path(points: Sequence[Marker], *, is_staircase: bool) -> str:
 
 
 def _apart(ends: Sequence[float], top: float, bottom: float) -> list[float]:
-    """Heights for names at the ends of lines, as near to those as they can be without lying on one another."""
+    """Return heights for the names at the ends of lines: as close to the ends as possible without overlapping."""
     order = sorted(range(len(ends)), key=lambda index: ends[index])
     places = list(ends)
     least = top
@@ -247,13 +248,13 @@ def _x_tick(plane: _Plane, tick: Tick) -> Label:
 
 
 def _mark(plane: _Plane, mark: Mark) -> Label:
-    """Place the name of a mark on the side where there is more room."""
+    """Put the name of a mark on the side with more room."""
     across, up = plane.at(mark.x, mark.y)
     return Label(across, up, mark.name, "end" if across > (plane.left + plane.right) / 2.0 else "start")
 
 
 def _table(x: Axis, y: Axis, series: Sequence[Series]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The numbers: a row for each x, a column for each line."""
+    """Return the table of numbers, with a row for each x and a column for each line."""
     places = sorted({px for each in series for px, _ in each.points})
     found = [dict(each.points) for each in series]
 

@@ -43,7 +43,7 @@ _TEMPLATES = {
 
 @router.get(_PATH)
 async def show(request: Request) -> Response:
-    """The form of a problem with its answers; or what of them changes, where htmx asks."""
+    """Show the form of a problem with its answers; if htmx asks, only the part that changes."""
     algorithms, titles = await need(request, "/v1/algorithms"), await need(request, _TABLES)
     tables = {table["name"]: table["title"] for table in titles["tables"]}
     form = compare_form.read(request.query_params, algorithms["items"], tables)
@@ -72,9 +72,9 @@ async def show(request: Request) -> Response:
 
 @router.get(_SIMULATION)
 async def simulate(request: Request) -> Response:
-    """The simulation as far as it has come, one algorithm further each time it is asked for; htmx asks until the end.
+    """Show the simulation as far as it has come. Each request runs one more algorithm, and htmx asks until the end.
 
-    What was simulated before is remembered by the service, so that only one algorithm is run for an answer.
+    The service remembers what was simulated before, so that each answer runs only one algorithm.
     """
     query = dict(request.query_params)
     names = [name for name in query.pop("algorithms", "").split(",") if name]
@@ -101,7 +101,7 @@ async def simulate(request: Request) -> Response:
 
 
 def _beginning(form: Form, advice: Answer) -> dict[str, Any] | None:
-    """The simulation before its first algorithm; None if none is asked for."""
+    """Return the simulation before its first algorithm; None if no simulation was requested."""
     if not advice.is_good or not form.values["simulated"]:
         return None
     return _simulation(form, list(_addresses(advice)), 0, [])
@@ -139,7 +139,7 @@ def _promises(item: Mapping[str, Any]) -> bool:
 
 
 def _addresses(advice: Answer) -> dict[str, str]:
-    """The calibration of each algorithm that applies."""
+    """Return the address of the calibration for each algorithm that applies."""
     groups = advice.body["measures"] if advice.is_good else []
     return {item["algorithm"]: address_of(item["request"]) for group in groups for item in group["ranked"]}
 
@@ -161,7 +161,8 @@ async def _rates(request: Request, form: Form) -> Chart | None:
             lines.setdefault(name, []).append((records, value))
     return line_chart(
         "Rates of the table over the number of records",
-        f"{table['title']}: {table['measure']} with 1 for every constant. What grows alike runs in parallel.",
+        f"{table['title']}: {table['measure']} with 1 for every constant. Lines that grow at the same rate are "
+        f"parallel.",
         Axis("records", Scale.LOGARITHMIC, written=number),
         Axis(table["measure"], Scale.LOGARITHMIC, written=number),
         [Series(name, points) for name, points in lines.items()],
@@ -169,7 +170,8 @@ async def _rates(request: Request, form: Form) -> Chart | None:
 
 
 def _drawn(table: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """A line for each rate of a table, as many as a chart has room for, and the lower bound; with where they are."""
+    """Return the name and the value of each rate to draw: as many rates of a table as a chart has room for, and the
+    lower bound."""
     methods: dict[str, list[Mapping[str, Any]]] = {}
     for row in table["rows"]:
         if row["utility"]["value"] is not None:
@@ -182,7 +184,8 @@ def _drawn(table: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def _name(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Name the line of a rate: by its first method of this service, else by its first, without the citation."""
+    """Name the line of a rate after the first of its methods that this service has, else after its first method,
+    without the citation."""
     first = next((row for row in rows if row["algorithm"]), rows[0])
     short = first["method"].partition(" (")[0]
     return short if len(rows) == 1 else f"{short} and {len(rows) - 1} more"

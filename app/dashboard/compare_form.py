@@ -1,4 +1,4 @@
-"""The form of a problem: what is known of the data and the loss, and what is wanted."""
+"""The form of a problem: what is known about the data and the loss, and what is wanted."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ class Form(FilledForm):
 
     @property
     def address(self) -> str:
-        """The state as parameters of an address."""
+        """Return the state as parameters of an address."""
         return urlencode(self.values)
 
     def problem(self) -> dict[str, Any]:
-        """The body of `POST /v1/advise`."""
+        """Return the body of `POST /v1/advise`."""
         given = {name: value for name, value in self.values.items() if value}
         body: dict[str, Any] = {
             name: number(given[name])
@@ -176,7 +176,7 @@ class Form(FilledForm):
         return body
 
     def simulation(self, algorithms: Sequence[str]) -> dict[str, Any] | None:
-        """The body of `POST /v1/advise` that simulates these algorithms alone; None if nothing is simulated."""
+        """Return the body of a `POST /v1/advise` that simulates only these algorithms; None if nothing is simulated."""
         if not self.values["simulated"]:
             return None
         given = {name: value for name, value in self.values.items() if value}
@@ -193,7 +193,7 @@ class Form(FilledForm):
         return self.problem() | {"algorithms": list(algorithms), "simulation": asked}
 
     def setting(self) -> dict[str, str]:
-        """The parameters of `GET /v1/algorithms/compare`, as far as the form has them."""
+        """Return the parameters of `GET /v1/algorithms/compare`, as far as the form has them."""
         given = {name: value for name, value in self.values.items() if value}
         found: dict[str, str] = {
             name: given[name] for name in ("dataset_size", "dimension", "epsilon", "delta") if name in given
@@ -206,12 +206,12 @@ class Form(FilledForm):
 
 
 def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tables: Mapping[str, str]) -> Form:
-    """The form at an address.
+    """Read the form from an address.
 
     Args:
         query: The address's parameters.
-        algorithms: Of `GET /v1/algorithms`.
-        tables: Titles of the papers' tables by their names.
+        algorithms: The algorithms, from `GET /v1/algorithms`.
+        tables: The titles of the papers' tables, by the tables' names.
     """
     given = {name: value.strip()[:100] for name, value in query.items()}
     shape, target = _choice(given, "shape"), _choice(given, "target")
@@ -242,7 +242,7 @@ def read(query: Mapping[str, str], algorithms: Sequence[Mapping[str, Any]], tabl
 
 
 def _simulated(given: Mapping[str, str]) -> tuple[Field, ...]:
-    """The fields of what is simulated, as far as the model has them."""
+    """Return the fields of the simulation, as far as the model has them."""
     model = _choice(given, "simulated")
     found = [model]
     if model.value in ("softmax_regression", "mlp"):

@@ -1,4 +1,4 @@
-"""Data sets: what is declared of each, its versions, and what can be done with it. No page shows a row."""
+"""Pages of data sets: what is declared about each, its versions, and what can be done with it. No page shows a row."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _COLUMNS = 40
 
 @router.get("")
 async def index(request: Request, cursor: str | None = None) -> Response:
-    """All data sets that the key reaches, the bundled ones first."""
+    """Show all data sets that the key may see, the bundled ones first."""
     found = await need(request, "/v1/datasets", _paged(cursor))
     return page(request, "datasets.html", datasets=found["items"], next_cursor=found["next_cursor"])
 
 
 @router.get("/{dataset_id}")
 async def show(request: Request, dataset_id: str, cursor: str | None = None) -> Response:
-    """One data set, as its owner declared it, and its versions."""
+    """Show one data set as its owner declared it, and its versions."""
     dataset = await need(request, f"/v1/datasets/{dataset_id}")
     versions = await need(request, f"/v1/datasets/{dataset_id}/versions", _paged(cursor))
     return page(
@@ -43,7 +43,7 @@ async def show(request: Request, dataset_id: str, cursor: str | None = None) -> 
 
 
 async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | None:
-    """The root budget that pays for its runs; None if there is none, or it may not be seen."""
+    """Return the root budget that pays for its runs; None if there is none, or the reader may not see it."""
     if budget_id is None:
         return None
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}")

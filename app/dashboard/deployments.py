@@ -1,4 +1,4 @@
-"""The page that asks the operator, once for each budget, what no service can know."""
+"""The page that asks the operator, once for each budget, for facts that no service can know."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINES = 2
 
 @router.get("/{budget_id}/deployment")
 async def show(request: Request, budget_id: str) -> Response:
-    """The questions, with what was answered last."""
+    """Show the questions with the last answers."""
     budget = await need(request, f"/v1/budgets/{budget_id}")
     said = await ask(request, "GET", f"/v1/budgets/{budget_id}/deployment")
     given = {name: text or "" for name, text in said.body["answers"].items()} if said.is_good else {}
@@ -38,7 +38,7 @@ async def show(request: Request, budget_id: str) -> Response:
 
 @router.post("/{budget_id}/deployment")
 async def state(request: Request, budget_id: str) -> Response:
-    """Keep the answers, and lead back to the budget; or show the form with its faults."""
+    """Save the answers and lead back to the budget; or show the form with its faults."""
     given = await read_form(request)
     budget = await need(request, f"/v1/budgets/{budget_id}")
     path, key = f"/v1/budgets/{budget_id}/deployment", given.get("key", "")
@@ -62,13 +62,13 @@ def _again(request: Request, budget: Mapping[str, object], form: FilledForm, ans
 
 
 def body_of(given: Mapping[str, str]) -> dict[str, str]:
-    """The request that the fields make, each on one line: what is left empty stays open."""
+    """Return the request that the fields make, each on one line. An empty field stays open."""
     flat = {name: " ".join(given.get(name, "").split()) for name in DeploymentAnswers.model_fields}
     return {name: text for name, text in flat.items() if text}
 
 
 def read(given: Mapping[str, str]) -> FilledForm:
-    """The form with what was typed; each question's hint is what the interface says of it."""
+    """Return the form with what was typed. The hint of each question is its description in the HTTP interface."""
     fields = tuple(
         Field(
             name,

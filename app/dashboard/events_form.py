@@ -1,6 +1,6 @@
-"""The form of a plain list of events: kinds of steps, what may be left open in them, and the target.
+"""The form of a list of events: the kinds of steps, the fields that can be solved for, and the target.
 
-The fields of a mechanism and of a sampling are those of their records, so that a new one needs nothing here.
+Mechanisms and samplings have the fields of their records, so that a new one needs no change here.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ class Form(FilledForm):
 
     @property
     def address(self) -> str:
-        """The state as parameters of an address."""
+        """Return the state as parameters of an address."""
         return urlencode(self.values)
 
     def body(self) -> dict[str, Any]:
-        """The body of `POST /v1/calibrate/events`; what is not a number goes as it stands, and is refused at its place.
+        """Return the body of `POST /v1/calibrate/events`. Text that is not a number is sent unchanged, and the service
+        refuses it at its field.
 
-        What is left empty is left out: the field that is solved for, and those that have a default.
+        Empty fields are left out: the field that is solved for, and fields with a default.
         """
         given = {name: value for name, value in self.values.items() if value}
         kind = given["target"]
@@ -85,11 +86,12 @@ class Form(FilledForm):
 
 
 def query_for(events: Sequence[Mapping[str, Any]], relation: str, epsilon: str, delta: float) -> str | None:
-    """The address's parameters for the least noise of these steps at a target; None if the form cannot ask for it.
+    """Return the address's parameters for the least noise of these steps at a target; None if the form cannot ask for
+    it.
 
     Args:
-        events: One list of equal steps, as an answer has them.
-        relation, epsilon, delta: What is to be met.
+        events: One list of equal steps, as in an answer.
+        relation, epsilon, delta: The target.
     """
     if len(events) != 1 or "noise_multiplier" not in events[0]["mechanism"]:
         return None
@@ -113,7 +115,7 @@ def _sent(value: str, within: Range) -> Any:
 
 
 def read(query: Mapping[str, str]) -> Form:
-    """The form at an address.
+    """Read the form from an address.
 
     Args:
         query: The address's parameters.
@@ -135,7 +137,7 @@ def read(query: Mapping[str, str]) -> Form:
 
 
 def _part(given: Mapping[str, str], part: int, solve_for: str) -> Iterable[Field]:
-    """The fields of one event."""
+    """Return the fields of one event."""
     for name, known in (("mechanism", MECHANISMS), ("sampling", SAMPLINGS)):
         texts = CHOICES.get(name, {})
         at = f"/events/{part - 1}/{name}"
@@ -157,7 +159,8 @@ def _part(given: Mapping[str, str], part: int, solve_for: str) -> Iterable[Field
 
 
 def _of_range(given: Mapping[str, str], name: str, within: Range, pointer: str, *, is_open: bool) -> Field:
-    """The field of a record, as its range says; in the one that is solved for a value that is typed is kept."""
+    """Return the field of a record according to its range. A value that was typed is kept, even in the field that is
+    solved for."""
     short = name.rpartition(".")[2]
     label = words(short).capitalize()
     if isinstance(within, Word):
@@ -176,7 +179,7 @@ def _choice(
     full_name: str = "",
     pointers: tuple[str, ...] = (),
 ) -> Field:
-    """Return a choice: of the given value if there is such a one, else of the common one."""
+    """Return a choice that shows the given value if it is one of the choices, else the common value."""
     value = given.get(full_name or name, "")
     known = [option for option, _ in options]
     if value not in known:
@@ -196,6 +199,6 @@ def _typed(
     *,
     is_open: bool = False,
 ) -> Field:
-    """Return a field to type in. It begins with the common value, and empty if it is solved for."""
+    """Return a field to type in. It begins with the common value; it is empty if it is solved for."""
     first = "" if is_open else _START.get(name, "")
     return Field(full_name or name, label, given.get(full_name or name, first), hint, (), pointers)

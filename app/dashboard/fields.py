@@ -1,4 +1,4 @@
-"""The fields of forms: as they are shown, and marked with what the service found wrong."""
+"""The fields of forms, as they are shown, and marked with what the service found wrong."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Field:
     """A field as it is shown.
 
     Attributes:
-        name: As it is sent.
-        label, hint: Beside it.
-        value: What stands in it.
-        choices: Values and their words, in groups with a name; none if something is typed.
-        pointers: Where its faults lie in a request.
-        faults: What the service says is wrong with it.
-        is_text: Whether what is typed is not a number.
-        lines: The number of lines of the text; a field of one line unless there are more.
+        name: The name under which the field is sent.
+        label, hint: Texts beside the field.
+        value: The current value.
+        choices: Values and their labels, in groups with names; empty if the reader types a value.
+        pointers: The JSON pointers at which the field's faults appear.
+        faults: What the service says is wrong with the value.
+        is_text: Whether the value is text and not a number.
+        lines: The number of lines of a text field.
     """
 
     name: str
@@ -44,11 +44,11 @@ Sections = tuple[tuple[str, tuple[Field, ...]], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class FilledForm:
-    """Fields with what was typed, and what is wrong with it.
+    """Fields with what was typed, and its faults.
 
     Attributes:
         sections: Fields under their headings.
-        other_faults: What is wrong and lies in no field.
+        other_faults: Faults that belong to no field.
     """
 
     sections: Sections
@@ -59,20 +59,20 @@ class FilledForm:
         return [each for _, fields in self.sections for each in fields]
 
     def refusal(self, answer: Answer) -> str:
-        """Return what a problem says, in a sentence: of a fault at one field, which field."""
+        """Return what a problem says, in a sentence. If a single field is at fault, the sentence names it."""
         if self.other_faults:
             return self.other_faults[0]
         faults = [(each.label, fault) for each in self.fields for fault in each.faults]
         return f"{faults[0][0]}: {faults[0][1]}" if len(faults) == 1 else answer.refusal
 
     def judged(self, answer: Answer) -> Self:
-        """Return the same form with what the service found wrong, each at its field."""
+        """Return the same form with each fault that the service found at its field."""
         sections, others = _marked(self.sections, answer)
         return replace(self, sections=sections, other_faults=others)
 
 
 def _marked(sections: Sections, answer: Answer) -> tuple[Sections, tuple[str, ...]]:
-    """The fields with what the service found wrong, each with its own; and what lies in none of them."""
+    """Return the fields with their own faults, and the faults that belong to no field."""
     if answer.is_good:
         return sections, ()
     if answer.was_given_up:

@@ -1,4 +1,4 @@
-"""The fields that the forms of pages send."""
+"""Reading the fields that the forms of pages send."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _MOST_FIELDS = 50
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form that was sent, without the spaces around them; of two with one name, the last.
+    """Read the fields of a submitted form, without the spaces around values. Of two fields with the same name, the last
+    one counts.
 
     Raises:
-        Problem: 400, where no form sends such a thing.
+        Problem: 400 if no form of the dashboard can have sent this.
     """
     try:
         pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
@@ -27,5 +28,5 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def fresh_key() -> str:
-    """An Idempotency-Key for a form that is shown now: however often it is sent, it is done once."""
+    """Return an Idempotency-Key for a form that is shown now. However often the form is sent, it takes effect once."""
     return f"page-{secrets.token_hex(16)}"

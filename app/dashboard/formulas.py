@@ -1,7 +1,7 @@
 """Formulas as browsers draw them: the LaTeX that theorems are written in, as MathML and as a line of plain text.
 
-What is understood is what the records of this service are written in, which a test reads in full. A formula that is
-not understood is shown as its source, never as a part of it.
+It understands all the LaTeX in the records of this service, as a test verifies. A formula that it does not understand
+is shown as its full source.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class _Piece:
 
     Attributes:
         markup: MathML: one element, or several in a row.
-        text: The same in a line.
-        has_range: Whether scripts stand above and below it.
-        is_one: Whether its text needs no parentheses.
+        text: The same as a line of plain text.
+        has_range: Whether scripts stand above and below the piece.
+        is_one: Whether the text needs no parentheses.
     """
 
     markup: str
@@ -67,17 +67,17 @@ class _Piece:
 
     @property
     def enclosed(self) -> str:
-        """The text, where something else stands close to it."""
+        """Return the text for places where something else follows or precedes it directly."""
         return self.text if self.is_one else f"({self.text})"
 
 
 def formula(source: str) -> Markup:
-    """A formula as HTML: its parts one after the other, each of which a narrow page may put on a line of its own.
+    """Return a formula as HTML. A narrow page can put each of its parts on a separate line.
 
     Args:
-        source: LaTeX, without the signs around it.
+        source: LaTeX without the delimiters around it.
 
-    Guarantees: nothing_is_left_out: a source that is not understood in full is shown as it stands.
+    Guarantees: nothing_is_left_out: a source that is not understood completely is shown unchanged.
 
     >>> print(formula(r"\\sigma^2"))  # doctest: +ELLIPSIS
     <span class="math"><math display="inline" aria-label="σ squared"><msup><mi>σ</mi><mn>2</mn></msup></math></span>
@@ -93,7 +93,7 @@ def formula(source: str) -> Markup:
 
 @cache
 def _parts(source: str) -> tuple[_Piece, ...]:
-    """The pieces of a formula between its wide spaces; none if it is not understood."""
+    """Return the pieces of a formula between its wide spaces; none if the formula is not understood."""
     try:
         return tuple(_Reader(source).parts())
     except _NotUnderstood:
@@ -108,7 +108,7 @@ class _Reader:
         self._at = self._depth = 0
 
     def parts(self) -> Iterator[_Piece]:
-        """Yield what stands between wide spaces, and behind a comma with a space."""
+        """Yield the parts, which wide spaces or commas with a space separate."""
         while self._next is not None:
             row: list[_Piece] = []
             while (word := self._next) is not None:
@@ -135,7 +135,7 @@ class _Reader:
         return word
 
     def _until(self, end: str) -> _Piece:
-        """Return the tokens before an end, and consume the end, too."""
+        """Return the tokens before an end token, and consume the end token, too."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise _NotUnderstood
@@ -147,7 +147,7 @@ class _Reader:
         return _row(row)
 
     def _argument(self) -> _Piece:
-        """A group, or the one sign that TeX takes in its place: of a number its first digit."""
+        """Read a group, or the single sign that TeX takes instead: for a number, its first digit."""
         word = self._take()
         if word[0].isdigit() and len(word) > 1:
             self._at -= 1
@@ -156,7 +156,7 @@ class _Reader:
         return self._atom(word)
 
     def _scripted(self) -> _Piece:
-        """One thing with what stands above and below it."""
+        """Read one piece with its superscript and subscript."""
         base = self._atom(self._take())
         below: _Piece | None = None
         above: _Piece | None = None
@@ -226,7 +226,7 @@ class _Reader:
         return fence
 
     def _fenced(self) -> _Piece:
-        """Fences that are as high as what is between them."""
+        """Read fences that are as high as the content between them."""
         opening = self._fence()
         inner = self._until("\\right")
         closing = self._fence()
@@ -234,7 +234,7 @@ class _Reader:
         return _Piece(f"<mrow>{before}{inner.markup}{after}</mrow>", f"{opening}{inner.text}{closing}")
 
     def _in_braces(self) -> str:
-        """The words of a group as they stand, with their spaces."""
+        """Read the words of a group unchanged, with their spaces."""
         if self._take() != "{":
             raise _NotUnderstood
         found = []
@@ -274,7 +274,7 @@ def _with_scripts(base: _Piece, below: _Piece | None, above: _Piece | None) -> _
 
 
 def _single(piece: _Piece) -> str:
-    """The markup as one element, which a script is."""
+    """Return the markup as one element, as a script requires."""
     markup = piece.markup
     is_leaf = re.fullmatch(r"<(m[ino])( [^<>]*)?>[^<>]*</\1>", markup) is not None
     return markup if is_leaf else f"<mrow>{markup}</mrow>"

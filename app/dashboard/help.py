@@ -1,4 +1,4 @@
-"""The words of these pages, for somebody who has never seen them; and what an epsilon means."""
+"""The page that explains the words of the dashboard to newcomers, and what an epsilon means."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ _DELTA = 1e-6
 
 @router.get("/dashboard/help")
 def show(request: Request) -> Response:
-    """The page, which asks the service nothing."""
+    """Show the page. It asks the service nothing."""
     scale = [(f"{epsilon:g}", in_per_cent(under_epsilon(epsilon, _DELTA))) for epsilon in _EPSILONS]
     return page(request, "help.html", scale=scale)

@@ -1,4 +1,4 @@
-"""A call of another library that somebody pastes: what it truly costs, what the library claims, and what is missing."""
+"""The page for a pasted call of another library: what it truly costs, what the library claims, and what is missing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _LIBRARY_SAYS = {"below": "too little", "within": "the same", "above": "more tha
 
 
 class Form(FilledForm):
-    """The call, and what it does not say."""
+    """The call, and the facts that it does not state."""
 
     @property
     def values(self) -> dict[str, str]:
@@ -60,11 +60,12 @@ class Form(FilledForm):
 
     @property
     def address(self) -> str:
-        """The state as parameters of an address."""
+        """Return the state as parameters of an address."""
         return urlencode({"code": "", **self.values})
 
     def body(self) -> dict[str, Any]:
-        """The body of `POST /v1/import`; what is not a number goes as it stands, and is refused at its place."""
+        """Return the body of `POST /v1/import`. Text that is not a number is sent unchanged, and the service refuses it
+        at its field."""
         given = self.values
         numbers = {name: number(given[name]) for name in _NUMBERS if name in given}
         source: dict[str, Any] = {"kind": "call", "code": given.get("code", "")}
@@ -75,10 +76,10 @@ class Form(FilledForm):
 
 
 def read(query: Mapping[str, str]) -> Form:
-    """The form at an address.
+    """Read the form from an address.
 
     Args:
-        query: The address's parameters; the example where there is no call.
+        query: The address's parameters. Without a call, the form shows the example.
     """
     given = query if "code" in query else _START
     code = Field(
@@ -128,7 +129,7 @@ def _choice(
 
 @router.get(_PATH)
 async def show(request: Request) -> Response:
-    """The form and its answer; or what of them changes, where htmx asks."""
+    """Show the form and its answer; if htmx asks, only the part that changes."""
     form = read(request.query_params)
     answer = await ask(request, "POST", _ASKED, body=form.body())
     form = form.judged(answer)
@@ -152,13 +153,13 @@ async def show(request: Request) -> Response:
 
 
 def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The request as arguments of the client's method."""
+    """Return the request as arguments of the client's method."""
     source = {name: value for name, value in body["source"].items() if name != "kind"}
     return source | {name: value for name, value in body.items() if name != "source"}
 
 
 def _summary(form: Form, answer: Answer) -> str:
-    """The answer in a sentence or two, which a screen reader says when it changes."""
+    """Return the answer in a sentence or two, which a screen reader says when it changes."""
     if not answer.is_good:
         return f"No answer yet: {form.refusal(answer)}"
     body = answer.body
@@ -188,7 +189,7 @@ def _tiles(body: Mapping[str, Any]) -> list[Tile]:
 
 
 def _calibration(body: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The address of a calibration of the same steps, and the epsilon that it is for: what was asked for or claimed."""
+    """Return the address of a calibration of the same steps, and its epsilon, which was requested or claimed."""
     call, reported = body["call"], body["reported"]
     epsilon = call["target_epsilon"] or reported["epsilon"]
     if epsilon is None:

@@ -1,4 +1,4 @@
-"""Keys, for administrators: who has one and what it allows; made, given another token, and ended."""
+"""The pages on which administrators see keys and their rights, create keys, give them new tokens, and revoke them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ SCOPES: Mapping[Scope, str] = {
 
 @router.get("")
 async def index(request: Request, cursor: str | None = None) -> Response:
-    """All keys, and the form that makes one."""
+    """Show all keys, and the form that creates one."""
     return await _page(request, read({}), cursor=cursor)
 
 
 @router.post("")
 async def create(request: Request) -> Response:
-    """Make a key once, and show its token; or show the form with its faults."""
+    """Create a key once and show its token; or show the form with its faults."""
     given = await read_form(request)
     body = body_of(given, await _budgets(request))
     answer = await ask(request, "POST", "/v1/keys", body=body, key=given.get("key", ""))
@@ -55,7 +55,7 @@ async def create(request: Request) -> Response:
 
 @router.post("/{key_id}/rotate")
 async def rotate(request: Request, key_id: str) -> Response:
-    """Give the key another token, and show it. The old one is good for an hour more."""
+    """Give the key another token, and show it. The old token works for another hour."""
     given = await read_form(request)
     answer = await ask(request, "POST", f"/v1/keys/{key_id}/rotate", body={}, key=given.get("key", ""))
     return _with_token(request, answer) if answer.is_good else problem_page(request, answer)
@@ -63,18 +63,18 @@ async def rotate(request: Request, key_id: str) -> Response:
 
 @router.post("/{key_id}/revoke")
 async def revoke(request: Request, key_id: str) -> Response:
-    """End the key, and lead back to the list."""
+    """Revoke the key and lead back to the list."""
     given = await read_form(request)
     answer = await ask(request, "POST", f"/v1/keys/{key_id}/revoke", body={}, key=given.get("key", ""))
     return RedirectResponse("/dashboard/keys", 303) if answer.is_good else problem_page(request, answer)
 
 
 def body_of(given: Mapping[str, str], named: Mapping[str, str]) -> dict[str, Any]:
-    """The request that the fields make.
+    """Return the request that the fields make.
 
     Args:
-        given: The fields.
-        named: Names of budgets by their ids.
+        given: The values by the names of the fields.
+        named: The names of budgets by their ids.
     """
     body: dict[str, Any] = {name: given[name] for name in ("name",) if given.get(name)}
     body["scopes"] = scopes_of(given)
@@ -91,12 +91,12 @@ def body_of(given: Mapping[str, str], named: Mapping[str, str]) -> dict[str, Any
 
 
 def scopes_of(given: Mapping[str, str]) -> list[Scope]:
-    """The scopes whose boxes are ticked."""
+    """Return the scopes whose boxes are ticked."""
     return [scope for scope in SCOPES if f"scope.{scope}" in given]
 
 
 def read(given: Mapping[str, str]) -> FilledForm:
-    """The form with what was typed; the scopes have boxes of their own."""
+    """Return the form with what was typed. The scopes are not in it; they have boxes of their own."""
     reached = "Names of the budgets that it reaches, with all below them, separated by commas. Left out: everything."
     return FilledForm(
         sections=(
@@ -119,7 +119,7 @@ def read(given: Mapping[str, str]) -> FilledForm:
 
 
 async def _budgets(request: Request) -> dict[str, str]:
-    """The names of the newest budgets by their ids; of those with one name, each with the end of its id."""
+    """Return the names of the newest budgets by their ids. If several share a name, the end of the id is added."""
     return told_apart((await need(request, "/v1/budgets", {"limit": f"{_MOST_BUDGETS}"}))["items"])
 
 
@@ -153,5 +153,5 @@ async def _page(
 
 
 def _with_token(request: Request, answer: Answer) -> Response:
-    """The page with a token, which the service tells once."""
+    """Show the page with a token. The service never tells it again."""
     return page(request, "key_token.html", key=answer.body)

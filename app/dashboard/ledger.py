@@ -1,4 +1,4 @@
-"""The ledger: looked through, verified, and held in one hash that is kept elsewhere."""
+"""The pages that show the ledger, verify it, and sign it in one hash to be kept elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = tuple(str(kind) for kind in EntryKind)
 
 @router.get("")
 async def index(request: Request) -> Response:
-    """Show what can be asked of the ledger, and the newest entries of a budget, the newest one unless one is named."""
+    """Show what can be done with the ledger, and the newest entries of a budget: the named one, else the newest."""
     asked = dict(request.query_params)
     budgets = await need(request, "/v1/budgets", {"limit": "200"})
     values: dict[str, Any] = {name: asked.get(name, "") for name in ("budget_id", *FIELDS)}
@@ -43,7 +43,7 @@ async def index(request: Request) -> Response:
 
 @router.get("/entries")
 async def entries(request: Request) -> Response:
-    """Entries of one budget, the newest first."""
+    """Show the entries of one budget, newest first."""
     asked = dict(request.query_params)
     budget_id = asked.get("budget_id", "")
     if not budget_id:
@@ -66,7 +66,7 @@ async def proof(request: Request, entry_id: str) -> Response:
 
 @router.get("/reservations/{reservation_id}/certificate")
 async def certificate(request: Request, context: CurrentContext, reservation_id: str) -> Response:
-    """Show what the certificate of a charge states, checked now."""
+    """Check the certificate of a charge, and show what it states."""
     found = await need(request, f"/v1/reservations/{reservation_id}/certificate", in_part=True)
     text = canonical_text(found)
     try:
@@ -77,29 +77,29 @@ async def certificate(request: Request, context: CurrentContext, reservation_id:
 
 
 def _checked(context: Context, data: bytes) -> Verdict:
-    """Check a certificate in a process with limits: it may take seconds, and the arithmetic has one precision for all
-    threads of a process."""
+    """Check a certificate in a process with limits. It may take seconds, and all threads of a process share the
+    precision of the arithmetic."""
     verifier()  # reading the answer of the process needs it, too
     return context.processes.run(check_again, data)
 
 
 @router.get("/checkpoint")
 async def checkpoint(request: Request) -> Response:
-    """All entries in one signed hash."""
+    """Show all entries in one signed hash."""
     found = await need(request, "/v1/ledger/checkpoint", in_part=True)
     return page(request, "ledger_checkpoint.html", checkpoint=found)
 
 
 @router.post("/verify")
 async def verify(request: Request) -> Response:
-    """Verify the books, and where that is asked for, the prices of all charges."""
+    """Verify the books and, if requested, the prices of all charges."""
     body = {"prices": "prices" in await read_form(request)}
     verdict = await need(request, "/v1/ledger/verify", method="POST", body=body, in_part=True)
     return page(request, "ledger_verdict.html", verdict=verdict, in_short=in_short)
 
 
 def _as_moment(name: str, value: str) -> str:
-    """A day, or a minute of a form, as the beginning of it in UTC; anything else as it is."""
+    """Return the beginning of a day or minute from a form, in UTC; anything else is returned unchanged."""
     if name not in ("after", "before") or value.endswith("Z"):
         return value
     return f"{value}T00:00:00Z" if "T" not in value else f"{value}:00Z"

@@ -25,7 +25,7 @@ STATES = ("open", "approved", "refused", "withdrawn")
 
 @router.get("/dashboard/limit-requests")
 async def index(request: Request, state: str = STATES[0], cursor: str | None = None) -> Response:
-    """The requests that the key reaches, the newest first; those that are open can be decided here."""
+    """Show the requests that the key may see, newest first. Open requests can be decided here."""
     query = {"state": state, "limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
     found = await need(request, "/v1/limit-requests", query)
     budgets = {
@@ -40,7 +40,7 @@ async def index(request: Request, state: str = STATES[0], cursor: str | None = N
 
 @router.get("/dashboard/budgets/{budget_id}/limit-requests")
 async def of_budget(request: Request, budget_id: str) -> Response:
-    """The requests of a budget, and the form that asks for another limit."""
+    """Show the requests of a budget, and the form that asks for another limit."""
     budget = await need(request, f"/v1/budgets/{budget_id}", in_part=True)
     query = {"limit": str(_SHOWN)}
     found = await need(request, f"/v1/budgets/{budget_id}/limit-requests", query, in_part=True)
@@ -61,7 +61,8 @@ async def of_budget(request: Request, budget_id: str) -> Response:
 
 @router.post("/dashboard/budgets/{budget_id}/limit-requests")
 async def ask_for_limit(request: Request, budget_id: str) -> Response:
-    """Ask once, however often the form is sent, and lead back to the budget; or show the form with its faults."""
+    """Make the request once, however often the form is sent, and lead back to the budget; or show the form with its
+    faults."""
     given = await read_form(request)
     budget = await need(request, f"/v1/budgets/{budget_id}")
     path, key = f"/v1/budgets/{budget_id}/limit-requests", given.get("key", "")
@@ -82,7 +83,7 @@ async def ask_for_limit(request: Request, budget_id: str) -> Response:
 
 @router.post("/dashboard/limit-requests/{limit_request_id}/{decision}")
 async def decide(request: Request, limit_request_id: str, decision: str) -> Response:
-    """Approve, refuse or withdraw it, and lead back to the list."""
+    """Approve, refuse or withdraw a request, and lead back to the list."""
     given = await read_form(request)
     path = f"/v1/limit-requests/{limit_request_id}/{decision}"
     body = {} if decision == "withdraw" else {"reason": given.get("reason", "")}
@@ -95,14 +96,15 @@ async def decide(request: Request, limit_request_id: str, decision: str) -> Resp
 
 
 def body_of(budget: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The request that the fields make. Amounts go as they were typed: the service reads decimals exactly."""
+    """Return the request that the fields make. Amounts are sent as they were typed, since the service reads decimals
+    exactly."""
     kind = budget["filter"]["kind"]
     amounts = {name: given[name] for name in FILTERS[kind].limits if given.get(name)}
     return {"filter": {"kind": kind} | amounts, "reason": given.get("reason", "")}
 
 
 def form_of(budget: Mapping[str, Any], given: Mapping[str, str]) -> FilledForm:
-    """The form with what was typed; at first with the limit that the budget has."""
+    """Return the form with what was typed. It begins with the budget's present limit."""
     limit = budget["filter"]
     fields = [
         Field(name, label_of(name), given.get(name, _written(limit[name])), pointers=(f"/filter/{name}",))
@@ -118,5 +120,5 @@ def _written(amount: float) -> str:
 
 
 def _needs_another_key(answer: Answer) -> bool:
-    """Return whether the same key would get the same answer again."""
+    """Return whether the form needs a new idempotency key, since the same key would get the same answer again."""
     return answer.status == 409 or bool(answer.faults("/header"))

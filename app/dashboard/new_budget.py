@@ -1,4 +1,4 @@
-"""The page on which a budget is opened: what it protects, its limit in the currency of one filter, and its place."""
+"""The page on which a budget is opened: what it protects, its limit in the currency of one filter, and its parent."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Form(FilledForm):
 
 @router.get(PATH)
 async def show(request: Request) -> Response:
-    """The form; what was typed stays where htmx asks for the amounts of another kind."""
+    """Show the form. When htmx asks for the amounts of another kind, what was typed stays."""
     form = read(request.query_params, await _budgets(request))
     template = "new_budget_form.html" if part_of(request, "new-budget") == "form" else "new_budget.html"
     return page(request, template, form=form, key=fresh_key(), answer=None, doubts=(), means=None)
@@ -64,7 +64,7 @@ async def show(request: Request) -> Response:
 
 @router.get(f"{PATH}/meaning")
 async def meaning(request: Request) -> Response:
-    """Tell in words what the limit that is being typed means, and what speaks against the budget."""
+    """Explain the limit that is being typed, and list doubts about the budget."""
     body = body_of(request.query_params)
     found = _doubts(body, await _budgets(request))
     return page(
@@ -79,7 +79,7 @@ async def meaning(request: Request) -> Response:
 async def open_budget(request: Request, context: CurrentContext) -> Response:
     """Open the budget once, however often the form is sent, and lead to its page; or show the form with its faults.
 
-    Where something speaks against the budget, that is said first, and it is opened when the reader says so.
+    If there are doubts about the budget, they are shown first. The budget is opened when the reader confirms.
     """
     given = await read_form(request)
     key, body, budgets = given.get("key", ""), body_of(given), await _budgets(request)
@@ -102,13 +102,13 @@ async def open_budget(request: Request, context: CurrentContext) -> Response:
 
 
 async def _was_carried_out(request: Request, context: Context, key: str) -> bool:
-    """Return whether this form was carried out already: the budget of its name may be the one that it opened."""
+    """Return whether this form was carried out before. Then it may itself have opened the budget with the same name."""
     asked = (request.state.principal.id, key)
     return await run_in_threadpool(find_one, context.database, asked) is not None
 
 
 def _refused(request: Request, pointer: str, detail: str) -> Answer:
-    """A refusal of this page's own, as the service would say it."""
+    """Return a refusal by this page, in the form of the service's own."""
     said = {"code": "missing", "detail": detail, "errors": [{"pointer": pointer, "detail": detail}]}
     return Answer(422, {**said, "request_id": request_id_of(request.scope)})
 
@@ -121,7 +121,8 @@ def _doubts(body: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> li
 
 
 def body_of(given: Mapping[str, str]) -> dict[str, Any]:
-    """The request that the fields make. Amounts go as they were typed: the service reads decimals exactly."""
+    """Return the request that the fields make. Amounts are sent as they were typed, since the service reads decimals
+    exactly."""
     values = _values(given)
     kind = values["kind"]
     body: dict[str, Any] = {
@@ -134,11 +135,11 @@ def body_of(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form:
-    """The form with what was typed.
+    """Return the form with what was typed.
 
     Args:
-        given: Values by the names of fields.
-        budgets: Of `GET /v1/budgets`: under one of them it may be.
+        given: The values by the names of the fields.
+        budgets: The possible parents, from `GET /v1/budgets`.
     """
     values = _values(given)
     kind = values["kind"]
@@ -158,7 +159,7 @@ def read(given: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Form
 
 
 def _place(values: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> Sections:
-    """Return the section that asks for a parent budget, if there is a budget that could be one."""
+    """Return the section that asks for a parent budget, if any budget could be the parent."""
     if not budgets and "parent_id" not in values:
         return ()
     hint = "Of one relation, unit and kind of filter with it: what is charged here is charged there, too."
@@ -168,12 +169,12 @@ def _place(values: Mapping[str, str], budgets: Sequence[Mapping[str, Any]]) -> S
 
 
 def _limits(kind: str) -> tuple[str, ...]:
-    """The amounts of a limit of this kind; none of a kind that there is not."""
+    """Return the amounts of a limit of this kind; none for an unknown kind."""
     return FILTERS[kind].limits if kind in FILTERS else ()
 
 
 def _values(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the fields: those filled in, else the initial ones."""
+    """Return the values of the fields: typed values, or else the initial ones."""
     return {**_START, **{name: value.strip() for name, value in given.items() if value.strip()}}
 
 
@@ -191,14 +192,14 @@ def _chosen(
     *,
     within: str = "",
 ) -> Field:
-    """A choice. A value that is none of its own is not replaced by another: the service says what is wrong with it."""
+    """Return a choice. An unknown value is not replaced, so that the service says what is wrong with it."""
     value = values.get(name, "")
     choices = tuple(({value: value} | dict(options) if value not in options else options).items())
     return Field(name, label, value, hint, (("", choices),), (f"{within}/{name}",))
 
 
 async def _budgets(request: Request) -> list[dict[str, Any]]:
-    """Return the budgets within reach; a key that reads none has none to choose."""
+    """Return the budgets that the key may read; none if it may not read budgets."""
     answer = await ask(request, "GET", "/v1/budgets", query={"limit": f"{_PARENTS}"})
     found: list[dict[str, Any]] = answer.body.get("items", [])
     return found

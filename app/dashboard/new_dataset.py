@@ -1,4 +1,4 @@
-"""The pages on which a data set is declared and uploaded: its columns are typed one to a line."""
+"""The pages on which a data set is declared and uploaded. Each column is typed on a line of its own."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _WHO = {"private": "private: no row is ever shown", "public": "public: every row
 
 @router.get(PATH)
 async def show(request: Request) -> Response:
-    """The form, with what the address says filled in."""
+    """Show the form, with the values from the address filled in."""
     return page(request, "new_dataset.html", form=read(request.query_params, await _roots(request)), answer=None)
 
 
 @router.post(PATH)
 async def declare(request: Request) -> Response:
-    """Check what is declared, and ask for the file; or show the form with its faults."""
+    """Check the declaration and ask for the file; or show the form with its faults."""
     given = await read_form(request)
     roots = await _roots(request)
     body = body_of(given, roots)
@@ -60,7 +60,7 @@ async def upload(request: Request, key: str = "") -> Response:
 
 
 def body_of(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The metadata that the fields make. Private data belong to what their budget protects."""
+    """Return the metadata that the fields make. Private data take the privacy unit of their budget."""
     values = {name: value for name, value in given.items() if value}
     body: dict[str, Any] = {
         name: values[name] for name in ("name", "label", "person_column", "budget_id") if name in values
@@ -80,16 +80,16 @@ def body_of(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> dic
 
 
 def whole_number(typed: str) -> int | str:
-    """A whole number; what is none goes as it was typed, so that the schema says what is wrong with it."""
+    """Read a whole number. Other text is returned unchanged, so that the schema says what is wrong with it."""
     return int(typed) if re.fullmatch(r"[0-9]{1,15}", typed) else typed
 
 
 def read(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> FilledForm:
-    """The form with what was typed.
+    """Return the form with what was typed.
 
     Args:
-        given: Values by the names of fields.
-        roots: Root budgets, to one of which private data belong for ever.
+        given: The values by the names of the fields.
+        roots: The root budgets. Private data belong to one of them for ever.
     """
 
     def field(name: str, label: str, hint: str = "", *, is_text: bool = False, lines: int = 1) -> Field:
@@ -137,7 +137,7 @@ def read(given: Mapping[str, str], roots: Sequence[Mapping[str, Any]]) -> Filled
 
 
 def _at_lines(answer: Answer, body: Mapping[str, Any]) -> Answer:
-    """Return the form with each column's faults shown at the field in which all columns are typed."""
+    """Return the form with the faults of all columns at the field in which columns are typed."""
     faults = [_at_its_line(fault, body["columns"]) for fault in answer.body["errors"]]
     return replace(answer, body=answer.body | {"errors": faults})
 
@@ -154,6 +154,6 @@ def _at_its_line(fault: Mapping[str, Any], columns: Sequence[Mapping[str, Any]])
 
 
 async def _roots(request: Request) -> list[dict[str, Any]]:
-    """The root budgets within reach; a key that reads none has none to choose."""
+    """Return the root budgets that the key may read; none if it may not read budgets."""
     answer = await ask(request, "GET", "/v1/budgets", query={"limit": f"{_LISTED}"})
     return [each for each in answer.body.get("items", []) if each["parent_id"] is None]

@@ -1,6 +1,6 @@
-"""The page on which a run is started: data, model and target, and what pays for it; all else is chosen.
+"""The page on which a run is started. It asks for data, model, target and budget; the service chooses the rest.
 
-A calibration leads here with all that was calibrated: the data set, the model and the budget are left to choose.
+A calibration can lead here with its values; then only the data set, the model and the budget must be chosen.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LISTED = 200
 
 @dataclass(frozen=True)
 class _Lists:
-    """The data sets and budgets that the key reaches, and the algorithms, to choose from."""
+    """The choices: the data sets and budgets that the key may see, and the algorithms."""
 
     datasets: Sequence[Mapping[str, Any]]
     budgets: Sequence[Mapping[str, Any]]
@@ -44,7 +44,7 @@ class _Lists:
 
 @router.get(PATH)
 async def show(request: Request) -> Response:
-    """The form, with what the address says filled in."""
+    """Show the form, with the values from the address filled in."""
     form = read({**_START, **request.query_params}, await _lists(request))
     return _page(request, request.query_params, form, fresh_key())
 
@@ -64,11 +64,11 @@ async def start(request: Request) -> Response:
 
 
 def address_from(request: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:
-    """The page with a calibration in it; None if a run would solve for something else.
+    """Return the address of the page with a calibration in it; None if a run would solve for something else.
 
     Args:
-        request: That was calibrated.
-        answer: The answer of the service to it.
+        request: The request that was calibrated.
+        answer: The service's answer to that request.
     """
     solved_for = request.get("solve_for", "noise_multiplier")
     if solved_for not in ("noise_multiplier", "iterations", "batch_size"):
@@ -89,7 +89,7 @@ def calibration_in(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def body_of(given: Mapping[str, str]) -> dict[str, Any]:
-    """The request that the fields make: what is left empty is left out."""
+    """Return the request that the fields make. Empty fields are left out."""
     values = _values(given)
     evaluation: dict[str, Any] = {"evaluation": {}} if values.get("evaluate") == "yes" else {}
     if calibration := calibration_in(given):
@@ -101,7 +101,8 @@ def body_of(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _model(values: Mapping[str, str]) -> dict[str, Any]:
-    """The model, with the shares of its classes, if any are given: a line for each, such as ``yes=0.1``."""
+    """Return the model, with the shares of its classes if they are given: a line for each class, such as
+    ``yes=0.1``."""
     found: dict[str, Any] = {"kind": values["model"]} if "model" in values else {}
     if "class_priors" in values:
         parts = (line.rpartition("=") for line in values["class_priors"].splitlines() if line.strip())
@@ -113,7 +114,7 @@ def _model(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read(given: Mapping[str, str], lists: _Lists) -> FilledForm:
-    """The form with what was typed."""
+    """Return the form with what was typed."""
     values = _values(given)
     data = (
         _chosen(values, "dataset_id", "Data set", told_apart(lists.datasets), "/dataset_id"),
@@ -161,7 +162,7 @@ def _values(given: Mapping[str, str]) -> dict[str, str]:
 def _chosen(
     values: Mapping[str, str], name: str, label: str, options: Mapping[str, str], pointer: str, hint: str = ""
 ) -> Field:
-    """A choice. A value that is none of its own is not replaced by another: the service says what is wrong with it."""
+    """Return a choice. An unknown value is not replaced, so that the service says what is wrong with it."""
     value = values.get(name, "")
     known = {value: value} | dict(options) if value and value not in options else options
     return Field(name, label, value, hint, (("", tuple(known.items())),), (pointer,))
@@ -184,7 +185,7 @@ def _page(
 
 
 async def _lists(request: Request) -> _Lists:
-    """Ask for what the key reaches. A key that reads none of a kind has none to choose."""
+    """Ask for the choices that the key may read. A list that it may not read is empty."""
     limit = {"limit": f"{_LISTED}"}
     datasets = await ask(request, "GET", "/v1/datasets", query=limit)
     budgets = await ask(request, "GET", "/v1/budgets", query=limit)

@@ -24,14 +24,14 @@ _ERASE = {"no": "stay", "yes": "are removed for good"}
 
 @router.get("/{dataset_id}/versions/new")
 async def show(request: Request, dataset_id: str) -> Response:
-    """The form."""
+    """Show the form."""
     dataset = await need(request, f"/v1/datasets/{dataset_id}")
     return page(request, "new_version.html", dataset=dataset, form=read({}), answer=None)
 
 
 @router.post("/{dataset_id}/versions/new")
 async def declare(request: Request, dataset_id: str) -> Response:
-    """Check what is declared, and ask for the file; or show the form with its faults."""
+    """Check the declaration and ask for the file; or show the form with its faults."""
     dataset = await need(request, f"/v1/datasets/{dataset_id}")
     given = await read_form(request)
     body = body_of(given)
@@ -51,14 +51,14 @@ async def upload(request: Request, dataset_id: str, key: str = "") -> Response:
 
 
 def body_of(given: Mapping[str, str]) -> dict[str, Any]:
-    """The metadata that the fields make: what is left empty is left out."""
+    """Return the metadata that the fields make. Empty fields are left out."""
     body: dict[str, Any] = {name: given[name] for name in ("change", "reason") if given.get(name)}
     body |= {name: whole_number(given[name]) for name in ("declared_size", "capacity") if given.get(name)}
     return body | {"erase_earlier": given.get("erase_earlier") == "yes"}
 
 
 def read(given: Mapping[str, str]) -> FilledForm:
-    """The form with what was typed."""
+    """Return the form with what was typed."""
 
     def field(name: str, label: str, hint: str, *, is_text: bool = False) -> Field:
         return Field(name, label, given.get(name, ""), hint, pointers=(f"/{name}",), is_text=is_text)
@@ -68,7 +68,7 @@ def read(given: Mapping[str, str]) -> FilledForm:
         return Field(name, label, value, hint, (("", tuple(options.items())),), (f"/{name}",))
 
     changes = {str(each): str(each) for each in Change}
-    told = "Everybody who sees the data set is told; nobody checks it. “replaced” does not say."
+    told = "Everybody who sees the data set sees this; nobody checks it. “replaced” leaves it open."
     erase = "Remove them where a person was deleted. Runs that wait for an earlier version fail without a charge."
     return FilledForm(
         sections=(

@@ -1,4 +1,4 @@
-"""Pages and parts of pages: a template, its values, all of them escaped, and what a page may do."""
+"""Pages and parts of pages, made from templates and escaped values, and the rules for what a page may do."""
 
 from __future__ import annotations
 
@@ -65,11 +65,12 @@ _FOR_ADMINS = frozenset({"/dashboard/keys"})
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A whole page, or a part that htmx puts into one: whichever the template is."""
+    """Return a whole page, or a part that htmx puts into a page, depending on the template."""
     principal = getattr(request.state, "principal", None)
 
     def may(*scopes: str) -> bool:
-        """Return whether the reader has one of these scopes: what they could only be refused is not shown."""
+        """Return whether the reader has one of these scopes. Pages do not show what the reader would only be
+        refused."""
         return principal is not None and principal.may(*map(Scope, scopes))
 
     content = (
@@ -96,8 +97,8 @@ def part_of(request: Request, form: str) -> str:
     """Return the requested part of a page with a live form: "page", "form" if a choice changed its fields, or "answer".
 
     Args:
-        request: The page's.
-        form: The form's id, which htmx names as what is to be replaced.
+        request: The request for the page.
+        form: The form's id, which htmx names as the element to replace.
     """
     if "hx-request" not in request.headers or "hx-history-restore-request" in request.headers:
         return "page"
@@ -105,12 +106,12 @@ def part_of(request: Request, form: str) -> str:
 
 
 def problem_page(request: Request, answer: Answer) -> HTMLResponse:
-    """The page in place of one whose question was refused."""
+    """Return the page that replaces a page whose request was refused."""
     return page(request, "problem.html", status=answer.status, problem=answer.body)
 
 
 class Refused(Exception):
-    """The service refuses what a page asks of it; ``response`` is shown in place of the page."""
+    """The service refuses the request of a page; ``response`` is shown instead of the page."""
 
     def __init__(self, response: HTMLResponse) -> None:
         super().__init__(response.status_code)
@@ -126,15 +127,15 @@ async def need(
     body: Mapping[str, Any] | None = None,
     in_part: bool = False,
 ) -> dict[str, Any]:
-    """Return the service's answer, without which there is no page.
+    """Return the service's answer, which the page cannot do without.
 
     Args:
-        request: The page's.
-        path, query, method, body: Of the question.
-        in_part: Whether a part of a page is made, so that a refusal is shown in its place.
+        request: The request for the page.
+        path, query, method, body: The parts of the request to the service.
+        in_part: Whether a part of a page is made, so that a refusal is shown in place of this part.
 
     Raises:
-        Refused: with what is shown then.
+        Refused: with the page that is shown instead.
     """
     answer = await ask(request, method, path, query=query, body=body)
     if answer.is_good:
@@ -143,7 +144,7 @@ async def need(
 
 
 class _Environment(Environment):
-    """Reads JSON objects by their members, also by those that are called as a dictionary's methods are."""
+    """Templates that read the members of JSON objects, even members with the names of a dictionary's methods."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, dict) and attribute in obj:

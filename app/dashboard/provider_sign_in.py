@@ -45,7 +45,7 @@ async def start(request: Request, context: CurrentContext, next: str = sessions.
 
 @router.get(flow.BACK)
 async def back(request: Request, context: CurrentContext) -> Response:
-    """Sign in whoever the provider has sent back.
+    """Sign in the person whom the provider has sent back.
 
     The answer is a page that leads on, and no redirect: browsers keep the session's cookie back from a redirect that
     another site began. HEAD is not taken: it would use up the code.
@@ -77,10 +77,10 @@ async def back(request: Request, context: CurrentContext) -> Response:
 
 
 def _provider(context: Context) -> Provider:
-    """The provider.
+    """Return the provider.
 
     Raises:
-        Problem: 404, where the server has none.
+        Problem: 404 if the server has no provider.
     """
     provider = provider_of(context)
     if provider is None:

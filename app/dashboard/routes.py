@@ -1,4 +1,4 @@
-"""All pages of the dashboard, and the files that they are made with."""
+"""The routes of all pages of the dashboard, and of its static files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _assets = APIRouter(include_in_schema=False)
 
 @_assets.get(f"{ASSETS}/colours.css")
 def colours() -> FileResponse:
-    """The colours that the privacy card has, too."""
+    """Return the colours, which the privacy card uses, too."""
     return FileResponse(TEMPLATES / "colours.css")
 
 

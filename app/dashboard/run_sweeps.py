@@ -1,4 +1,4 @@
-"""Sweeps of runs: their cells as a table and as a heat map, or the best of a secret number of trials."""
+"""Pages of sweeps of runs: their cells as a table and as a heat map, or the best of a secret number of trials."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 50
 
 @router.get("")
 async def index(request: Request, cursor: str | None = None) -> Response:
-    """All sweeps that the key reaches, the newest first."""
+    """Show all sweeps that the key may see, newest first."""
     query = {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
     sweeps = await need(request, "/v1/run-sweeps", query)
     return page(request, "run_sweeps.html", sweeps=sweeps["items"], next_cursor=sweeps["next_cursor"])
@@ -27,27 +27,28 @@ async def index(request: Request, cursor: str | None = None) -> Response:
 
 @router.get("/{sweep_id}")
 async def show(request: Request, sweep_id: str) -> Response:
-    """One sweep."""
+    """Show one sweep."""
     sweep = await need(request, f"/v1/run-sweeps/{sweep_id}")
     return page(request, "run_sweep.html", key=fresh_key(), **_table(sweep))
 
 
 @router.get("/{sweep_id}/cells")
 async def cells(request: Request, sweep_id: str) -> Response:
-    """The table of its cells: asked again every two seconds until it is over; then the whole page is asked for."""
+    """Show the table of its cells. The browser asks for it every two seconds until the sweep ends, then for the whole
+    page."""
     sweep = await need(request, f"/v1/run-sweeps/{sweep_id}", in_part=True)
     return part_of_what_goes_on(request, "run_sweep_cells.html", sweep["state"], **_table(sweep))
 
 
 @router.post("/{sweep_id}/cancel")
 async def cancel(request: Request, sweep_id: str) -> Response:
-    """Stop what has not ended. Runs that have started stay charged."""
+    """Stop the runs that have not ended. Runs that have started stay charged."""
     return await cancelled(request, f"/v1/run-sweeps/{sweep_id}/cancel", f"/dashboard/run-sweeps/{sweep_id}")
 
 
 @router.get("/{sweep_id}/heat-map.svg")
 async def heat_map(request: Request, sweep_id: str) -> Response:
-    """The scores as a picture."""
+    """Return the scores as a picture."""
     return await relay(request, f"/v1/run-sweeps/{sweep_id}/heat-map", {})
 
 

@@ -1,4 +1,4 @@
-"""Pages of runs: what waits, what is under way, what came of it, and the privacy card of each."""
+"""Pages of runs: their state and progress, their results, and their privacy cards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNDER_WAY = frozenset({"queued", "running", "cancelling"})
 
 @router.get("")
 async def index(request: Request, cursor: str | None = None) -> Response:
-    """All runs that the key reaches, the newest first."""
+    """Show all runs that the key may see, newest first."""
     query = {"limit": str(_SHOWN), **({} if cursor is None else {"cursor": cursor})}
     runs = await need(request, "/v1/runs", query)
     return page(request, "runs.html", runs=runs["items"], next_cursor=runs["next_cursor"])
@@ -31,7 +31,7 @@ async def index(request: Request, cursor: str | None = None) -> Response:
 
 @router.get("/{run_id}")
 async def show(request: Request, run_id: str) -> Response:
-    """One run: how far it is, and what came of it."""
+    """Show one run: its progress and its result."""
     run = await need(request, f"/v1/runs/{run_id}")
     budget = await _budget(request, run["budget_id"])
     report = await ask(request, "GET", f"/v1/runs/{run_id}/report") if run["state"] == "succeeded" else None
@@ -55,26 +55,26 @@ async def show(request: Request, run_id: str) -> Response:
 
 @router.get("/{run_id}/progress")
 async def progress(request: Request, run_id: str) -> Response:
-    """Show how far the run is: asked again every second until it is over, then the whole page once more."""
+    """Show the run's progress. The browser asks for it every second until the run ends, then for the whole page."""
     run = await need(request, f"/v1/runs/{run_id}", in_part=True)
     return part_of_what_goes_on(request, "run_progress.html", run["state"], run=run, under_way=UNDER_WAY)
 
 
 @router.post("/{run_id}/cancel")
 async def cancel(request: Request, run_id: str) -> Response:
-    """Stop it. Once it has started, its charge stands."""
+    """Cancel the run. If it has started, its charge stands."""
     return await cancelled(request, f"/v1/runs/{run_id}/cancel", f"/dashboard/runs/{run_id}")
 
 
 @router.get("/{run_id}/card")
 async def card(request: Request, run_id: str) -> Response:
-    """The privacy card, as it can be kept, sent and printed."""
+    """Return the privacy card as a document that can be kept, sent and printed."""
     return await relay(request, f"/v1/runs/{run_id}/report", {"format": "html"})
 
 
 @router.get("/{run_id}/model")
 async def model_file(request: Request, run_id: str) -> Response:
-    """The model file, with all that it takes to predict."""
+    """Return the model file, with everything that predictions need."""
     return await relay(request, f"/v1/runs/{run_id}/model", {"format": "npz"})
 
 
@@ -101,7 +101,7 @@ async def try_model(request: Request, run_id: str) -> Response:
 
 
 async def _model(request: Request, run: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The model that may be tried; None if there is none, or it is too large."""
+    """Return the model that can be tried; None if there is none, or it is too large."""
     if not can_be_tried(run):
         return None
     answer = await ask(request, "GET", f"/v1/runs/{run['id']}/model")
@@ -109,7 +109,7 @@ async def _model(request: Request, run: Mapping[str, Any]) -> dict[str, Any] | N
 
 
 async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | None:
-    """The budget that pays for it; None if there is none, or it may not be seen."""
+    """Return the budget that pays for the run; None if there is none, or the reader may not see it."""
     if budget_id is None:
         return None
     answer = await ask(request, "GET", f"/v1/budgets/{budget_id}")
@@ -117,7 +117,8 @@ async def _budget(request: Request, budget_id: str | None) -> dict[str, Any] | N
 
 
 def part_of_what_goes_on(request: Request, template: str, state: str, **values: Any) -> Response:
-    """A part that asks for itself again while something is under way, and for the whole page once that is over."""
+    """Return a part that asks for itself again while work is under way, and for the whole page when the work has
+    ended."""
     response = page(request, template, **values)
     if state not in UNDER_WAY:
         response.headers["HX-Refresh"] = "true"

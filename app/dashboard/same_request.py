@@ -1,4 +1,4 @@
-"""The request that a page has just made, as shell and Python code, and the requests that its answer leads to."""
+"""The request that a page has just made, as shell and Python code, and requests that follow from its answer."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _WITHOUT_KEYS = {LOOPBACK.id: """-H "@${EPSILOND_DATA_DIR:-var}/local-token" \\\
 
 
 def as_curl(request: Request, path: str, body: Mapping[str, Any]) -> str:
-    """The request as a command of curl; a key comes from the environment, as everywhere."""
+    """Return the request as a curl command, which takes the key from the environment."""
     key = _WITHOUT_KEYS.get(request.state.principal.id, _KEY)
     address = f"{_server(request)}{path}"
     return f"curl -s {shlex.quote(address)} \\\n  {key}--json {shlex.quote(json.dumps(body))}"
 
 
 def as_python(request: Request, call: str, body: Mapping[str, Any]) -> str:
-    """The request as a call of the Python client, which finds the key in the environment.
+    """Return the request as a call of the Python client, which finds the key in the environment.
 
     Args:
-        request: The page's.
-        call: The call of the client's methods.
-        body: Whose members are the arguments.
+        request: The request for the page.
+        call: The client's method.
+        body: The body; its members are the arguments.
     """
     arguments = "".join(f"    {name}={_literal(value)},\n" for name, value in body.items())
     return (
@@ -41,7 +41,7 @@ def as_python(request: Request, call: str, body: Mapping[str, Any]) -> str:
 
 
 def as_reservation(request: Request, events: list[dict[str, Any]]) -> str:
-    """Lines of Python that reserve these events while a training runs."""
+    """Return lines of Python that reserve these events while a training runs."""
     return (
         "from epsilond_client import Client\n\n"
         f"client = Client({json.dumps(_server(request))})\n"
@@ -57,5 +57,5 @@ def _literal(value: Any) -> str:
 
 
 def _server(request: Request) -> str:
-    """This server as the browser knows it."""
+    """Return this server's address as the browser knows it."""
     return str(request.base_url).rstrip("/")

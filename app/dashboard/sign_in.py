@@ -30,15 +30,15 @@ _CODE_WITH_KEYS = "This server has keys by now, and codes sign nobody in any mor
 
 @router.api_route(SIGN_IN, methods=["GET", "HEAD"])
 async def show(request: Request, context: CurrentContext, next: str = START, code: str = "") -> Response:
-    """The form. A code is not used up by looking at the page, which programs that preview addresses do."""
+    """Show the form. Looking at the page does not use up a code, since programs that preview addresses open it."""
     return await _form(request, context, sessions.own_address(next), code=code)
 
 
 @router.post(SIGN_IN)
 async def sign_in(request: Request, context: CurrentContext) -> Response:
-    """Take a key, the local token, or a code in its place.
+    """Sign in with a key, the local token, or a code.
 
-    Who shows a key is asked as any client is: so attempts that fail are counted, and slowed down, as everywhere.
+    A key is checked as for any client, so failed attempts are counted and slowed down as usual.
     """
     form = await read_form(request)
     address = sessions.own_address(form.get("next", START))
@@ -109,13 +109,14 @@ def keep_session(request: Request, response: Response, session: Session) -> None
 
 
 def after_sign_in(address: str) -> str:
-    """Return where whoever has signed in is led: to the page that they wanted, else to the first one for them."""
+    """Return the page that follows signing in: the one that the person wanted, else their first page."""
     return PAGES if address == START else address
 
 
 @router.get(PAGES)
 async def start(request: Request) -> Response:
-    """Lead to the first page: budgets for those who answer for them, runs for those who train, else a calibration."""
+    """Lead to the reader's first page: budgets for those who manage them, runs for those who train, else a
+    calibration."""
     return RedirectResponse(_first_page(request.state.principal), 303)
 
 
@@ -129,7 +130,8 @@ def _first_page(principal: Principal) -> str:
 
 @router.post("/dashboard/sign-out")
 async def sign_out(context: CurrentContext) -> Response:
-    """Let the browser forget the session. Whoever fears that it was copied rotates the key, which ends all of them."""
+    """Make the browser forget the session. If the session may have been copied, rotate the key, which ends all its
+    sessions."""
     response = RedirectResponse(SIGN_IN, 303)
     for is_https in (False, True):
         name, path = sessions.cookie_place(context.settings, is_https=is_https)
@@ -140,7 +142,7 @@ async def sign_out(context: CurrentContext) -> Response:
 def is_https(request: Request) -> bool:
     """Return whether the browser uses https, to this service or to a proxy in front of it.
 
-    The guard has held the Origin of a command against the Host.
+    The guard has compared the Origin of a command with the Host.
     """
     known = request.app.state.context.settings.public_address
     if known is not None:

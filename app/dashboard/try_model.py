@@ -15,7 +15,7 @@ MOST_NUMBERS = 50_000
 
 
 def can_be_tried(run: Mapping[str, Any]) -> bool:
-    """Return whether the run has a model that is small enough, and predicts something."""
+    """Return whether the run has a model that is small enough and makes predictions."""
     if run["state"] != "succeeded" or run["result"] is None or run["model"]["kind"] == "mean":
         return False
     numbers: int = sum(math.prod(shape) for shape in run["result"]["parameters"].values())
@@ -23,7 +23,8 @@ def can_be_tried(run: Mapping[str, Any]) -> bool:
 
 
 def form_of(model: Mapping[str, Any], given: Mapping[str, str]) -> FilledForm | None:
-    """The form with what was typed; at first with the middle of each range. None if there are too many features."""
+    """Return the form with what was typed; it begins with the middle of each range. None if there are too many
+    features."""
     features = model["features"]
     if len(features) > MOST_FEATURES:
         return None
@@ -42,7 +43,8 @@ def _field(place: int, column: Mapping[str, Any], given: Mapping[str, str]) -> F
 
 
 def body_of(model: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The request that the fields make. What is not a number goes as it was typed: the service says what is wrong."""
+    """Return the request that the fields make. Text that is not a number is sent unchanged, and the service says what
+    is wrong."""
     cells = [
         typed if column["type"] == "category" else _number(typed)
         for column, typed in (

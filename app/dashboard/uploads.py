@@ -1,4 +1,5 @@
-"""Two pages in a row: what is declared, which is checked at once, and the file, which goes on to the service unread.
+"""Uploads on two pages. The first takes the declaration and checks it; the second passes the file on to the service
+unread.
 
 The declaration travels to the second page as the text of the upload's part `metadata`, so that the form of that page
 is the very body that the service takes.
@@ -34,14 +35,14 @@ def checked(request: Request, body: Mapping[str, Any], schema: type[Declaration]
 
 
 def file_page(request: Request, body: Mapping[str, Any], *, action: str, above: str, heading: str) -> Response:
-    """The page that asks for the file.
+    """Show the page that asks for the file.
 
     Args:
-        request: The page's.
-        body: The declaration, which was checked.
-        action: Where the file is sent.
-        above: The page from which one came.
-        heading: What happens here.
+        request: The request for the page.
+        body: The checked declaration.
+        action: The path to which the file is sent.
+        above: The page before this one.
+        heading: The heading of the page.
     """
     action = f"{action}?key={fresh_key()}"
     return page(
@@ -50,9 +51,9 @@ def file_page(request: Request, body: Mapping[str, Any], *, action: str, above: 
 
 
 async def received(request: Request, path: str, key: str) -> Response:
-    """Pass the file on to ``path``, and show what became of it.
+    """Pass the file on to ``path``, and show the result.
 
-    The report of what was found in the file is for its owner's eyes, and the service gives it in this answer alone.
+    The report of what was found in the file is for its owner only, and the service gives it only in this answer.
     """
     answer = await pass_on(request, path, key)
     return page(request, "uploaded.html", status=answer.status, answer=answer)

@@ -30,7 +30,7 @@ _NAMES = {
 
 
 def at_most(value: float | None) -> str:
-    """A bound from above, in six digits.
+    """Return an upper bound with six digits.
 
     >>> at_most(0.94686680012), at_most(8), at_most(1e-05), at_most(None)
     ('0.946867', '8', '1e-5', 'unbounded')
@@ -39,7 +39,7 @@ def at_most(value: float | None) -> str:
 
 
 def at_least(value: float | None) -> str:
-    """A bound from below, in six digits.
+    """Return a lower bound with six digits.
 
     >>> at_least(0.94686680012), at_least(None)
     ('0.946866', 'unbounded')
@@ -48,7 +48,7 @@ def at_least(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share that is used, rounded up.
+    """Return a used share, rounded up.
 
     >>> percent(0.48), percent(0.9993001), percent(0.0)
     ('48 %', '99.94 %', '0 %')
@@ -57,7 +57,7 @@ def percent(share: float) -> str:
 
 
 def moment(text: str | None) -> str:
-    """A moment as people read it.
+    """Return a moment as people read it.
 
     >>> moment("2026-01-02T03:04:05Z"), moment(None)
     ('2026-01-02 03:04:05 UTC', '')
@@ -66,7 +66,7 @@ def moment(text: str | None) -> str:
 
 
 def words(name: str) -> str:
-    """The name of a field or of a kind as words.
+    """Return the name of a field or of a kind as words.
 
     >>> words("noise_multiplier"), words("renyi_dp")
     ('noise multiplier', 'Rényi DP')
@@ -75,7 +75,7 @@ def words(name: str) -> str:
 
 
 def told_apart(items: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Names by ids; where several have one name, each with the end of its id.
+    """Return names by ids. If several share a name, the end of the id is added to each.
 
     >>> told_apart([{"id": "bud_0001", "name": "a"}, {"id": "bud_0002", "name": "b"}, {"id": "bud_0003", "name": "a"}])
     {'bud_0001': 'a (…0001)', 'bud_0002': 'b', 'bud_0003': 'a (…0003)'}
@@ -86,7 +86,7 @@ def told_apart(items: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def number(value: float | list[float] | None, rounding: str = ROUND_HALF_EVEN) -> str:
-    """A number that bounds nothing, or the ends of a list of them.
+    """Return a number that is no bound, or the ends of a list of such numbers.
 
     >>> number(0.1 + 0.2), number([1.0, 0.5, 0.25]), number([2.0, 2.0]), number(None)
     ('0.3', '1 … 0.25 (3 values)', '2 (2 values)', 'none')
@@ -100,7 +100,7 @@ def number(value: float | list[float] | None, rounding: str = ROUND_HALF_EVEN) -
 
 
 def recommended(item: Mapping[str, Any]) -> str:
-    """The value of a recommended number: noise and bounds are rounded up, so that whoever copies them is safe.
+    """Return the value of a recommended number. Noise and bounds are rounded up, so that it is safe to copy them.
 
     >>> recommended({"name": "noise_multiplier", "value": 0.12345611})
     '0.123457'

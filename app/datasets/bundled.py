@@ -1,7 +1,7 @@
 """Public data sets that come with the service: three well-known ones, under bounds that are published with them.
 
-The declarations stand in `bundled_bounds/*.json`, the rows in `bundled_rows/*.npz`. Nothing is downloaded. The
-migration that made the table of data sets registers them.
+The declarations are in `bundled_bounds/*.json`, the rows in `bundled_rows/*.npz`. Nothing is downloaded. The migration
+that made the table of data sets registers them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROWS = Path(__file__).with_name("bundled_rows")
 
 
 class BundledDataset(Schema):
-    """One bundled data set's declaration, and where its bounds were published."""
+    """The declaration of a bundled data set, and the source of its bounds."""
 
     id: Identifier
     source: str
@@ -32,21 +32,20 @@ class BundledDataset(Schema):
 
 @cache
 def declaration(dataset_id: str) -> BundledDataset:
-    """The committed declaration of one bundled data set."""
+    """Return the committed declaration of a bundled data set."""
     path = _BOUNDS / f"{dataset_id.removeprefix('ds_')}.json"
     return BundledDataset.model_validate(json.loads(path.read_text(encoding="utf-8")))
 
 
 @cache
 def load(dataset_id: str) -> tuple[FloatArray, LabelArray]:
-    """Features, shape (rows, features), clipped to their declared bounds, and labels, shape (rows,).
+    """Return features, of shape (rows, features), clipped to their declared bounds, and labels, of shape (rows,).
 
     Args:
         dataset_id: ``ds_breast_cancer``, ``ds_digits`` or ``ds_diabetes``.
 
     Returns:
-        Arrays in the declared order and units, which nobody writes to; labels are integer codes where the label is a
-        category.
+        Read-only arrays in the declared order and units; labels are integer codes if the label is a category.
     """
     metadata = declaration(dataset_id).metadata
     features, labels = _read(dataset_id)

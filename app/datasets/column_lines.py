@@ -1,4 +1,4 @@
-"""Declared columns as people type them: one to a line, a name and the values that it may have."""
+"""Declared columns as people type them: on each line a name and the values that the column may have."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _RANGE = re.compile(r"(\S+)\s+to\s+(\S+)")
 
 
 def columns_in(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """The columns that lines declare, as a data set's metadata has them.
+    """Return the columns that lines declare, in the form of a data set's metadata.
 
-    What a line lacks, or has in place of a number, is left as it is: the schema of the metadata says what is wrong.
+    Faults of a line are not corrected here; the schema of the metadata reports them.
 
     Args:
-        lines: Such as ``age: 0 to 120`` for a number and its bounds, and ``smoker: no, yes`` for a text and its values.
-            Empty lines count for nothing.
+        lines: Lines such as ``age: 0 to 120`` for a number and its bounds, and ``smoker: no, yes`` for a text and its
+            values. Empty lines are ignored.
 
     >>> columns_in(["age: 0 to 120", "", "smoker: no, yes"])
     [{'name': 'age', 'type': 'number', 'lower': 0.0, 'upper': 120.0}, {'name': 'smoker', 'type': 'category', \

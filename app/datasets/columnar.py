@@ -1,4 +1,5 @@
-"""Parquet and NPZ against a declaration: read by a process of their own, checked here as every file's rows are."""
+"""Read Parquet and NPZ against a declaration: a separate process parses the file, and its rows are checked here like
+those of every file."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ _MODEST = {"ARROW_DEFAULT_MEMORY_POOL": "system"} | blas_threads(1)
 
 
 class _Lost(Exception):
-    """The process ended before its answer did, or took too long."""
+    """The process ended before it had answered, or took too long."""
 
 
 def read_columnar(
@@ -55,17 +56,17 @@ def read_columnar(
     Args:
         kind: Parquet or NPZ.
         file: The upload, complete.
-        columns: What the owner declared; the file must have these columns and no others, in any order.
+        columns: The declared columns; the file must have these and no others, in any order.
         label: Name of the label's column.
-        places: Bounds how many files are read at once.
-        persons: The column with ids of persons, which the file must have, too, where it is declared.
+        places: The places that limit how many files are read at once.
+        persons: The column with ids of persons, which the file must have as well if it is declared.
 
     Returns:
-        The rows in the file's order; their content's digest is that of a CSV file with the same values.
+        The rows in the file's order. The digest of their content equals that of a CSV file with the same values.
 
     Raises:
-        Problem: 422 ``invalid_parquet`` or ``invalid_npz``, with up to 20 faults; row and column are named, values
-            never. The first row is row 1. 503 ``readers_busy``.
+        Problem: 422 ``invalid_parquet`` or ``invalid_npz``, with up to 20 faults; they name row and column, but never a
+            value. The first row is row 1. 503 ``readers_busy``.
     """
     if not places.acquire(timeout=SECONDS):
         detail = "Other uploads are being read; send this one again later."
@@ -117,7 +118,7 @@ def _read(
 
 @contextmanager
 def _reader(file: IncomingFile) -> Iterator[Connection]:
-    """A process that reads the file; it is gone after the block."""
+    """Start a process that reads the file, and end it after the block."""
     ours, theirs = Pipe()
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _MODEST
     descriptors = [file.fileno(), theirs.fileno()]
@@ -150,7 +151,7 @@ def _answer(kind: FileKind, connection: Connection, deadline: float) -> dict[str
 
 
 def _columns(content: bytes, types: Sequence[str], rows: int) -> list[NDArray[Any]]:
-    """Return the columns of a block, which lie one behind the other."""
+    """Return the columns of a block, which are stored one after the other."""
     sizes = [rows * np.dtype(name).itemsize for name in types if name in EXACT_TYPES]
     if len(sizes) < len(types) or sum(sizes) != len(content):
         raise _Lost

@@ -60,7 +60,7 @@ COLUMN: TypeAdapter[Column] = TypeAdapter(Column)
 
 
 def _with_distinct_names(columns: list[Column]) -> list[Column]:
-    """Refuse two columns of one name: a header could not say which is which."""
+    """Refuse two columns with the same name, because a header could not tell them apart."""
     if len({column.name for column in columns}) < len(columns):
         raise ValueError("Every column needs a name of its own.")
     return columns

@@ -1,4 +1,4 @@
-"""CSV files, read as a stream and strictly: whatever is not exactly a declared value is refused where it stands.
+"""Read CSV files as a stream and strictly: anything that is not exactly a declared value is refused, with its place.
 
 A refusal names the row (the header is row 1, as a spreadsheet counts) and the declared column. It never repeats a cell,
 nor an undeclared header: in a file without a header row, that would be somebody's record.
@@ -31,12 +31,12 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str, persons: Pe
     Args:
         file: Bytes of the file, at its beginning: UTF-8 with or without a byte order mark, lines ending in LF or CRLF,
             cells separated by commas and quoted where they need it. The first row names the columns, in any order.
-        columns: What the owner declared; the header must name these and no others.
+        columns: The declared columns; the header must name these and no others.
         label: Name of the label's column.
-        persons: The column with ids of persons, which the header must name, too, where it is declared.
+        persons: The column with ids of persons, which the header must name as well if it is declared.
 
     Returns:
-        The rows in the file's order. There may be none: how many there are is private.
+        The rows in the file's order. There may be none, because the number of rows is private.
 
     Raises:
         Problem: 422 ``invalid_csv``, with up to 20 faults; row and column are named, values never.
@@ -52,18 +52,18 @@ def read_csv(file: IO[bytes], columns: Sequence[Column], label: str, persons: Pe
 
 
 def read_features(file: IO[bytes], columns: Sequence[Column], label: str | None = None) -> FloatArray:
-    """Read rows without a label, as strictly: what a model predicts.
+    """Read rows without a label, just as strictly, for a model to predict.
 
     Args:
-        file: As of `read_csv`.
+        file: As in `read_csv`.
         columns: The features; the header must name these and no others.
-        label: A column that may be there, too, and is passed over.
+        label: A column that may also be there, and is ignored.
 
     Returns:
-        Shape (rows, columns), in the order of the columns; numbers are clipped, a category is its code.
+        An array of shape (rows, columns), in the order of the columns; numbers are clipped, and categories are codes.
 
     Raises:
-        Problem: 422 ``invalid_csv``, as of `read_csv`.
+        Problem: 422 ``invalid_csv``, as in `read_csv`.
     """
     names = [column.name for column in columns]
     read = [np.empty((0, len(columns)))]
@@ -76,7 +76,7 @@ def read_features(file: IO[bytes], columns: Sequence[Column], label: str | None 
 
 
 def _blocks(file: IO[bytes], names: Sequence[str], beside: str | None = None) -> Iterator[tuple[int, list[list[str]]]]:
-    """Some rows at a time, their cells in the order of the names, and the number of the first of them."""
+    """Yield some rows at a time, with their cells in the order of the names, and the number of the first row."""
     records = _records(file)
     header = next(records, None)
     if not header:
@@ -96,7 +96,7 @@ def _blocks(file: IO[bytes], names: Sequence[str], beside: str | None = None) ->
 
 
 def _records(file: IO[bytes]) -> Iterator[list[str]]:
-    """The file's records; blank lines are allowed at its end only."""
+    """Yield the file's records; blank lines are allowed only at its end."""
     number = 0
     first_blank: int | None = None
     try:

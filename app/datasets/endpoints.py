@@ -90,7 +90,7 @@ def list_shared_contents(
         return service.list_shared_contents(session, cursor, limit, principal)
 
 
-@router.get("/{dataset_id}", summary="A data set's declaration")
+@router.get("/{dataset_id}", summary="Show a data set's declaration")
 def get_dataset(principal: Reader, context: CurrentContext, dataset_id: str) -> DatasetBody:
     """One data set as it was declared. Neither rows nor anything counted or computed from them is shown.
 

@@ -1,4 +1,4 @@
-"""Refusals of files that contradict their declaration: by row and column, and never with a value of theirs."""
+"""Refusals of files that contradict their declaration, which name rows and columns but never a value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REFUSED = {
 
 
 def refusal(kind: FileKind, *faults: tuple[str, str]) -> Problem:
-    """422 with a code and a reason for each fault."""
+    """Return a problem with status 422, with a code and a reason for each fault."""
     items = [
         ProblemItem(pointer="/file", code=code, detail=f"{why[0].upper()}{why[1:]}.")
         for code, why in faults[:MAX_NAMED_FAULTS]
@@ -29,7 +29,7 @@ def refusal(kind: FileKind, *faults: tuple[str, str]) -> Problem:
 
 
 def cell_refusal(kind: FileKind, faults: Sequence[CellFault], columns: Sequence[str]) -> Problem:
-    """422 for cells that their columns do not allow."""
+    """Return a problem with status 422 for cells that their columns do not allow."""
     return refusal(
         kind,
         *(
@@ -40,15 +40,16 @@ def cell_refusal(kind: FileKind, faults: Sequence[CellFault], columns: Sequence[
 
 
 def column_order(kind: FileKind, header: Sequence[str], columns: Sequence[str], beside: str | None = None) -> list[int]:
-    """Return where in the file each declared column stands.
+    """Return the position of each declared column in the file.
 
-    Undeclared names are told by their position: in a CSV file without a header row, they are somebody's record.
+    Undeclared names are reported by their position, because in a CSV file without a header row they are somebody's
+    record.
 
     Args:
         kind: Of the file.
         header: The names in it.
         columns: The declared ones.
-        beside: The name of a column that may be there, too.
+        beside: The name of a column that may also be there.
 
     Raises:
         Problem: 422 unless the file has the declared columns, each once, and no others.

@@ -12,7 +12,7 @@ HEAD_BYTES = 16
 
 
 class FileKind(StrEnum):
-    """A format that data sets are uploaded in."""
+    """A format in which data sets are uploaded."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -67,11 +67,11 @@ def file_kind(head: bytes, name: str, media_type: str) -> FileKind:
 
     Args:
         head: Its first `HEAD_BYTES` bytes, or all of it.
-        name: What the client calls it; empty if it says nothing.
+        name: The client's name for the file; empty if it gives none.
         media_type: The content type of its part; empty if there is none.
 
     Raises:
-        Problem: 422 ``unsupported_file``: a format that is not read, or its name or type says another one.
+        Problem: 422 ``unsupported_file``: the format is not supported, or the name or type contradicts it.
     """
     for beginning, what in _OTHERS:
         if head.startswith(beginning):

@@ -1,4 +1,4 @@
-"""The folder of private files: readable by the service's user alone, written whole or not at all."""
+"""The folder of private files, which only the service's user can read. Files are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _HELD_OUT = "held_out"
 
 
 class IncomingFile:
-    """An upload on its way in, on the private disk. It has no name there, so no crash can leave it behind.
+    """An upload in progress, on the private disk. The file has no name, so no crash can leave it behind.
 
-    With a key of its own it is encrypted. That key is in memory alone: what the disk keeps of the file's blocks after
-    the request nobody can read.
+    It may be encrypted with a key of its own, which is only in memory. So after the request nobody can read blocks that
+    are left on the disk.
 
     Attributes:
         key: The file's own key, if it is encrypted.
-        name: The name that is bound to the content then.
+        name: The name that the encryption binds to the content.
     """
 
     name = "incoming"
@@ -55,13 +55,13 @@ class IncomingFile:
             self._writer.write(content)
 
     def finish(self) -> None:
-        """All of it was written. It can be read from now on."""
+        """Finish writing; the file can be read from now on."""
         if self._writer is not None:
             self._writer.finish()
         self._file.flush()
 
     def open(self) -> IO[bytes]:
-        """The content, from its beginning; one reader at a time."""
+        """Open the content at its beginning, for one reader at a time."""
         self._file.seek(0)
         return self._file if self.key is None else open_decrypting(self._file, self.key, self.name)
 
@@ -78,14 +78,14 @@ class DatasetFiles:
         self._encryption = encryption
 
     def open_incoming(self) -> IncomingFile:
-        """A file for an upload; encrypted if stored files are."""
+        """Open a file for an upload, encrypted if stored files are encrypted."""
         return IncomingFile(self.folder, encrypted=self._encryption.is_on)
 
     def path(self, dataset_id: str) -> Path:
         return self.folder / f"{dataset_id}{_SUFFIX}"
 
     def write(self, dataset_id: str, table: Table, held_out: CoinArray | None = None) -> None:
-        """Store the rows. The file appears under its name when all of it is on the disk, and not before.
+        """Store the rows. The file gets its name only when all of it is on the disk.
 
         Args:
             dataset_id: The id of the version's data set.
@@ -102,10 +102,10 @@ class DatasetFiles:
         self._encryption.write(self.path(dataset_id), write)
 
     def read(self, dataset_id: str) -> tuple[FloatArray, LabelArray]:
-        """Features and labels as they were stored.
+        """Return features and labels as they were stored.
 
         Raises:
-            FileUnreadable: The file is encrypted under another key, or not as it was written.
+            FileUnreadable: the file is encrypted under another key, or was changed.
         """
         with self._encryption.open(self.path(dataset_id)) as file, np.load(file, allow_pickle=False) as arrays:
             return arrays["features"], arrays["labels"]
@@ -121,7 +121,7 @@ class DatasetFiles:
             return held_out
 
     def read_persons(self, dataset_id: str) -> Persons:
-        """Return whose the rows are, of a data set with ids of persons. Nothing that trains asks for it.
+        """Return the person of each row, for a data set with ids of persons. Training never asks for it.
 
         Raises:
             FileUnreadable: As `read`.
@@ -130,10 +130,10 @@ class DatasetFiles:
             return Persons(arrays["hashes"], arrays["clipped"])
 
     def count_rows(self, dataset_id: str) -> int:
-        """The number of rows, by the head of the file alone. It is as private as the rows.
+        """Return the number of rows, from the head of the file alone. It is as private as the rows.
 
         Raises:
-            OSError: There is no such file.
+            OSError: there is no such file.
             FileUnreadable: As `read`.
         """
         with (
@@ -147,17 +147,17 @@ class DatasetFiles:
             return int(rows)
 
     def remove(self, dataset_id: str) -> None:
-        """Remove the rows; nothing happens where there are none."""
+        """Remove the rows, if there are any."""
         remove_private(self.path(dataset_id))
 
     def sweep(self, deleted: Callable[[Collection[str]], Collection[str]]) -> None:
-        """Remove what a crash left behind: old drafts, and rows of data sets that are marked deleted.
+        """Remove what a crash left behind: old drafts, and rows of data sets that are marked as deleted.
 
-        A file that the database does not know stays, whatever its age: the folder may be another database's too, or the
-        database an older copy, and then the file is somebody's only one.
+        A file that the database does not know stays, whatever its age: another database may use the folder, or the
+        database may be an older copy, and then the file could be the only copy.
 
         Args:
-            deleted: Given ids, those that the database marks deleted.
+            deleted: A function that returns which of the given ids the database marks as deleted.
         """
         if not self.folder.exists():
             return

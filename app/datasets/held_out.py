@@ -1,6 +1,6 @@
 """Held-out rows: a secret coin for each row of a data set, tossed once, when the rows are stored.
 
-A run trains on the other rows, and pays for what it releases about these (docs/concepts/held_out_rows.md).
+A run trains on the other rows, and pays for what it releases about the held-out rows (docs/concepts/held_out_rows.md).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _WORD_BYTES = 8
 
 
 def toss(rows: int, share: float, persons: PersonArray | None = None) -> CoinArray:
-    """Toss a coin for each row, or for each person whose the rows are, so that nobody is in both parts.
+    """Toss a coin for each row, or for each person if the rows have persons, so that no person is in both parts.
 
     Coins are independent of each other and of what the rows hold: they come from the operating system's generator.
 
     Args:
-        rows: How many.
-        share: The probability with which one is held out.
-        persons: Whose each row is, where that is known.
+        rows: The number of rows.
+        share: The probability with which a row is held out.
+        persons: The person of each row, if known.
 
     >>> toss(4, 0.5, np.array([[1, 1], [2, 2], [1, 1], [2, 2]], np.uint64))[:2].size
     2
@@ -41,7 +41,8 @@ def toss(rows: int, share: float, persons: PersonArray | None = None) -> CoinArr
 
 
 def split_size(declared_size: int, share: float | None) -> tuple[int, int]:
-    """Return how many rows are trained on and how many are held out, by the declared size: public numbers both.
+    """Return how many rows are trained on and how many are held out, computed from the declared size; both numbers are
+    public.
 
     >>> split_size(1000, 0.2), split_size(1000, None)
     ((800, 200), (1000, 0))

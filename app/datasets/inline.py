@@ -13,11 +13,11 @@ from app.problems import unprocessable
 
 
 def load_inline(dataset: InlineDataset, *pointer: str | int) -> LoadedDataset:
-    """Inline rows as arrays; numbers are clipped to their declared bounds.
+    """Return inline rows as arrays, with numbers clipped to their declared bounds.
 
     Args:
-        dataset: The request's object.
-        pointer: Where it stands in the request's body, for the faults.
+        dataset: The object in the request.
+        pointer: Its place in the request's body, for the faults.
 
     Returns:
         A public data set whose declared size and capacity are its number of rows.
@@ -54,12 +54,12 @@ def _row(row: Sequence[InlineCell], columns: Sequence[Column], pointer: tuple[st
 
 
 def read_cell(cell: InlineCell, column: Column, *pointer: str | int) -> float:
-    """A number, clipped to its column's bounds, or the code of a category.
+    """Return a number, clipped to its column's bounds, or the code of a category.
 
     Args:
         cell: The cell of a row in a request.
-        column: What is declared of it.
-        pointer: Where the cell stands in the request's body.
+        column: The declared column.
+        pointer: The place of the cell in the request's body.
 
     Raises:
         Problem: 422 ``not_a_number`` or ``unknown_category``, without the cell itself.

@@ -1,6 +1,6 @@
 """NPZ archives: one array per column, or a matrix `features` and an array `label`.
 
-What an archive claims about itself is checked before anything is unpacked, and nothing is unpickled.
+Everything that an archive states about itself is checked before anything is unpacked, and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Array = npt.NDArray[Any]
 
 
 class NpzFile:
-    """An NPZ archive as a table. Its arrays are read when they are asked for, after everything was checked."""
+    """An NPZ archive as a table. Its arrays are read when they are needed, after everything was checked."""
 
     def __init__(
         self, file: IO[bytes], declared: Sequence[Declared], label: str, persons: str | None, limits: ReadLimits
@@ -93,7 +93,7 @@ class NpzFile:
 
 
 def _check_members(archive: zipfile.ZipFile) -> list[str]:
-    """Names of the arrays, in the order of the archive."""
+    """Return the names of the arrays, in the order of the archive."""
     members = archive.infolist()
     check_width(len(members))
     if not members:
@@ -120,7 +120,7 @@ def _check_members(archive: zipfile.ZipFile) -> list[str]:
 
 
 def _check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
-    """The array's shape, from its header; what follows must have the size that belongs to it."""
+    """Return the array's shape from its header, after checking that the data have the right size."""
     member = archive.getinfo(name + _SUFFIX)
     with archive.open(member) as file:
         try:

@@ -1,7 +1,7 @@
-"""Ids of persons: which rows are whose.
+"""Ids of persons, which say whose a row is.
 
-An id is hashed under a key of its data set where it is read. Only hashes are kept, in the file of the rows; none is
-trained on, shown or logged, and no answer tells whether an id is there.
+An id is hashed under a key of its data set when it is read. Only hashes are kept, in the file of the rows. None is used
+in training, shown or logged, and no answer reveals whether an id is there.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class PersonColumn:
 
     Attributes:
         name: Its public name.
-        most_rows: This many rows may be one person's.
-        key: Of the hashes. Secret.
+        most_rows: The largest number of rows that one person may have.
+        key: The secret key of the hashes.
     """
 
     name: str
@@ -41,7 +41,7 @@ class PersonColumn:
     key: bytes = field(repr=False)
 
     def hashes(self, ids: Sequence[str]) -> PersonArray:
-        """The keyed hashes of ids that have no fault; texts that look the same in Unicode are one id.
+        """Return the keyed hashes of valid ids; texts with the same Unicode normal form are the same id.
 
         >>> column = PersonColumn("patient", 1, b"key")
         >>> bool((column.hashes(["Zo\\u00eb"]) == column.hashes(["Zoe\\u0308"])).all())
@@ -64,10 +64,10 @@ class DeclaresPersons(Protocol):
 
 
 def person_column_of(context: Context, declared: DeclaresPersons, dataset_id: str) -> PersonColumn | None:
-    """The column that the files of all versions of a data set have; None if it has no ids.
+    """Return the column of ids in the files of all versions of a data set; None if it has no ids.
 
-    Its key is of this data set alone, so that nobody sees who is in two of them. It is derived from the content secret,
-    which never changes.
+    The key belongs to this data set alone, so nobody can see who is in two data sets. It is derived from the content
+    secret, which never changes.
     """
     if declared.person_column is None or declared.rows_per_person is None:
         return None
@@ -76,12 +76,12 @@ def person_column_of(context: Context, declared: DeclaresPersons, dataset_id: st
 
 
 def names_in_file(columns: Sequence[Column], persons: PersonColumn | None) -> list[str]:
-    """Return the names of the columns that a file must have: the declared ones, and after them that of the ids."""
+    """Return the names of the columns that a file must have: the declared columns, followed by the column of ids."""
     return [column.name for column in columns] + ([] if persons is None else [persons.name])
 
 
 def fault_of(text: str) -> tuple[str, str] | None:
-    """A code and a reason why a text that is not empty is no id; None if it is one."""
+    """Return a code and a reason why a nonempty text is not an id; None if it is one."""
     if len(text) > MAX_ID_LENGTH:
         return "too_long", f"the id of a person has more than {MAX_ID_LENGTH} characters"
     if text != text.strip():
@@ -90,7 +90,7 @@ def fault_of(text: str) -> tuple[str, str] | None:
 
 
 def surplus_rows(persons: PersonArray, most_rows: int) -> list[int]:
-    """The positions of all rows that are a person's row number ``most_rows + 1`` or a later one, in order.
+    """Return the positions, in order, of all rows that come after a person's first ``most_rows`` rows.
 
     >>> surplus_rows(np.array([[1, 1], [2, 2], [1, 1], [1, 1]], np.uint64), 2)
     [3]
@@ -102,7 +102,7 @@ def surplus_rows(persons: PersonArray, most_rows: int) -> list[int]:
 
 
 def rows_of(persons: PersonArray, named: PersonArray) -> NDArray[np.bool_]:
-    """Return which rows belong to one of the persons that are named.
+    """Return which rows belong to one of the given persons.
 
     >>> rows_of(np.array([[1, 1], [1, 2], [3, 3]], np.uint64), np.array([[3, 3], [1, 1]], np.uint64)).tolist()
     [True, False, True]

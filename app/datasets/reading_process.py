@@ -1,7 +1,7 @@
 """The child's side of `app.datasets.columnar`: `python -m app.datasets.reading_process FILE SOCKET MEMORY SECONDS`.
 
-Parsers of compressed binary formats read what somebody else wrote. They do it here: in a process with limits of memory
-and time, without the service's environment, its database or its other files, which answers with arrays of numbers.
+Parsers of compressed binary formats read files from outside. They run here, in a process with limits of memory and
+time, without the service's environment, database or other files. The process answers with arrays of numbers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def open_file(
 
 
 def answer(connection: Connection, stored: IO[bytes]) -> None:
-    """Read the file as the parent asks: its header, then, if that was right, its rows in blocks."""
+    """Read the file as the parent asks: first its header and then, if that is right, its rows in blocks."""
     request: dict[str, Any] = json.loads(connection.recv_bytes())
     key = request["key"]
     file = stored if key is None else open_decrypting(stored, bytes.fromhex(key), request["name"])
@@ -78,7 +78,7 @@ def answer(connection: Connection, stored: IO[bytes]) -> None:
 
 
 def main(descriptor: int, socket: int, memory_bytes: int, seconds: float) -> None:
-    """One file, then the end."""
+    """Read one file, then end."""
     # The parent decides when to stop; Ctrl+C in a terminal reaches its children too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The alarm ends this process: it does not outlive its limit, even where the parent is gone.

@@ -1,7 +1,7 @@
-"""Taking in an upload: metadata and file checked, content bound to its root budget, rows stored.
+"""Register an upload: check metadata and file, bind the content to its root budget, store the rows.
 
-An answer tells nobody about rows that are out of their reach. So a conflict with another root budget is told to those
-who own that one; everybody else gets a data set of their own, after the same statements in the database.
+No answer reveals rows out of the caller's reach. So only owners of the other root budget are told about a conflict with
+it. Everybody else gets a data set of their own, after the same statements in the database.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def register(context: Context, principal: Principal, key: str, upload: Upload) -
         upload: The received file and metadata.
 
     Returns:
-        201 with `UploadedDataset`. The owner's report is found again from a repeated upload's own file, so that no
-        answer that is stored holds the true number of rows.
+        201 with `UploadedDataset`. For a repeated upload, the owner's report is computed from its own file, so no
+        stored answer holds the true number of rows.
 
     Raises:
         Problem: 403 ``public_needs_admin``; 422 for metadata or a file at fault, ``no_rows`` for public data without
@@ -88,8 +88,8 @@ def add_version(context: Context, principal: Principal, key: str, dataset_id: st
         201 with `VersionAnswer`.
 
     Raises:
-        Problem: 404 where there is no such data set, or it is deleted; 409 ``dataset_is_public``; 403 where the
-            principal does not reach the root budget; 422 for metadata or a file at fault, ``capacity_exceeded``; 409
+        Problem: 404 if there is no such data set, or it is deleted; 409 ``dataset_is_public``; 403 if the principal
+            does not reach the root budget; 422 for metadata or a file at fault, ``capacity_exceeded``; 409
             ``budget_not_bound`` or ``content_is_public``.
     """
     dataset = _with_versions(context, principal, dataset_id)
@@ -114,14 +114,15 @@ def delete_persons(
 ) -> Answer:
     """Add the newest version without some persons as another version, once per idempotency key.
 
-    Sizes stay as they were, so that neither they nor a refusal of them follow from the rows. Nothing of the answer
-    depends on whether a person was there: else a key that may delete could ask who is in the data.
+    Sizes stay as they were, so neither they nor a refusal of them can depend on the rows. No part of the answer depends
+    on whether a person was there. Otherwise a key that may delete could find out who is in the data.
 
     Returns:
         201 with `VersionAnswer`, whose owner's report is null.
 
     Raises:
-        Problem: as `add_version`, without what is said of files; 409 ``no_person_ids``; 503 ``version_came_meanwhile``.
+        Problem: as in `add_version`, except for problems of files; 409 ``no_person_ids``; 503
+            ``version_came_meanwhile``.
     """
     dataset = _with_versions(context, principal, dataset_id)
     column = person_column_of(context, dataset, dataset_id)
@@ -150,7 +151,7 @@ def delete_persons(
 
 
 def _with_versions(context: Context, principal: Principal, dataset_id: str) -> Dataset:
-    """A data set that the principal may add versions to."""
+    """Return a data set to which the principal may add versions."""
     with context.database.read() as session:
         dataset = repository.find(session, dataset_id)
     if dataset is None:
@@ -205,7 +206,7 @@ def _enter_version(
 def _without(
     context: Context, dataset: Dataset, before: Version, column: PersonColumn, persons: Sequence[str]
 ) -> Table:
-    """A version as it would be uploaded without some persons."""
+    """Return a version as it would be if it were uploaded without some persons."""
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     try:
         features, labels = files.read(before.id)
@@ -234,8 +235,8 @@ def register_synthetic(context: Context, principal: Principal, key: str, request
         201 with `UploadedDataset`.
 
     Raises:
-        Problem: 409 ``content_is_private``: somebody registered the same rows as private. A key that could be surprised
-            by it registers no public data at all.
+        Problem: 409 ``content_is_private``: somebody registered the same rows as private. Only keys that reach all
+            budgets register public data, so this reveals nothing to them.
     """
     with context.numerics:
         table = generate(request)
@@ -280,16 +281,16 @@ def _store(
     make: Callable[[], Table],
     add: Callable[[Session], Answer],
 ) -> Answer:
-    """Store the rows that ``make`` gives, and what ``add`` writes of them, unless ``request`` was answered already.
+    """Store the rows that ``make`` gives and what ``add`` writes about them, unless ``request`` was already answered.
 
-    Rows that no version has any more are removed afterwards: those that this one erases, too.
+    Rows that no version needs any more, including those that this version erases, are removed afterwards.
 
     Args:
-        context, principal, key, request: Of the command.
-        stored: The id of the version, and the share of its rows that is held out. Coins are tossed anew for each
-            version, of rows that an earlier one has, too.
-        make: Gives the rows.
-        add: Writes what is said of them.
+        context, principal, key, request: Those of the command.
+        stored: The id of the version, and the share of its rows that is held out. Coins are tossed again for each
+            version, even for rows of an earlier version.
+        make: A function that gives the rows.
+        add: A function that writes the declaration.
     """
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     version_id, share = stored
@@ -317,12 +318,13 @@ def _with_report(answer: Answer, table: Table) -> Answer:
 
 
 def _content_hash(context: Context, table: Table, version_id: str) -> str:
-    """The keyed hash of the rows. No rows are nobody's: versions without any have nothing in common."""
+    """Return the keyed hash of the rows. Versions without rows get different hashes, because they have nothing in
+    common."""
     return context.keyed_hash("dataset_content", table.content if table.rows else version_id.encode())
 
 
 def _read_part(document: bytes, kind: type[Metadata]) -> Metadata:
-    """The metadata part under the same rules as a JSON body, with pointers that begin at `/metadata`."""
+    """Read the metadata part by the rules for a JSON body, with pointers that begin at `/metadata`."""
     try:
         value = read_json(document)
     except Problem as problem:
@@ -335,7 +337,7 @@ def _read_part(document: bytes, kind: type[Metadata]) -> Metadata:
 
 
 def read_metadata(document: bytes) -> DatasetMetadata:
-    """The metadata of a new data set, which has a root budget exactly if it is private."""
+    """Read the metadata of a new data set, which has a root budget exactly if it is private."""
     metadata = _read_part(document, DatasetMetadata)
     if metadata.public and metadata.budget_id is not None:
         detail = "Public data cost no privacy: leave budget_id out."
@@ -359,10 +361,11 @@ def _check_capacity(rows: int, declared_size: int, capacity: int) -> None:
 
 
 def _bind(session: Session, principal: Principal, budget_id: str | None, content_hash: str) -> None:
-    """Refuse rows that conflict with what is registered, as far as the principal may know of it.
+    """Refuse rows that conflict with registered rows about which the principal may know.
 
-    Whatever is decided about a content is decided under its row's lock. Both statements are executed for everybody, and
-    a root that the principal does not reach, which holds the scope owner by now, changes nothing of the answer.
+    Decisions about a content are made under the lock of its row. Both statements are executed for everybody, and a root
+    budget that the principal does not reach has no effect on the answer. The principal is known to have the scope
+    owner.
     """
     repository.lock_content(session, content_hash)
     roots = repository.roots_of_content(session, content_hash)
@@ -404,7 +407,8 @@ def _dataset(context: Context, metadata: DatasetMetadata, rows: int, content_has
 
 
 def _check_reach(session: Session, principal: Principal, metadata: DatasetMetadata) -> None:
-    """Refuse what a key of some budgets may not register: public data, which no budget protects, and data of others."""
+    """Refuse data that a key of some budgets may not register: public data, which no budget protects, and data of
+    others."""
     if principal.budgets is None:
         return
     if metadata.budget_id is None:

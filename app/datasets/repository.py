@@ -28,12 +28,13 @@ def find(session: Session, dataset_id: str) -> Dataset | None:
 
 
 def find_for_update(session: Session, dataset_id: str) -> Dataset | None:
-    """Lock the data set's row until the transaction ends, and read it as it is now. References need no such lock."""
+    """Lock the data set's row until the transaction ends, and read it as it is now. Inserting references to it needs no
+    such lock."""
     return session.get(Dataset, dataset_id, with_for_update={"key_share": True}, populate_existing=True)
 
 
 def add(session: Session, row: Dataset | DatasetVersion) -> None:
-    """Insert now, so that a broken constraint shows here."""
+    """Insert the data set now, so that a violated constraint is noticed here."""
     session.add(row)
     session.flush()
 
@@ -53,7 +54,7 @@ def list_living(
 
 
 def mark_deleted(session: Session, dataset_id: str, moment: datetime) -> bool:
-    """Mark the data set deleted, and return whether it was not before: one that was keeps its moment."""
+    """Mark the data set as deleted, and return whether it was not deleted before; an earlier time of deletion stays."""
     living = update(Dataset).where(Dataset.id == dataset_id, Dataset.deleted_at.is_(None))
     return bool(session.execute(living.values(deleted_at=moment).returning(Dataset.id)).scalar())
 
@@ -67,13 +68,13 @@ def newest_versions(session: Session, dataset_ids: Collection[str]) -> dict[str,
 
 
 def find_version(session: Session, dataset_id: str, number: int) -> DatasetVersion | None:
-    """A version behind the first, erased or not."""
+    """Return a version after the first, erased or not."""
     statement = select(DatasetVersion).where(DatasetVersion.dataset_id == dataset_id, DatasetVersion.version == number)
     return session.scalars(statement).one_or_none()
 
 
 def versions(session: Session, dataset_id: str, after: int, count: int) -> Sequence[DatasetVersion]:
-    """The versions behind the first with numbers above ``after``, oldest first."""
+    """Return the versions after the first with numbers above ``after``, oldest first."""
     statement = select(DatasetVersion).where(DatasetVersion.dataset_id == dataset_id, DatasetVersion.version > after)
     return session.scalars(statement.order_by(DatasetVersion.version).limit(count)).all()
 
@@ -108,10 +109,10 @@ def gone(session: Session, version_ids: Collection[str]) -> set[str]:
 
 
 def lock_rows(session: Session, version_id: str) -> bool | None:
-    """Keep the rows of a version from being deleted or erased until the transaction ends.
+    """Prevent the rows of a version from being deleted or erased until the transaction ends.
 
     Returns:
-        Whether they are kept in a file; None if nobody knows such a version.
+        Whether they are kept in a file; None if there is no such version.
     """
     later = session.get(DatasetVersion, version_id)
     if find_for_update(session, version_id if later is None else later.dataset_id) is None:
@@ -140,8 +141,8 @@ def _is_erased() -> ColumnElement[bool]:
 def lock_content(session: Session, content_hash: str) -> None:
     """Lock the content's row until the transaction ends, and make it if there is none.
 
-    One row is written in either case, so that the time does not tell whether somebody had registered the content. An
-    upload of the same content at the same moment waits for this one's transaction, which has no slow work in it.
+    One row is written in either case, so the time does not reveal whether somebody had registered the content. A
+    simultaneous upload of the same content waits for this transaction, which does no slow work.
     """
     session.execute(
         text(
@@ -153,7 +154,8 @@ def lock_content(session: Session, content_hash: str) -> None:
 
 
 def roots_of_content(session: Session, content_hash: str) -> set[str]:
-    """The root budgets that this content was ever registered under as private, in whichever version of a data set."""
+    """Return the root budgets under which this content was ever registered as private, in any version of any data
+    set."""
     contents = _PRIVATE_CONTENTS
     return set(session.scalars(select(contents.c.budget_id).where(contents.c.content_hash == content_hash)))
 
@@ -167,12 +169,13 @@ def is_public_somewhere(session: Session, content_hash: str) -> bool:
 
 
 def shared_contents(session: Session, after: str | None, count: int) -> list[tuple[list[str], list[str]]]:
-    """Contents that are private under more than one root budget: those budgets, and the data sets, deleted or not.
+    """Return the contents that are private under more than one root budget, each with these budgets and its data sets,
+    deleted or not.
 
     Args:
         session: A session.
-        after: The first data set of the last content that was listed; None begins at the beginning.
-        count: How many, at most.
+        after: The first data set of the last content that was listed; None for the beginning.
+        count: The largest number of contents.
 
     Returns:
         Ids, sorted; the contents in the order of their first data set.

@@ -129,7 +129,7 @@ class DatasetMetadata(Schema):
         return 1 if has_ids and most is None else most
 
     def capacity_for(self, rows: int) -> int:
-        """Return the slots of a data set that is declared so; of private data they do not depend on the rows."""
+        """Return the slots of a data set with this declaration; for private data they do not depend on the rows."""
         if self.capacity is not None:
             return self.capacity
         return max(self.declared_size, rows) if self.public else default_capacity(self.declared_size)

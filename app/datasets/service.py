@@ -1,4 +1,4 @@
-"""Data sets as the rest of the service uses them: metadata for everyone, rows for the worker alone."""
+"""Data sets for the rest of the service: metadata for everyone, rows only for the worker."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class LoadedDataset:
         public: Whether every row may be published.
         declared_size: The public number of records that are trained on. Use it wherever a size is needed;
             ``len(labels)`` is private.
-        capacity: Slots that a run puts the rows into. Of private data it is a public number, whatever the number of
-            rows.
+        capacity: The number of slots into which a run puts the rows. For private data it is a public number, whatever
+            the number of rows.
         columns: The feature columns, with their declared bounds or categories.
         label: The label's column.
-        features: Shape (rows, columns), in the columns' order and units, inside their bounds; a category is its code.
-            Of rows that are trained on.
-        labels: Shape (rows,): integer codes where the label is a category, else numbers.
-        held_out: Features and labels of the rows that are held out; None if the data set holds none out.
+        features: An array of shape (rows, columns) of the rows that are trained on, in the columns' order and units,
+            within their bounds; a category is its code.
+        labels: An array of shape (rows,): integer codes if the label is a category, otherwise numbers.
+        held_out: Features and labels of the held-out rows; None if the data set holds no rows out.
     """
 
     id: str | None
@@ -80,7 +80,7 @@ class LoadedDataset:
 
 
 def get(session: Session, dataset_id: str) -> Dataset:
-    """A data set's metadata; its file is not opened.
+    """Return a data set's metadata, without opening its file.
 
     Raises:
         Problem: 404 if there is none, or it is deleted.
@@ -92,14 +92,15 @@ def get(session: Session, dataset_id: str) -> Dataset:
 
 
 def columns_of(dataset: Dataset) -> list[Column]:
-    """The declared columns, the label's among them."""
+    """Return the declared columns, including the label's."""
     return _COLUMNS.validate_python(dataset.columns)
 
 
 def body_of(
     dataset: Dataset, newest: Version, principal: Principal = SERVICE, warnings: Sequence[DatasetWarning] = ()
 ) -> DatasetBody:
-    """Return what everyone who reaches the data set may see; its root budget is named if that is reached, too."""
+    """Return what everyone who reaches the data set may see, with its root budget if the principal reaches that as
+    well."""
     columns = columns_of(dataset)
     features, _ = split_label(columns, dataset.label)
     is_bound_in_reach = dataset.budget_id is not None and principal.reaches(dataset.budget_id)
@@ -125,7 +126,7 @@ def body_of(
 
 
 def read(context: Context, dataset_id: str, principal: Principal) -> DatasetBody:
-    """A data set's declaration as the principal sees it.
+    """Return a data set's declaration as the principal may see it.
 
     Raises:
         Problem: 404 if there is none, or it is deleted.
@@ -194,7 +195,7 @@ def list_shared_contents(session: Session, cursor: str | None, limit: int, princ
     """Rows that are private under more than one root budget.
 
     Raises:
-        Problem: 403 for a key of some budgets: whose rows are the same is for nobody who reaches a part of them.
+        Problem: 403 for a key of some budgets, which may not learn which rows are the same.
     """
     if principal.budgets is not None:
         raise reach.beyond("only keys that reach all budgets are told which rows are the same")
@@ -206,13 +207,14 @@ def list_shared_contents(session: Session, cursor: str | None, limit: int, princ
 
 
 def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) -> None:
-    """Remove the rows for good. The declaration stays, marked, and so does the content's bond to its root budget.
+    """Remove the rows for good. The declaration stays, marked as deleted, and the content stays bound to its root
+    budget.
 
-    Asked again, it does the same again: a file that a crash left behind goes then.
+    Repeating the call does the same again, which removes a file that a crash left behind.
 
     Raises:
-        Problem: 404 if there never was one; 403 where the principal does not reach all that is charged for the rows;
-            409 ``dataset_is_bundled``.
+        Problem: 404 if there never was one; 403 if the principal does not reach every budget that is charged for the
+            rows; 409 ``dataset_is_bundled``.
     """
     with context.database.write() as session:
         dataset = repository.find(session, dataset_id)
@@ -233,7 +235,7 @@ def delete(context: Context, dataset_id: str, principal: Principal = SERVICE) ->
 
 
 def sweep_files(context: Context) -> None:
-    """Remove files of rows that are marked deleted or erased: a crash may have left them behind."""
+    """Remove files of rows that are marked as deleted or erased, which a crash may have left behind."""
     files = DatasetFiles(context.settings.data_dir, context.settings.encryption)
     with context.database.read() as session:
         files.sweep(lambda ids: repository.gone(session, ids))
@@ -244,9 +246,9 @@ def charged_by_run(session: Session, dataset_id: str | None, version: int | None
 
     Args:
         session: A session.
-        dataset_id: Which data set; None for rows in a request.
-        version: Which version of it the run was prepared for.
-        budget_id: What is charged.
+        dataset_id: The data set; None for rows in a request.
+        version: The version for which the run was prepared.
+        budget_id: The budget that is charged.
 
     Raises:
         Problem: 404 if there is no such budget, or no such data set; 422 if the version is erased; 409
@@ -264,7 +266,7 @@ def charged_by_run(session: Session, dataset_id: str | None, version: int | None
 
 
 def load(context: Context, session: Session, dataset_id: str, number: int = 1) -> LoadedDataset:
-    """A version of a data set with its rows; public data have one.
+    """Load a version of a data set with its rows; public data have one version.
 
     Raises:
         Problem: 404 if there is none, or it is deleted; 422 if there is no such version, or it is erased.

@@ -1,7 +1,8 @@
 """Synthetic data: public by construction, since they are computed from a seed and public parameters alone.
 
 The same request gives the same rows, on every machine and with every version of NumPy: the generator's raw bits are
-defined, the transforms below are ours, and values are rounded to far fewer digits than any library differs in.
+part of its definition, the transforms below are our own, and values are rounded to far fewer digits than those in which
+libraries differ.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class SyntheticRequest(Schema):
 
     @property
     def declaration(self) -> DatasetMetadata:
-        """Return what an owner would declare about the table."""
+        """Return the declaration that an owner would make about the table."""
         columns: list[Column] = [
             NumberColumn(name=f"feature_{index}", type="number", lower=-1.0, upper=1.0)
             for index in range(1, self.features + 1)
@@ -72,7 +73,7 @@ class SyntheticRequest(Schema):
 
 
 def generate(request: SyntheticRequest) -> Table:
-    """The rows, checked, clipped and hashed as those of a file are."""
+    """Generate the rows; they are checked, clipped and hashed like those of a file."""
     draws = _Draws(request.seed)
     shape = (request.rows, request.features)
     if request.task == "classification":

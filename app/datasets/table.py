@@ -1,4 +1,5 @@
-"""Cells to numbers: each column checked against its declaration, clipped to its bounds, and hashed as it was given."""
+"""Convert cells to numbers: each column is checked against its declaration, clipped to its bounds, and hashed as it was
+given."""
 
 from __future__ import annotations
 
@@ -44,12 +45,11 @@ class CellFault:
 
 @dataclass(frozen=True)
 class TypedBlock:
-    """Some rows of one column of a file whose columns have types.
+    """Some rows of one column of a file with typed columns.
 
     Attributes:
-        values: Numbers, of any type whose values binary64 has; of a category its code, and -1 for whatever else
-            stands there.
-        missing: Positions that have no value at all.
+        values: Numbers of any type that binary64 can represent; for a category its code, and -1 for any other value.
+        missing: The positions without a value.
     """
 
     values: NDArray[Any]
@@ -66,9 +66,9 @@ class Persons:
     """The person of each row, and what is needed to rebuild the table without some persons.
 
     Attributes:
-        hashes: Shape (rows, 2), keyed.
-        clipped: Shape (numbers that were clipped,), of the type `CLIPPED`: with them the content of the rows that stay
-            is that of a file that never had the others.
+        hashes: Keyed hashes, of shape (rows, 2).
+        clipped: The numbers that were clipped, an array of the type `CLIPPED`. With them, the content of the remaining
+            rows equals that of a file that never had the others.
     """
 
     hashes: PersonArray
@@ -81,11 +81,11 @@ class Table:
 
     Attributes:
         features: Shape (rows, feature columns), in declared order and units; a category is its code.
-        labels: Shape (rows,): codes as integers where the label is a category, else numbers.
-        values_clipped: How many numbers passed a declared bound, labels included.
-        content: Digest of the values as given, before clipping; the same whatever the columns are called, in whichever
-            order they stand, whatever their bounds are and whoever's they are. Secret: only its keyed hash is kept.
-        persons: Given where a column with ids of persons is declared.
+        labels: An array of shape (rows,): integer codes if the label is a category, otherwise numbers.
+        values_clipped: How many numbers exceeded a declared bound, labels included.
+        content: A digest of the values before clipping. It does not depend on the names, order or bounds of the
+            columns, nor on persons. It is secret: only its keyed hash is kept.
+        persons: Given if a column with ids of persons is declared.
     """
 
     features: FloatArray
@@ -101,7 +101,7 @@ class Table:
 
 @dataclass
 class _ColumnReader:
-    """One column's running state."""
+    """The state of reading one column."""
 
     column: Column
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
@@ -111,7 +111,7 @@ class _ColumnReader:
     clipped: list[tuple[NDArray[np.intp], FloatArray]] | None = None
 
     def read(self, texts: Sequence[str]) -> FloatArray | list[tuple[int, str, str]]:
-        """Return the block's values, or the positions in it that are at fault, each with a code and a reason."""
+        """Return the block's values, or its faulty positions, each with a code and a reason."""
         if isinstance(self.column, NumberColumn):
             numbers = _numbers(texts)
             if numbers is None:
@@ -125,7 +125,7 @@ class _ColumnReader:
         return self._take_texts(texts, np.array(found, dtype=np.float64))
 
     def read_values(self, block: TypedBlock) -> FloatArray | list[tuple[int, str, str]]:
-        """Do as `read` does, with values that have a type already."""
+        """Do the same as `read`, for typed values."""
         missing = set(block.missing)
         faults = [(index, *_EMPTY) for index in block.missing]
         if isinstance(self.column, NumberColumn):
@@ -159,13 +159,13 @@ class _ColumnReader:
 
 @dataclass
 class _PersonReader:
-    """The running state of the column with ids."""
+    """The state of reading the column with ids."""
 
     column: PersonColumn
     blocks: list[PersonArray] = field(default_factory=lambda: [np.empty((0, 2), np.uint64)])
 
     def read(self, ids: Sequence[str] | PersonArray) -> list[tuple[int, str, str]]:
-        """Take a block of ids, or return the positions in it that are at fault. Hashes are taken as they are."""
+        """Take a block of ids, or return its faulty positions. Ids that are already hashed are taken as they are."""
         if isinstance(ids, np.ndarray):
             self.blocks.append(ids)
             return []
@@ -181,12 +181,12 @@ class _PersonReader:
 
 
 class TableBuilder:
-    """Collects blocks of rows into a `Table`.
+    """Collect blocks of rows into a `Table`.
 
     Args:
-        columns: What is declared of the rows.
+        columns: The declared columns.
         label: Name of the label's column.
-        persons: The column with ids of persons, which stands behind the others; None if there is none.
+        persons: The column with ids of persons, which comes after the others; None if there is none.
     """
 
     def __init__(self, columns: Sequence[Column], label: str, persons: PersonColumn | None = None) -> None:
@@ -205,7 +205,7 @@ class TableBuilder:
         """Take a block of rows, each with one cell per declared column and in that order.
 
         Args:
-            rows: The cells' texts; the last one is the id of the row's person, where ids are declared.
+            rows: The texts of the cells; if ids are declared, the last text is the id of the row's person.
             first_row: Number of the block's first row, for the faults.
 
         Returns:
@@ -219,12 +219,12 @@ class TableBuilder:
     def add_typed(
         self, blocks: Sequence[TypedBlock], first_row: int, ids: Sequence[str] | PersonArray = ()
     ) -> list[CellFault]:
-        """Take blocks whose values have types: one per declared column, in that order. Ids may be hashed already."""
+        """Take blocks of typed values, one per declared column, in that order. Ids may already be hashed."""
         read = [reader.read_values(block) for reader, block in zip(self._readers.values(), blocks, strict=True)]
         return self._take(read, ids, len(blocks[0].values), first_row)
 
     def surplus(self, first_row: int) -> list[CellFault]:
-        """The rows by which persons have more than is declared."""
+        """Return the rows by which persons exceed the declared number of rows."""
         if self._persons is None:
             return []
         most = self._persons.column.most_rows
@@ -255,7 +255,7 @@ class TableBuilder:
         return sorted(faults, key=lambda fault: (fault.row, fault.column))
 
     def _take_features(self, columns: Sequence[FloatArray], rows: int) -> None:
-        """Write columns behind the rows that there are, some rows at a time, so that these stay in the cache."""
+        """Append columns to the existing rows, some rows at a time, so that they stay in the processor's cache."""
         first = len(self._features)
         # The memory grows where it is: blocks that are joined in the end would take it twice.
         self._features.resize((first + rows, len(columns)), refcheck=False)
@@ -290,7 +290,8 @@ class TableBuilder:
 def read_rows(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], first_row: int
 ) -> tuple[FloatArray, list[CellFault]]:
-    """Return one row's texts or more as numbers, shape (rows, columns), and the faults, as `TableBuilder.add` does."""
+    """Return the texts of some rows as numbers, of shape (rows, columns), and the faults as `TableBuilder.add` returns
+    them."""
     values = np.zeros((len(rows), len(columns)))
     faults: list[CellFault] = []
     for index, (column, texts) in enumerate(zip(columns, zip(*rows, strict=True), strict=True)):
@@ -311,12 +312,12 @@ def rows_that_stay(
     label: str,
     person_column: PersonColumn,
 ) -> Table:
-    """A table without some rows, read anew: as if a file had been uploaded that never had them.
+    """Return a table without some rows, as if a file without them had been uploaded.
 
     Args:
-        features, labels, persons: The rows as they are stored.
-        stays: Shape (rows,): which of them stay.
-        columns, label, person_column: As for `TableBuilder`.
+        features, labels, persons: The stored rows.
+        stays: Which of the rows stay, an array of shape (rows,).
+        columns, label, person_column: As in `TableBuilder`.
     """
     stored = iter(features.T)
     blocks = []
@@ -343,7 +344,7 @@ def _lies_within(values: FloatArray, column: NumberColumn) -> bool:
 
 
 def _numbers(texts: Sequence[str]) -> FloatArray | None:
-    """The texts as finite numbers; None if any of them is something else."""
+    """Return the texts as finite numbers; None if any of them is not one."""
     if _NUMBER_CHARACTERS.fullmatch("".join(texts)) is None:
         return None
     try:

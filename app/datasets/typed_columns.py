@@ -1,4 +1,4 @@
-"""Code shared by the readers of Parquet and NPZ. It is imported by a process that loads nothing else."""
+"""Code that the readers of Parquet and NPZ share, imported by a process that loads nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXTS = "texts, or integers that stand for their decimal digits"
 
 
 class FileRefused(Exception):
-    """The file cannot be read as declared; ``why`` never holds a value of it."""
+    """The file cannot be read as declared; ``why`` never contains a value of the file."""
 
     def __init__(self, code: str, why: str) -> None:
         super().__init__(code, why)
@@ -66,7 +66,7 @@ class ReadColumn:
 
 @dataclass(frozen=True)
 class ReadBlock:
-    """Some rows: one entry for each declared column; ids of persons, empty texts where there is none."""
+    """Some rows, with one entry for each declared column, and ids of persons, with an empty text for a missing id."""
 
     columns: Sequence[ReadColumn]
     ids: Sequence[str] = ()
@@ -77,13 +77,13 @@ class ColumnarFile(Protocol):
 
     @property
     def header(self) -> Sequence[str]:
-        """The names of its columns."""
+        """Return the names of its columns."""
         ...
 
     def blocks(
         self, order: Sequence[int], declared: Sequence[Declared], persons: str | None = None
     ) -> Iterator[ReadBlock]:
-        """All rows, some at a time. Each column stands at its place of ``order``, the one with ids at the last one."""
+        """Yield all rows, some at a time, with the columns in the given order and the column of ids last."""
         ...
 
 
@@ -103,5 +103,5 @@ def exact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def wrong_type(name: str, found: str, wants: str) -> FileRefused:
-    """A column whose values are of another kind than declared."""
+    """Return the refusal of a column whose values are of another kind than declared."""
     return FileRefused("column_type", f"column {name!r} holds {found}; it must hold {wants}")

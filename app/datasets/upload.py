@@ -1,4 +1,5 @@
-"""The body of a new data set. A multipart one is streamed: the file to the private disk, the metadata to memory."""
+"""Receive the body of a new data set. A multipart body is streamed: the file goes to the private disk, the metadata to
+memory."""
 
 from __future__ import annotations
 
@@ -43,9 +44,9 @@ class Upload:
 
     Attributes:
         file: The file; it disappears with the request.
-        kind: Its format.
-        file_digest: SHA-256 of its bytes. Secret: it goes into keyed hashes only.
-        metadata: The metadata's bytes, not parsed yet.
+        kind: The format of the file.
+        file_digest: The SHA-256 of the file's bytes. It is secret, and only used in keyed hashes.
+        metadata: The bytes of the metadata, which are not parsed yet.
     """
 
     file: IncomingFile
@@ -55,13 +56,13 @@ class Upload:
 
 
 async def receive(request: Request, context: CurrentContext) -> AsyncIterator[Upload | SyntheticRequest]:
-    """The body of a new data set: a file and its metadata, or the parameters of synthetic data."""
+    """Receive the body of a new data set: a file and its metadata, or the parameters of synthetic data."""
     async with asynccontextmanager(_receive)(request, context, SyntheticRequest) as received:
         yield received
 
 
 async def receive_version(request: Request, context: CurrentContext) -> AsyncIterator[Upload | PersonsDeletion]:
-    """The body of a new version: a file and its metadata, or the persons to remove."""
+    """Receive the body of a new version: a file and its metadata, or the persons to remove."""
     async with asynccontextmanager(_receive)(request, context, PersonsDeletion) as received:
         yield received
 
@@ -125,7 +126,7 @@ class _Part:
 
 
 class _Form:
-    """The two parts, `file` and `metadata`, each exactly once; in either order."""
+    """The two parts `file` and `metadata`, each exactly once, in either order."""
 
     def __init__(self, boundary: bytes) -> None:
         self.file_bytes = bytearray()

@@ -1,4 +1,4 @@
-"""Versions of a data set: its content as it was at a time. The first stands in the row of the data set itself.
+"""Versions of a data set: its content at different times. The first version is the row of the data set itself.
 
 Only private data have more. All of them have the columns, the label, the privacy unit and the root budget of
 the data set, and each has a size, a capacity and a file of its own.
@@ -23,11 +23,11 @@ class Version:
     """A version as it was declared.
 
     Attributes:
-        id: Names its file, and the entry of the register that is about it; the first has the id of its data set.
+        id: The id of its file and of its entry in the register; the first version has the id of its data set.
         number: 1 for the first.
-        content_hash: Keyed hash of its rows; None for data that come with the service.
-        change, reason: What the owner says of it; None for the first.
-        is_erased: Whether its rows went with a later version.
+        content_hash: The keyed hash of its rows; None for data that come with the service.
+        change, reason: What the owner says about it; None for the first.
+        is_erased: Whether a later version has erased its rows.
     """
 
     id: str
@@ -67,7 +67,7 @@ def find(session: Session, dataset: Dataset, number: int | None) -> Version | No
 
 
 def get(session: Session, dataset: Dataset, number: int | None) -> Version:
-    """A version that can be trained on; None names the newest.
+    """Return a version that can be trained on; None names the newest.
 
     Raises:
         Problem: 422 ``unknown_version`` or ``version_erased``.
@@ -82,7 +82,7 @@ def get(session: Session, dataset: Dataset, number: int | None) -> Version:
 
 
 def list_after(session: Session, dataset: Dataset, after: int, count: int) -> Sequence[Version]:
-    """The versions with numbers above ``after``, the oldest first."""
+    """Return the versions with numbers above ``after``, oldest first."""
     first_kept = repository.first_kept_version(session, dataset.id)
     first = [_first(dataset, first_kept)] if after < 1 else []
     return [*first, *(_later(row, first_kept) for row in repository.versions(session, dataset.id, after, count))]
@@ -92,7 +92,7 @@ ERASED = "The rows of this version were erased when a later one came; train on a
 
 
 def refuse_public(dataset: Dataset) -> None:
-    """Refuse a version of public data: nothing is charged for them, so another data set does as well.
+    """Refuse a version of public data: nothing is charged for them, so another data set serves as well.
 
     Raises:
         Problem: 409 ``dataset_is_public``.

@@ -55,7 +55,7 @@ def state_deployment(
     )
 
 
-@router.get("/{budget_id}/deployment", operation_id="get_deployment", summary="The operator's answers")
+@router.get("/{budget_id}/deployment", operation_id="get_deployment", summary="Show the operator's answers")
 def get_deployment(
     context: CurrentContext,
     _: Annotated[Principal, requires(Scope.OWNER, Scope.ANALYST, Scope.AUDITOR)],

@@ -1,4 +1,4 @@
-"""The words of entries: what they record, and which data a charge is for."""
+"""The kinds of entries, and the data that a charge is for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WITHOUT_A_KEY = frozenset({LOOPBACK, SERVICE})
 
 
 class EntryKind(StrEnum):
-    """An entry records one of these: the making of a budget, one step of a reservation, a change by hand."""
+    """What an entry records, such as the making of a budget, one step of a reservation, or a change by hand."""
 
     CREATE = "create"
     """A budget was opened."""
@@ -58,8 +58,8 @@ class ChargedData:
     """The data that a charge is for.
 
     Attributes:
-        dataset_id: Which data set.
-        version: Which of its versions.
+        dataset_id: The data set.
+        version: The version of the data set.
         content: A keyed hash of the rows, which no other version of any data set has
             (`app.entries.registered.content_under`).
     """
@@ -77,7 +77,7 @@ class ChargedData:
         """Read what `to_json` wrote.
 
         Raises:
-            ValueError, KeyError, TypeError: it did not write this.
+            ValueError, KeyError, TypeError: `to_json` did not write this.
         """
         if plain.keys() != {"content", "id", "version"}:
             raise ValueError("data that are charged for have an id, a version and a content")

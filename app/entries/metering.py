@@ -1,8 +1,8 @@
-"""The daily writes of each key to the books: read under a lock, judged and counted in one transaction.
+"""Count the daily writes of each key to the books: they are read under a lock, judged and counted in one transaction.
 
 The rows of a key and a day, and of the day before, are locked before anything is decided, so that transactions of one
-key take turns, in one process and in several, also where midnight lies between them. Whoever also locks the register
-or budgets locks those first. What is rolled back was never counted. An entry counts for the day on which it is made.
+key take turns, in one process and in several, even around midnight. A transaction that also locks the register or
+budgets locks these first. Writes that are rolled back are not counted. An entry counts for the day on which it is made.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _EXTENSIONS = select(func.count()).where(
 
 
 def _locking(dialect: str) -> Any:
-    """Lock the rows of some keys and two days, which are made where there are none, in order, and read them."""
+    """Lock the rows of some keys and two days in order, after making missing ones, and read them."""
     if dialect == "sqlite":
         keys = func.json_each(bindparam("ids")).table_valued("value")
     else:
@@ -78,7 +78,7 @@ _LOCK = {dialect: _locking(dialect) for dialect in ("sqlite", "postgresql")}
 
 @dataclass
 class _Use:
-    """The use of a key: as the database has it, and as the transaction adds to it."""
+    """The use of a key: what the database has, and what the transaction adds."""
 
     entries: int
     bytes: int
@@ -88,10 +88,10 @@ class _Use:
 
 
 class Meter:
-    """Counts the entries of one transaction, and refuses those that are beyond a key's quotas.
+    """Count the entries of one transaction, and refuse those beyond a key's quotas.
 
     Args:
-        connection: The transaction's, of a database that a fence watches.
+        connection: The transaction's connection to a database that a fence watches.
         now: The time of the entries.
     """
 
@@ -102,7 +102,7 @@ class Meter:
         self._extensions: dict[str, int] = {}
 
     def lock(self, principal_ids: Iterable[str]) -> None:
-        """Lock and read what these have written today.
+        """Lock and read what these keys have written today.
 
         Requires: all other locks of the transaction are held.
         """
@@ -125,7 +125,7 @@ class Meter:
         """Count an entry that the transaction is about to write, unless a quota refuses it.
 
         Args:
-            row: Its columns. Whoever made it is locked, or not bounded.
+            row: The columns of the entry. Its maker is locked, or has no quotas.
 
         Returns:
             The refusal (429), or None if it is counted.
@@ -150,7 +150,7 @@ class Meter:
         return None
 
     def _read_extensions(self, reservation_id: str) -> None:
-        """Read how often a reservation was extended, before this transaction extends it, whoever asks."""
+        """Read how often a reservation was extended before this transaction, by anybody."""
         if reservation_id not in self._extensions:
             values = {"reservation_id": reservation_id}
             self._extensions[reservation_id] = self._connection.execute(_EXTENSIONS, values).scalar_one()
@@ -168,7 +168,7 @@ class Meter:
             self._connection.execute(_ADD, added)
 
     def _used(self, use: _Use, kind: EntryKind, row: Mapping[str, Any]) -> Iterable[tuple[Quota, int]]:
-        """Yield what is used of each quota that such an entry may meet. Counting stops where the caller stops."""
+        """Yield the use of each quota that such an entry may reach. Counting stops when the caller stops."""
         yield Quota.ENTRIES, use.entries + use.more_entries
         yield Quota.BYTES, use.bytes + use.more_bytes
         if kind is EntryKind.RESERVE and self._quotas.open_reservations:

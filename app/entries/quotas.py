@@ -1,8 +1,8 @@
-"""Quotas of one key's writes to the books. Pure.
+"""Quotas of one key's writes to the books. This module is pure.
 
-A quota refuses what begins something or prolongs it. What tells of something that has begun (a start, a commit, a
-release, a correction, an end) is counted and never refused: a charge must not stay untold because a key has written
-much.
+A quota refuses entries that begin or prolong something. Entries about something that has begun (a start, a commit, a
+release, a correction, an end) are counted but never refused, because a charge must be recorded however much a key has
+written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEGINNINGS = frozenset(
 
 
 class Quota(StrEnum):
-    """A quota counts one of these of a key."""
+    """What a quota counts for a key."""
 
     ENTRIES = "entries"
     """Entries of a day (UTC)."""
@@ -37,7 +37,7 @@ class Quota(StrEnum):
 
 @dataclass(frozen=True)
 class Quotas:
-    """The quotas of every key; 0 means that there is none."""
+    """The quotas of every key; 0 means no quota."""
 
     entries: int
     bytes: int
@@ -55,7 +55,7 @@ class Quotas:
         )
 
     def met(self, quota: Quota, used: int) -> bool:
-        """Return whether nothing more begins when so much is used.
+        """Return whether a quota is used up.
 
         >>> Quotas(10, 0, 5, 3).met(Quota.ENTRIES, 10), Quotas(10, 0, 5, 3).met(Quota.BYTES, 10**9)
         (True, False)
@@ -64,10 +64,10 @@ class Quotas:
         return 0 < limit <= used
 
     def refusal(self, quota: Quota, used: int, now: datetime) -> Problem:
-        """429 that says what is used up, and when it opens again.
+        """Return a problem with status 429 that says what is used up, and when it opens again.
 
         Args:
-            quota: The one that is met.
+            quota: The quota that is used up.
             used: What the key has used of it.
             now: The time of the decision.
         """
@@ -103,7 +103,7 @@ _DETAILS = {
 
 
 def day_of(now: datetime) -> date:
-    """The day whose quotas a moment counts for.
+    """Return the day whose quotas a moment counts for.
 
     >>> day_of(datetime(2026, 1, 1, 0, 30, tzinfo=UTC))
     datetime.date(2026, 1, 1)

@@ -29,16 +29,16 @@ class EntryRecord:
     """One entry, without its place in the chain.
 
     Attributes:
-        budget_id: Whose chain it belongs to: a budget's, or `app.tables.states.REGISTER`.
+        budget_id: The owner of its chain: a budget, or `app.tables.states.REGISTER`.
         amounts: Units per order: what was held, charged or released; the caps for a new budget.
         events: What the amounts are for. Empty if ``refers_to`` names the entry that has them.
-        details: What else is needed to rebuild the state: the budget's terms, the reservation's times.
+        details: Further data to rebuild the state, such as the budget's terms or the reservation's times.
         refers_to: The hash of the entry that made the reservation.
         subject_id: The id of the subject of an entry of the register: the data set, key, run or audit that it is about.
-        dataset: The data that the charge is for, where that is known.
+        dataset: The data that the charge is for, if known.
         work: The work that was spent on the price; None for the engine's own.
         certificate: The SHA-256 of a certificate of what the events cost alone, hexadecimal.
-        failure: A failure probability that is charged beside the amounts, in units of 1e-18.
+        failure: A failure probability that is charged besides the amounts, in units of 1e-18.
         tail: What was given back for steps that will never be taken, per position of the amounts.
         version: The version of the format of its bytes.
     """
@@ -65,9 +65,10 @@ class EntryRecord:
     version: int = RECORD_VERSION
 
     def canonical(self) -> bytes:
-        """Canonical bytes of everything above, as `accounting.canonical` writes them, without members that are None.
+        """Return canonical bytes of everything above, as `accounting.canonical` writes them, without members that are
+        None.
 
-        Put together from parts, because most entries share their events with others.
+        They are assembled from parts, because most entries share their events with others.
         """
         parts = ['{"amounts":[', ",".join([f'"{amount}"' for amount in self.amounts])]
         parts += ['],"budget_id":', _text(self.budget_id)]
@@ -110,7 +111,7 @@ def _canonical_events(events: tuple[Event, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def mechanisms_of(events: tuple[Event, ...]) -> str:
-    """The kinds of mechanism among the events, each between commas, so that a query can look for one of them.
+    """Return the kinds of mechanism among the events, each between commas, so that a query can look for one of them.
 
     >>> from accounting.events import PureDp, ZcDp
     >>> mechanisms_of((Event(ZcDp(0.1)), Event(PureDp(1.0)), Event(ZcDp(0.2))))
@@ -130,7 +131,7 @@ def record_from_canonical(data: bytes) -> EntryRecord:
     plain = _members_around_known_events(text) or _members(text)
     version = plain.pop("v", None)
     if version not in _MEMBERS_OF:
-        raise ValueError("these bytes are of another format version, or of no entry alone")
+        raise ValueError("these bytes have another format version, or are not exactly one entry")
     required, allowed = _MEMBERS_OF[version]
     if not required <= plain.keys() <= allowed:
         raise ValueError("these bytes are not of an entry alone")
@@ -179,7 +180,7 @@ _MOST_EVENTS = 4096
 
 
 def _convert(plain: dict[str, Any]) -> None:
-    """Read the members that few entries have."""
+    """Read the members that only few entries have."""
     for name in plain.keys() & {"refers_to", "certificate"}:
         if not _HASH.fullmatch(plain[name]):
             raise ValueError(f"{name} is not a hash")
@@ -201,10 +202,10 @@ def _positive(text: str) -> int:
 
 
 def _members_around_known_events(text: str) -> dict[str, Any] | None:
-    """The members of an entry whose events were read before; None if reading the whole has to tell what it says.
+    """Return the members of an entry whose events were parsed before; None if the whole entry must be parsed.
 
-    Before and behind the events are then two whole objects, whose members are those of the entry in their order: what
-    looks like the beginning or the end of the events inside of something else makes neither of them.
+    The texts before and after the events must then form two complete objects, with the members of the entry in order.
+    If something inside another member merely looks like the beginning or the end of the events, they do not.
     """
     before, _, rest = text.partition(',"events":')
     events_text, _, behind = rest.partition(',"id":')

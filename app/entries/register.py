@@ -1,7 +1,7 @@
-"""The register as its entries make it. Pure.
+"""The register as its entries describe it. This module is pure.
 
-Its entries stand in the tree over all entries, in a chain of their own. The first about something says what its row
-says; a later one says what has changed; none follows its end.
+Its entries are in the tree over all entries, in a chain of their own. The first entry about a subject has the columns
+of its row, a later one says what has changed, and no entry follows the end of a subject.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.tables.states import REGISTER
 
 
 class Refused(Exception):
-    """An entry says what the service would not have entered; the message says what."""
+    """An entry says something that the service would not have entered; the message says what."""
 
 
 #: Errors that foreign bytes cause in the code that reads entries of the register.
@@ -27,11 +27,11 @@ UNREADABLE = (Refused, ValueError, KeyError, TypeError, AttributeError, Recursio
 
 @dataclass
 class Told:
-    """Something that the register has entries about, as they have described it.
+    """A subject of the register, as its entries describe it.
 
     Attributes:
-        subject, id: What it is.
-        columns: The columns of its row, as they were said last.
+        subject, id: The kind of the subject and its id.
+        columns: The columns of its row, with their last values.
         has_ended: Whether its last entry was its end.
     """
 
@@ -48,11 +48,11 @@ class Told:
 
 @dataclass
 class Register:
-    """Takes the entries of the register in their order.
+    """Take the entries of the register in order.
 
     Attributes:
-        sequence, head_hash: Of the last entry.
-        told: What may still change, by its id.
+        sequence, head_hash: Those of the last entry.
+        told: The subjects that may still change, by id.
     """
 
     sequence: int = 0
@@ -68,14 +68,14 @@ class Register:
         return FIRST_SUBJECTS if self.sequence else frozenset()
 
     def enter(self, record: EntryRecord, hashed: str) -> Told | None:
-        """Do what the next entry says.
+        """Apply the next entry.
 
         Returns:
-            What no entry can follow about, if this was its last one; it is forgotten here.
+            The subject, if this was its last possible entry; it is forgotten here.
 
         Raises:
             Refused: the service would not have entered it.
-            KeyError, TypeError, ValueError: it does not say what an entry of the register says.
+            KeyError, TypeError, ValueError: it lacks what an entry of the register must say.
         """
         told = self._after(record)
         self.sequence, self.head_hash = record.sequence, hashed
@@ -87,26 +87,26 @@ class Register:
 
     def _after(self, record: EntryRecord) -> Told:
         if record.amounts or record.events or record.reservation_id is not None or record.subject_id is None:
-            raise Refused("an entry of the register is about one thing, and charges nothing")
+            raise Refused("a register entry must be about one subject and must charge nothing")
         details = record.details or {}
         subject, said = Subject(str(details["subject"])), details["says"]
         if not isinstance(said, Mapping):
-            raise TypeError("an entry must say the columns of a row")
+            raise TypeError("a register entry must list the columns of a row")
         later, before = LATER[subject], self.told.get(record.subject_id)
         if record.kind is EntryKind.REGISTER:
             if before is not None:
                 raise Refused(f"the {subject} {record.subject_id} is registered already")
             if said.get("id") != record.subject_id:
-                raise Refused("it describes the row of something else")
+                raise Refused("the row that it describes belongs to another subject")
             if subject is Subject.REGISTER and record.subject_id != REGISTER:
-                raise Refused("there is one register")
+                raise Refused("the ledger has only one register")
             return Told(subject, record.subject_id, dict(said))
         if before is None or before.subject is not subject:
             raise Refused(f"no {subject} {record.subject_id} is registered, or it has ended")
         if record.kind not in later:
-            raise Refused(f"a {subject} takes no {record.kind}")
+            raise Refused(f"an entry about a {subject} cannot be of the kind {record.kind}")
         if not said.keys() <= set(later[record.kind]):
-            raise Refused(f"it changes what the first entry about a {subject} has fixed")
+            raise Refused(f"it changes a column that the first entry about a {subject} fixed for good")
         now = Told(subject, before.id, {**before.columns, **said}, has_ended=record.kind is EntryKind.END)
         if subject is Subject.REGISTER and not subjects_in(now.columns) > subjects_in(before.columns):
             raise Refused("an entry about the register may only add subjects, and this one removes some")
@@ -117,27 +117,27 @@ def subjects_in(columns: Mapping[str, Json]) -> frozenset[Subject]:
     """Return the subjects that an entry about the register itself lists.
 
     Raises:
-        KeyError, TypeError, ValueError: it lists none, or one that nobody knows.
+        KeyError, TypeError, ValueError: it has no list, or lists an unknown subject.
     """
     listed = columns["subjects"]
     if not isinstance(listed, list):
-        raise TypeError("subjects are a list")
+        raise TypeError("subjects must be a list")
     return frozenset(map(Subject, listed))
 
 
 def told_by(entries: Iterable[tuple[EntryRecord, str]]) -> Told | None:
-    """Return what all entries about one thing say of it in the end; None if there are none.
+    """Return a subject as all entries about it describe it in the end; None if there are none.
 
     Args:
-        entries: With their hashes, oldest first.
+        entries: The entries with their hashes, oldest first.
 
     Raises:
         Refused: the service would not have entered one of them.
-        KeyError, TypeError, ValueError: one does not say what an entry of the register says.
+        KeyError, TypeError, ValueError: one of them lacks what an entry of the register must say.
     """
     register, told = Register(), None
     for record, hashed in entries:
         if told is not None and told.is_final:
-            raise Refused(f"nothing follows what the register has said of {told.id}")
+            raise Refused(f"the register has ended {told.id}, and has another entry about it")
         told = register.enter(record, hashed) or register.told[str(record.subject_id)]
     return told

@@ -1,7 +1,7 @@
-"""The rows of data sets, keys, runs, sweeps, audits and webhooks, as entries of the register say them.
+"""The parts of the rows of data sets, keys, runs, sweeps, audits and webhooks that entries of the register contain.
 
-A column that decides what may be charged, or says what a charge was for, is in an entry. The others are listed with the
-reason why they are not.
+A column that decides what may be charged, or says what a charge was for, is in an entry. Other columns are listed with
+the reason why they are not.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from app.tables.webhooks import Webhook
 
 @dataclass(frozen=True)
 class Registered:
-    """A table whose rows are registered, and which of their columns entries say.
+    """A table whose rows are registered, and the columns that entries contain.
 
     Attributes:
-        subject: What a row is.
+        subject: The kind of subject that a row is.
         table: The table.
         ends: The column that is not null once the row has ended; None if nothing ends.
-        untold: Columns that no entry says, and why.
-        shortened: Columns of which an entry has the SHA-256.
+        untold: The columns that no entry contains, with reasons.
+        shortened: The columns of which entries contain only the SHA-256.
         rows: The rows that are registered.
-        ended_states: What the column ``state`` says of no row that has not ended.
-        is_removed: Whether a row goes with its end.
+        ended_states: The values of the column ``state`` of rows that have ended.
+        is_removed: Whether a row is removed at its end.
     """
 
     subject: Subject
@@ -51,7 +51,7 @@ class Registered:
     is_removed: bool = False
 
     def columns(self, kind: EntryKind) -> tuple[str, ...]:
-        """The columns that an entry of a kind says."""
+        """Return the columns that an entry of a kind contains."""
         if kind is not EntryKind.REGISTER:
             return LATER[self.subject][kind]
         left_for_the_end = set(LATER[self.subject].get(EntryKind.END, ())) - self._known_at_first
@@ -59,17 +59,18 @@ class Registered:
 
     @property
     def _known_at_first(self) -> set[str]:
-        """Return the column that both the first entry and the end say: the first says that it has not ended."""
+        """Return the column that both the first entry and the end contain; the first entry says that the row has not
+        ended."""
         return set() if self.ends is None else {self.ends}
 
     def says(self, row: Mapping[str, Any], kind: EntryKind) -> dict[str, Json]:
-        """Return what an entry of a kind says of a row as it is stored."""
+        """Return what an entry of a kind says about a stored row."""
         return {name: self._said(name, row) for name in self.columns(kind)}
 
     def different(self, row: Mapping[str, Any], said: Mapping[str, Json]) -> str | None:
-        """The first column of the row that is not what the entries have said last, if there is one.
+        """Return the first column of the row that differs from its last value in the entries; None if there is none.
 
-        A column that there was not yet at the first entry is null in the row.
+        A column that did not exist yet at the first entry must be null in the row.
         """
         told = said.keys() | self.columns(EntryKind.REGISTER)
         for name in [column.name for column in self.table.c if column.name in told]:
@@ -94,14 +95,15 @@ class Registered:
 
 
 def content_under(root_id: str | None, dataset_id: str, version: int, content_hash: str) -> str:
-    """Return what entries say in place of a content: as good as a random number for each version of each data set.
+    """Return the hash that entries contain in place of a content. Without the secret it is as good as a random number
+    for each version of each data set.
 
-    So whoever reads entries can neither test a guess at rows nor see that the same rows are registered twice. What an
-    analyst sees of entries is distributed in the same way whatever the rows are.
+    So readers of entries can neither test a guess at rows nor see that the same rows are registered twice. The entries
+    that an analyst sees have the same distribution whatever the rows are.
 
     Args:
         root_id: The root budget of private data.
-        dataset_id, version: Whose content it is.
+        dataset_id, version: The version that has the content.
         content_hash: The content hash of the rows, keyed.
 
     >>> content_under("bud_a", "ds_1", 1, "00") == content_under("bud_b", "ds_1", 1, "00")
@@ -115,8 +117,8 @@ def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> Ch
     """Return how a charge for a data set names it.
 
     Args:
-        dataset: One with private rows.
-        version: Which of its versions is trained on.
+        dataset: A data set with private rows.
+        version: The version that is trained on.
         content_hash: The content hash of the rows of that version.
     """
     content = content_under(dataset.budget_id, dataset.id, version, str(content_hash))
@@ -124,11 +126,11 @@ def charged_data(dataset: Dataset, version: int, content_hash: str | None) -> Ch
 
 
 def hash_of_cells(cells: Iterable[tuple[Any, ...]]) -> str:
-    """Return what a sweep's row says of its cells.
+    """Return the hash of a sweep's cells.
 
     Args:
-        cells: Of each, in their order: its number, its values, its plan's hash, what it achieves, and what trials of it
-            are made of.
+        cells: For each cell, in order: its number, its values, its plan's hash, what it achieves, and the draft of its
+            trials.
     """
     hashed = hashlib.sha256()
     for cell in cells:
@@ -156,7 +158,7 @@ REGISTERED: Mapping[Subject, Registered] = {
             Subject.KEY,
             cast(Table, ApiKey.__table__),
             ends="revoked_at",
-            untold={"last_used_at": "It is written with every use, and tells living keys from dead ones alone."},
+            untold={"last_used_at": "It is written with every use, and only shows which keys are still used."},
             shortened=frozenset({"token_hash", "previous_token_hash"}),
         ),
         Registered(
@@ -164,8 +166,8 @@ REGISTERED: Mapping[Subject, Registered] = {
             cast(Table, Run.__table__),
             ends="finished_at",
             untold={
-                "heartbeat": "It is raised for as long as a worker is at the run, and decides nothing afterwards.",
-                "stream_id": "It names the randomness of a run that is being trained, and decides nothing afterwards.",
+                "heartbeat": "A worker updates it while it carries out the run; it decides nothing afterwards.",
+                "stream_id": "It names the random numbers of a run in training; it decides nothing afterwards.",
             },
             shortened=frozenset(
                 {

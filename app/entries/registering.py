@@ -1,6 +1,6 @@
-"""Entering into the register: in the transaction of what is entered, behind the lock of the register's row.
+"""Make entries of the register, in the transaction that writes the rows, under the lock of the register's row.
 
-Whoever also locks budgets in the transaction takes this lock first, with `lock`.
+A transaction that also locks budgets takes this lock first, with `lock`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True)
 class Registration:
-    """Something to be entered.
+    """A fact to enter.
 
     Attributes:
         kind: Whether something began, changed or ended.
-        subject, subject_id: What it is about. Its row is written already: the entry says what the row says.
-        principal_id: Who has done it.
+        subject, subject_id: The subject. Its row is already written, and the entry says what the row says.
+        principal_id: The principal who did it.
     """
 
     kind: EntryKind
@@ -51,7 +51,7 @@ class Registration:
 
 
 def lock(session: Session) -> Head:
-    """Lock the register until the transaction ends; returns the end of its chain."""
+    """Lock the register until the transaction ends, and return the end of its chain."""
     row = session.execute(select(REGISTERS).with_for_update()).one()
     return Head(row.sequence, row.head_hash)
 
@@ -59,12 +59,12 @@ def lock(session: Session) -> Head:
 def enter(session: Session, now: datetime, registrations: Sequence[Registration]) -> None:
     """Enter what has happened to rows that the transaction has written.
 
-    What was there before there was a register is entered first, once.
+    Rows from before there was a register are entered first, once.
 
     Args:
         session: A write session, whose database a fence watches.
         now: The time of the entries.
-        registrations: In the order of the entries.
+        registrations: The facts, in the order of their entries.
 
     Raises:
         Problem: 429 ``quota_exceeded``.
@@ -81,12 +81,12 @@ def enter(session: Session, now: datetime, registrations: Sequence[Registration]
 
 
 def has_begun(session: Session) -> bool:
-    """Return whether the rows that are older than the register, or than what it says of their table, are entered."""
+    """Return whether the rows from before the register recorded their table are entered."""
     return REGISTERED.keys() <= _subjects(session)
 
 
 def begin(session: Session, now: datetime) -> None:
-    """Enter what was there before there was a register, unless it has begun."""
+    """Enter the rows from before there was a register, unless it has begun."""
     writer = _Writer(session, now)
     writer.begin(())
     writer.write()
@@ -110,7 +110,7 @@ def _subjects(session: Session) -> frozenset[Subject]:
 
 
 class _Writer:
-    """Puts entries together, and writes them at once."""
+    """Make entries, and write them together."""
 
     def __init__(self, session: Session, now: datetime) -> None:
         self._session, self._now = session, now
@@ -119,7 +119,8 @@ class _Writer:
         self.meter = Meter(session.connection(), now)
 
     def begin(self, registrations: Sequence[Registration]) -> None:
-        """Enter all rows of subjects that the register does not have yet, but for what is to be entered anyway."""
+        """Enter all rows of subjects that the register does not record yet, except those that are about to be entered
+        anyway."""
         before = _subjects(self._session)
         more = [registered for subject, registered in REGISTERED.items() if subject not in before]
         if not more:
@@ -133,7 +134,8 @@ class _Writer:
             self.add_all(registered, registrations)
 
     def add_all(self, registered: Registered, registrations: Sequence[Registration]) -> None:
-        """Make the entries of all rows of a table, as they are, but for those that are to be made anyway."""
+        """Make the entries of all rows of a table in their present state, except those that are about to be made
+        anyway."""
         entered = {(each.kind, each.subject_id) for each in registrations}
         for row in _all(self._session.connection(), registered):
             if (EntryKind.REGISTER, row.id) in entered:
@@ -144,7 +146,7 @@ class _Writer:
                 self.add(EntryKind.END, registered, row, SERVICE)
 
     def add(self, kind: EntryKind, registered: Registered, row: Row[Any], principal_id: str) -> None:
-        """Make the next entry of what a row says.
+        """Make the next entry from a row.
 
         Raises:
             Problem: 429 ``quota_exceeded``.

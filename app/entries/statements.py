@@ -18,12 +18,12 @@ _INSERT_ENTRY = insert(ENTRIES).inline()
 
 
 def entry_row(record: EntryRecord, previous_hash: str, events: tuple[Event, ...] = ()) -> dict[str, Any]:
-    """The columns of an entry; its bytes are made here, once.
+    """Return the columns of an entry; its bytes are made here, once.
 
     Args:
-        record: What it says.
+        record: The content of the entry.
         previous_hash: The hash of the entry before it.
-        events: What it is for, where another entry says that.
+        events: The events that it is for, if another entry has them.
     """
     canonical = record.canonical()
     return {
@@ -44,7 +44,7 @@ def entry_row(record: EntryRecord, previous_hash: str, events: tuple[Event, ...]
 
 
 def insert_entries(connection: Connection, values: list[dict[str, Any]], meter: Meter) -> None:
-    """New entries, at the ends of their chains, which the meter has counted.
+    """Insert new entries, which the meter has counted, at the ends of their chains.
 
     Requires: the chains' locks; otherwise UNIQUE (budget_id, sequence) refuses one of two writers.
     """

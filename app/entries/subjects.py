@@ -9,7 +9,7 @@ from app.entries.kinds import EntryKind
 
 
 class Subject(StrEnum):
-    """An entry of the register is about one of these."""
+    """The kinds of subjects of the register's entries."""
 
     REGISTER = "register"
     """The register itself: which subjects it has, each with all rows that there were when it took it up."""

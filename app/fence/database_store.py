@@ -65,7 +65,7 @@ class DatabaseStore:
         return Kept(fence.ledger_id, fence.life, heads)
 
     def create(self, kept: Kept) -> None:
-        """Make the fence, unless there is one."""
+        """Create the fence unless it exists."""
         self._make_tables()
         with self._database.write_briefly() as connection:
             row = {"id": 1, "ledger_id": kept.ledger_id, "life": kept.life}
@@ -74,7 +74,7 @@ class DatabaseStore:
                 connection.execute(insert(_HEADS), _rows(kept.heads))
 
     def replace(self, kept: Kept) -> None:
-        """Write the fence anew, whatever it said."""
+        """Replace the whole content of the fence."""
         self._make_tables()
         with self._database.write_briefly() as connection:
             connection.execute(delete(_HEADS))
@@ -84,7 +84,8 @@ class DatabaseStore:
                 connection.execute(insert(_HEADS), _rows(kept.heads))
 
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Note the ends of chains of which the fence has the bases; False unless these are all (`Store.advance`)."""
+        """Move those chains whose base is their end in the fence. Return whether all of them moved
+        (`Store.advance`)."""
         extended = [
             {
                 "b_id": move.budget_id,
@@ -107,7 +108,7 @@ class DatabaseStore:
         return noted == len(moves)
 
     def close(self) -> None:
-        """End the connections; others are made when they are needed."""
+        """Close the connections. New ones are opened when they are needed."""
         self._database.dispose()
 
     def _insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:

@@ -1,9 +1,9 @@
 """The fence as a file: a log of the ends of chains, one record for each group of commands.
 
-A record is appended and brought to the disk before its commands are acknowledged. Processes take turns with the file's
-lock, and read what the others have appended before they append. A record ends with a checksum: one that a crash left
-half written is the last one, was never acknowledged, and is cut off by whoever appends next. When the log has grown
-long it is written anew, with one record for each budget, and takes the old one's place at once.
+A record is appended and brought to the disk before its commands are acknowledged. Processes take turns by the file's
+lock, and read what the others have appended before they append. A record ends with a checksum. A crash can leave only
+the last record half written. Its commands were never acknowledged, and the next append cuts it off. When the log has
+grown long, a new log with one record for each budget replaces it in one step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BYTES_OF_BUDGET = 120
 
 
 class DamagedFence(Exception):
-    """The file is not what this service wrote."""
+    """The file is not in the form in which this service wrote it."""
 
 
 class FileStore:
@@ -48,8 +48,8 @@ class FileStore:
         """Return the fence's marks of some budgets or of all; None if there is no fence.
 
         Raises:
-            DamagedFence: the file is not what this service wrote.
-            OSError: it cannot be read.
+            DamagedFence: the file is not in the form in which this service wrote it.
+            OSError: the file cannot be read.
         """
         with self._lock, self._locked(fcntl.LOCK_SH) as is_there:
             if not is_there:
@@ -60,11 +60,11 @@ class FileStore:
             return Kept(self._ledger_id, self._life, dict(heads))
 
     def create(self, kept: Kept) -> None:
-        """Make the fence, unless there is one: of two processes that begin at once, one makes it."""
+        """Create the fence unless it exists. If two processes begin at once, only one creates it."""
         write_private_once(self._path, _content(kept))
 
     def replace(self, kept: Kept) -> None:
-        """Write the fence anew, whatever it said."""
+        """Replace the whole content of the fence."""
         with self._lock:
             try:
                 with self._locked(fcntl.LOCK_EX):
@@ -74,7 +74,8 @@ class FileStore:
             self._close()
 
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Note the ends of chains of which the fence has the bases; False unless these are all (`Store.advance`)."""
+        """Move those chains whose base is their end in the fence. Return whether all of them moved
+        (`Store.advance`)."""
         with self._lock, self._locked(fcntl.LOCK_EX) as is_there:
             if not is_there:
                 return False
@@ -157,7 +158,7 @@ class FileStore:
         )
 
     def _append(self, heads: Mapping[str, Head]) -> None:
-        """Bring one record to the disk, in place of one that was left half written."""
+        """Bring one record to the disk, in place of a record that was left half written."""
         assert self._descriptor is not None, "it is locked"
         if self._end >= max(COMPACTED_FROM_BYTES, _GROWTH * _BYTES_OF_BUDGET * len(self._heads)):
             replace_private(self._path, _content(Kept(self._ledger_id, self._life, self._heads | dict(heads))))
@@ -185,7 +186,7 @@ class FileStore:
 
 
 def _content(kept: Kept) -> bytes:
-    """A whole file."""
+    """Return the content of a whole file."""
     records = [_record([_VERSION, kept.ledger_id, kept.life])]
     records += [_record(_of_heads({budget_id: head})) for budget_id, head in kept.heads.items()]
     return b"".join(records)

@@ -1,8 +1,8 @@
 """The marks that the fence holds, and the result of comparing them with the database. Pure.
 
-The fence holds the end of every budget's chain. A number of entries for the whole ledger would not do: on PostgreSQL
-transactions commit in another order than they draw their numbers, so that a copy may have a later entry and lack an
-earlier one that was acknowledged. A chain has no gaps, and one that holds an entry holds all those before it.
+The fence holds the end of every budget's chain. The number of entries in the whole ledger would not be enough: on
+PostgreSQL, transactions may commit in another order than their numbers, so that a copy may have a later entry and lack
+an earlier, acknowledged one. A chain has no gaps: if it holds an entry, it holds all entries before it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Move:
     """A chain that has become longer.
 
     Attributes:
-        budget_id: Whose chain.
-        base: Its end before; None for a new chain, or where nobody looked.
-        head: Its end as it was committed, which follows from its base.
+        budget_id: The budget of the chain.
+        base: The previous end; None for a new chain, or if nobody looked.
+        head: The committed end, which follows from the base.
     """
 
     budget_id: str
@@ -56,7 +56,7 @@ class Reason(StrEnum):
     """Why a database is refused."""
 
     BEHIND = "behind"
-    """Entries that were acknowledged are missing, or are others."""
+    """Entries that were acknowledged are missing, or differ from those now stored."""
     OTHER_LIFE = "other_life"
     """The database is from before a loss that was acknowledged, or from another continuation of the same ledger."""
     NO_FENCE = "no_fence"
@@ -74,10 +74,10 @@ class Missing:
     """The loss of one budget.
 
     Attributes:
-        budget_id: Which budget.
-        acknowledged: Entries of its chain that were acknowledged.
-        found: Entries that the database has.
-        is_rewritten: Whether the database has as many, and other ones.
+        budget_id: The budget.
+        acknowledged: The number of entries of its chain that were acknowledged.
+        found: The number of entries that the database has.
+        is_rewritten: Whether the database has as many entries, but different ones.
     """
 
     budget_id: str
@@ -87,18 +87,18 @@ class Missing:
 
     @property
     def entries(self) -> int:
-        """Return how many are known to be gone."""
+        """Return how many entries are known to be gone."""
         return max(self.acknowledged - self.found, int(self.is_rewritten))
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A database that is not what was acknowledged.
+    """The difference between a database and what was acknowledged.
 
     Attributes:
         reason: What is wrong.
-        acknowledged: Entries that the fence knows, of all budgets; None without a fence.
-        missing: The budgets that lost entries; what is not known without a fence.
+        acknowledged: The number of entries that the fence knows, over all budgets; None without a fence.
+        missing: The budgets that lost entries; empty without a fence, since then nobody knows.
     """
 
     reason: Reason
@@ -136,17 +136,17 @@ def compare(
     heads: Mapping[str, Head],
     entries_between: Callable[[str, int, int], Iterable[tuple[object, object]]],
 ) -> Loss | None:
-    """Find what the database lacks of what the fence has.
+    """Find which of the fence's marks the database does not reach.
 
     A chain that is longer in the database must follow from the end that the fence has, entry by entry. So each end
     that the fence ever gets vouches for all the ends before it.
 
     Args:
-        kept: What the fence says. It was read before the database, which may therefore be ahead.
-        ledger_id, life: Of the database; it has no life where it never had a fence.
-        heads: The ends of the chains in the database, of the budgets in ``kept`` at least.
-        entries_between: The hashes and the bytes of the entries in the database, by their budget, the first sequence
-            and the last.
+        kept: The content of the fence. It was read before the database, which may therefore be ahead.
+        ledger_id, life: Those of the database. It has no life if it never had a fence.
+        heads: The ends of the chains in the database, at least for the budgets in ``kept``.
+        entries_between: Returns the hashes and the bytes of the entries in the database, given the budget, the first
+            and the last sequence.
     """
     if kept.ledger_id != ledger_id:
         return Loss(Reason.OTHER_LEDGER)
@@ -168,7 +168,7 @@ def compare(
 
 
 def _follows(mark: Head, head: Head, entries: Iterable[tuple[object, object]]) -> bool:
-    """Return whether the entries from the mark's own on lead to the head."""
+    """Return whether the entries that follow the mark lead to the head."""
     sequence, hashed = mark.sequence - 1, mark.hash
     for stored_hash, canonical in entries:
         sequence += 1

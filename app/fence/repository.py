@@ -24,7 +24,7 @@ _REVISION = text("SELECT version_num FROM alembic_version")
 
 
 def ledger_id(connection: Connection) -> str:
-    """The id that was drawn with the database; "" where somebody has deleted it."""
+    """Return the id that was drawn with the database; "" if somebody has deleted it."""
     return connection.scalar(select(MerkleTree.ledger_id)) or ""
 
 
@@ -34,29 +34,29 @@ def has_own_schema(connection: Connection) -> bool:
 
 
 def newest_life(connection: Connection) -> tuple[int, str] | None:
-    """The number and the id of the present life; None if there never was a fence."""
+    """Return the number and the id of the present life; None if there never was a fence."""
     statement = select(LedgerLife.number, LedgerLife.life).order_by(LedgerLife.number.desc()).limit(1)
     row = connection.execute(statement).one_or_none()
     return None if row is None else (row.number, row.life)
 
 
 def enter_first_life(connection: Connection, life: str, moment: datetime) -> None:
-    """Enter the first life; where another server was first, its row stays."""
+    """Enter the first life. If another server was first, its row stays."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     row = {"number": 1, "life": life, "began_at": moment}
     connection.execute(dialect.insert(LedgerLife).values(row).on_conflict_do_nothing())
 
 
 def enter_life(connection: Connection, number: int, life: str, moment: datetime, loss: dict[str, Any]) -> None:
-    """Enter a later life, and what was known to be missing when it began."""
+    """Enter a later life, with the entries that were known to be missing when it began."""
     connection.execute(insert(LedgerLife).values(number=number, life=life, began_at=moment, loss=loss))
 
 
 def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[str, Head]:
-    """The ends of the chains of some budgets and of the register, or of all.
+    """Return the ends of the chains of some budgets and of the register, or of all budgets.
 
-    The runs of a sweep share its entries. So that none of them is started twice, each one's start counts as a chain of
-    its own, of one entry, whose hash is the name of the stream that its noise comes from.
+    The runs of a sweep share its entries. To prevent that a run is started twice, the start of each run counts as a
+    separate chain. It has one entry, whose hash is the name of the run's noise stream.
     """
     dialect = connection.dialect.name
     values = {} if ids is None else {"ids": as_list(dialect, list(ids))}
@@ -66,7 +66,8 @@ def heads(connection: Connection, ids: Collection[str] | None = None) -> dict[st
 
 @cache
 def _heads(dialect: str, *, of_all: bool) -> CompoundSelect[Any]:
-    """The statement of `heads`: every transaction that writes needs it, and to make it takes longer than to run it."""
+    """Return the statement of `heads`. Every writing transaction needs it, and building it takes longer than running
+    it."""
     chains = select(BUDGETS.c.id, BUDGETS.c.sequence, BUDGETS.c.head_hash)
     register = select(REGISTERS.c.id, REGISTERS.c.sequence, REGISTERS.c.head_hash).where(REGISTERS.c.sequence > 0)
     starts = select(RUNS.c.id, literal(1), RUNS.c.stream_id)
@@ -79,7 +80,7 @@ def _heads(dialect: str, *, of_all: bool) -> CompoundSelect[Any]:
 
 
 def entries_between(connection: Connection, budget_id: str, first: int, last: int) -> Iterator[tuple[str, bytes]]:
-    """The hashes and the bytes of the entries of a chain from one sequence to another."""
+    """Return the hashes and the bytes of the entries of a chain from one sequence to another."""
     sequence = ENTRIES.c.sequence
     statement = select(ENTRIES.c.hash, ENTRIES.c.canonical)
     statement = statement.where(ENTRIES.c.budget_id == budget_id, sequence >= first, sequence <= last)

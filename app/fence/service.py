@@ -1,7 +1,7 @@
-"""The fence at work: it is compared with the database, and moved with every commit that extends a chain.
+"""The work of the fence: it is compared with the database, and moved with every commit that extends a chain.
 
-What a commit has added is acknowledged when the fence has it. A crash between the two leaves a database that is ahead
-of its fence, which is not a loss: the next comparison moves the fence. The other way round, the database has lost
+The additions of a commit are acknowledged when the fence has them. A crash between the two leaves a database that is
+ahead of its fence. That is no loss: the next comparison moves the fence. If the fence is ahead, the database has lost
 something.
 """
 
@@ -50,10 +50,11 @@ class Store(Protocol):
     def create(self, kept: Kept) -> None: ...
     def replace(self, kept: Kept) -> None: ...
     def advance(self, moves: Sequence[Move]) -> bool:
-        """Note the ends of chains of which the fence has the bases; a base of None is that of a chain that it lacks.
+        """Move those chains whose base is their end in the fence. A base of None stands for a chain that the fence
+        lacks.
 
         Returns:
-            False where the fence has another end of some chains; of these nothing is noted.
+            False if the fence has another end for some chains; these are not moved.
         """
         ...
 
@@ -61,12 +62,12 @@ class Store(Protocol):
 
 
 def touch(connection: Connection, budget_id: str, base: Head | None) -> None:
-    """Tell the fence that the transaction acknowledges what a budget's chain says, with what it adds to it.
+    """Tell the fence that the transaction acknowledges the present chain of a budget, including its own additions.
 
     Args:
         connection: The transaction's.
-        budget_id: Whose chain.
-        base: Its end, read under the lock before anything was added; None if nobody looked.
+        budget_id: The budget of the chain.
+        base: The end of the chain, read under the lock before anything was added; None if nobody looked.
 
     Raises:
         RuntimeError: no fence watches the database, so that nothing may be acknowledged.
@@ -77,7 +78,7 @@ def touch(connection: Connection, budget_id: str, base: Head | None) -> None:
 
 
 def leave_out(connection: Connection) -> None:
-    """Let a transaction commit without the fence: only whoever writes the fence anew does."""
+    """Let a transaction commit without the fence. Only the code that replaces the fence does this."""
     _TOUCHED.pop(connection, None)
 
 
@@ -85,10 +86,11 @@ class Fence:
     """The fence of a process: it watches every transaction that its database commits.
 
     Guarantees:
-        - acknowledged_is_fenced: when a write session has ended, the fence has every chain that it extended or told.
-        - never_ahead: the fence never has what is not committed.
+        - acknowledged_is_fenced: when a write session has ended, the fence has every chain that the session extended or
+          reported.
+        - never_ahead: the fence never has an entry that is not committed.
         - behind_is_refused: no transaction extends a chain while the database is known to be behind the fence.
-        - foreign_is_refused: none extends a chain of a database that another version has migrated.
+        - foreign_is_refused: no transaction extends a chain of a database that another version has migrated.
 
     Args:
         database: The ledger's.
@@ -112,19 +114,19 @@ class Fence:
 
     @cached_property
     def store(self) -> Store:
-        """The file or the database in which the fence is kept."""
+        """Return the file or the database in which the fence is kept."""
         place = self._url()
         return FileStore(place) if isinstance(place, Path) else DatabaseStore(place)
 
     @property
     def loss(self) -> Loss | None:
-        """Why the database is refused, by the last comparison."""
+        """Return why the last comparison refused the database; None if it did not."""
         return self._loss
 
     def check(self) -> Loss | None:
         """Compare the whole database with the fence, and move the fence where the database is ahead.
 
-        The fence is made where the database never had one.
+        If the database never had a fence, the fence is created.
 
         Raises:
             Unfenced: the fence cannot be read or written.
@@ -136,7 +138,8 @@ class Fence:
             return self._loss
 
     def look(self) -> bool:
-        """Return whether all is well, by a comparison of seconds ago at most. What is not is logged when it begins."""
+        """Return whether all is well, by a comparison that is at most seconds old. The beginning of a fault is
+        logged."""
         try:
             loss = self.standing()
             if loss is not None and not self._is_logged:
@@ -149,7 +152,7 @@ class Fence:
             return False
 
     def standing(self) -> Loss | None:
-        """Why the database is refused, by a comparison of seconds ago at most.
+        """Return why the database is refused, by a comparison that is at most seconds old; None if it is not refused.
 
         Raises:
             Unfenced: the fence cannot be read or written.
@@ -160,7 +163,7 @@ class Fence:
         return self._loss
 
     def renew(self, kept: Kept) -> None:
-        """Write the fence anew, for the life that a loss has begun."""
+        """Replace the fence for the new life that begins after a loss."""
         with self._lock, _failures_told():
             self.store.replace(kept)
         self.check()
@@ -190,11 +193,11 @@ class Fence:
         return [Move(budget_id, base, heads[budget_id]) for budget_id, base in touched.items() if budget_id in heads]
 
     def after_commit(self, moves: Sequence[Move]) -> None:
-        """Move the fence to what was committed; then it may be acknowledged.
+        """Move the fence to what was committed. Only then may the commit be acknowledged.
 
         Raises:
-            Unfenced: the fence cannot be read or written. The same command, sent again, tries again.
-            DBAPIError: the ledger's database failed before the two were compared. The same holds.
+            Unfenced: the fence cannot be read or written. Sending the same command again makes another attempt.
+            DBAPIError: the ledger's database failed before the comparison. Sending the command again helps here, too.
         """
         moves = [move for move in moves if self._known.get(move.budget_id) != move.head]
         untold = set(self._untold)
@@ -214,7 +217,8 @@ class Fence:
             raise refusal(self._loss)
 
     def catch_up(self) -> None:
-        """Move the fence to all that is committed: before something is told that another process may have written.
+        """Move the fence to everything that is committed. This comes before telling anybody what another process may
+        have written.
 
         Raises:
             Unfenced: the database is behind, or the fence cannot be written.
@@ -224,9 +228,9 @@ class Fence:
             raise refusal(loss)
 
     def heads(self, ids: Collection[str]) -> Mapping[str, Head]:
-        """Return the ends of some chains that the fence has, once it has all that is committed, and none of others.
+        """Move the fence to everything that is committed, and return its ends of these chains.
 
-        A view of the database that begins afterwards has all entries up to them.
+        A view of the database that begins afterwards has all entries up to these ends.
 
         Raises:
             Unfenced: the database is behind, or the fence cannot be read or written.
@@ -238,7 +242,7 @@ class Fence:
         return kept
 
     def close(self) -> None:
-        """Close what the fence is kept in; it is opened again when it is needed."""
+        """Close the fence's file or database. It is opened again when it is needed."""
         if "store" in vars(self):
             self.store.close()
 
@@ -252,7 +256,7 @@ class Fence:
         return True
 
     def _is_before(self, budget_id: str, base: Head | None) -> bool:
-        """Return whether a chain ends earlier, or otherwise, than this process has seen it end."""
+        """Return whether a chain ends earlier than this process has seen, or with another hash."""
         known = self._known.get(budget_id)
         return base is not None and known is not None and (base.sequence < known.sequence or _differ(base, known))
 
@@ -260,7 +264,7 @@ class Fence:
         """Compare some chains, or all, and move the fence where the database is ahead.
 
         Returns:
-            The ends that the fence has then; none if the database is refused.
+            The ends that the fence has afterwards; none if the database is refused.
         """
         try:
             # First: whatever is committed meanwhile makes the database ahead, and never behind.

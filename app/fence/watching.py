@@ -21,10 +21,9 @@ _SETTINGS: WeakKeyDictionary[Engine, Settings] = WeakKeyDictionary()
 def fenced_context(
     settings: Settings, database: Database, clock: Callable[[], datetime] = utc_now, **parts: Any
 ) -> Context:
-    """A context whose database is watched by the fence that the settings name.
+    """Make a context whose database is watched by the fence that the settings name.
 
-    A context that is made otherwise can calculate and read. `app.fence.service.touch` refuses what it would add to a
-    ledger.
+    Any other context can only calculate and read. `app.fence.service.touch` refuses its additions to a ledger.
 
     Args:
         settings: The process's settings.
@@ -38,7 +37,7 @@ def fenced_context(
 
 
 def fence_of(context: Context) -> Fence:
-    """The fence of the context's database, which it watches from the first call on, under the context's settings."""
+    """Return the fence of the context's database. It watches from the first call on, under the context's settings."""
     settings = context.settings
     _SETTINGS.setdefault(context.database.engine, settings)
     context.database.watch(lambda: Fence(context.database, lambda: settings.fence_place, context.clock))
@@ -46,7 +45,7 @@ def fence_of(context: Context) -> Fence:
 
 
 def settings_of(connection: Connection) -> Settings:
-    """The settings under which a watched database is written.
+    """Return the settings under which a watched database is written.
 
     Raises:
         RuntimeError: no fence watches the database, so that nothing may be written to its ledger.

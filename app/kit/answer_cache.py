@@ -1,7 +1,7 @@
-"""Finished answers of calls that are functions of their request alone, remembered and found once.
+"""A cache of answers that depend on nothing but their request. Each is computed once and remembered.
 
-What goes in is public by nature: a specification that a caller wrote, and numbers that follow from it. Answers about
-budgets, data sets or runs never do. An answer that depends on how busy the service was is given, and not remembered.
+The cache holds only public content: specifications that callers wrote, and numbers that follow from them. It never
+holds answers about budgets, data sets or runs, nor answers that depend on how busy the service was.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Finding:
 
     Attributes:
         text: JSON, as it is sent.
-        is_final: Whether the same request would get the same at any other time.
+        is_final: Whether the same request would get the same answer at any other time.
     """
 
     text: bytes
@@ -56,19 +56,20 @@ class Finding:
 
 
 class _Abandoned(Exception):
-    """The caller that was finding the answer failed in a way that concerns nobody else."""
+    """The computation that others waited for failed for a reason that concerns only its own caller."""
 
 
 class AnswerCache:
-    """The answers of late, at most this many ``entries`` and ``size_bytes``; without entries it remembers nothing.
+    """The recent answers, limited by ``entries`` and ``size_bytes``. With 0 entries, it remembers nothing.
 
-    Any thread and any event loop may ask. What was asked least recently goes first.
+    Any thread and any event loop may use it. The least recently used answer is dropped first.
 
     Guarantees:
         - another_question_never_answers: a key is the SHA-256 of the engine's version, the call and everything asked
-        - one_computation: of equal requests at once one is computed, and the others wait for it without a thread
-        - failures_are_not_remembered: what raises is asked anew by the next
-        - within_bounds: of entries and of bytes, after every call
+        - one_computation: of equal requests at the same time, one is computed, and the others wait for it without a
+          thread
+        - failures_are_not_remembered: after an exception, the next request computes again
+        - within_bounds: entries and bytes are within their limits after every call
     """
 
     def __init__(self, entries: int, size_bytes: int, engine_version: str = ENGINE_VERSION) -> None:
@@ -89,19 +90,19 @@ class AnswerCache:
         """Return the key of a request.
 
         Args:
-            call: Which endpoint.
-            asked: What the schema read: JSON values with all defaults. The order of keys does not matter, nor whether a
-                whole number is written with a fraction.
+            call: The endpoint.
+            asked: What the schema read: JSON values with all defaults. Neither the order of keys matters, nor whether
+                whole numbers are written as 1 or 1.0.
         """
         text = json.dumps(_plain(asked), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(self._version + call.encode() + b"\0" + text.encode()).digest()
 
     def spelling(self, call: str, body: bytes) -> bytes:
-        """Return the key of a body as it was sent, which is found again without being read."""
+        """Return the key of the exact bytes of a body, so that the same bytes are found without being parsed."""
         return hashlib.sha256(self._version + call.encode() + b"\0" + body).digest()
 
     def known(self, spelling: bytes) -> bytes | None:
-        """The answer to a body that was sent before in the same words."""
+        """Return the remembered answer to a body with exactly the same bytes."""
         with self._lock:
             key = self._spellings.get(spelling)
             text = None if key is None else self._find(key)
@@ -114,13 +115,13 @@ class AnswerCache:
         """Return the remembered answer, the answer of an equal request under way, or a computed one.
 
         Args:
-            key: Of the request.
-            spelling: Of its body, to be found by it the next time.
+            key: The key of the request.
+            spelling: The key of the body's bytes, under which the answer can be found the next time.
             compute: Finds the answer, in a thread.
 
         Raises:
-            Exception: what ``compute`` raised; also that of an equal request, if it is about what was asked. Where the
-                other one was refused for want of room, this one computes for itself.
+            Exception: what ``compute`` raised, for this request or for an equal one under way. If the other one was
+                refused because the service was full, this request computes its own answer.
         """
         while True:
             with self._lock:
@@ -146,7 +147,7 @@ class AnswerCache:
                 continue
 
     async def compute_alone(self, compute: Callable[[], Finding]) -> tuple[bytes, Source]:
-        """A computed answer that nobody else gets, now or later."""
+        """Compute an answer for this caller only; it is not remembered."""
         return (await run_in_threadpool(compute)).text, Source.NOT_STORED
 
     async def _compute(

@@ -1,4 +1,4 @@
-"""One request to another server: no redirect followed, an answer of bounded size, within a few seconds."""
+"""One request to another server. It follows no redirect, and the size of the answer and the time are bounded."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _AT_ONCE = 64 * 1024
 
 
 class NoAnswer(Exception):
-    """The server gives no answer, or one that is too late or too long. The message is for the log."""
+    """The server gave no answer, or the answer was too late or too long. The message is for the log."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, whatever its status is."""
+    """An answer with any status."""
 
     status: int
     body: bytes
@@ -83,16 +83,16 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Return the opener of addresses. It uses HTTPS_PROXY, since a server may be outside a company's network.
+    """Return the opener of addresses. It uses HTTPS_PROXY, since the other server may be outside a company's network.
 
-    It does not use HTTP_PROXY: what may go over http stays on this machine or in its network.
+    It does not use HTTP_PROXY, since requests over http stay on this machine or in its network.
     """
     proxies = {scheme: proxy for scheme, proxy in urllib.request.getproxies().items() if scheme == "https"}
     return urllib.request.build_opener(_NoRedirect, _Http, _Https, urllib.request.ProxyHandler(proxies))
 
 
 def ask(address: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
-    """Get what is at an address that an operator has named, or post a body to it.
+    """Get the content of an address that an operator has named, or post a body to it.
 
     Raises:
         NoAnswer: there is no answer.

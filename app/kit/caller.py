@@ -1,4 +1,5 @@
-"""The caller for whom the present work is done: gates that take turns between callers are handed no principal."""
+"""The caller for whom the present work is done. Gates that let callers take turns read it here, since nobody passes
+them a principal."""
 
 from __future__ import annotations
 

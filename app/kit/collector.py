@@ -1,7 +1,7 @@
-"""Python's garbage collector, kept from looking at what a process has loaded.
+"""Settings of Python's garbage collector, so that it does not look at the modules that a process has loaded.
 
-Nothing of that is garbage, and a process of the service spends a sixth of its start on looking all the same, and more
-later, whenever all objects are looked at.
+Modules are never garbage. Looking at them takes a sixth of the start of a process, and more time at every later
+collection of all objects.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import gc
 
 
 def pause() -> None:
-    """Collect nothing while modules are loaded: the first that a process of ours does."""
+    """Stop collecting while modules are loaded. Our processes call this first."""
     gc.disable()
 
 
 def resume() -> None:
-    """Collect again, but never look at what there is now; nothing happens where collection was not paused."""
+    """Collect again, but never look at the objects that exist now. This does nothing if collection was not paused."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()

@@ -1,10 +1,10 @@
 """The keys that private files are encrypted with: the newest encrypts, and all of them decrypt.
 
-They are the operator's, and lie elsewhere than the files: in a setting, or in a file of their own, one key a line, the
-newest first. That file is read again whenever it was changed, so that a key is rotated while the service serves.
+The operator keeps them apart from the files: in a setting, or in a key file with one key a line, the newest first. The
+key file is read again after every change, so that keys can be rotated while the service runs.
 
-A key is known by its id, a keyed hash of a constant, which every encrypted file names in its header and which tells
-nothing of the key.
+A key has an id, a keyed hash of a constant, which reveals nothing about the key. Every encrypted file names this id in
+its header.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SHOWN_DIGITS = 12
 
 
 class NotRotated(Exception):
-    """The keys were not changed; the message says why, and what would be right."""
+    """The keys were not changed. The message says why, and what to do instead."""
 
 
 def key_id(key: bytes) -> bytes:
-    """Return the id of a key: it tells keys apart, and tells nothing about them."""
+    """Return the id of a key. It distinguishes keys, and reveals nothing about them."""
     return hmac.digest(key, b"epsilond key id", "sha256")[:KEY_ID_BYTES]
 
 
@@ -49,7 +49,7 @@ def parse_keys(text: str) -> Keys:
     """Read keys that are separated by blanks, lines or commas; each is hexadecimal or base64.
 
     Raises:
-        ValueError: There is none, one is something else, or one is there twice. The message does not repeat it.
+        ValueError: There is no key, a text is no key, or a key is repeated. The message does not show the text.
     """
     keys = tuple(_parse_key(each) for each in _SEPARATORS.split(text.strip(" \t\r\n,")))
     if len(set(keys)) < len(keys):
@@ -75,7 +75,7 @@ class DataKeys:
         self._keys = keys
 
     def current(self) -> Keys:
-        """Return the keys as they are now."""
+        """Return the present keys."""
         return self._keys
 
     def ids(self) -> tuple[bytes, ...]:
@@ -86,7 +86,7 @@ class DataKeys:
 class KeyFile(DataKeys):
     """Data keys in a file, which is checked for changes whenever they are asked for.
 
-    While the file cannot be read, or holds something else, the keys are those that it had before.
+    While the file cannot be read or is malformed, the keys are those that it had before.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,11 +109,11 @@ class KeyFile(DataKeys):
         """Draw a key and put it before the others. Everybody who reads the file encrypts with it from then on.
 
         Returns:
-            Its id.
+            The id of the new key.
 
         Raises:
-            NotRotated: The file holds something else.
-            OSError: The file cannot be replaced; it keeps its owner and its mode.
+            NotRotated: The file does not hold keys.
+            OSError: The file cannot be replaced while keeping its owner and its mode.
         """
         key = secrets.token_bytes(KEY_BYTES)
         with self._alone():
@@ -123,17 +123,17 @@ class KeyFile(DataKeys):
     def drop(self, identity: str, holds: Callable[[bytes], int]) -> None:
         """Take an older key out of the file, unless files are still encrypted with it.
 
-        Whoever was writing a file with it finds another key to be the newest when the file has its name, and encrypts
-        it anew (`app.kit.encryption`). Files are looked for once more when the key is out of the file; where one is
-        found, the key is put back.
+        A process that is writing a file with this key notices, when the file gets its name, that another key is the
+        newest, and encrypts the file again (`app.kit.encryption`). After the key was taken out, files under it are
+        counted once more; if one is found, the key is put back.
 
         Args:
-            identity: As `shown` gives it.
-            holds: Given a key's id, counts the files that are encrypted with it.
+            identity: The key's name, as `shown` returns it.
+            holds: Counts the files that are encrypted with the key of a given id.
 
         Raises:
-            NotRotated: There is no such key, it is the newest, or files are under it; or as `rotate`.
-            OSError: As `rotate`.
+            NotRotated: There is no such key, it is the newest, or files are encrypted with it; also as for `rotate`.
+            OSError: As for `rotate`.
         """
         with self._alone():
             before = self._kept()
@@ -157,7 +157,7 @@ class KeyFile(DataKeys):
             )
 
     def _kept(self) -> Keys:
-        """Read the file now: unlike `current`, this never answers with keys from before."""
+        """Read the file now. Unlike `current`, this never returns earlier keys."""
         try:
             return _read(self.path)
         except ValueError as error:

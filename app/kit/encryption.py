@@ -4,15 +4,15 @@ A file is a header and chunks:
 
     magic (8 bytes) | key id (16) | salt (32) | chunk 0 | chunk 1 | ... | last chunk
 
-Each chunk is 64 KiB of the content, encrypted and followed by its tag; the last one may be shorter, also empty. The key
-of a file is derived from the data key and the file's own salt, so the nonces, which count the chunks, never meet again.
-What is authenticated besides is the header and the file's name: a chunk that was moved, a file that was renamed, cut
-short or put in another's place does not open. An *older* file of the same name does, and so does one in the clear:
-encryption is against who reads the disk, not against who may write the folder.
+Each chunk is 64 KiB of the content, encrypted and followed by its tag; the last one may be shorter or empty. The key of
+a file is derived from the data key and the file's own salt. So the nonces, which count the chunks, are never used twice
+under one key. The header and the file's name are authenticated, too: after a chunk was moved, or a file was renamed,
+cut short or exchanged for another, it does not open. An *older* file of the same name does open, and so does an
+unencrypted one. Encryption protects against people who read the disk, not against those who can write the folder.
 
 There may be several data keys (`app.kit.data_keys`): the newest encrypts, and a file is read with the one that its
-header names. Without a key, files are written as they are. Those are read with a key too, so a key may be set at any
-time.
+header names. Without a key, files are written unencrypted. They can still be read after a key is set, so a key can be
+set at any time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TAG_BYTES = 16
 
 
 class FileUnreadable(Exception):
-    """An encrypted file that does not open. Its words are constant: they name no file and nothing of the content."""
+    """An encrypted file does not open. The message is constant: it names no file and reveals no content."""
 
 
 class OtherKey(FileUnreadable):
@@ -65,7 +65,7 @@ class Holding:
     """The files that one key holds.
 
     Attributes:
-        files, bytes: How many, and their sizes on the disk together.
+        files, bytes: The number of files, and their total size on the disk.
     """
 
     files: int = 0
@@ -77,8 +77,8 @@ class FileEncryption:
 
     Guarantees:
         - With a key, no byte of a file's content is on the disk in the clear.
-        - What `open` gives is what `write` was given under the same folder and name, or `FileUnreadable` is raised.
-        - When `write` returns, the file's key is the newest, or another was drawn since it had its name.
+        - `open` returns what `write` wrote under the same folder and name, or raises `FileUnreadable`.
+        - When `write` returns, the file's key is the newest, unless a newer one was drawn after the file got its name.
     """
 
     def __init__(self, keys: DataKeys) -> None:
@@ -93,12 +93,13 @@ class FileEncryption:
         return bool(self.keys.current())
 
     def write(self, path: Path, write: Write) -> None:
-        """Like `write_private`: whole or not at all, for this user alone; encrypted if there is a key.
+        """Write a file like `write_private`: completely or not at all, and private to this user. It is encrypted if
+        there is a key.
 
         Args:
             path: The file. Its folder's and its own name are bound to the content.
-            write: Given the open file, which cannot be sought in, writes the content; once more if a newer key came
-                meanwhile.
+            write: Writes the content to the open file, which is not seekable. It is called again if a newer key was
+                drawn meanwhile.
         """
         self._write(path, write, lambda: nullcontext(True))
 
@@ -117,17 +118,17 @@ class FileEncryption:
                 return is_written
 
     def write_anew(self, path: Path, may: Callable[[], AbstractContextManager[bool]]) -> bool:
-        """Encrypt a file that is there with the newest key. Whoever reads it meanwhile reads on.
+        """Encrypt an existing file with the newest key. Readers that have it open are not disturbed.
 
         Args:
             path: The file.
-            may: Makes the block in which the file is replaced; it yields whether it may be.
+            may: Makes the block in which the file is replaced; the block yields whether the file may be replaced.
 
         Returns:
-            Whether it was; not where it is gone, or somebody has replaced it meanwhile.
+            Whether the file was replaced. It is not if it is gone, or if somebody replaced it meanwhile.
 
         Raises:
-            FileUnreadable: As `open`; the file stays as it is.
+            FileUnreadable: As for `open`; the file is unchanged.
         """
 
         known = self.keys.current()
@@ -152,11 +153,11 @@ class FileEncryption:
 
     @contextmanager
     def open(self, path: Path) -> Iterator[IO[bytes]]:
-        """The content, from its beginning; it can be sought in and is decrypted as it is read.
+        """Open the content at its beginning. The result is seekable, and decrypts while it is read.
 
         Raises:
-            OtherKey: The file needs another key, or one at all.
-            Altered: Here or while reading: it is not what was written under this name.
+            OtherKey: The file needs another key, or no key is set.
+            Altered: The file is not what was written under this name. Reading may raise this later, too.
         """
         with self._open(path, self.keys.current()) as file:
             yield file
@@ -175,7 +176,7 @@ class FileEncryption:
             yield open_decrypting(file, key, _name(path))
 
     def is_current(self, path: Path) -> bool:
-        """Return whether the file is encrypted with the newest key; also where it is gone."""
+        """Return whether the file is encrypted with the newest key; also true if the file is gone."""
         newest = self._newest()
         with suppress(FileNotFoundError), path.open("rb") as file:
             return newest is not None and _key_of(file) == key_id(newest)
@@ -186,9 +187,9 @@ class FileEncryption:
 
 
 def holdings(paths: Iterable[Path]) -> dict[bytes | None, Holding]:
-    """Return how many of these files each key encrypts, by its id; None is for those in the clear.
+    """Return how many of these files each key encrypts, by the key's id; None stands for unencrypted files.
 
-    Only headers are read.
+    Only the headers of files are read.
     """
     found: dict[bytes | None, Holding] = {}
     for path in paths:
@@ -201,7 +202,7 @@ def holdings(paths: Iterable[Path]) -> dict[bytes | None, Holding]:
 
 
 def _key_of(file: IO[bytes]) -> bytes | None:
-    """Return the id of the key that an open file's header names; None if the file is in the clear."""
+    """Return the id of the key that an open file's header names; None if the file is not encrypted."""
     header = file.read(len(_MAGIC) + KEY_ID_BYTES)
     return header[len(_MAGIC) :] if header.startswith(_MAGIC) else None
 
@@ -212,7 +213,7 @@ def _identity(path: Path) -> tuple[int, int, int]:
 
 
 class EncryptingWriter(io.RawIOBase):
-    """Writes an encrypted file, front to back. What is not finished does not open."""
+    """Writes an encrypted file from front to back. An unfinished file does not open."""
 
     def __init__(self, file: IO[bytes], key: bytes, name: str) -> None:
         salt = os.urandom(_SALT_BYTES)
@@ -227,7 +228,7 @@ class EncryptingWriter(io.RawIOBase):
         return True
 
     def write(self, content: bytes | bytearray | memoryview) -> int:  # type: ignore[override]  # what callers have
-        """Take all of it. A full chunk waits for the next byte: it might be the last one."""
+        """Accept all the bytes. A full chunk is kept back until the next byte comes, since it might be the last one."""
         given = memoryview(content).cast("B")
         self._waiting += given
         while len(self._waiting) > CHUNK_BYTES:
@@ -245,11 +246,11 @@ class EncryptingWriter(io.RawIOBase):
 
 
 def open_decrypting(file: IO[bytes], key: bytes, name: str) -> IO[bytes]:
-    """The content of an encrypted file, which stays the caller's to close.
+    """Return a reader of an encrypted file. The caller still has to close the file.
 
     Raises:
         OtherKey: The header names another key.
-        Altered: The header or the end of the file is not as it was written; later reads raise it too.
+        Altered: The header or the end of the file was changed. Later reads may raise this, too.
     """
     # No larger: a buffer of more than one chunk would decrypt what nobody asked for.
     return cast(IO[bytes], io.BufferedReader(_DecryptingReader(file, key, name), CHUNK_BYTES))
@@ -339,7 +340,8 @@ class _Chunks:
 
 
 def _nonce(index: int, *, is_last: bool) -> bytes:
-    """Chunk's number and whether it is the last: none can be left out at the end, or exchanged."""
+    """Return the nonce: the chunk's number and whether it is the last. So chunks cannot be exchanged, or left out at
+    the end."""
     return index.to_bytes(11, "big") + bytes([is_last])
 
 

@@ -1,4 +1,4 @@
-"""Places for work that takes a core, given to callers in turn: nobody's long queue stands before another's request."""
+"""Places for work that takes a core, given to callers in turn. So nobody waits behind another caller's long queue."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ RETRY_AFTER_S = 2
 class FairGate:
     """A gate with this many ``places``. A block `with gate:` waits for a place and gives it back.
 
-    Whoever waits holds a thread of the service, so only ``most_waiting`` may. If one more comes, the caller that has
-    most of them waiting gives way: the newest of its requests, or the one that comes, is refused.
+    A waiting request holds a thread of the service, so only ``most_waiting`` requests may wait. If another comes, the
+    newest request of the caller with the most waiting requests is refused; this may be the one that came.
 
     Attributes:
-        places: How many are in their blocks at once.
-        most_waiting: How many may wait.
-        seconds: How long one waits at most.
-        refused: How many were, so far.
+        places: How many blocks may run at once.
+        most_waiting: How many requests may wait.
+        seconds: How long a request waits at most.
+        refused: How many requests were refused so far.
 
     Guarantees:
-        - callers_take_turns: between two places of one caller, every other one that waits meanwhile gets one
-        - nobody_passes: of one caller, who came first is served first; who comes takes no place that others wait for
-        - the_longest_queue_gives_way: a full gate refuses no caller that has fewer waiting than another, less one
+        - callers_take_turns: between two places for one caller, every other caller that waits meanwhile gets a place
+        - nobody_passes: the requests of one caller are served in order, and a new request takes no place that others
+          wait for
+        - the_longest_queue_gives_way: a full gate refuses no caller that has at least two waiting requests fewer than
+          another
     """
 
     def __init__(self, places: int, most_waiting: int, seconds: float) -> None:
@@ -46,12 +48,12 @@ class FairGate:
 
     @property
     def running(self) -> int:
-        """Places that are taken."""
+        """Return how many places are taken."""
         return self.places - self._free
 
     @property
     def waiting(self) -> int:
-        """Return how many wait for a place."""
+        """Return how many requests wait for a place."""
         with self._lock:
             return self._count()
 
@@ -64,11 +66,11 @@ class FairGate:
         self.leave()
 
     def enter(self, seconds: float) -> None:
-        """Take a place, or wait for one for this many ``seconds`` at most; `leave` gives it back.
+        """Take a place; wait for it at most ``seconds``. `leave` gives it back.
 
         Raises:
-            Problem: 429 ``too_many_waiting``: of all who wait, this caller has the most. 503 ``numerics_busy``: as many
-                callers wait as may, or no place was free in time.
+            Problem: 429 ``too_many_waiting``: this caller has the most waiting requests. 503 ``numerics_busy``: too
+                many callers wait, or no place was free in time.
         """
         caller = CALLER.get()
         with self._lock:
@@ -89,7 +91,7 @@ class FairGate:
             raise _too_many(self.most_waiting)
 
     def leave(self) -> None:
-        """Give the place to the caller whose turn it is, or back."""
+        """Give the place to the caller whose turn it is; if nobody waits, it becomes free."""
         with self._lock:
             caller = next(iter(self._queues), None)
             if caller is None:
@@ -103,7 +105,7 @@ class FairGate:
             waiter.told.set()
 
     def _join(self, caller: str) -> _Waiter:
-        """A new last one in the caller's queue."""
+        """Add a request at the end of the caller's queue."""
         if self._count() >= self.most_waiting:
             self.refused += 1
             self._make_room(caller)
@@ -130,7 +132,7 @@ class FairGate:
 
 
 class _Waiter:
-    """One who waits. Told once: that it has its place, or that it is refused."""
+    """A waiting request. It is told once that it has a place, or that it is refused."""
 
     def __init__(self) -> None:
         self.told = threading.Event()
@@ -139,8 +141,8 @@ class _Waiter:
 
 def _too_many(most_waiting: int) -> Problem:
     detail = (
-        f"Of the {most_waiting} requests that may wait for a core, yours are the most. Nothing was done; send fewer "
-        "at a time."
+        f"{most_waiting} requests may wait for a core, and you already have too many of them. Nothing was done; send "
+        f"fewer at a time."
     )
     return Problem(429, "too_many_waiting", detail, headers={"Retry-After": str(RETRY_AFTER_S)})
 

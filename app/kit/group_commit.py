@@ -1,8 +1,8 @@
-"""Many callers' work in one transaction: whoever comes while one is under way is taken along by the next.
+"""The work of many callers in one transaction. Work that arrives during a transaction joins the next one.
 
 A transaction costs the same few statements, and the same wait for the disk, whether it does one thing or twenty. One
-thread does the work, a group at a time; nobody waits for company, and nothing is held back. A caller gets a future: a
-thread waits for its result, a coroutine awaits it by `asyncio.wrap_future`, without a thread.
+thread does the work, a group at a time. Work is never delayed to make a group larger. A caller gets a future: a thread
+waits for its result, and a coroutine awaits it by `asyncio.wrap_future`, without a thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Rescue = Callable[[Item, BaseException], Result]
 
 @dataclass(frozen=True)
 class _Ticket(Generic[Item, Result]):
-    """One caller's item, on its way."""
+    """One caller's item that is not done yet."""
 
     item: Item
     do: Work[Item, Result]
@@ -47,13 +47,14 @@ class GroupCommit(Generic[Item, Result]):
         self._rescuers = ThreadPoolExecutor(MOST_ALONE, "alone")
 
     def submit(self, item: Item, do: Work[Item, Result], rescue: Rescue[Item, Result]) -> Future[Result]:
-        """The result of ``item``'s work. An item that its caller cancels before it is begun is not done.
+        """Submit an item, and return the future of its result. An item that is cancelled before its work begins is not
+        done.
 
         Args:
-            item: What to do.
-            do: Does the work of a group, in one transaction: a result for each item, in order. The same for everyone.
-                Where it raises, it must have left nothing behind.
-            rescue: Does the work of one item whose group failed, alone, or raises what it failed with.
+            item: The item to work on.
+            do: Does the work of a group in one transaction, and returns the results in the order of the items. All
+                callers pass the same function. If it raises, it must have changed nothing.
+            rescue: Does the work of a single item after its group failed, or raises the exception of the failure.
         """
         ticket = _Ticket(item, do, rescue)
         with self._lock:
@@ -64,7 +65,7 @@ class GroupCommit(Generic[Item, Result]):
         return ticket.future
 
     def _work(self) -> None:
-        """Do the work of those who wait, group by group, until nobody does."""
+        """Do the work that waits, group by group, until none is left."""
         while group := self._next_group():
             at_work = [ticket for ticket in group if ticket.future.set_running_or_notify_cancel()]
             if at_work:

@@ -11,7 +11,8 @@ _VERSION = b"\x01"
 
 
 def chain_hash(previous_hash: str, canonical: bytes) -> str:
-    """SHA-256 of the version byte, the length (8 bytes, big-endian) and the bytes of the entry, and the hash before.
+    """Return the SHA-256 of the version byte, the length (8 bytes, big-endian) and the bytes of the entry, and the hash
+    before.
 
     >>> chain_hash(GENESIS, b"{}")[:8]
     '94dd13fd'

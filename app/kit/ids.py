@@ -14,7 +14,7 @@ os.register_at_fork(after_in_child=_drawn.clear)
 
 
 def new_id(prefix: str) -> str:
-    """An unguessable identifier: the prefix and 120 random bits in lower-case base 32.
+    """Return an unguessable identifier: the prefix and 120 random bits in lower-case base 32.
 
     >>> new_id("bud")[:4], len(new_id("bud"))
     ('bud_', 28)
@@ -23,7 +23,7 @@ def new_id(prefix: str) -> str:
 
 
 def id_of(prefix: str, data: bytes) -> str:
-    """An identifier of the same form, made of the first bytes of something that is as good as random.
+    """Return an identifier of the same form, made from the first of some bytes that are as good as random.
 
     >>> id_of("run", bytes(32))
     'run_aaaaaaaaaaaaaaaaaaaaaaaa'

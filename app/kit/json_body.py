@@ -1,6 +1,6 @@
 """Strict JSON (RFC 8259), with a pointer to what is wrong.
 
-Python's parser takes more than JSON has (NaN, Infinity), turns 1e400 into an infinity, keeps the last of two equal
+Python's parser accepts NaN and Infinity, which are not JSON, turns 1e400 into an infinity, keeps the last of two equal
 keys, and lets lone surrogates and NUL through, which no database stores. Each of these is refused here, before any
 route sees the body.
 """
@@ -20,7 +20,7 @@ _CONTAINERS = (dict, list)
 
 
 class _Repeated(dict[str, Any]):
-    """An object with a key that occurs twice; remembers which."""
+    """An object in which a key occurs twice; it remembers the key."""
 
     key: str = ""
 

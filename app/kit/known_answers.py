@@ -1,4 +1,4 @@
-"""The use of `app.kit.answer_cache` by endpoints and middleware: requests in, finished responses out."""
+"""The use of `app.kit.answer_cache` by endpoints and middleware."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _Answer = TypeVar("_Answer", bound=Schema)
 
 
 class KnownAnswers:
-    """ASGI middleware before the gate of bodies: a body that was answered before is answered without being read.
+    """ASGI middleware before the gate of bodies. A body that was answered before is answered again without being
+    parsed.
 
-    Such a body has passed the gate, the schema and the engine in the very same bytes. All others go on to the gate.
+    Exactly the same bytes have passed the gate, the schema and the engine before. All other bodies go on to the gate.
     """
 
     def __init__(self, app: ASGIApp, answers: AnswerCache) -> None:
@@ -62,7 +63,8 @@ class KnownAnswers:
 
 
 def _may_be_known(scope: Scope) -> bool:
-    """Return whether it is one of the calls, with a short body of plain JSON; the gate decides about all others."""
+    """Return whether this is one of the remembered calls, with a short body of plain JSON. The gate decides about all
+    others."""
     if scope["method"] != "POST" or scope["path"] not in PATHS or scope["query_string"]:
         return False
     is_json, length = False, 0
@@ -77,7 +79,7 @@ def _may_be_known(scope: Scope) -> bool:
 
 
 async def _messages(receive: Receive) -> list[Message]:
-    """Return all messages of a body, until they are longer than it may be, or the client is gone."""
+    """Return all messages of a body, until they exceed the limit, or the client is gone."""
     messages, length = [await receive()], 0
     while messages[-1].get("more_body", False):
         length += len(messages[-1].get("body", b""))
@@ -88,7 +90,7 @@ async def _messages(receive: Receive) -> list[Message]:
 
 
 def _again(messages: list[Message], receive: Receive) -> Receive:
-    """A receiver that gives these messages first."""
+    """Return a receiver that first gives these messages again."""
     waiting = iter(messages)
 
     async def again() -> Message:
@@ -116,13 +118,13 @@ class Answers:
         exclude_unset: bool = False,
         exclude_none: bool = False,
     ) -> Response:
-        """The response to a request, remembered or computed in a thread.
+        """Return the response to a request, remembered or computed in a thread.
 
         Args:
             asked: The request.
             compute: Finds the answer.
-            is_final: Whether the answer would be the same at any other time.
-            is_public: Whether nothing but the request decides it: it names no budget.
+            is_final: Returns whether the answer would be the same at any other time.
+            is_public: Whether the answer depends on the request only, because it names no budget.
             exclude_unset, exclude_none: What the JSON text leaves out.
 
         Raises:
@@ -144,7 +146,8 @@ class Answers:
 
 
 async def get_answers(request: Request) -> Answers:
-    """Return the application's cache for a request, with the body's spelling where the middleware above left one."""
+    """Return the application's cache for a request, with the key of the body's bytes if the middleware above left
+    one."""
     cache = cast(AnswerCache, request.app.state.answers)
     spelling: bytes | None = getattr(request.state, "spelling", None)
     return Answers(cache, request.scope["path"], spelling)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 
 def preferred(accept: str | None, offered: Sequence[str]) -> str:
-    """The offered media type that ``Accept`` ranks highest; the first offered one where it does not tell.
+    """Return the offered media type that ``Accept`` ranks highest; the first offered one if it ranks none.
 
-    A header that cannot be read, or that takes none of them, is as good as none: the answer says what it is.
+    A header that cannot be read, or that accepts none of the types, is ignored. The answer states its own type.
 
     >>> preferred("text/html, application/json;q=0.9", ["application/json", "text/html"])
     'text/html'

@@ -1,4 +1,4 @@
-"""Lists in pages: the place after the last item travels as an opaque cursor, so that new items shift nothing."""
+"""Lists in pages. An opaque cursor marks the place after the last item, so that new items do not shift the pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Page(Schema, Generic[T]):
 
 
 def encode_cursor(*keys: Key) -> str:
-    """The place after the item with these sort keys.
+    """Return the cursor of the place after the item with these sort keys.
 
     >>> decode_cursor(encode_cursor("a", 3), str, int)
     ('a', 3)
@@ -48,7 +48,8 @@ def encode_cursor(*keys: Key) -> str:
 
 
 def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
-    """The sort keys in the cursor, each of the kind (str, int or datetime) that the list sorts by; None for None.
+    """Return the sort keys in the cursor, each of the type by which the list sorts (str, int or datetime); None for
+    None.
 
     Raises:
         Problem: 422 when the text is not a cursor of such a list.
@@ -67,7 +68,7 @@ def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
 
 
 def cut_page(rows: Sequence[R], limit: int, keys: Callable[[R], tuple[Key, ...]]) -> tuple[Sequence[R], str | None]:
-    """Cut the list, fetched with one row more than ``limit``, to a page and its next cursor.
+    """Make a page and its next cursor from a list that was fetched with one row more than ``limit``.
 
     >>> cut_page([1, 2, 3], 3, lambda row: (row,))
     ([1, 2, 3], None)

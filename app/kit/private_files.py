@@ -1,4 +1,4 @@
-"""Files that only the service's user can read, and that are there whole or not at all, also after a power cut."""
+"""Files that only the service's user can read. Each is complete or absent, even after a power cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Write = Callable[[IO[bytes]], None]
 
 
 def make_private_folder(path: Path) -> Path:
-    """Create the folder and its missing parents for this user alone; leave those that exist as they are."""
+    """Create the folder and its missing parents, private to this user. Existing folders are not changed."""
     if not path.is_dir():
         make_private_folder(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -31,13 +31,13 @@ def make_private_folder(path: Path) -> Path:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty file for this user alone, where that is possible; one that exists is left as it is."""
+    """Create an empty file that is private to this user, where that is possible. An existing file is not changed."""
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def own_folder(path: Path) -> Path:
-    """A folder of the service's own: created for this user alone, and closed to others where it was open."""
+    """Create a folder of the service that is private to this user; if it exists, close it to others."""
     make_private_folder(path)
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)
@@ -45,14 +45,15 @@ def own_folder(path: Path) -> Path:
 
 
 def write_private(path: Path, write: Write, naming: AbstractContextManager[bool] | None = None) -> bool:
-    """Write a file of mode 0600 into a folder of mode 0700, in place of the one that was there.
+    """Write a file of mode 0600 into a folder of mode 0700. It replaces an older file of the same name.
 
     The file appears under its name when all of it is on the disk, and not before; when this returns, so is its name.
 
     Args:
         path: The file, in a folder of the service's own (`own_folder`).
-        write: Given the open file, writes the content. Where it raises, nothing is left and an older file stays.
-        naming: The block in which the file gets its name; it yields whether it still may. Without one, it may.
+        write: Writes the content to the open file. If it raises, nothing is left, and an older file stays.
+        naming: The block in which the file gets its name. It yields whether the file still may; without a block, it
+            may.
 
     Returns:
         Whether the file got its name.
@@ -66,9 +67,9 @@ def write_private(path: Path, write: Write, naming: AbstractContextManager[bool]
 
 
 def write_private_once(path: Path, content: bytes) -> None:
-    """Like `write_private`, unless there is such a file: of two processes that write at once, one wins.
+    """Like `write_private`, unless the file exists. If two processes write at once, one of them wins.
 
-    The folder is the operator's: created for this user alone, and left as it is where it exists.
+    The folder belongs to the operator: it is created private to this user, and not changed if it exists.
     """
     make_private_folder(path.parent)
     with _draft(path, lambda file: _write_all(file, content)) as draft:
@@ -80,13 +81,12 @@ def write_private_once(path: Path, content: bytes) -> None:
 
 
 def write_new_private(path: Path, write: Write) -> None:
-    """Write a file of mode 0600 that was not there before, into a folder that exists.
+    """Write a new file of mode 0600 into an existing folder.
 
-    The file appears under its name when all of it is on the disk, and not before. Where ``write`` raises, nothing is
-    left.
+    The file appears under its name when all of it is on the disk, and not before. If ``write`` raises, nothing is left.
 
     Raises:
-        FileExistsError: there is such a file. It is left as it is.
+        FileExistsError: the file exists. It is not changed.
     """
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -102,16 +102,16 @@ def write_new_private(path: Path, write: Write) -> None:
 
 
 def replace_private(path: Path, content: bytes, *, keeps_owner: bool = False) -> None:
-    """Like `write_private_once`, in place of a file that is there.
+    """Like `write_private_once`, but replace an existing file.
 
     Args:
         path: The file.
-        content: All of it.
-        keeps_owner: Whether owner, group and mode stay those of the file that is there: another user's command must not
-            take from the service a file that it reads.
+        content: The complete content.
+        keeps_owner: Whether owner, group and mode of the existing file stay. A command of another user must not make a
+            file unreadable for the service.
 
     Raises:
-        OSError: It cannot be written, or not for its owner.
+        OSError: The file cannot be written, or not for its owner.
     """
     make_private_folder(path.parent)
 
@@ -128,14 +128,15 @@ def replace_private(path: Path, content: bytes, *, keeps_owner: bool = False) ->
 
 
 def remove_private(path: Path) -> None:
-    """Remove the file for good; nothing happens where there is none."""
+    """Remove the file permanently, if it exists."""
     if path.parent.is_dir():
         path.unlink(missing_ok=True)
         sync_folder(path.parent)
 
 
 def is_draft(path: Path) -> bool:
-    """Return whether a file of this name is one that is being written, or was when its process ended."""
+    """Return whether a file of this name is a draft, which is still being written or was left over when its process
+    ended."""
     return _DRAFT_NAME.fullmatch(path.name) is not None
 
 
@@ -158,7 +159,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _draft(path: Path, write: Write) -> Iterator[Path]:
-    """A complete file beside ``path``, on the disk; it is gone after the block unless it was renamed."""
+    """Yield a complete file beside ``path``, on the disk. It is removed after the block unless it was renamed."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         with open(draft, "xb", opener=_private) as file:
@@ -179,7 +180,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def changed_before(path: Path, moment: float) -> bool:
-    """Return whether the file is there and was last written before the moment, in seconds since the epoch."""
+    """Return whether the file exists and was last written before this moment, in seconds since the epoch."""
     try:
         return path.stat().st_mtime < moment
     except FileNotFoundError:

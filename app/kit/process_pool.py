@@ -1,7 +1,8 @@
-"""Processes for heavy numerics, with limits of time and memory: what exceeds them is ended, and the service goes on.
+"""Processes for heavy numerics, with limits of time and memory. A job that exceeds them is ended, and the service goes
+on.
 
-A thread cannot be stopped, and its memory is the server's; a process can, and its is not. Workers start with the first
-job, serve one job after the other, and are replaced after a failure.
+A process can be stopped, and its memory is its own; neither is true of a thread. Workers start with the first job, do
+one job after the other, and are replaced after a failure.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _Job = tuple[Callable[..., Any], Any, Any]
 
 
 class JobFailed(Exception):
-    """A job without a result; the message says which limit it met."""
+    """A job has no result. The message says which limit it exceeded."""
 
     def __init__(self, message: str, limit: Limit = "ended") -> None:
         super().__init__(message)
@@ -43,7 +44,7 @@ class JobFailed(Exception):
 
 
 def blas_threads(count: int) -> dict[str, str]:
-    """Return what a new process's environment says for its matrix products to use this many threads.
+    """Return the environment variables that make the matrix products of a new process use this many threads.
 
     >>> blas_threads(2)["OPENBLAS_NUM_THREADS"]
     '2'
@@ -53,12 +54,12 @@ def blas_threads(count: int) -> dict[str, str]:
 
 @contextmanager
 def too_much_work(what: str, remedy: str, *pointer: str | int) -> Iterator[None]:
-    """Answer 422 where a job of the block has no result.
+    """Answer 422 if a job in the block has no result.
 
     Args:
-        what: The job, as the beginning of a sentence.
-        remedy: What to ask instead.
-        pointer: The field that makes the work.
+        what: The job, in words that begin a sentence.
+        remedy: What to ask for instead.
+        pointer: The field that causes the work.
     """
     try:
         yield
@@ -72,8 +73,8 @@ class ProcessPool:
     """A pool of at most ``size`` jobs at once, each within ``seconds`` (its wait included) and ``memory_bytes``.
 
     Attributes:
-        gate: Where jobs wait for a place; callers take turns.
-        failures: Jobs without a result so far, by the limit that they met.
+        gate: The gate at which jobs wait for a place; callers take turns.
+        failures: The number of jobs without a result so far, by the limit that they exceeded.
     """
 
     def __init__(self, size: int, seconds: float, memory_bytes: int) -> None:
@@ -90,14 +91,14 @@ class ProcessPool:
         """Run ``function(*args, **kwargs)`` in another process; function, arguments and result are pickled.
 
         Raises:
-            JobFailed: out of time or memory, the process ended, or the pool is closed.
-            Problem: 429 or 503, where too many wait for a place already, or none was free in time.
+            JobFailed: time or memory ran out, the process ended, or the pool is closed.
+            Problem: 429 or 503 if too many jobs already wait for a place, or no place was free in time.
             Exception: what the function raised.
         """
         return self.run_within(self.seconds, function, *args, **kwargs)
 
     def run_within(self, seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`run` with less time: this many ``seconds``, and no more than the pool allows."""
+        """Like `run`, with at most this many ``seconds``, and never more than the pool allows."""
         seconds = min(seconds, self.seconds)
         deadline = time.monotonic() + seconds
         self.gate.enter(seconds)
@@ -126,7 +127,7 @@ class ProcessPool:
         raise cast(Exception, value)
 
     def close(self) -> None:
-        """End every worker, busy or not; jobs under way fail, and no new one starts."""
+        """End every worker, even busy ones. Their jobs fail, and no new job starts."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -191,11 +192,11 @@ class _Worker:
         return reply
 
     def kill(self) -> None:
-        """End the process and wait for it: no zombie stays."""
+        """End the process and wait for it, so that no zombie stays."""
         self._process.kill()
         self._process.wait()
 
     def end(self) -> None:
-        """End the process and close the connection; only the thread that may use the connection calls this."""
+        """End the process and close the connection. Only the thread that may use the connection calls this."""
         self.kill()
         self._connection.close()

@@ -16,7 +16,7 @@ MOST_REPLY_BYTES = 64 * 2**20
 
 
 def answer(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, Any]:
-    """Return whether it succeeded, and its value or its exception."""
+    """Return whether the job succeeded, and its value or its exception."""
     try:
         return True, function(*args, **kwargs)
     except Exception as error:
@@ -24,7 +24,8 @@ def answer(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, 
 
 
 def packed(reply: tuple[bool, Any]) -> bytes:
-    """The reply as it is sent. A larger one than `MOST_REPLY_BYTES` would take the memory of whoever asked."""
+    """Return the reply in the form in which it is sent. A reply above `MOST_REPLY_BYTES` is refused, since it would
+    fill the parent's memory."""
     try:
         data = bytes(ForkingPickler.dumps(reply))
     except MemoryError:
@@ -35,7 +36,7 @@ def packed(reply: tuple[bool, Any]) -> bytes:
 
 
 def main(descriptor: int, memory_bytes: int, seconds: float) -> None:
-    """One job after the other, until the parent closes its end, or dies."""
+    """Do one job after the other, until the parent closes its end of the connection or dies."""
     # The parent decides when to stop; Ctrl+C in a terminal reaches its children too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))

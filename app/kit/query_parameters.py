@@ -1,4 +1,4 @@
-"""A query parameter that a call does not take is a mistake: without this, a misspelt filter would filter nothing."""
+"""Refuses query parameters that a call does not have. Otherwise, a misspelt filter would filter nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.problems import Problem, ProblemItem, json_pointer
 
 
 async def refuse_unknown_parameters(request: Request) -> None:
-    """422 for a query parameter that neither the endpoint nor anything that it depends on declares."""
+    """Answer 422 to a query parameter that neither the endpoint nor its dependencies declare."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute), "a dependency of routers"
     if not request.query_params:

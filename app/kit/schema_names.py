@@ -1,4 +1,4 @@
-"""The fields that an object of a request may have, at the place where it has an unknown one."""
+"""The fields that are allowed at the place where a request has an unknown field."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import TypeAdapter
 
 
 def names_at(schema: Any, path: Sequence[str | int]) -> set[str]:
-    """The fields that an object of a request may have.
+    """Return the fields that an object of a request may have.
 
     Args:
         schema: The request's type.
-        path: To the object, as pydantic has it: between the fields are the names of a union's alternatives.
+        path: The path to the object in pydantic's form, with names of a union's alternatives between the fields.
 
     Returns:
-        Of all alternatives that the path leaves open.
+        The fields of all alternatives that the path leaves open.
     """
     document = _document(schema)
     places = list(_alternatives(document, document))
@@ -29,12 +29,12 @@ def names_at(schema: Any, path: Sequence[str | int]) -> set[str]:
 
 @lru_cache(maxsize=64)
 def _document(schema: Any) -> Mapping[str, Any]:
-    """The type's JSON schema, with the names that requests have."""
+    """Return the type's JSON schema, with the names that requests use."""
     return TypeAdapter(schema).json_schema(mode="validation")
 
 
 def _alternatives(place: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A schema and all that may stand in its place."""
+    """Yield a schema and all its alternatives."""
     if "$ref" in place:
         yield from _alternatives(document["$defs"][place["$ref"].rpartition("/")[2]], document)
         return

@@ -1,11 +1,11 @@
-"""Spans of traces: which parts a request had and how long each took, under names from our own code.
+"""Spans of traces. They record the parts of a request and their durations, under names from our own code.
 
-Nothing is recorded, and nothing of OpenTelemetry is loaded, unless the process has been given a tracer
-(`app.observability.tracing`). A span has attributes from our own code alone; of an exception it has the type. So no
-span holds what a caller wrote or a record says.
+Nothing is recorded, and OpenTelemetry is not loaded, unless the process has a tracer (`app.observability.tracing`). All
+attributes of a span come from our own code; of an exception, a span has only the type. So no span holds words of a
+caller or contents of a record.
 
-A part is recorded inside of a request's span alone. Whatever a worker or a thread of the service does by itself is
-no part of a request, and when it does it may follow private rows.
+A part is recorded only inside the span of a request. The own work of a worker or thread is never recorded, since its
+timing may depend on private rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _tracer: Tracer | None = None
 
 
 def record_with(tracer: Tracer | None) -> None:
-    """Record with this tracer from now on; with None, nothing. Called by what makes a process, like its logs."""
+    """Record with this tracer from now on; None ends recording. The code that sets up a process calls this."""
     global _tracer  # noqa: PLW0603
     _tracer = tracer
 
@@ -34,7 +34,7 @@ def tracer() -> Tracer | None:
 
 
 def current() -> Span | None:
-    """The span that is recorded here, and None if there is none or it is not sampled."""
+    """Return the present span; None if there is none or it is not sampled."""
     if _tracer is None:
         return None
     from opentelemetry.trace import get_current_span  # noqa: PLC0415
@@ -45,7 +45,7 @@ def current() -> Span | None:
 
 @contextmanager
 def part(name: str, attributes: Attributes | None = None) -> Iterator[None]:
-    """Record the block as a part of the request that it is for."""
+    """Record the block as a part of its request."""
     if current() is None or _tracer is None:
         yield
         return
@@ -60,7 +60,7 @@ def part(name: str, attributes: Attributes | None = None) -> Iterator[None]:
 
 
 def begin_part(name: str) -> Callable[[object], None]:
-    """Begin a part of the request that it is for; it ends when the result is called, in whatever thread."""
+    """Begin a part of the present request. It ends when the result is called, in any thread."""
     if current() is None or _tracer is None:
         return lambda _: None
     span = _tracer.start_span(name)
@@ -88,7 +88,7 @@ def links_to(text: str | None) -> list[Link]:
 
 
 def failed(span: Span, error_type: str) -> None:
-    """Mark a span as one that failed, with the type of the error and no other word of it."""
+    """Mark a span as failed, with the type of the error and nothing else about it."""
     from opentelemetry.trace import StatusCode  # noqa: PLC0415
 
     span.set_status(StatusCode.ERROR)

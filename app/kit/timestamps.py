@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def format_moment(moment: datetime) -> str:
-    """UTC, whole seconds, ``Z``.
+    """Write a moment in UTC with whole seconds and ``Z``.
 
     >>> format_moment(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     '2026-01-02T03:04:05Z'

@@ -1,4 +1,5 @@
-"""Faults that the schemas find, in the contract's words: a code, a pointer, a sentence, and nothing of the request."""
+"""Faults that the schemas find, in the form of the HTTP contract: a code, a pointer and a sentence, without values from
+the request."""
 
 from __future__ import annotations
 
@@ -81,13 +82,13 @@ _QUOTABLE = frozenset(CODES) | {
 
 
 def from_model(error: ValidationError, schema: type[BaseModel], body: Any, *place: str | int) -> Problem:
-    """422 with every fault that a schema found.
+    """Return a 422 with every fault that a schema found.
 
     Args:
-        error: What the schema raised.
+        error: The exception that the schema raised.
         schema: The schema that found the faults.
         body: The request body, which pointers start from.
-        place: The place in the body of what was read.
+        place: The place in the body that was read.
     """
     faults = [{**fault, "loc": ("body", *place, *fault["loc"])} for fault in error.errors(include_url=False)]
     return from_validation(faults, body, schema, place)
@@ -96,13 +97,13 @@ def from_model(error: ValidationError, schema: type[BaseModel], body: Any, *plac
 def from_validation(
     faults: Sequence[Mapping[str, Any]], body: Any, schema: Any = None, place: Sequence[str | int] = ()
 ) -> Problem:
-    """422 with every fault that the schemas found.
+    """Return a 422 with every fault that the schemas found.
 
     Args:
-        faults: What `RequestValidationError.errors()` gives.
+        faults: The faults from `RequestValidationError.errors()`.
         body: The parsed request body, to tell its fields from the names of alternatives in a fault's location.
-        schema: The type that the body, or what is at ``place`` in it, was read as; None if there is no body.
-        place: Of what was read.
+        schema: The type that the body, or its part at ``place``, was read as; None if there is no body.
+        place: The place in the body that was read.
     """
     listed = faults[: limits.LISTED_FAULTS]
     items = [_item(fault, body, _known_names(fault, schema, place)) for fault in listed]
@@ -118,7 +119,8 @@ def from_validation(
 def _of_the_alternative_meant(items: Sequence[ProblemItem]) -> list[ProblemItem]:
     """Drop the faults of the wrong alternatives of a union, and keep each other fault once.
 
-    A field that takes a number or a list complains about both. Where one alternative got past the type, it was meant.
+    A field that takes a number or a list has faults of both alternatives. If the type fits one of them, that one was
+    meant.
     """
     kept: dict[tuple[str, str, str], ProblemItem] = {}
     for item in items:
@@ -133,7 +135,7 @@ def _of_the_alternative_meant(items: Sequence[ProblemItem]) -> list[ProblemItem]
 
 
 def _known_names(fault: Mapping[str, Any], schema: Any, place: Sequence[str | int]) -> frozenset[str]:
-    """The fields that there are where one is unknown."""
+    """Return the known fields at the place of an unknown one."""
     source, *path = fault["loc"] or ("body",)
     if fault["type"] != "extra_forbidden" or schema is None or source != "body":
         return frozenset()
@@ -167,7 +169,7 @@ def _detail(kind: str, fault: Mapping[str, Any]) -> str:
 
 
 def _meant_value(fault: Mapping[str, Any]) -> str:
-    """The value that was probably meant, where one of several is wanted."""
+    """Return the value that was probably meant, if only some values are allowed."""
     context = fault.get("ctx", {})
     given = context.get("tag", fault.get("input"))
     # Pydantic quotes each of the values.

@@ -1,8 +1,8 @@
-"""Addresses that the service itself asks: how they are written, and which of them may be asked.
+"""Addresses to which the service itself sends requests: how they are written, and which are allowed.
 
-Whoever registers an address chooses what this machine connects to, and this machine may reach more than they do. So an
-address must be below one that an operator has allowed, its name is resolved once, and what it leads to must be a
-public address, or in a network that the operator has named.
+A person who registers an address chooses what this machine connects to, and this machine may reach more than that
+person. So an address must be below one that an operator has allowed. Its host is resolved once, to public addresses or
+to addresses in networks that the operator has named.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Address:
     Attributes:
         scheme: ``http`` or ``https``.
         host: A name, or an address of IPv4 or IPv6 without brackets.
-        port: Given, or that of the scheme.
+        port: The given port, or the default of the scheme.
         path: With its leading slash; empty if none is given.
-        query: Behind the path, without its question mark.
+        query: The query, without the question mark.
     """
 
     scheme: str
@@ -62,7 +62,8 @@ class Address:
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     def is_below(self, allowed: Address) -> bool:
-        """Return whether it has the scheme, host and port of another, and a path at or below its path."""
+        """Return whether this address has the scheme, host and port of another, and a path at or below the other's
+        path."""
         if (self.scheme, self.host, self.port) != (allowed.scheme, allowed.host, allowed.port):
             return False
         above = allowed.path.rstrip("/")
@@ -70,15 +71,15 @@ class Address:
 
 
 class Forbidden(ValueError):
-    """The name leads to an address that must not be asked."""
+    """The host resolves to an address to which the service must not connect."""
 
 
 def parse_address(text: str) -> Address:
     """Read an address.
 
     Raises:
-        ValueError: it is none, or holds what no address here needs: a user, a fragment, capital letters in the host, a
-            path that leads upwards.
+        ValueError: the text is no address, or has a part that no address here needs: a user, a fragment, capital
+            letters in the host, or a path that leads upwards.
 
     >>> parse_address("https://hooks.example:8443/a?b=c").target
     '/a?b=c'
@@ -97,10 +98,11 @@ def parse_address(text: str) -> Address:
 
 
 def _check_steps(path: str) -> None:
-    """Check that no reader of a path is led upwards by it: some leave out what follows a semicolon, or decode twice.
+    """Check that no server reads a path as leading upwards. Some servers drop what follows a semicolon, or decode
+    twice.
 
     Raises:
-        ValueError: some reader might be.
+        ValueError: some server might.
     """
     steps = [re.split(r";|%3[bB]", re.sub(r"%2[eE]", ".", step))[0] for step in path.split("/")]
     if any(step in (".", "..") for step in steps):
@@ -115,11 +117,11 @@ def is_allowed(address: Address, allowed: Iterable[str]) -> bool:
 
 
 def checked_ips(address: Address, networks: Iterable[str], resolve: Resolve = socket.getaddrinfo) -> list[Ip]:
-    """Resolve the host, once; connect to what is returned and to nothing else.
+    """Resolve the host once. Callers connect only to the returned addresses.
 
     Raises:
-        OSError: the name leads nowhere.
-        Forbidden: one of the addresses is private, of this machine, or special otherwise, and in none of the networks.
+        OSError: the host does not resolve.
+        Forbidden: one of the addresses is private, local or otherwise special, and in none of the networks.
     """
     named = [ip_network(each) for each in networks]
     found = resolve(address.host, address.port, type=socket.SOCK_STREAM)
@@ -140,7 +142,7 @@ def _may_be_asked(ip: Ip, named: Sequence[Network]) -> bool:
 
 
 def _behind(ip: Ip) -> Ip:
-    """The address of IPv4 that one of IPv6 stands for; any other one itself."""
+    """Return the IPv4 address that an IPv6 address stands for; any other address is returned unchanged."""
     if isinstance(ip, IPv4Address):
         return ip
     if ip.is_loopback:
@@ -152,7 +154,7 @@ def _behind(ip: Ip) -> Ip:
 
 
 def is_within(host: str, networks: tuple[Network, ...]) -> bool:
-    """Return whether this is an address of one of the networks; one of IPv4 may be written as one of IPv6.
+    """Return whether this is an address in one of the networks. An IPv4 address may be written as an IPv6 one.
 
     >>> is_within("::ffff:10.0.0.7", (ip_network("10.0.0.0/8"),)), is_within("a name", (ip_network("0.0.0.0/0"),))
     (True, False)

@@ -50,7 +50,7 @@ def given_back_in_words(budget_filter: PrivacyFilter, reservation: ReservationSt
 
 
 def in_short(amount: Mapping[str, Any] | None) -> str:
-    """Return an amount in words on one line; of a Renyi budget the epsilon that it comes to, without its orders.
+    """Return an amount in words on one line; for a Renyi budget, the epsilon that it amounts to, without its orders.
 
     >>> in_short({"epsilon": 0.5, "orders": [2.0, 4.0], "epsilons": [0.25, 0.5]}), in_short(None)
     ('epsilon 0.5', '')
@@ -74,7 +74,8 @@ def limit_in_words(budget_filter: PrivacyFilter) -> dict[str, Any]:
 def used_of_limit(path: Path) -> dict[str, float]:
     """Return the use of a budget's limit, in the unit that it is stated in: the members of `UsedOfLimit`.
 
-    ``spent`` and ``reserved`` together are rounded up, and ``left`` down: of the budget, or of one above it if less.
+    The sum of ``spent`` and ``reserved`` is rounded up. ``left`` is rounded down, and is that of a budget above if less
+    is left there.
     """
     budget = path[0]
     stated = budget.filter.stated
@@ -90,7 +91,7 @@ def used_of_limit(path: Path) -> dict[str, float]:
 
 
 def shares_of_limit(state: BudgetState) -> dict[str, float]:
-    """Return how full a budget is, and with what: the members of `ShareBody`."""
+    """Return which shares of a budget are spent and reserved: the members of `ShareBody`."""
     ends = [share_used(state.filter, amounts) for amounts in (state.spent, state.exposed, state.used)]
     spent, started, pending = (max(0.0, end - begins) for begins, end in pairwise([0.0, *ends]))
     return {"used": ends[-1], "spent": spent, "started": started, "pending": pending}

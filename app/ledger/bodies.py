@@ -1,4 +1,4 @@
-"""An entry as the contract writes it: read from its hashed bytes alone."""
+"""An entry in the form of the HTTP contract, read only from its hashed bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from app.ledger.stored_values import wrong_kinds_named
 
 
 def entry_body(entry: StoredEntry, budget_filter: PrivacyFilter | None) -> dict[str, Any]:
-    """The members of `EntryBody`, as JSON, but for the principal's name, which no entry holds.
+    """Return the members of `EntryBody`, as JSON, except the principal's name, which no entry holds.
 
     Args:
         entry: The stored entry.
-        budget_filter: Of its budget, for the names of amounts; its limit of today does not matter. None for an entry
-            of the register, which has no amounts.
+        budget_filter: The filter of the entry's budget, which names the amounts; its present limit does not matter.
+            None for an entry of the register, which has no amounts.
 
     Raises:
         WrongKind: its bytes are not those of an entry.
@@ -67,13 +67,13 @@ def with_name(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 
     Args:
         body: As `entry_body` and `register_entry_body` make it.
-        names: Of principals, by their ids.
+        names: The names of principals, by their ids.
     """
     return {**body, "principal_name": names.get(body["principal_id"])}
 
 
 def register_entry_body(entry: StoredEntry) -> dict[str, Any]:
-    """The members of `RegisterEntryBody`, as JSON, but for the principal's name, which no entry holds.
+    """Return the members of `RegisterEntryBody`, as JSON, except the principal's name, which no entry holds.
 
     Args:
         entry: A stored entry of the register.

@@ -1,7 +1,7 @@
 """The books: what the entries of all budgets amount to, read once in the order in which they were written.
 
-Pure: the entries come from a database or from a file. Every entry is checked when it is read, so the first one that is
-wrong is the one that is named. Of reservations only those are held in memory to which something may still happen.
+This module is pure: the entries come from a database or from a file. Every entry is checked when it is read, so a fault
+names the first wrong entry. Only reservations that later entries may still change are kept in memory.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class BadPlace(Exception):
     """The first place where the books are not what the ledger wrote.
 
     Attributes:
-        budget_id: Whose entry, or whose row; None if a file ends too early, or has a line that is none of its kind.
-        sequence: Of the entry; None if the entries are whole and a table beside them says something else.
+        budget_id: The budget whose entry or row is wrong; None if a file ends too early, or has a line that is not an
+            entry.
+        sequence: The sequence of the wrong entry; None if the entries are intact and a table beside them is wrong.
         leaf_index: The place that the stored entry has among those of all budgets; None if it is missing.
-        reason: In words.
+        reason: What is wrong, in words.
     """
 
     def __init__(self, budget_id: str | None, sequence: int | None, leaf_index: int | None, reason: str) -> None:
@@ -63,7 +64,7 @@ class BadPlace(Exception):
 
 
 class Charges(Protocol):
-    """Something that is told what each entry does while the books are read."""
+    """An observer that learns what each entry does while the books are read."""
 
     def add(
         self,
@@ -77,7 +78,7 @@ class Charges(Protocol):
 
         Args:
             leaf_index: Its place among all entries.
-            history: Of its budget, with the entry.
+            history: The history of its budget, including the entry.
             record: What it says.
             before, after: The reservation; before None if the entry made it.
         """
@@ -87,8 +88,8 @@ class Known(NamedTuple):
     """A reservation, and the entry that made it.
 
     Attributes:
-        state: After the last entry about it.
-        sequence, principal_id: Of the entry that made it.
+        state: Its state after the last entry about it.
+        sequence, principal_id: Those of the entry that made it.
     """
 
     state: ReservationState
@@ -110,11 +111,11 @@ class Account:
     """A budget in the books.
 
     Attributes:
-        history: What its own entries amount to.
+        history: The result of its own entries.
         above: The accounts of the budgets above it, the parent first.
-        used: By this budget and those under it: what the limit bounds.
+        used: What this budget and those under it use: the amount that the limit bounds.
         makers: The makers of each reservation in ``history``: the sequence and the principal of the entry that made it.
-        exposed: How often each step may have been released under this budget itself, by what it says.
+        exposed: How often each step may have been released under this budget itself, by the step's text.
         steps: The steps in ``exposed``.
     """
 
@@ -137,7 +138,7 @@ class Account:
 
     @property
     def terms(self) -> Mapping[str, Json]:
-        """Return what the budget was opened with."""
+        """Return the terms with which the budget was opened."""
         return details_of(self.history.made)
 
     def known(self, reservation_id: str) -> Known:
@@ -150,7 +151,7 @@ class Books:
 
     Args:
         may_be_corrected: Committed reservations that a later entry may be about; None if nobody knows them.
-        charges: Is told of every entry about a reservation.
+        charges: The observer of every entry about a reservation.
     """
 
     def __init__(self, may_be_corrected: Container[str] | None = None, charges: Charges | None = None) -> None:
@@ -161,10 +162,10 @@ class Books:
         self._may_be_corrected = may_be_corrected
 
     def read(self, entry: StoredEntry) -> EntryRecord:
-        """Return what the next entry says, once its chain leads to it. `enter` it next.
+        """Return what the next entry says, after checking that it follows in its chain. Call `enter` with it next.
 
         Raises:
-            BadPlace: it is not the one that follows.
+            BadPlace: the entry does not follow the one before it.
         """
         end = self.end_of(entry.budget_id)
         place, head = (1, GENESIS) if end is None else (end.sequence + 1, end.hash)
@@ -189,7 +190,7 @@ class Books:
     def events_of(self, record: EntryRecord) -> tuple[Event, ...] | None:
         """Return the events of an entry that is read and not entered yet: its own, or those that it refers to.
 
-        None if nobody knows the reservation, for which the entry is refused.
+        None if the reservation is unknown; the entry is then refused.
         """
         account = self.accounts.get(record.budget_id)
         if record.events or record.refers_to is None or record.reservation_id is None or account is None:
@@ -200,11 +201,11 @@ class Books:
         return None if reservation is None else reservation.events
 
     def enter(self, entry: StoredEntry, record: EntryRecord) -> Known | Told | None:
-        """Do what the entry says.
+        """Apply the entry.
 
         Returns:
-            The reservation that nothing will happen to any more, or what the register has said its last of, if there
-            is one; it is forgotten here.
+            A reservation that can no longer change, or a subject that the register has ended, if the entry leads to
+            one; it is forgotten here.
 
         Raises:
             BadPlace: the ledger would not have done it.
@@ -247,14 +248,15 @@ class Books:
         return digest_of(self.heads())
 
     def check_ends(self, ends: Iterable[Head], source: str) -> None:
-        """Compare the ends of the chains with what somebody else says of all of them.
+        """Compare the ends of all chains with the ends that another source gives.
 
         Args:
-            ends: What is said.
-            source: Who says it, for the reason of a bad place; ``{whose}`` stands for whose chain it is.
+            ends: The ends that the source gives.
+            source: The name of the source, for the reason of a bad place; ``{whose}`` stands for the owner of the
+                chain.
 
         Raises:
-            BadPlace: entries are missing at an end, or are more than there should be.
+            BadPlace: a chain has too few or too many entries.
         """
 
         def says(budget_id: str) -> str:
@@ -342,7 +344,7 @@ class Books:
 
 
 def digest_of(heads: Iterable[Head]) -> str:
-    """One hash of the ends of all chains: two ledgers with the same one hold the same entries.
+    """Return one hash of the ends of all chains: ledgers with the same hash hold the same entries.
 
     SHA-256 over a line ``<budget id> <sequence> <hash>\\n`` for each budget, in the order of their ids.
     """
@@ -351,7 +353,7 @@ def digest_of(heads: Iterable[Head]) -> str:
 
 
 def beside(entry: StoredEntry, record: EntryRecord, column: str) -> BadPlace:
-    """A column that does not repeat what the bytes beside it say."""
+    """Return a column that contradicts the bytes beside it; None if there is none."""
     reason = f"the column {column} beside its bytes says something else than they do"
     return BadPlace(record.budget_id, record.sequence, entry.leaf_index, reason)
 
@@ -368,7 +370,7 @@ def _bad_link(entry: StoredEntry, broken: BrokenChain) -> BadPlace:
 
 
 def _used(reservation: ReservationState | None) -> Amounts | None:
-    """Return what the limit bounds of a reservation; None if that is nothing."""
+    """Return the amounts of a reservation that the limit bounds; None if there are none."""
     if reservation is None:
         return None
     status = reservation.status
@@ -401,6 +403,6 @@ def _expose(account: Account, before: ReservationState | None, after: Reservatio
 
 @lru_cache(maxsize=4096)
 def _steps(events: tuple[Event, ...], relation: NeighboringRelation) -> tuple[tuple[str, Event, int], ...]:
-    """Each event as a single step, after what it says, and how often it occurs."""
+    """Yield each event as a single step with its text, and how often it occurs."""
     counted = [(Event(event.mechanism, event.sampling), event.count) for event in resolve_schedules(events, relation)]
     return tuple((canonical_text(step.to_json()), step, count) for step, count in counted)

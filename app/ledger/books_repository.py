@@ -1,4 +1,4 @@
-"""All SQL that reads the books as a whole, or writes the state tables anew from them."""
+"""All SQL that reads the books as a whole, or rewrites the state tables from them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _READ_AT_ONCE = 500
 
 
 class EntryRow(NamedTuple):
-    """An entry with all its columns, those first that repeat what its bytes say."""
+    """An entry with all its columns; the columns that repeat its bytes come first."""
 
     id: str
     sequence: int
@@ -132,7 +132,7 @@ def register(session: Session, root_id: str) -> Sequence[Row[Any]]:
 
 
 def key_ids(session: Session) -> set[str]:
-    """The ids of all keys that there ever were."""
+    """The ids of all keys that ever existed."""
     return set(session.scalars(select(KEYS.c.id)))
 
 
@@ -151,8 +151,8 @@ def filters(session: Session, root_id: str) -> dict[str, PrivacyFilter]:
 def reservations(session: Session, known: Sequence[Known]) -> dict[str, Row[Any]]:
     """The rows of reservations by id, with all columns as `as_stored` lists them.
 
-    They are looked for beside one another, where their entries have put them, and by their ids, which lie all over the
-    table, only where they are not there.
+    Rows are first looked for in the order of the entries that made them, where they are stored side by side. Only those
+    that are not there are looked for by id, which is slower because ids are scattered over the table.
     """
     dialect = session.get_bind().dialect.name
     budgets, sequences = [each.state.budget_id for each in known], [each.sequence for each in known]
@@ -200,7 +200,8 @@ def certificate(session: Session, sha256: str) -> bytes | None:
 
 
 def count_reservations(session: Session, root_id: str) -> tuple[int, int]:
-    """Return how many rows reservations have, and how many ids are in them: as many, while the table has its key."""
+    """Return the number of rows of reservations and the number of different ids; they are equal as long as the table
+    has its key."""
     counts = func.count(), func.count(distinct(RESERVATIONS.c.id))
     statement = cast(Select[Any], select(*counts).select_from(RESERVATIONS))
     found: Sequence[Any] = session.execute(_in_tree(statement, RESERVATIONS, root_id)).one()
@@ -208,7 +209,7 @@ def count_reservations(session: Session, root_id: str) -> tuple[int, int]:
 
 
 def reservation_without_entry(session: Session, root_id: str) -> Row[Any] | None:
-    """A reservation that the entry in its place did not make."""
+    """Return a reservation that the entry in its place did not make; None if there is none."""
     made_it = (ENTRIES.c.budget_id == RESERVATIONS.c.budget_id) & (ENTRIES.c.sequence == RESERVATIONS.c.sequence)
     statement = (
         select(RESERVATIONS)
@@ -246,7 +247,7 @@ def replace_limit_requests(session: Session, rows: list[dict[str, Any]]) -> None
 
 
 def keep_others_out(session: Session) -> None:
-    """Let nobody else write budgets until the transaction ends. On SQLite a write session does."""
+    """Let nobody else write budgets until the transaction ends. On SQLite, every write session has this effect."""
     if session.get_bind().dialect.name != "sqlite":
         tables = "budgets, reservations, limit_requests, exposed_steps, entries"
         session.execute(text(f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE"))
@@ -275,25 +276,26 @@ def update_reservations(session: Session, rows: list[dict[str, Any]]) -> None:
 
 
 def replace_exposed_steps(session: Session, budget_id: str, rows: list[dict[str, Any]]) -> None:
-    """Write what a budget has exposed in place of what stands there."""
+    """Replace the stored exposed steps of a budget."""
     session.execute(delete(EXPOSED).where(EXPOSED.c.budget_id == budget_id))
     if rows:
         session.execute(insert(EXPOSED), rows)
 
 
 def as_stored(table: Table) -> list[ColumnElement[Any]]:
-    """The columns of a table; amounts, events and filters as the texts that are stored, which nobody has read yet."""
+    """Return the columns of a table; amounts, events and filters stay the stored texts, which are not parsed yet."""
     return [type_coerce(column, Text).label(column.name) if text_type(column) else column for column in table.c]
 
 
 def text_type(column: ColumnElement[Any]) -> TypeDecorator[Any] | None:
-    """Return what reads the text of a column that holds amounts, events or a filter; None for another column."""
+    """Return the function that parses the text of a column with amounts, events or a filter; None for other columns."""
     return column.type if isinstance(column.type, AmountsText | EventsText | FilterText) else None
 
 
 @cache
 def _at_places(dialect: str) -> Select[Any]:
-    """The reservations in a list of places: a parameter on SQLite, one each for their budgets and sequences else."""
+    """Select the reservations at a list of places. The list is one parameter on SQLite, and two on PostgreSQL: budgets
+    and sequences."""
     columns: list[ColumnElement[Any]]
     if dialect == "sqlite":
         listed = func.json_each(bindparam("places")).table_valued("value")

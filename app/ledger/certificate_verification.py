@@ -1,9 +1,9 @@
-"""The certificates that reservations were made with, verified anew: each beside the charge that it is about.
+"""Verify the certificates of reservations again, and compare each with its charge.
 
-This comes after the books are verified, which is where rows are compared with their entries. A certificate is right
-where its bytes have the hash that the entry names, it states the reservation's own events under the budget's relation,
-and the verifier proves it. Where it states the charge, that may be no more than what was charged: epsilon and delta in
-approximate_dp and pure_dp budgets, and the amounts of a failing Gaussian where these are charged.
+The books are verified first, which compares rows with their entries. A certificate is right if its bytes have the hash
+that the entry names, it states the reservation's own events under the budget's relation, and the verifier proves it. If
+it states the charge, it may not state more than was charged: epsilon and delta in approximate_dp and pure_dp budgets,
+and the amounts of a failing Gaussian where these are charged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def verify_certificates(
     Args:
         session: A read session.
         root_id: The root of the tree of budgets to look at; "" for all.
-        reached: Called with the number of reservations that were looked at.
+        reached: Called with the number of reservations examined so far.
 
     Raises:
         NoCertificate: python-flint, which the verifier computes with, is not installed.
@@ -54,7 +54,8 @@ def verify_certificates(
 
 
 class _Proved:
-    """The statements of certificates, each verified once: those of equal rows follow one another, and one is kept."""
+    """Verify the statement of each certificate once: equal rows follow one another, so only the last statement is
+    kept."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Checkpoints: how large the tree of all entries is, and its root, signed; and the key that verifies them.
+"""Checkpoints: the signed size and root of the tree of all entries, and the key that verifies them.
 
 The text is that of a transparency log's checkpoint (C2SP, tlog-checkpoint) in a signed note (C2SP, signed-note) with
 Ed25519 (RFC 8032), so that programs which know those formats can keep and verify it::
@@ -9,7 +9,7 @@ Ed25519 (RFC 8032), so that programs which know those formats can keep and verif
 
     — epsilond/led_... <key id and signature, base64>
 
-Pure: no database, no settings.
+This module is pure: it uses no database and no settings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def origin_of(ledger_id: str) -> str:
 
 
 class InvalidNote(Exception):
-    """The text is no checkpoint, or not one that the key has signed; the message says why."""
+    """The text is not a checkpoint that the key has signed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Checkpoint:
     """A state of the tree.
 
     Attributes:
-        origin: Of which ledger.
-        size: How many entries.
-        root: The root over them.
+        origin: The name of the ledger.
+        size: The number of entries.
+        root: The root of the tree over the entries.
     """
 
     origin: str
@@ -90,7 +90,7 @@ class VerifierKey:
         """Read ``<name>+<key id>+<base64 of the type and the key>``.
 
         Raises:
-            InvalidNote: it is something else.
+            InvalidNote: the text has another form.
         """
         name, _, rest = text.strip().partition("+")
         key_id, _, encoded = rest.partition("+")
@@ -109,7 +109,7 @@ class VerifierKey:
 
     @property
     def key_id(self) -> bytes:
-        """Tells signatures of this key from others; no proof of anything."""
+        """Return the id that tells signatures of this key from others; it proves nothing."""
         return hashlib.sha256(self.name.encode() + b"\n" + self.kind + self.key).digest()[:4]
 
     def verifies(self, signature: bytes, text: str) -> bool:
@@ -123,7 +123,7 @@ class VerifierKey:
 
 @dataclass(frozen=True)
 class Signature:
-    """A line under a note: who says to have signed it."""
+    """A line under a note, with the name of the alleged signer."""
 
     name: str
     key_id: bytes
@@ -145,7 +145,7 @@ def open_note(note: str, key: VerifierKey) -> Checkpoint:
     """Return the checkpoint of a note that the key has signed. Other signatures are ignored.
 
     Raises:
-        InvalidNote: it is no checkpoint, or of another ledger, or the key has not signed it.
+        InvalidNote: it is not a checkpoint of this ledger that the key has signed.
     """
     checkpoint, signatures = read_note(note)
     if checkpoint.origin != key.name:
@@ -159,7 +159,7 @@ def is_signed_by(key: VerifierKey, checkpoint: Checkpoint, signatures: tuple[Sig
     """Return whether the key has signed the checkpoint.
 
     Raises:
-        InvalidNote: a signature that says to be of the key is not.
+        InvalidNote: a signature claims to be of the key, but is not.
     """
     own = [each.signature for each in signatures if (each.name, each.key_id) == (key.name, key.key_id)]
     if not all(key.verifies(signature, checkpoint.text()) for signature in own):
@@ -190,10 +190,10 @@ def read_note(note: str) -> tuple[Checkpoint, tuple[Signature, ...]]:
 
 
 def read_signatures(lines: str) -> Iterator[Signature]:
-    """Read the lines of signatures, with their ends.
+    """Read the lines of signatures, including their line ends.
 
     Raises:
-        InvalidNote: a line is something else.
+        InvalidNote: a line is not a signature.
     """
     for line in lines.removesuffix("\n").split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
@@ -216,7 +216,7 @@ def _base64(data: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes | None:
-    """The bytes, if this is the one base64 text of them."""
+    """Return the bytes of a base64 text; None if it is not their canonical base64 form."""
     try:
         data = base64.b64decode(text, validate=True)
     except (NotBase64, ValueError):

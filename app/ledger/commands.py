@@ -1,4 +1,4 @@
-"""The ledger is asked by commands. A command carries its price, which is found before any lock is taken."""
+"""Commands to the ledger. A command carries its price, which is computed before any lock is taken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Quote:
         amounts: The price, rounded up.
         engine_version: The version of the engine that found it.
         warnings: Code and text.
-        certificate: Of what the events cost alone, which whoever reserves may have asked for.
+        certificate: A certificate of what the events cost alone, if the caller asked for one.
     """
 
     amounts: Amounts
@@ -52,7 +52,7 @@ class Start:
 
     Attributes:
         by_run: The service's own run asks.
-        is_told_late: It was started in time, as far as anybody knows, and the entry that said so was lost.
+        is_told_late: Whether it may have been started in time by an entry that was lost.
     """
 
     by_run: bool = False
@@ -72,8 +72,8 @@ class GivenUp:
     """The steps of a reservation that were not taken, and never will be.
 
     Attributes:
-        held: What the reservation held when their worth was found.
-        back: What is given back for them; an amount that is negative is spent for it.
+        held: What the reservation held when the worth of these steps was computed.
+        back: What is given back for them; a negative amount is spent for giving them up.
         engine_version: The version of the engine that found it.
     """
 

@@ -1,7 +1,7 @@
 """Cosignatures: verifying them, reading when they were made, and counting whether enough witnesses have cosigned.
 
-The format is C2SP's tlog-cosignature with Ed25519. It is of a checkpoint's text, whichever key of the ledger has signed
-that. Pure: no database, no settings.
+The format is C2SP's tlog-cosignature with Ed25519. A cosignature signs a checkpoint's text, whichever key of the ledger
+has signed the checkpoint. This module is pure: it uses no database and no settings.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def cosigned_by(
 def check_quorum(
     keys: Sequence[WitnessKey], quorum: int, checkpoint: Checkpoint, signatures: Sequence[Signature]
 ) -> None:
-    """See that enough witnesses have cosigned a checkpoint.
+    """Check that enough witnesses have cosigned a checkpoint.
 
     Raises:
         InvalidNote: too few have, or a signature that claims to be a witness's is not.

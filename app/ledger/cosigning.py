@@ -1,5 +1,5 @@
-"""Asking witnesses to cosign the newest checkpoint (C2SP, tlog-witness), behind the commands and in none of their
-transactions: a witness that is away keeps nobody waiting.
+"""Ask witnesses to cosign the newest checkpoint (C2SP, tlog-witness). This happens outside the transactions of
+commands, so a witness that is away keeps nobody waiting.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ CONTRADICTIONS = (Result.AHEAD, Result.INCONSISTENT)
 
 @dataclass(frozen=True)
 class Asked:
-    """A witness, and what came of asking it; the status of its answer, if there was one."""
+    """A witness, the result of asking it, and the status of its answer, if there was one."""
 
     witness: Witness
     result: Result
@@ -71,13 +71,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Standing:
-    """What a witness has cosigned last.
+    """The last cosignature of a witness.
 
     Attributes:
-        witness: It.
-        size: Entries of the tree; None if it has cosigned nothing.
-        cosigned_at: When, by its clock.
-        is_fresh: Whether that is recent enough to count.
+        witness: The witness.
+        size: The number of entries that it has cosigned; None if it has cosigned nothing.
+        cosigned_at: The time of the cosignature, by the witness's clock.
+        is_fresh: Whether this time is recent enough to count.
     """
 
     witness: Witness
@@ -99,7 +99,7 @@ def standings(session: Session, context: Context) -> list[Standing]:
 
 
 def ask_all(context: Context, witnesses: Sequence[Witness]) -> list[Asked]:
-    """Ask each of the witnesses to cosign all entries so far; what it cosigns is stored.
+    """Ask each witness to cosign all entries so far, and store the cosignatures.
 
     Raises:
         Problem: 409 ``ledger_not_consistent``: there is no checkpoint to be cosigned.
@@ -110,7 +110,7 @@ def ask_all(context: Context, witnesses: Sequence[Witness]) -> list[Asked]:
 
 
 class Cosigner:
-    """The thread of a server that asks witnesses, each once in an interval. Several servers share the work."""
+    """The thread of a server that asks each witness once in an interval. Several servers share the work."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -125,11 +125,11 @@ class Cosigner:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask nobody else; a request under way is left to its time limit, or to the end of the process."""
+        """Stop asking. A request under way ends by its time limit, or with the process."""
         self._stopping.set()
 
     def ask_due(self) -> list[Asked]:
-        """Ask the witnesses whose newest cosignature is older than the interval, and that were not asked within it."""
+        """Ask the witnesses whose newest cosignature is older than the interval and that were not asked within it."""
         context, now = self._context, self._context.clock()
         before = now - timedelta(seconds=context.settings.witness_interval_s)
         with context.database.read() as session:
@@ -193,10 +193,10 @@ def _request(context: Context, known: int, signed: SignedCheckpoint) -> bytes:
 
 
 def _size_in(reply: Reply) -> int:
-    """The size in an answer of status 409.
+    """Return the size in an answer of status 409.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the answer has no size.
     """
     text = reply.body.decode("ascii").removesuffix("\n")
     if not text.isdigit() or len(text) > 18:
@@ -205,7 +205,7 @@ def _size_in(reply: Reply) -> int:
 
 
 def _kept(context: Context, witness: Witness, checkpoint: Checkpoint, reply: Reply) -> Result:
-    """Store the cosignature in an answer, if it is one."""
+    """Store the cosignature in an answer, if it has a valid one."""
     key = witness.key
     try:
         signatures = signatures_of(key, read_signatures(reply.body.decode()))

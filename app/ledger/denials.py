@@ -1,4 +1,4 @@
-"""The ledger refuses a command with a code, which says why."""
+"""The codes with which the ledger refuses commands."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _DETAILS = {
     "be used; raise the limit there first",
     DenialCode.LIMIT_BELOW_USE: "more is spent and reserved than the new limit admits; it can be no lower than `used`",
     DenialCode.BUDGET_EXCEEDED: "the budget does not admit these events; largest_count_that_fits says how many of "
-    "their steps it would, and a calibration with the target kind `budget` which noise fits",
+    "their steps it would, and a calibration with the target kind `budget` finds noise that fits",
 }
 
 
@@ -94,9 +94,9 @@ class Denial:
     """A command that is refused; nothing changes.
 
     Attributes:
-        code: Why.
+        code: The reason.
         state: The state of the reservation, or of the request for a limit, that it is about.
-        budget_id: The budget whose limit stands in the way: the one that was asked, or one above it.
+        budget_id: The budget whose limit is exceeded: the one that was asked, or one above it.
     """
 
     code: DenialCode

@@ -35,7 +35,7 @@ Auditor = Annotated[Principal, requires(Scope.OWNER, Scope.AUDITOR)]
 @router.get(
     "/budgets/{budget_id}/entries",
     operation_id="list_entries",
-    summary="A budget's history",
+    summary="List the entries of a budget",
     response_model=Page[EntryBody],
 )
 def list_entries(
@@ -102,7 +102,7 @@ def list_entries(
 @router.get(
     "/ledger/register",
     operation_id="list_register",
-    summary="What was declared and who holds keys, oldest first",
+    summary="List what was declared and who holds keys, oldest first",
     response_model=Page[RegisterEntryBody],
 )
 def list_register(
@@ -140,7 +140,7 @@ def list_register(
 @router.post(
     "/ledger/verify",
     operation_id="verify_ledger",
-    summary="Verify that the books are what the ledger wrote",
+    summary="Verify that the ledger's books were not changed",
 )
 def verify_ledger(
     context: CurrentContext, principal: Auditor, request: Annotated[VerifyRequest | None, Body()] = None
@@ -168,7 +168,7 @@ def verify_ledger(
 @router.get(
     "/ledger/export",
     operation_id="export_ledger",
-    summary="All entries, as one file",
+    summary="Export all entries as one file",
     response_class=StreamingResponse,
     responses={
         200: {
@@ -204,20 +204,20 @@ def export_ledger(
 
 
 def _makers(session: Session, principal_id: str | None, made_by: str | None) -> set[str] | None:
-    """Return the ids of the principals whose entries are asked for; None for all."""
+    """Return the ids of the principals whose entries are requested; None for all."""
     asked = [] if principal_id is None else [{principal_id}]
     asked += [] if made_by is None else [ids_of(session, made_by)]
     return set.intersection(*asked) if asked else None
 
 
 def _named(session: Session, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries with the names of those who have made them."""
+    """Return the entries with the names of the principals who made them."""
     names = names_of(session, (body["principal_id"] for body in bodies))
     return [with_name(body, names) for body in bodies]
 
 
 def _root_of(session: Session, principal: Principal, budget_id: str | None) -> str:
-    """The root of the tree that is asked for, "" for all trees; 403 where the key does not reach all of that."""
+    """Return the root of the requested tree, or "" for all trees; 403 if the key does not reach all of it."""
     if budget_id is None:
         if principal.budgets is not None:
             raise reach.beyond("ask with the budget_id of a root budget that is among them")

@@ -1,7 +1,7 @@
-"""Commands of the ledger under idempotency keys: all that come at once are decided in one transaction.
+"""Carry out commands of the ledger under idempotency keys: commands that arrive together share one transaction.
 
-The effect, its entry and the stored answer commit together. Where another process keeps a budget locked for long, each
-command of the group goes on alone, so that only those wait that must.
+The effect, its entry and the stored answer commit together. If another process keeps a budget locked for long, each
+command of the group continues alone, so that only those that need the lock wait.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Request:
 
 
 class Exceeded(Exception):
-    """A reservation does not fit. It is not remembered yet, because what would fit takes numerics.
+    """A reservation does not fit. The denial is not stored yet, because computing what would fit takes time.
 
     Attributes:
-        denial: With the budget that stands in the way.
-        path: As it was when that was decided.
+        denial: The denial, which names the budget without room.
+        path: The states of the budgets when it was decided.
         command: What was asked.
-        room_can_be_made: Whether holds were due, then, that stood in the way.
+        room_can_be_made: Whether expired holds took up room at that time.
     """
 
     def __init__(self, denial: Denial, path: Path, command: Reserve, *, room_can_be_made: bool) -> None:
@@ -66,7 +66,7 @@ class Exceeded(Exception):
 
 
 class PriceOutdated(Exception):
-    """The events of a reservation have changed since they were priced: they are to be priced again."""
+    """The events of a reservation have changed since they were priced, so they must be priced again."""
 
 
 def execute(
@@ -77,8 +77,8 @@ def execute(
     Args:
         context: The process's context.
         keyed: The key, and what is asked.
-        instruct: Makes the instruction; it may take numerics, and runs before any lock is taken. It runs again where
-            another command has changed meanwhile what it priced.
+        instruct: Makes the instruction. It may compute a price, and runs before any lock is taken. It runs again if
+            another command has meanwhile changed what it priced.
         answer: Makes the answer of the transition.
 
     Raises:
@@ -95,7 +95,8 @@ def execute(
 
 
 def decide_soon(context: Context, request: Request) -> Future[Decision]:
-    """Decide a request with all that come at once. Nobody else in this process may be at its key."""
+    """Decide a request together with those that arrive at the same time. Nobody else in this process may use its key
+    meanwhile."""
     commits = context.ledger_commits
     # The transaction is that of all who came at once, and in a thread of its own: to this request it is a wait.
     end = spans.begin_part("ledger commit")
@@ -120,9 +121,10 @@ def carry_out_one(session: Session, context: Context, instruction: Instruction) 
 
 
 def _decide_alone(context: Context, request: Request, failure: BaseException) -> Decision:
-    """Decide a request whose group failed, if another of the group may be to blame.
+    """Decide a request alone if its group failed, perhaps because of another request.
 
-    At once, if nothing that it needs is locked; else after a wait, among the few that may wait long.
+    If nothing that it needs is locked, this happens at once; otherwise the request waits for one of the few places that
+    may wait long.
     """
     if not _may_succeed_alone(context, failure):
         raise failure
@@ -142,8 +144,8 @@ def _decide_alone(context: Context, request: Request, failure: BaseException) ->
 
 
 def _may_succeed_alone(context: Context, error: BaseException) -> bool:
-    """Return whether a group that failed may hold commands that are not to blame: the budget of another was locked for
-    long, its key was taken between looking for it and writing it, or it met a fault of ours. Nothing was written.
+    """Return whether some commands of a failed group may succeed alone. So it is if another command's budget was locked
+    for long, if another's key was taken after it was looked up, or if another met a bug. Nothing was written.
     """
     if isinstance(error, DATABASE_FAILURES):
         return isinstance(error, IntegrityError) or (
@@ -157,7 +159,7 @@ def _decide_one(context: Context, request: Request, *, patiently: bool) -> Decis
 
 
 def _decide_all(context: Context, requests: Sequence[Request], *, patiently: bool = False) -> list[Decision]:
-    """Decide the requests in one transaction; all that is decided is durable when this returns."""
+    """Decide the requests in one transaction; all decisions are durable when this returns."""
     with _connection(context.database, patiently=patiently) as connection:
         transaction = Transaction(connection, context.database, context.clock())
         transaction.lock([request.instruction for request in requests])
@@ -213,7 +215,7 @@ def _connection(database: Database, *, patiently: bool) -> Iterator[Connection]:
 
 
 def _holds_are_due(transaction: Transaction, denial: Denial, path: Path) -> bool:
-    """Return whether the budget that stands in the way, or one under it, holds what may be released."""
+    """Return whether the budget without room, or one under it, has holds that may be released."""
     ids = [level.id for level in path]
     assert denial.budget_id is not None, "some budget stands in the way"
     from_the_root = "/".join(reversed(ids[ids.index(denial.budget_id) :]))
@@ -222,7 +224,7 @@ def _holds_are_due(transaction: Transaction, denial: Denial, path: Path) -> bool
 
 
 def _problem_of(denial: Denial) -> Problem:
-    """The denial as an answer; one of a malformed command (422) points at what it got wrong."""
+    """Return the denial as an answer; for a malformed command (422) it points at the fault."""
     errors = []
     if denial.status == 422:
         errors = [ProblemItem(pointer="/events", code=str(denial.code), detail=denial.detail)]

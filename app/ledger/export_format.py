@@ -1,5 +1,5 @@
-"""The file of an export: a line of JSON for each entry, between a first line that says what it is and a last one that
-says how it ends. Nothing here knows a database.
+"""The file of an export: a line of JSON for each entry, between a first line that identifies the file and a last line
+that completes it. This module uses no database.
 
 first line::
 
@@ -17,9 +17,9 @@ entries, in the order in which they were written::
         "canonical": "{...}",
     }
 
-``canonical`` is the text whose UTF-8 bytes were hashed; bytes that are not UTF-8, which only damage makes, stand as
-``canonical_hex``, and what is stored in their place but is no bytes as its text. ``tree_index`` is the entry's place in
-the Merkle tree over all entries; null if it had none yet. Last line::
+``canonical`` is the text whose UTF-8 bytes were hashed. Bytes that are not UTF-8, which only damage produces, are
+written as ``canonical_hex``, and a stored value of another type as its text. ``tree_index`` is the entry's place in the
+Merkle tree over all entries; null if it had none yet. Last line::
 
     {
         "entries": 1,
@@ -55,7 +55,7 @@ MEDIA_TYPE = "application/x-ndjson"
 
 @dataclass(frozen=True)
 class ExportedEntry:
-    """An entry as a line of the file has it."""
+    """An entry in the form of a line of the file."""
 
     leaf_index: int
     budget_id: str
@@ -67,7 +67,7 @@ class ExportedEntry:
 
 
 class ExportWriter:
-    """Makes the lines. Each call returns bytes to append to the file."""
+    """Make the lines of the file. Each call returns bytes to append."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -109,8 +109,8 @@ class ExportReader:
 
     Attributes:
         root_id: The id of the root of the tree that the file holds; None for all.
-        ends: Where the chains end, once `entries` is exhausted.
-        tree: What the file says of the tree over all entries, then; None if it says nothing.
+        ends: The ends of the chains, once `entries` is exhausted.
+        tree: The tree over all entries that the file states, once `entries` is exhausted; None if it states none.
     """
 
     def __init__(self, path: Path) -> None:

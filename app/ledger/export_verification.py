@@ -1,4 +1,4 @@
-"""Verification of an export by the file alone: no database, no settings, no secret."""
+"""Verify an export from the file alone, without database, settings or secrets."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def verify_export(
 
     Args:
         path: An export in the NDJSON format.
-        past: What an older export had.
-        kept: A checkpoint whose signature is verified: the entries begin with those that it was made of.
-        charges: Is told of every entry about a reservation, as `app.ledger.price_verification` asks for.
+        past: The entries of an older export.
+        kept: A checkpoint whose signature is verified. The entries must begin with those that it covers.
+        charges: The observer of every entry about a reservation, such as `app.ledger.price_verification`.
 
     Raises:
         OSError: the file cannot be read.
@@ -35,7 +35,7 @@ def verify_export(
 
 
 def read_past(path: Path) -> tuple[Past, Verdict]:
-    """Read an export as the past to compare a later state with, and say whether it is valid itself.
+    """Read an export to compare a later state with it, and return whether the export is valid itself.
 
     Raises:
         OSError: the file cannot be read.
@@ -83,7 +83,7 @@ def _check(
 
 
 class _Registered:
-    """Checks that nothing is registered twice. The register itself forgets what no entry can follow about."""
+    """Check that nothing is registered twice. The register itself forgets subjects that have ended."""
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
@@ -92,7 +92,7 @@ class _Registered:
         """Take the next entry, once it is verified.
 
         Raises:
-            BadPlace: an earlier entry has registered the same.
+            BadPlace: an earlier entry has registered the same subject.
         """
         if record.budget_id != REGISTER or record.kind is not EntryKind.REGISTER:
             return
@@ -110,7 +110,7 @@ class _Leaves:
         self._places, self._leaf_indices, self._hashes = array("q"), array("q"), bytearray()
 
     def add(self, entry: ExportedEntry) -> None:
-        """The next entry, once it is verified."""
+        """Take the next verified entry."""
         if entry.tree_index is None:
             return
         for name, place in (("tree_index", entry.tree_index), ("leaf_index", entry.leaf_index)):
@@ -122,7 +122,7 @@ class _Leaves:
         self._hashes += bytes.fromhex(entry.hash)
 
     def check(self, head: TreeHead, kept: Checkpoint | None) -> None:
-        """See that the entries make the tree that the file names, and begin with a checkpoint."""
+        """Check that the entries make the tree that the file names, and begin with the entries of a checkpoint."""
         order = sorted(range(len(self._places)), key=self._places.__getitem__)
         for place, position in enumerate(order):
             if self._places[position] != place:

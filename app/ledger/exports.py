@@ -1,7 +1,7 @@
-"""Exports of the books: every entry of a consistent state, in pieces, whoever reads them however slowly.
+"""Exports of the books: every entry of a consistent state, in pieces that may be read as slowly as the reader likes.
 
-What belongs to the state is fixed by the ends of all chains, read at once. Entries are never changed, so they can be
-read afterwards, a batch at a time, each in a short transaction of its own.
+The ends of all chains, which are read together, fix the state. Entries never change, so they can be read afterwards, a
+batch at a time, each in a short transaction of its own.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Export:
     """A state of the books that can be read.
 
     Attributes:
-        made_at: When it was current.
+        made_at: The time of the state.
         root_id: The id of the root of the tree; "" for all.
         heads: The ends of all chains.
         filters: The filters of the budgets, for the names of amounts.
-        last_leaf_index: No entry of the state is behind it.
-        tree: The tree over all entries; what came into it later is not in the state.
+        last_leaf_index: The place of the last entry of the state.
+        tree: The tree over all entries; later additions to it are not part of the state.
     """
 
     database: Database
@@ -86,7 +86,7 @@ class Export:
                 yield _lines(_cells(self._body(entry)) for _, entry in batch)
 
     def _body(self, entry: StoredEntry) -> Mapping[str, Any]:
-        """Return a row of the table. That of an unreadable entry says where it is and that it was changed."""
+        """Return a row of the table. For an unreadable entry, the row says where it is and that it was changed."""
         try:
             return entry_body(entry, self.filters.get(entry.budget_id))
         except (WrongKind, KeyError):
@@ -117,8 +117,8 @@ class Export:
 
 
 def export(context: Context, root_id: str = "") -> Export:
-    """The books as they are now. What is committed has its place in the tree before they are read, where that can be:
-    the entries of a ledger that somebody has changed are evidence.
+    """Return the books as they are now. Committed entries get their places in the tree first, if that is possible. If
+    it is not, because somebody has changed the ledger, the entries are exported all the same, as evidence.
 
     Args:
         context: The process's context.
@@ -180,7 +180,7 @@ def _cells(body: Mapping[str, Any]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """The text of a cell; one that a spreadsheet would run begins with an apostrophe.
+    """Return the text of a cell, with an apostrophe before a text that a spreadsheet would execute.
 
     >>> _cell(" =1+1"), _cell(None), _cell({"rho": 0.5})
     ("' =1+1", '', '{"rho":0.5}')

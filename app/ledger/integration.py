@@ -1,8 +1,8 @@
-"""Integration: entries that are committed get the next places in the tree over all entries, behind the commands.
+"""Integration: committed entries get the next places in the tree over all entries, independently of commands.
 
-No command waits for it, and it waits for none. One transaction at a time has the lock of the tree's row, so that no
-place is given twice. On PostgreSQL an entry may be committed after others with larger leaf indices; its place is then a
-later one.
+No command waits for integration, and it waits for no command. Only one transaction at a time has the lock of the tree's
+row, so no place is given twice. On PostgreSQL an entry may be committed after others with larger leaf indices; its
+place is then a later one.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ STUCK = "the entries cannot be given their places in the tree"
 
 
 class CannotIntegrate(Exception):
-    """The stored tree cannot take another entry, since somebody has changed the database. Verification says where."""
+    """The stored tree cannot take another entry, because somebody has changed the database. Verification says where."""
 
 
 def integrate(database: Database, batches: int | None = None) -> None:
-    """Give every entry that is committed now its place in the tree.
+    """Give every committed entry its place in the tree.
 
     Guarantees: complete: an entry that was committed before the call is in the tree after it. In order: places that
         were given stay, and the next ones follow without a gap.
 
     Args:
-        database: Of the ledger.
-        batches: Give up after this many, and leave the rest to the next call; None: after none.
+        database: The ledger's database.
+        batches: Stop after this many batches, and leave the rest to the next call; None for no limit.
 
     Raises:
-        CannotIntegrate: a hash that is none, a place that is taken, a tree that does not fit its size.
+        CannotIntegrate: a hash is malformed, a place is taken, or the tree does not fit its size.
     """
     for number in count():
         if number == batches:
@@ -72,7 +72,7 @@ def _is_behind(database: Database) -> bool:
 
 
 def _integrate(session: Session) -> int:
-    """Take one batch; how many entries it had."""
+    """Integrate one batch, and return how many entries it had."""
     # In this order, as `_watermark` says why.
     last = repository.last_leaf_index(session)
     own = repository.own_transaction(session)
@@ -90,14 +90,14 @@ def _integrate(session: Session) -> int:
 
 
 def _watermark(tree: Row[Any], last: int, covered: int, own: int | None, oldest: int | None) -> dict[str, int]:
-    """Return the place up to which no entry will appear any more, and the place up to which that is awaited.
+    """Return the place up to which no further entry can appear, and the place up to which this is still awaited.
 
     A transaction has its number before it draws a leaf index. One that drew an index up to ``last`` therefore has a
     smaller number than was given out afterwards, and once every transaction with a smaller number is over, no entry
     appears there any more. A gap that a failed transaction left is passed like everything else.
 
     Args:
-        tree: The row as it was.
+        tree: The row as it was before.
         last: The newest entry, before ``own`` was given out.
         covered: Up to here, all entries that are committed are in the tree.
         own: The number of this transaction; None on SQLite, where one writes at a time.

@@ -1,8 +1,8 @@
-"""Storage of the ledger: carries out instructions, each whole or not at all, in the transaction that it is given.
+"""Storage of the ledger: carry out each instruction completely or not at all, in the caller's transaction.
 
-The budgets that the instructions are about, and those above them, are locked in the order of their ids; then their rows
-are read as they are now, the transition machine decides one instruction after the other, and all that changed is
-written at once. Many instructions therefore cost hardly more statements than one.
+The budgets that the instructions are about, and those above them, are locked in the order of their ids, and their rows
+are read again. The transition machine then decides one instruction after the other, and all changes are written
+together. So many instructions take hardly more statements than one.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ _MOST_REMEMBERED = 100_000
 
 @dataclass(frozen=True)
 class Instruction:
-    """A command, and what it is about.
+    """A command, who asks for it, and what it is about.
 
     Attributes:
-        command: What is asked.
-        principal_id: Who asks, for the entry.
-        target_id: What the command is about: the id of a budget, of a request for another limit, or of a reservation.
+        command: The command.
+        principal_id: The principal who asks, for the entry.
+        target_id: The id of the budget, of the request for another limit, or of the reservation that the command is
+            about.
     """
 
     command: Command | LimitRequestCommand
@@ -72,7 +73,7 @@ def carry_out(
     """Decide and write the instructions, one after the other.
 
     Args:
-        session: A write session; what is written commits with it.
+        session: A write session, with which everything is committed.
         database: The session's database.
         instructions: In the order in which they are decided.
         now: The time of the decisions.
@@ -85,7 +86,7 @@ def carry_out(
 
 
 def open_budget(session: Session, budget: Budget) -> None:
-    """Insert a new budget, whose terms are set, with nothing spent and its first entry.
+    """Insert a new budget with the given terms, nothing spent, and its first entry.
 
     Raises:
         Problem: 429 ``quota_exceeded``.
@@ -136,7 +137,7 @@ class _Head:
 
 @dataclass
 class Transaction:
-    """One transaction's locked budgets, and what is to be written to them. Use it once: lock, decide, write."""
+    """One transaction's locked budgets and their pending changes. Use an instance once: lock, decide, write."""
 
     connection: Connection
     database: Database
@@ -225,11 +226,11 @@ class Transaction:
         )
 
     def path(self, target: str) -> Path:
-        """The states of a target's budget and of those above it, as what was decided so far has left them."""
+        """Return the states of a target's budget and of those above it, after all decisions so far."""
         return tuple(self._budgets[budget_id] for budget_id in self._places[target])
 
     def _keep(self, transition: Transition, principal_id: str) -> Problem | None:
-        """Take a transition over, unless a quota refuses its entry; then nothing has changed."""
+        """Keep a transition, unless a quota refuses its entry; then nothing changes."""
         head = self._heads[transition.budget.id]
         record = entry_record(
             transition,
@@ -363,7 +364,8 @@ def _remember(database: Database, target: str, place: tuple[str, ...]) -> None:
 
 
 def path_of(session: Session, budget_id: str) -> Path | None:
-    """The states of a budget and of those above it, to look at: decisions need the lock. None if there is none."""
+    """Return the states of a budget and of those above it, for display only, because decisions need the lock; None if
+    there is no such budget."""
     row = repository.find_budget(session, budget_id)
     if row is None:
         return None

@@ -1,7 +1,7 @@
-"""The transition machine's part for requests for another limit: who may decide them, and what a decision does.
+"""Decide commands about requests for another limit: who may decide a request, and what a decision does.
 
-Pure, as `app.ledger.transitions` is. A request charges nothing. Each step is an entry of the budget; the last approval
-that is needed is the entry ``limit`` itself, so that the limit changes exactly when it is approved.
+This module is pure, like `app.ledger.transitions`. A request charges nothing. Each step is an entry of the budget; the
+last approval that is needed is the entry ``limit`` itself, so that the limit changes exactly when it is approved.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def decide_limit_request(
     """Decide a command about a request.
 
     Args:
-        path: The budget that it is about and those above it.
-        request: The request that it is about; None for one that is made.
-        command: What is asked.
-        principal_id: Who asks.
+        path: The budget that the command is about, and those above it.
+        request: The request that the command is about; None if the command makes one.
+        command: The command.
+        principal_id: The principal who asks.
         now: The time of the decision.
-        engine_version: For the entry.
+        engine_version: The version that the entry records.
         open_requests: How many requests of the principal for the budget are open.
     """
     if isinstance(command, AskLimit):

@@ -1,6 +1,6 @@
-"""The Merkle tree of RFC 9162, section 2.1, with SHA-256: roots, paths, and what verifies them.
+"""The Merkle tree of RFC 9162, section 2.1, with SHA-256: roots and paths, and their verification.
 
-Pure, and never the whole tree: to append takes its frontier alone, and any root or path of any of its sizes takes the
+This module is pure, and never holds the whole tree. Appending needs only the frontier. A root or path of any size needs
 leaves and the nodes at every eighth height, at most 256 neighbours of one height at a time.
 """
 
@@ -47,7 +47,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 class Frontier:
-    """A tree to append to: its size, and the roots of the complete subtrees that make it up, the largest first.
+    """A tree for appending: its size and the roots of its complete subtrees, the largest first.
 
     >>> tree = Frontier()
     >>> tree.root() == EMPTY_ROOT
@@ -64,7 +64,7 @@ class Frontier:
         self._hashes = [hashes[start : start + WIDTH] for start in range(0, len(hashes), WIDTH)]
 
     def extend(self, leaves: Iterable[bytes]) -> list[Node]:
-        """Append the leaves with these hashes; the nodes of levels above 0 that are complete now."""
+        """Append the leaves with these hashes, and return the nodes above level 0 that are now complete."""
         size, hashes = self.size, self._hashes
         completed = []
         for leaf in leaves:
@@ -89,15 +89,15 @@ class Frontier:
         return root
 
     def hashes(self) -> bytes:
-        """The hashes, to make it again."""
+        """The hashes from which the tree can be made again."""
         return b"".join(self._hashes)
 
 
 class Tiles:
-    """A `Read` that asks for 256 neighbours at a time, and once.
+    """A `Read` that asks for 256 neighbours at a time, and for each group only once.
 
     Args:
-        fetch: Reads the tile with an index at a level: 256 nodes, or as many as there are.
+        fetch: Read the tile with an index at a level: 256 nodes, or fewer at the end.
     """
 
     def __init__(self, fetch: Callable[[int, int], Sequence[bytes]]) -> None:
@@ -122,7 +122,8 @@ def root(read: Read, size: int) -> bytes:
 
 
 def inclusion_path(read: Read, index: int, size: int) -> list[bytes]:
-    """PATH(index, D_size) of section 2.1.3.1: what leads from a leaf to the root of the first ``size`` leaves."""
+    """PATH(index, D_size) of section 2.1.3.1: the hashes that lead from a leaf to the root of the first ``size``
+    leaves."""
     if not 0 <= index < size:
         raise ValueError(f"the first {size} leaves have none with the index {index}")
     path: list[bytes] = []
@@ -139,7 +140,7 @@ def inclusion_path(read: Read, index: int, size: int) -> list[bytes]:
 
 
 def consistency_path(read: Read, first: int, second: int) -> list[bytes]:
-    """PROOF(first, D_second) of section 2.1.4.1; empty if the first tree is empty, or the second one."""
+    """PROOF(first, D_second) of section 2.1.4.1; empty if either tree is empty or both are equal."""
     if not 0 <= first <= second:
         raise ValueError(f"a tree of {second} leaves does not begin with one of {first}")
     path: list[bytes] = []
@@ -204,7 +205,7 @@ def verify_consistency(first: int, second: int, first_root: bytes, second_root: 
 
 
 def _root(read: Read, start: int, end: int) -> bytes:
-    """The root of a range of leaves, one of those that the tree is halved into."""
+    """Return the root of a range of leaves that arises when the tree is divided."""
     count = end - start
     if count & (count - 1):
         middle = start + _left(count)
@@ -219,5 +220,5 @@ def _root(read: Read, start: int, end: int) -> bytes:
 
 
 def _left(count: int) -> int:
-    """The largest power of two below ``count``: this many leaves go to the left."""
+    """Return the largest power of two below ``count``: this many leaves go to the left subtree."""
     return 1 << (count - 1).bit_length() - 1

@@ -32,7 +32,7 @@ class Decided:
 
 
 def tell(connection: Connection, changes: Mapping[str, Change], decided: Sequence[Decided], now: datetime) -> None:
-    """Write what webhooks want to hear into the outbox, as a part of the transaction."""
+    """Write the messages that webhooks asked for into the outbox, as a part of the transaction."""
     budget_ids = sorted({*changes, *(budget_id for each in decided for budget_id in each.path)})
     subscribed = writing.subscriptions(connection, budget_ids)
     if subscribed:
@@ -55,7 +55,8 @@ def messages(
 
 
 def _of_spending(subscription: Subscription, change: Change) -> Iterator[Message]:
-    """Each share that was not reached before and is now. A correction or a limit may leave it, to be reached again."""
+    """Yield each share that has just been reached. A correction or a new limit may take a budget below a share, which
+    may then be reached again."""
     before, after = (share_used(state.filter, state.exposed) for state in (change.before, change.after))
     state = change.after
     for fraction in sorted(subscription.fractions):

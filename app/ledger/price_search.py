@@ -1,4 +1,4 @@
-"""Finds the prices that a verification asks for: several at once, in processes with limits of time and memory."""
+"""Compute the prices that a verification needs: several at once, in processes with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ends_of(priced: Priced) -> Ends:
     """Return both ends of today's price.
 
     Raises:
-        AccountingError: there is none; as `app.ledger.pricing.price`.
+        AccountingError: there is no price; as in `app.ledger.pricing.price`.
     """
     budget_filter, events, relation, charge_delta, kept, failure = priced
     most = price(budget_filter, events, relation, charge_delta).amounts
@@ -44,12 +44,12 @@ def ends_of(priced: Priced) -> Ends:
 
 
 class PriceSearch:
-    """Finds prices in the processes of a pool (`app.ledger.price_verification.FindPrices`).
+    """Compute prices in the processes of a pool (`app.ledger.price_verification.FindPrices`).
 
     Args:
-        pool: Its processes have limits of time and memory; what exceeds them has no price.
-        at_once: How many are found at once; no more than the pool has places.
-        most, seconds: Of all prices together; None if there is no limit.
+        pool: A pool whose processes have limits of time and memory; beyond these there is no price.
+        at_once: How many prices are computed at once; at most as many as the pool has places.
+        most, seconds: Limits on the number of prices and on the time for all of them; None for no limit.
 
     Attributes:
         reached: Called with the number of prices found so far, and the number of all.
@@ -65,7 +65,8 @@ class PriceSearch:
         self._asked, self._limits = count(1), f"{most} prices and {seconds} seconds"
 
     def __call__(self, asked: Sequence[Priced]) -> Iterator[Ends | Unpayable | str]:
-        """Both ends of each price, in the order in which they are asked for, or why there is none or none is known."""
+        """Return both ends of each price, in the order of the requests, or the reason why a price is missing or
+        unknown."""
         executor = ThreadPoolExecutor(self._at_once)
         try:
             found = [executor.submit(self._find, priced) for priced in asked]
@@ -80,9 +81,7 @@ class PriceSearch:
     def _find(self, priced: Priced) -> Ends | Unpayable | str:
         is_late = self._end is not None and monotonic() > self._end
         if is_late or (self._most is not None and next(self._asked) > self._most):
-            return (
-                f"it was not looked for: the limit here is {self._limits}; `epsilond ledger verify --prices` has none"
-            )
+            return f"it was not computed: the limit here is {self._limits}; `epsilond ledger verify --prices` has none"
         try:
             return self._pool.run(ends_of, priced)
         except JobFailed as failure:
@@ -100,7 +99,7 @@ class PriceSearch:
 
 @contextmanager
 def on_all_cores() -> Iterator[PriceSearch]:
-    """A search with processes of its own, one for each core, which end with the block."""
+    """Make a search with processes of its own, one for each core, which end with the block."""
     cores = cpu_count() or 1
     pool = ProcessPool(cores, _SECONDS, _MEMORY_BYTES)
     try:

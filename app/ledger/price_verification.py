@@ -1,13 +1,15 @@
-"""Entries must charge what their events cost: each different price is found once, and every entry compared with it.
+"""Check that entries charge what their events cost: each different price is computed once, and every entry compared
+with it.
 
-Pure: it is fed while the books are read, and asks whoever finds prices. What an entry charges is *too low* where some
-amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`): no rounding explains that. So
-it is where the budget has no cost for such events at all: the mechanisms and samplings that a kind of budget has a cost
-for have only become more, and an `approximate_dp` budget never priced without a delta what needs one, so that no
-version of the ledger has admitted it. (Early versions did not enter the delta of a correction, which is undecided.)
-Between that and today's price it is *undecided*, as where there is no price today; above it is *high*.
+This module is pure: it receives entries while the books are read, and calls a function that computes prices. An entry's
+charge is *too low* if some amount is below the certified lower end of today's price (`PrivacyFilter.least_cost`), which
+rounding cannot explain. It is also too low if the budget has no cost for such events at all. No version of the ledger
+has admitted these: later versions have only added mechanisms and samplings with a cost, and an `approximate_dp` budget
+has never priced without a delta events that need one. (Early versions did not enter the delta of a correction, so such
+a correction is undecided.) A charge between the lower end and today's price is *undecided*, and so is one without a
+price today. A charge above today's price is *high*.
 
-Which price an entry has follows from what the ledger does (`app.ledger.transitions`):
+The price of an entry follows from what the ledger does (`app.ledger.transitions`):
 
 | entry | charges |
 |---|---|
@@ -17,8 +19,8 @@ Which price an entry has follows from what the ledger does (`app.ledger.transiti
 | correct, with other events | the price of these |
 | correct, without | the price of the events that were paid for, or what was charged before, where that is more |
 
-Memory is bounded: kept are the different amounts for each price, how often they were charged and where first. Where
-these become many, they are judged, counted and forgotten.
+Memory is bounded. For each price the different amounts are kept, with their counts and the place of the first entry. If
+these become too many, they are judged, counted and forgotten.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class Priced(NamedTuple):
     """Events that are priced in a filter, whatever its limit is.
 
     Attributes:
-        kept: The part of them that happened, where the rest was given up.
+        kept: The part of the events that happened, if the rest was given up.
         failure: The delta that was spent for that, in atto-units.
     """
 
@@ -80,7 +82,7 @@ class Priced(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """A price of today: the certified lower end, and what is charged."""
+    """Today's price: its certified lower end, and the amounts that would be charged."""
 
     least: Amounts
     most: Amounts
@@ -109,11 +111,11 @@ class Judgement:
 
     Attributes:
         verdict: How the amounts compare with the price.
-        entries: How many they are.
-        budget_id, sequence, leaf_index: Of the first one.
-        charged: What it charges, in the filter's own fields.
-        least, price: Both ends of today's price, the same way; None if there is none.
-        reason: Why there is none; None if there is one.
+        entries: The number of these entries.
+        budget_id, sequence, leaf_index: The place of the first of them.
+        charged: What an entry charges, in the filter's own fields.
+        least, price: Both ends of today's price, also in the filter's own fields; None if there is no price.
+        reason: The reason why there is no price; None if there is one.
     """
 
     verdict: PriceClass
@@ -128,7 +130,7 @@ class Judgement:
 
     @property
     def bad_place(self) -> BadPlace:
-        """The first entry, as what is wrong with the books."""
+        """The first of the entries, as a fault of the books."""
         more = f" ({self.entries - 1} more entries charge the same)" if self.entries > 1 else ""
         if self.reason is not None:
             reason = f"its price is too low: it charges {_said(self.charged)}, and {self.reason}{more}"
@@ -145,9 +147,9 @@ class PriceReport:
     """The result for all charges.
 
     Attributes:
-        prices: How many different ones were found, or looked for.
-        entries: How many entries charge something, by how that compares with their price.
-        listed: Of each kind but what is right the first `LISTED`, those that are too low before others.
+        prices: How many different prices were computed or tried.
+        entries: The number of entries that charge something, by verdict.
+        listed: The first `LISTED` entries of each verdict except *right*; those that are too low come first.
     """
 
     prices: int = 0
@@ -167,11 +169,11 @@ class PriceReport:
 
 
 class PriceVerification:
-    """Collects what entries charge, and compares it with prices.
+    """Collect what entries charge, and compare it with prices.
 
     Args:
-        find: Finds prices.
-        most_held, most_events: See `MOST_HELD`, `MOST_EVENTS`.
+        find: The function that computes prices.
+        most_held, most_events: Bounds on memory, as `MOST_HELD` and `MOST_EVENTS` describe them.
     """
 
     def __init__(self, find: FindPrices, most_held: int = MOST_HELD, most_events: int = MOST_EVENTS) -> None:
@@ -225,7 +227,7 @@ class PriceVerification:
             self._settle()
 
     def finish(self) -> PriceReport:
-        """Judge what is left. Call it once, when all entries were seen."""
+        """Judge the remaining entries. Call this once, after the last entry."""
         self._settle()
         self._report.listed.sort(key=lambda each: (list(PriceClass).index(each.verdict), each.leaf_index))
         return self._report
@@ -237,7 +239,7 @@ class PriceVerification:
         return named
 
     def _settle(self) -> None:
-        """Find the prices that are not known, and judge and forget what is held."""
+        """Compute the prices that are not known yet, judge the collected entries, and forget them."""
         held, self._held, self._groups = self._held, {}, 0
         missing = [key for key in held if key not in self._known]
         asked = [
@@ -294,8 +296,8 @@ def judge(amounts: Amounts, held: Amounts | None, price: Ends) -> PriceClass:
 
     Args:
         amounts: What is charged.
-        held: What was held, which bounds what a part is charged; None if nothing does.
-        price: Of the events.
+        held: What was held, which is the most that a part may be charged; None if there is no such bound.
+        price: The price of the events.
 
     >>> judge((5, 7), None, Ends((5, 8), (5, 9))), judge((5, 7), (9, 7), Ends((5, 8), (5, 9)))
     (<PriceClass.TOO_LOW: 'too_low'>, <PriceClass.RIGHT: 'right'>)
@@ -338,7 +340,7 @@ class _List:
 
 @dataclass
 class _Met:
-    """The place where amounts were met first, and how often they were met."""
+    """The first place where amounts were charged, and how often they were charged."""
 
     filter: PrivacyFilter
     leaf_index: int

@@ -1,7 +1,7 @@
-"""The numerics of the ledger: they find what events cost in a budget, and how many of them would fit.
+"""The numerics of the ledger: they compute what events cost in a budget, and how many of them would fit.
 
-Both take milliseconds to seconds, so both are asked for outside every transaction: the price before the budget is
-locked, and what would have fitted after a denial, from the amounts that the denial was decided on.
+Both take milliseconds to seconds, so both happen outside of transactions: the price is computed before the budget is
+locked, and the number that would have fitted after a denial, from the amounts on which the denial was decided.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PRICES: dict[_Key, Quote] = {}
 def remembered(
     budget_filter: PrivacyFilter, events: tuple[Event, ...], relation: NeighboringRelation, charge_delta: float | None
 ) -> Quote | None:
-    """`price`, if it was asked before."""
+    """Return the result of `price` if it is remembered."""
     return _PRICES.get((budget_filter, events, relation, charge_delta))
 
 
@@ -53,7 +53,7 @@ def price(
 
     Raises:
         NoCostInFilter: the filter has no proved cost for an event.
-        Unsupported: the price is not found in `PRICE_SECONDS`.
+        Unsupported: computing the price takes more than `PRICE_SECONDS`.
         AccountingError: ``missing_charge_delta``.
     """
     key = (budget_filter, events, relation, charge_delta)
@@ -77,7 +77,7 @@ def price_within_limits(
     relation: NeighboringRelation,
     charge_delta: float | None,
 ) -> Quote:
-    """`price`; of events that may take minutes, in a process with limits of time and memory.
+    """Return `price`; for events that may take minutes, compute it in a process with limits of time and memory.
 
     Raises:
         NoCostInFilter, Unsupported, AccountingError: as `price`.
@@ -105,10 +105,11 @@ def given_up_within_limits(
     relation: NeighboringRelation,
     failure: int | None = None,
 ) -> GivenUp | None:
-    """Find what is given back for steps that will never be taken (`PrivacyFilter.given_back`); None for nothing.
+    """Compute what is given back for steps that will never be taken (`PrivacyFilter.given_back`); None if that is
+    nothing.
 
     Raises:
-        Unsupported: it is not found within the limits of a process.
+        Unsupported: the computation exceeds the limits of a process.
     """
     asked = (held, events, kept, relation, failure)
     if is_quick(events):
@@ -126,7 +127,7 @@ def given_up_within_limits(
 def what_would_fit(
     context: Context, path: Path, events: tuple[Event, ...], charge_delta: float | None
 ) -> dict[str, int]:
-    """`largest_count_that_fits` under its name; nothing if that would take too long."""
+    """Return `largest_count_that_fits` under its name; nothing if computing it would take too long."""
     if is_quick(events):
         with context.numerics:
             return {"largest_count_that_fits": largest_count_that_fits(path, events, charge_delta)}
@@ -165,10 +166,11 @@ def _largest_count(budget: BudgetState, events: tuple[Event, ...], charge_delta:
 
 
 class _Search:
-    """`PrivacyFilter.largest_count_that_fits` for long lists: each event is priced once.
+    """A form of `PrivacyFilter.largest_count_that_fits` for long lists, in which each event is priced once.
 
-    Guarantees: same_as_the_filters_own: that prices the list again for every step of its search. Here the sums of the
-    events' prices tell the answer but for their rounding; the exact price is asked for only where that decides.
+    Guarantees: same_as_the_filters_own: the result is that of the filter's method, which prices the list again for
+    every step of its search. Here the sums of the events' prices give the answer up to rounding, and the exact price is
+    computed only if rounding decides.
     """
 
     def __init__(self, budget: BudgetState, events: tuple[Event, ...]) -> None:
@@ -205,7 +207,8 @@ class _Search:
 def _price_the_sampled_steps(
     budget_filter: PrivacyFilter, events: tuple[Event, ...], relation: NeighboringRelation
 ) -> None:
-    """Price each different step that takes time, alone, until the time is over; the engine remembers the latest."""
+    """Price each different step that takes long by itself, until the time is over; the engine remembers the latest
+    prices."""
     deadline = monotonic() + PRICE_SECONDS
     try:
         resolve_schedules(events, relation)
@@ -231,7 +234,8 @@ def _steps(events: tuple[Event, ...]) -> int:
 
 
 def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest number from ``low`` to ``high`` for which it holds: it does for ``low``, and not beyond a limit."""
+    """Return the largest number from ``low`` to ``high`` that satisfies a condition, which holds at ``low`` and up to
+    some number."""
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)

@@ -1,7 +1,7 @@
-"""Verification of proofs by their files alone: no database, no settings, no secret.
+"""Verify proofs from their files alone, without database, settings or secrets.
 
-A proof is the JSON that `GET /v1/ledger/entries/{id}/proof` or `GET /v1/ledger/consistency` answered. Its roots count
-only as far as a checkpoint says them that the ledger's public key verifies.
+A proof is the JSON answer of `GET /v1/ledger/entries/{id}/proof` or `GET /v1/ledger/consistency`. Its roots count only
+if a checkpoint that the ledger's public key verifies states them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from app.ledger.merkle import EMPTY_ROOT, WIDTH, leaf_hash, verify_consistency, 
 
 
 class InvalidProof(Exception):
-    """The file is not a proof, or does not show what it says; the message says why."""
+    """The file is not a proof, or does not prove what it states; the message says why."""
 
 
 def check_proof(text: str, key: VerifierKey, kept: Checkpoint | None = None) -> str:
@@ -24,11 +24,11 @@ def check_proof(text: str, key: VerifierKey, kept: Checkpoint | None = None) -> 
     Args:
         text: The proof as JSON.
         key: The ledger's public key.
-        kept: A checkpoint that was kept elsewhere, and is verified: it stands in for one of the proof's own of its
-            size, and none of those may contradict it.
+        kept: A verified checkpoint that was kept elsewhere. It replaces the proof's own checkpoint of its size, which
+            may not contradict it.
 
     Raises:
-        InvalidProof: it shows nothing, or no checkpoint says one of its roots.
+        InvalidProof: it proves nothing, or no checkpoint states one of its roots.
     """
     try:
         proof = json.loads(text)
@@ -64,7 +64,7 @@ def _consistency(proof: Mapping[str, Any], key: VerifierKey, kept: Checkpoint | 
 
 
 def _check_root(size: int, root: bytes, note: object, key: VerifierKey, kept: Checkpoint | None) -> None:
-    """See that a checkpoint says the root, and none says another one."""
+    """Check that a checkpoint states the root, and that none states another root."""
     said = []
     if kept is not None and kept.size == size:
         said.append(kept)

@@ -1,4 +1,5 @@
-"""Proofs that lead from entries, and from smaller trees, to roots of checkpoints; `app.ledger.proofs` checks them."""
+"""Make proofs that lead from entries, or from smaller trees, to roots of checkpoints; `app.ledger.proofs` checks
+them."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ class InclusionProof:
     """A proof that an entry has its place in the tree of some size.
 
     Attributes:
-        entry_id, budget_id, entry_hash: Of the entry, whose hash in its budget's chain is the leaf.
-        tree_index: Its place.
+        entry_id, budget_id, entry_hash: The entry; its hash in its budget's chain is the leaf.
+        tree_index: The entry's place in the tree.
         size, root: Of the tree.
-        path: Section 2.1.3.1 of RFC 9162.
+        path: The hashes of section 2.1.3.1 of RFC 9162.
         note: The checkpoint of that size; None if none was signed.
     """
 
@@ -48,8 +49,8 @@ class ConsistencyProof:
     """The hashes that prove that a larger tree begins with a smaller one.
 
     Attributes:
-        sizes, roots: Of the smaller tree, and of the larger one.
-        path: Section 2.1.4.1 of RFC 9162.
+        sizes, roots: Those of the smaller and of the larger tree.
+        path: The hashes of section 2.1.4.1 of RFC 9162.
         notes: The checkpoints of these sizes; None if none was signed.
     """
 
@@ -92,7 +93,7 @@ def inclusion(context: Context, entry_id: str, size: int | None = None) -> Inclu
 
 @wrong_kinds_are_a_conflict()
 def consistency(context: Context, first: int, second: int | None = None) -> ConsistencyProof:
-    """A proof that the tree of a size begins with a smaller one; the second size None: that of a new checkpoint.
+    """Return a proof that a tree begins with a smaller one. If the second size is None, it is that of a new checkpoint.
 
     Raises:
         Problem: 422: a tree is not that large, or the first one is larger. 409 ``ledger_not_consistent``.
@@ -112,7 +113,7 @@ def consistency(context: Context, first: int, second: int | None = None) -> Cons
 
 @wrong_kinds_are_a_conflict()
 def consistency_path(context: Context, first: int, second: int) -> list[bytes]:
-    """Return the hashes alone of a proof between two sizes that the tree has.
+    """Return only the hashes of a proof between two sizes that the tree has.
 
     Raises:
         Problem: 409 ``ledger_not_consistent``.
@@ -132,13 +133,13 @@ def _size(context: Context, given: int | None) -> int:
 
 
 def _check_leaf(read: Read, entry: Row[Any]) -> None:
-    """See that an entry is what has its place in the tree."""
+    """Check that an entry is the one that was put into its place in the tree."""
     try:
         leaf = leaf_hash(bytes.fromhex(entry.hash))
     except ValueError:
         raise not_consistent("the entry's hash is not one") from None
     if entry.tree_index < 0 or list(read(0, entry.tree_index, 1)) != [leaf]:
-        raise not_consistent("the entry is another one than was put into the tree")
+        raise not_consistent("the entry is not the one that was put into the tree")
 
 
 def _check_size(name: str, size: int, largest: int) -> None:

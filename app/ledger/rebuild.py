@@ -1,7 +1,7 @@
-"""The state of a budget from its own entries alone, and whether the chain of entries is whole.
+"""Rebuild the state of a budget from its own entries, and check that the chain of entries is intact.
 
-A charge is an entry of the budget that was asked, and of no budget above it: what a budget counts is what its own chain
-and the chains of all budgets under it add up to (`app.ledger.books`).
+A charge is an entry of the budget that was asked, not of the budgets above it. So the amounts of a budget are the sum
+over its own chain and the chains of all budgets under it (`app.ledger.books`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, O
 
 
 class Chained(Protocol):
-    """An entry as it is stored: its bytes and its hashes."""
+    """A stored entry: its bytes and its hashes."""
 
     @property
     def canonical(self) -> bytes: ...
@@ -65,7 +65,7 @@ class Link:
 
 
 class BrokenChain(Exception):
-    """The chain is not what it was: at ``sequence`` something was altered, deleted, inserted or moved.
+    """The chain was changed: at ``sequence``, something was altered, deleted, inserted or moved.
 
     Attributes:
         sequence: The sequence of the first entry that does not follow from those before it.
@@ -80,16 +80,16 @@ class BrokenChain(Exception):
 
 @dataclass
 class History:
-    """A budget as its own entries make it.
+    """A budget as its own entries describe it.
 
     Attributes:
         made: The entry that made the budget, with its terms.
-        parent_id: Where it stands in its tree.
+        parent_id: The budget above it.
         filter: With the limit of today.
         relation: Under which everything is priced.
         spent, started, pending: Charged to this budget itself; what is charged below it is not among it.
-        sequence, head_hash: The last entry's.
-        reservations, limit_requests: By id.
+        sequence, head_hash: Those of the last entry.
+        reservations, limit_requests: All of them, by id.
     """
 
     made: EntryRecord
@@ -119,10 +119,10 @@ Step = tuple[ReservationState | None, ReservationState | None]
 
 
 def rebuild(chain: Iterable[Chained]) -> History:
-    """Replay the entries of one budget, the first of which made it.
+    """Replay the entries of one budget, beginning with the entry that made it.
 
     Raises:
-        BrokenChain: the chain is not whole, or an entry says what the ledger would not have done.
+        BrokenChain: the chain is not intact, or an entry says something that the ledger would not have done.
     """
     history: History | None = None
     for link, record in checked_records(chain):
@@ -139,10 +139,10 @@ def rebuild(chain: Iterable[Chained]) -> History:
 
 
 def checked_records(chain: Iterable[Chained]) -> Iterator[tuple[Chained, EntryRecord]]:
-    """The entries of one budget, oldest first, each once it is known to follow from those before it.
+    """Yield the entries of one budget, oldest first, each after checking that it follows the one before it.
 
     Raises:
-        BrokenChain: the first one that does not.
+        BrokenChain: an entry does not follow.
     """
     head, budget_id = GENESIS, ""
     for place, link in enumerate(chain, start=1):
@@ -155,10 +155,10 @@ def checked_records(chain: Iterable[Chained]) -> Iterator[tuple[Chained, EntryRe
 
 
 def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
-    """Return what an entry says, once it is known to be the one behind the entry with the hash ``head``.
+    """Return what an entry says, after checking that it follows the entry with the hash ``head``.
 
     Raises:
-        BrokenChain: it is not.
+        BrokenChain: it does not follow.
     """
     if link.previous_hash != head:
         raise BrokenChain(place, "it does not follow the entry before it")
@@ -173,7 +173,7 @@ def checked_record(link: Chained, place: int, head: str) -> EntryRecord:
 
 
 def said_by(link: Chained) -> EntryRecord | None:
-    """Return what an entry says, wherever it belongs; None if its bytes are no entry, or do not have its hash."""
+    """Return what an entry says, whatever its place; None if its bytes are not an entry, or do not have its hash."""
     try:
         is_genuine = link.hash == chain_hash(link.previous_hash, link.canonical)
         return record_from_canonical(link.canonical) if is_genuine else None
@@ -182,10 +182,10 @@ def said_by(link: Chained) -> EntryRecord | None:
 
 
 def opened(record: EntryRecord) -> History:
-    """The history of a budget with the entry that made it.
+    """Return the history of a budget that consists of the entry that made it.
 
     Raises:
-        BrokenChain: it does not say what such an entry says.
+        BrokenChain: the entry cannot have made a budget.
     """
     try:
         details = details_of(record)
@@ -198,16 +198,16 @@ def opened(record: EntryRecord) -> History:
 
 
 def replay(history: History, record: EntryRecord, hashed: str) -> Step:
-    """Do what a later entry of the budget says.
+    """Apply a later entry of the budget.
 
     Args:
-        history: What the entries before it amount to.
-        record: What it says.
-        hashed: Its hash.
+        history: The result of the entries before it.
+        record: What the entry says.
+        hashed: The entry's hash.
 
     Raises:
-        BrokenChain: the ledger would not have done it. The budget's limit is not looked at: it depends on the budgets
-            below, too.
+        BrokenChain: the ledger would not have done it. The budget's limit is not checked here, because it also depends
+            on the budgets below.
     """
     try:
         if record.kind is _LIMIT:
@@ -235,7 +235,7 @@ def _check_charges_nothing(history: History, record: EntryRecord) -> None:
 
 
 def _replay_limit_request(history: History, record: EntryRecord) -> None:
-    """Do what an entry about a request for another limit says; what a ``limit`` does to the budget aside."""
+    """Apply an entry about a request for another limit, except for the change that a ``limit`` makes to the budget."""
     kind = record.kind
     request_id = str(details_of(record)["limit_request_id"])
     before = history.limit_requests.get(request_id)
@@ -301,7 +301,7 @@ def _decided(history: History, before: LimitRequestState, record: EntryRecord) -
 
 
 def details_of(record: EntryRecord) -> Mapping[str, Json]:
-    """Return what else the entry says."""
+    """Return the further details of the entry."""
     return record.details or {}
 
 
@@ -313,7 +313,7 @@ def _replay(history: History, record: EntryRecord, hashed: str) -> Step:
     if record.failure is not None:
         raise BrokenChain(record.sequence, "it charges a failure beside its amounts, which no filter does yet")
     if record.tail is not None and record.kind is not _COMMIT:
-        raise BrokenChain(record.sequence, "it gives a tail back, which a commit alone does")
+        raise BrokenChain(record.sequence, "it gives a tail back, which only a commit does")
     before = history.reservations.get(record.reservation_id)
     after = _made_reservation(record, record.reservation_id, hashed) if before is None else _step(before, record)
     if before is not None and record.kind is _COMMIT:
@@ -335,11 +335,11 @@ def _check_part(budget_filter: PrivacyFilter, before: ReservationState, record: 
         return
     is_whole = budget_filter.prefix_may_depend_on_outputs or record.amounts == before.cost
     if not is_whole and before.run_id is None:
-        raise BrokenChain(record.sequence, "it charges a part, which its budget's filter charges as the whole")
+        raise BrokenChain(record.sequence, "it charges a part, but its budget's filter charges parts as the whole")
 
 
 def _count(history: History, reservation: ReservationState, sign: Callable[[int, int], int]) -> None:
-    """Add what a reservation holds or has spent to the budget's own amounts, or take it out."""
+    """Add what a reservation holds or has spent to the budget's own amounts, or subtract it."""
     status = reservation.status
     if status is _PENDING:
         history.pending = tuple(map(sign, history.pending, reservation.cost))
@@ -438,9 +438,10 @@ def _corrected(before: ReservationState, record: EntryRecord) -> ReservationStat
 
 
 def _state(before: Mapping[str, object], **changes: object) -> ReservationState:
-    """The state with the members ``before``, some of them changed.
+    """Return the state with the members ``before``, some of them changed.
 
-    As the class or `dataclasses.replace` makes it, which takes as long as everything else that is done with an entry.
+    The result is what the class or `dataclasses.replace` would make, but these take as long as all other work on an
+    entry.
     """
     after = object.__new__(ReservationState)
     vars(after).update(before, **changes)
@@ -461,7 +462,7 @@ def _warnings(given: Json) -> tuple[tuple[str, str], ...]:
 
 
 def unreadable(record: EntryRecord, error: Exception) -> BrokenChain:
-    """Say what is wrong with an entry that does not say what its kind says."""
+    """Describe the fault of an entry that lacks what its kind must say."""
     reason = f"it does not say what {_with_article(record.kind)} says ({type(error).__name__})"
     return BrokenChain(record.sequence, reason)
 

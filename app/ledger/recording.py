@@ -71,7 +71,7 @@ def _details(transition: Transition) -> dict[str, Json]:
 
 
 def _of_limit_request(request: LimitRequestState, kind: EntryKind) -> dict[str, Json]:
-    """Say which request an entry is about, and, where it makes one, what is asked for."""
+    """Return which request an entry is about and, if it makes the request, what is asked for."""
     details: dict[str, Json] = {"limit_request_id": request.id}
     if kind is EntryKind.ASK:
         details["filter"], details["filter_before"] = request.filter.to_json(), request.filter_before.to_json()

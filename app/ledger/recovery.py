@@ -1,4 +1,4 @@
-"""The state tables written anew from the entries, where they do not say what the entries amount to."""
+"""Rewrite the state tables from the entries where the two disagree."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Rebuilt:
     """The numbers of rows that were written.
 
     Attributes:
-        entries: That were read.
-        budgets, reservations: Rows that were missing, or said something else.
-        limit_requests: Rows that were missing, said something else, or were made by no entry.
-        exposed: Budgets of which the exposed steps were missing, or said something else.
+        entries: The number of entries that were read.
+        budgets, reservations: Rows that were missing or wrong.
+        limit_requests: Rows that were missing, wrong, or made by no entry.
+        exposed: Budgets whose exposed steps were missing or wrong.
     """
 
     entries: int = 0
@@ -39,13 +39,14 @@ class Rebuilt:
 
 
 def rebuild_tables(session: Session) -> Rebuilt:
-    """Make budgets, reservations, requests for limits and exposed steps say what the entries amount to.
+    """Rewrite budgets, reservations, requests for limits and exposed steps so that they agree with the entries.
 
-    Guarantees: never_forgets: where entries are missing it would forget what was spent, so it refuses where the row of
-        a budget knows a later entry than there is, and where no entry has made a reservation.
+    Guarantees: never_forgets: if entries are missing, a rewrite would forget what was spent. So it is refused if the
+    row of a budget names a later entry than there is, or if no entry has made a reservation.
 
     Args:
-        session: A write session. Nobody else writes the ledger until it ends; nothing stays where this raises.
+        session: A write session. Nobody else writes to the ledger until it ends; if this function raises, nothing is
+            kept.
 
     Raises:
         BadPlace: an entry is not what the ledger wrote, or is missing.
@@ -89,7 +90,7 @@ class _Recovery:
         return self._rebuilt
 
     def _open(self, record: EntryRecord) -> None:
-        """Insert the row of a budget that has none, so that reservations can refer to it; its amounts come last."""
+        """Insert the missing row of a budget, so that reservations can refer to it; its amounts are written last."""
         if record.budget_id in self._budgets:
             return
         account = self._books.accounts[record.budget_id]

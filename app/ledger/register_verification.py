@@ -27,10 +27,10 @@ SWEEPS, CELLS = cast(Table, RunSweep.__table__), cast(Table, RunSweepCell.__tabl
 
 
 class RegisterComparison:
-    """Takes what the register has said, a row at a time, and compares the rows some hundreds at once.
+    """Take what the register says, a row at a time, and compare some hundreds of rows at once.
 
     Args:
-        session: A read session, whose view does not change.
+        session: A read session on a fixed snapshot.
     """
 
     def __init__(self, session: Session) -> None:
@@ -40,7 +40,7 @@ class RegisterComparison:
         self._bad: BadPlace | None = None
 
     def add(self, told: Told) -> None:
-        """Take what the register says of something in the end."""
+        """Take what the register finally says of a subject."""
         if told.subject is Subject.REGISTER or (told.has_ended and REGISTERED[told.subject].is_removed):
             return
         self._counts[told.subject] += 1
@@ -50,14 +50,14 @@ class RegisterComparison:
             self._compare(told.subject)
 
     def check(self, subjects: Set[Subject]) -> None:
-        """Compare what is left, and look for rows that nothing was said of.
+        """Compare the remaining rows, and look for rows that the register does not mention.
 
         Args:
-            subjects: Those of which the register has every row. Rows that are older than the register, or than what it
-                says of their table, are entered with its next entry.
+            subjects: The subjects of which the register has every row. Rows from before the register recorded their
+                table are entered with its next entry.
 
         Raises:
-            BadPlace: the first row that is not what the register says.
+            BadPlace: a row differs from the register, and this is the first one.
         """
         for subject in REGISTERED:
             self._compare(subject)
@@ -96,7 +96,7 @@ class RegisterComparison:
             self._bad = self._bad_cells([row.id for row in rows.values()])
 
     def _bad_cells(self, sweep_ids: list[str]) -> BadPlace | None:
-        """Compare the cells of sweeps with their hash, which the register has of each."""
+        """Compare the cells of each sweep with the hash in the register."""
         dialect = self._session.get_bind().dialect.name
         statement = select(CELLS).where(among(dialect, CELLS.c.sweep_id, "ids")).order_by(*CELLS.primary_key)
         cells = self._session.execute(statement, {"ids": as_list(dialect, sweep_ids)})
@@ -149,7 +149,8 @@ _CONTENT_WITHOUT_ROW = (
 
 
 def _run_without_charge() -> Select[Any]:
-    """Return the statement that finds a registered run on private rows that no reservation under their root is for."""
+    """Return the statement that finds a registered run on private rows without a reservation under their root
+    budget."""
     root, path = Dataset.budget_id, BUDGETS.c.path
     is_below = func.substr(path, 1, func.length(root) + 1) == root + "/"
     may_have_drawn = RESERVATIONS.c.state.in_((ReservationStatus.STARTED, ReservationStatus.COMMITTED))

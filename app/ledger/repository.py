@@ -1,4 +1,4 @@
-"""All SQL that reads the ledger; what writes it is in `app.ledger.statements`."""
+"""All SQL that reads the ledger; the SQL that writes is in `app.ledger.statements`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _RESERVATIONS = cast(Table, Reservation.__table__)
 
 
 def find_budget(session: Session, budget_id: str) -> Row[Any] | None:
-    """The budget as it is in this session's view."""
+    """Return the budget in this session's snapshot."""
     return session.execute(select(_BUDGETS).where(_BUDGETS.c.id == budget_id)).one_or_none()
 
 
 def get_budget(session: Session, budget_id: str) -> Budget:
-    """The budget, to look at. Its relation, its unit, its place in its tree and its filter's kind never change.
+    """Return the budget for reading. Its relation, unit, place in its tree and kind of filter never change.
 
     Raises:
         Problem: 404.
@@ -38,7 +38,7 @@ def get_budget(session: Session, budget_id: str) -> Budget:
 
 
 def report_delta(session: Session, budget_id: str) -> float | None:
-    """The delta at which a budget's reports are stated, where it has one beside its filter's.
+    """Return the delta at which a budget's reports are stated, if it has one besides its filter's.
 
     Raises:
         Problem: 404.
@@ -48,12 +48,12 @@ def report_delta(session: Session, budget_id: str) -> float | None:
 
 
 def budgets(session: Session, ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """Budgets as they are in this session's view."""
+    """Return budgets in this session's snapshot."""
     return session.execute(select(_BUDGETS).where(_BUDGETS.c.id.in_(ids))).all()
 
 
 def due_holds(session: Session, path: str, now: datetime, limit: int) -> list[str]:
-    """Ids of pending reservations, of a budget or any under it, whose time to start is over; the oldest first."""
+    """Return the ids of expired pending reservations of a budget and of those under it, oldest first."""
     statement = (
         select(_RESERVATIONS.c.id)
         .join_from(_RESERVATIONS, _BUDGETS, _RESERVATIONS.c.budget_id == _BUDGETS.c.id)
@@ -100,17 +100,17 @@ def page(
 
     Args:
         session: A session.
-        budget_id: Whose entries.
-        behind: The sequence number of the entry behind which the page begins; None for the first page.
-        limit: Most entries.
+        budget_id: The budget whose entries are listed.
+        behind: The sequence number of the entry after which the page begins; None for the first page.
+        limit: The largest number of entries.
         newest_first: Whether the newest come first.
-        kind: Only this kind.
+        kind: List only entries of this kind.
         after: List only entries recorded at this moment or later.
-        before: Only entries recorded earlier than this moment.
+        before: List only entries recorded before this moment.
         purpose: List only entries of reservations with exactly this purpose.
-        mechanism: Only entries with an event of this mechanism.
-        principal_ids: Only entries that one of these principals made.
-        subject_id: Only entries of the register about this.
+        mechanism: List only entries with an event of this mechanism.
+        principal_ids: List only entries that one of these principals made.
+        subject_id: List only entries of the register about this subject.
 
     Raises:
         WrongKind: a stored value is not of its column's kind.

@@ -1,4 +1,4 @@
-"""Conversion of rows and states: what is read from a row, and what a state writes to it."""
+"""Conversion between rows and states."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def limit_request_state(row: LimitRequest | Row[Any]) -> LimitRequestState:
 
 
 def budget_amounts(state: BudgetState) -> dict[str, Any]:
-    """The columns of a budget that transitions change, its place in the chain aside."""
+    """Return the columns of a budget that transitions change, except its place in the chain."""
     return {
         "filter": state.filter,
         "spent": state.spent,

@@ -1,6 +1,6 @@
-"""All SQL of a ledger's transaction: one statement for any number of rows, the same text each time.
+"""All SQL of a ledger's transaction: one statement with a constant text for any number of rows.
 
-Lists of ids travel as one parameter, so that the database knows the statement again however long they are.
+A list of ids is one parameter, so the database recognises the statement whatever the length of the list.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ _STATEMENTS = {dialect: _Statements(dialect) for dialect in ("sqlite", "postgres
 
 
 def paths(connection: Connection, targets: Sequence[str]) -> list[tuple[str, str]]:
-    """The path of the budget of each target, a budget, a reservation or a request for a limit, that exists."""
+    """Return the path of the budget of each existing target, which is a budget, a reservation or a request for a
+    limit."""
     if not targets:
         return []
     dialect = connection.dialect.name
@@ -107,7 +108,7 @@ def paths(connection: Connection, targets: Sequence[str]) -> list[tuple[str, str
 
 
 def lock_budgets(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """Lock the rows in the order of their ids (everyone takes locks in one order) and read them as they are now.
+    """Lock the rows in the order of their ids, as everybody does, and read them as they are now.
 
     On PostgreSQL a row that was waited for is read again after the wait. On SQLite the transaction has the write lock.
     """
@@ -162,7 +163,7 @@ def insert_reservations(connection: Connection, values: list[dict[str, Any]]) ->
 
 
 def insert_certificates(connection: Connection, values: list[dict[str, Any]]) -> None:
-    """New certificates; one that is there already stays."""
+    """Insert certificates; an existing one stays."""
     if values:
         connection.execute(_STATEMENTS[connection.dialect.name].certify, values)
 

@@ -1,4 +1,4 @@
-"""The states that the ledger's decisions depend on: of a budget, a reservation, and a request for another limit."""
+"""The states of budgets, reservations and requests for another limit, on which the ledger's decisions depend."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from app.tables.states import Amounts, LimitRequestStatus, ReservationStatus
 
 @dataclass(frozen=True)
 class BudgetState:
-    """A budget, as far as decisions depend on it. One with children counts what is charged below it as its own.
+    """A budget, as far as decisions depend on it. Charges to budgets below it count as its own.
 
     Attributes:
         id: The budget's id.
-        filter: Its filter, with the limit of today.
+        filter: Its filter with the present limit.
         relation: Under which everything is priced.
-        spent: Committed, corrections included.
-        started: Held by reservations for which noise may have been drawn.
-        pending: Held by reservations that have not started.
-        overdrawn: A correction has told the truth past the limit. Nothing is admitted until there is room again.
+        spent: The committed amount, corrections included.
+        started: The amount held by reservations for which noise may have been drawn.
+        pending: The amount held by reservations that have not started.
+        overdrawn: Whether a correction has raised the spent amount above the limit. Then nothing is admitted until
+            there is room again.
 
     Guarantees: `filter` admits ``used`` after every transition, unless ``overdrawn``.
     """
@@ -52,7 +53,7 @@ class BudgetState:
 
     @property
     def used(self) -> Amounts:
-        """Everything that the limit bounds: spent and reserved."""
+        """The amount that the limit bounds: spent and reserved."""
         return plus(self.exposed, self.pending)
 
     @property
@@ -61,7 +62,7 @@ class BudgetState:
         return self.filter.headroom(self.used)
 
     def moved(self, move: Move, *, by_correction: bool = False) -> BudgetState:
-        """The state after amounts have moved."""
+        """Return the state after a move of amounts."""
         after = replace(
             self,
             spent=plus(self.spent, move.spent),
@@ -74,7 +75,7 @@ class BudgetState:
 
 @dataclass(frozen=True)
 class Move:
-    """A transition adds this to the three amounts of a budget and of every budget above it."""
+    """The changes that a transition makes to the three amounts of a budget and of every budget above it."""
 
     spent: Amounts
     started: Amounts
@@ -86,10 +87,11 @@ Path = tuple[BudgetState, ...]
 
 
 def narrowed(path: Path) -> BudgetState:
-    """The budget as if it had spent what those above it have no room for: what it admits then, every one of them does.
+    """Return the budget as if it had also spent whatever the budgets above it have no room for. Everything that this
+    budget admits, all of them admit.
 
-    Order by order in a Rényi filter: one order must then have room in every budget, which asks for a little more than
-    the ledger does.
+    In a Rényi filter this is done order by order. One order must then have room in every budget, which is slightly
+    stricter than the ledger.
     """
     budget = path[0]
     rooms = [minus(level.filter.caps, level.used) for level in path]
@@ -99,7 +101,7 @@ def narrowed(path: Path) -> BudgetState:
 
 @dataclass(frozen=True)
 class ReservationState:
-    """A reservation, as far as it is known.
+    """A reservation.
 
     Attributes:
         id, budget_id, purpose, run_id, plan_hash, created_at: As they were given when it was made.
@@ -112,9 +114,9 @@ class ReservationState:
         certificate: The SHA-256 of a certificate of what ``events`` cost alone, where it was made with one.
         entry_hash: The hash of the entry that made it, which later entries refer to.
         expires_at: A pending one may be released from then on; a started one is overdue.
-        charged, charged_events: What became of it, once it is committed.
+        charged, charged_events: The amounts and events that its commit charged.
         corrected: Whether a correction has replaced ``charged``.
-        warnings: Of its price.
+        warnings: The warnings of its price.
     """
 
     id: str
@@ -146,9 +148,9 @@ class ReservationState:
     def exposed_events(self) -> tuple[Event, ...]:
         """The events that a report must count.
 
-        The whole list from the start on, even if a part of it was committed: which part may have been decided by
-        looking at outputs, and then only the whole bounds the loss as a list fixed in advance. So it is where a
-        correction says that another part happened; where it says that something else did, or nothing, that counts.
+        From the start on, this is the whole list, even if only a part was committed. The part may have been chosen by
+        looking at outputs, and then only the whole list, which was fixed in advance, bounds the loss. The same holds if
+        a correction names another part. If a correction names other events, or none, these count.
         """
         told = self.charged_events
         if self.corrected and told is not None and (not told or not _is_part(told, self.events)):
@@ -157,7 +159,8 @@ class ReservationState:
 
     @property
     def priced_events(self) -> tuple[Event, ...]:
-        """The events that its price is for: what happened, or the whole list where a part of it paid for all."""
+        """Return the events that were priced: those that happened, or the whole list if a part was charged as the
+        whole."""
         if self.charged is None or self.charged_events is None:
             return self.events
         paid_for_all = not self.corrected and not any(map(lt, self.charged, self.cost))
@@ -183,7 +186,7 @@ class Approval:
 
 @dataclass(frozen=True)
 class LimitRequestState:
-    """A request for another limit, as far as it is decided.
+    """A request for another limit and its decisions so far.
 
     Attributes:
         id, budget_id, reason, principal_id, created_at: As it was made.
@@ -191,9 +194,9 @@ class LimitRequestState:
         filter: With the limit that is wanted.
         filter_before: With the limit that the budget had when the request was made.
         approvals_needed: How many principals must approve.
-        approvals: Those that have, in their order.
-        decided_by, decision_reason, decided_at: Who ended it, why (nobody says why a request is withdrawn), and when.
-        sequence: The sequence of the entry that made it; 0 before there is one.
+        approvals: The approvals so far, in order.
+        decided_by, decision_reason, decided_at: Who ended it, why (a withdrawal has no reason), and when.
+        sequence: The sequence of the entry that made it; 0 before there is an entry.
     """
 
     id: str
@@ -221,19 +224,20 @@ class LimitRequestState:
 
 
 def plus(a: Amounts, b: Amounts) -> Amounts:
-    """The sum, per position."""
+    """Return the sum, position by position."""
     return tuple(map(add, a, b))
 
 
 def minus(a: Amounts, b: Amounts) -> Amounts:
-    """The difference, per position."""
+    """Return the difference, position by position."""
     return tuple(map(sub, a, b))
 
 
 def _is_part(part: Sequence[Event], whole: Sequence[Event]) -> bool:
-    """Return whether ``whole`` has every step of ``part`` at least as often, in whatever order and pieces.
+    """Return whether ``whole`` has every step of ``part`` at least as often, in any order and divided in any way.
 
-    As often as a record takes part: pieces of one pass over disjoint batches are passes of their own.
+    Steps are counted as often as a record takes part, so each piece of a pass over disjoint batches counts as a pass of
+    its own.
     """
     return not _counts(map(resolve_schedule, part)) - _counts(map(resolve_schedule, whole))
 

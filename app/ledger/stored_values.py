@@ -1,7 +1,7 @@
-"""Kinds of stored values: SQLite takes a value of any kind in any column, so what is read is looked at first.
+"""Kinds of stored values: SQLite accepts a value of any kind in any column, so values are checked before they are read.
 
-A value of another kind is something that the ledger did not write. Verification names it; whoever asks for a proof or a
-checkpoint is answered 409.
+The ledger did not write a value of another kind. Verification names it, and requests for proofs and checkpoints are
+answered 409.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class WrongKind(ValueError):
 def rows(
     session: Session, statement: Select[Any], *columns: Column[Any], values: dict[str, Any] | None = None
 ) -> Sequence[Row[Any]]:
-    """Return the rows of a statement, once every value is known to be of the kind of its column.
+    """Return the rows of a statement, after checking that every value is of its column's kind.
 
     Args:
         session: A session.
-        statement: Selects the columns, in their order.
-        columns: What is selected. None is a value of each that may be null, or that is the key of an outer join.
+        statement: A statement that selects the columns in order.
+        columns: The selected columns. A value may be None if its column may be null, or is the key of an outer join.
         values: The values of the statement's parameters.
 
     Raises:
-        WrongKind: one is not.
+        WrongKind: a value is of another kind.
     """
     with wrong_kinds_named(f"the table {columns[0].table.name} has one"):
         found = session.execute(statement, values or {}).all()
@@ -70,7 +70,7 @@ def rows(
 
 @contextmanager
 def wrong_kinds_named(where: str) -> Iterator[None]:
-    """Raise `WrongKind` where what reads a column fails because of a value's kind, as it does for moments."""
+    """Raise `WrongKind` if reading a column fails because of a value's kind, as happens for moments."""
     try:
         yield
     except (TypeError, ValueError, OverflowError) as error:
@@ -82,7 +82,8 @@ def wrong_kinds_named(where: str) -> Iterator[None]:
 def is_misread(column: Column[Any]) -> bool:
     """Return whether a value of another kind is read from a column without an error.
 
-    An integer in place of bytes is as many zeros, in memory; and whatever is not zero is true.
+    For example, an integer in place of bytes is read as that many zero bytes in memory, and any number but zero as
+    true.
     """
     return isinstance(column.type, LargeBinary | Boolean)
 
@@ -90,16 +91,16 @@ def is_misread(column: Column[Any]) -> bool:
 def look_for_wrong_kinds(
     session: Session, tables: Iterable[Table], of: Callable[[Column[Any]], bool] = lambda _: True
 ) -> None:
-    """Look at the kind of every value of these tables, without reading any. PostgreSQL takes no wrong one.
+    """Check the kind of every value of these tables, without reading the values. PostgreSQL accepts no wrong kind.
 
     Args:
         session: A read session.
-        tables: In the order in which they are looked at.
-        of: Says which columns are looked at.
+        tables: The tables, in the order in which they are checked.
+        of: A function that selects the columns to check.
 
     Raises:
-        WrongKind: names the first value that is of another kind than its column. So is a text that is no JSON, or no
-            moment, where one belongs.
+        WrongKind: names the first value of another kind than its column. A text that should be JSON or a moment, and is
+            not, counts as one.
     """
     if session.get_bind().dialect.name != "sqlite":
         return
@@ -138,7 +139,7 @@ def _is_wrong(column: Column[Any]) -> ColumnElement[bool]:
 
 
 def _storage(column: Column[Any]) -> tuple[str, ...]:
-    """Return the storage classes that SQLite has for values of a column."""
+    """Return the storage classes that SQLite may use for values of a column."""
     kind = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
     if isinstance(kind, Integer | BigInteger):
         return ("integer",)
@@ -149,7 +150,7 @@ def _storage(column: Column[Any]) -> tuple[str, ...]:
 
 @contextmanager
 def wrong_kinds_are_a_conflict() -> Iterator[None]:
-    """Answer 409 ``ledger_not_consistent`` where a stored value is not of its column's kind."""
+    """Answer 409 ``ledger_not_consistent`` if a stored value is not of its column's kind."""
     try:
         yield
     except WrongKind as error:
@@ -157,7 +158,8 @@ def wrong_kinds_are_a_conflict() -> Iterator[None]:
 
 
 def not_consistent(reason: str) -> Problem:
-    """409: asking again does not help, and nothing that contradicts an earlier checkpoint is ever signed."""
+    """Return a problem with status 409: asking again does not help, and nothing that contradicts an earlier checkpoint
+    is ever signed."""
     detail = f"Somebody has changed the database: {reason}. `epsilond ledger verify` names the first bad place."
     return Problem(409, "ledger_not_consistent", detail)
 

@@ -1,4 +1,5 @@
-"""The rows of the state tables as the books make them: to be compared with what is stored, or written in its place."""
+"""The rows of the state tables as they follow from the books, to be compared with the stored rows or to replace
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def budget_row(account: Account, state: BudgetState) -> dict[str, Any]:
 
     Args:
         account: The budget in the books.
-        state: As it stands, with what is charged below it.
+        state: Its present state, including charges to budgets below it.
     """
     history, terms = account.history, account.terms
     return {
@@ -86,7 +87,7 @@ def exposed_rows(account: Account) -> dict[str, dict[str, Any]]:
 
 
 def exposed_faults(session: Session, books: Books, root_id: str) -> Iterator[tuple[str, str]]:
-    """Rows of exposed steps that are not what the entries amount to, or are missing: the budget, and what is wrong."""
+    """Yield the faults of rows of exposed steps that are missing or disagree with the entries, each with its budget."""
     comparison = Comparison(session, EXPOSED)
     expected = {budget_id: exposed_rows(account) for budget_id, account in books.accounts.items()}
     for row in repository.exposed_steps(session, root_id):
@@ -101,9 +102,9 @@ def exposed_faults(session: Session, books: Books, root_id: str) -> Iterator[tup
 
 
 class Comparison:
-    """Compares the rows of a table, as `books_repository.as_stored` reads them, with what they should be.
+    """Compare the rows of a table, as `books_repository.as_stored` reads them, with the expected rows.
 
-    Texts are read only where they are not letter for letter what would be written now.
+    A stored text is parsed only if it differs from the text that would be written now.
     """
 
     def __init__(self, session: Session, table: Table) -> None:
@@ -113,7 +114,7 @@ class Comparison:
         self._dialect: Dialect = session.get_bind().dialect
 
     def different(self, row: Row[Any], expected: Mapping[str, Any]) -> str | None:
-        """The first column of the row that is not as expected, if there is one."""
+        """Return the first column of the row that is not as expected; None if there is none."""
         if tuple(row) == self._written(expected):
             return None
         for (name, kind), found in zip(self._columns, row, strict=True):
@@ -123,12 +124,12 @@ class Comparison:
         return None
 
     def _written(self, expected: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The row as it would be written now."""
+        """Return the row in the form in which it would be written now."""
         texts = {name: write(expected[name], self._dialect) for name, write in self._texts}
         return tuple(map({**expected, **texts}.__getitem__, self._names))
 
     def _is_written(self, kind: TypeDecorator[Any], found: str | None, value: Any) -> bool:
-        """Return whether a text says the value."""
+        """Return whether a text stands for the value."""
         if found == kind.process_bind_param(value, self._dialect):
             return True
         try:

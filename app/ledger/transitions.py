@@ -1,8 +1,8 @@
 """The transition machine of the ledger: states and a command in; new states and what to record, or a denial, out.
 
-Pure: no database, no clock, no randomness, no numerics (a command carries its price). Storage (`app.ledger.journal`)
-locks the budgets, asks here, and writes what came out. Denials are tried in the order in which `DenialCode` lists them,
-and the first that applies is the answer.
+This module is pure: it uses no database, clock, randomness or numerics, because a command carries its price. Storage
+(`app.ledger.journal`) locks the budgets, calls `decide`, and writes the result. Denials are tried in the order in which
+`DenialCode` lists them, and the first that applies is the answer.
 
 States of a reservation: ``pending`` -> ``started`` -> ``committed``; ``pending`` -> ``committed``, ``voided`` or
 ``expired``. Only a pending one expires, because no noise has been drawn for it: a started one is held until it is
@@ -47,7 +47,7 @@ from app.tables.states import Amounts, ReservationStatus
 
 @dataclass(frozen=True)
 class Transition:
-    """A command that is carried out: the states after it, and what its entry says.
+    """The effect of a command: the states after it, and what its entry says.
 
     Attributes:
         kind: The kind of the entry.
@@ -55,12 +55,12 @@ class Transition:
         amounts: Held (reserve, start, extend), charged (commit, correct), released (void, expire), or the new caps.
         events: What the amounts are for.
         engine_version: The version of the engine that found the amounts.
-        reservation: After it; None for an entry that is about the budget alone.
+        reservation: The reservation after it; None for an entry that is only about the budget.
         reason: Given with a change by hand.
         before: The reservation before it; None if there was none.
-        details: What else its entry says.
+        details: Further details for its entry.
         given_back: What was given back for steps that will never be taken.
-        limit_request: After it, the request for another limit that it is about.
+        limit_request: The request for another limit that it is about, after it.
     """
 
     kind: EntryKind
@@ -84,14 +84,14 @@ class Transition:
 def decide(
     path: Path, reservation: ReservationState | None, command: Command, now: datetime, engine_version: str
 ) -> Transition | Denial:
-    """Decide what becomes of a command.
+    """Decide a command.
 
     Args:
         path: The budget that it is about and those above it.
         reservation: The reservation that it is about; None for a command about the budget.
         command: What is asked.
         now: The time of the decision.
-        engine_version: Recorded where no price is involved.
+        engine_version: The version to record if no price is involved.
     """
     if isinstance(command, Reserve):
         return _reserve(path, command, now)
@@ -268,7 +268,7 @@ def _correct(path: Path, reservation: ReservationState, command: Correct) -> Tra
 
 
 def _forgets(budget: BudgetState, reservation: ReservationState, command: Correct) -> bool:
-    """Return whether a report would count fewer of some step than before: a filter's price need not show that."""
+    """Return whether a report would count fewer of some step than before, which the filter's price need not show."""
     if command.events is None:
         return False
     was = exposed_counts(reservation.exposed_events, budget.relation)

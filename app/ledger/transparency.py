@@ -1,4 +1,4 @@
-"""Evidence to be kept and checked elsewhere: signed checkpoints, and proofs that lead to their roots."""
+"""Evidence to keep and check elsewhere: signed checkpoints, and proofs that lead to their roots."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class SignedCheckpoint:
     Attributes:
         checkpoint: What it says.
         note: The text to keep, with the cosignatures.
-        public_key: What verifies it.
+        public_key: The key that verifies it.
         issued_at: When it was signed.
-        cosignatures: Of the witnesses that the settings name.
+        cosignatures: The cosignatures of the witnesses that the settings name.
     """
 
     checkpoint: Checkpoint
@@ -75,7 +75,7 @@ def verifier_key(context: Context) -> VerifierKey:
 
 @wrong_kinds_are_a_conflict()
 def checkpoint(context: Context) -> SignedCheckpoint:
-    """The checkpoint of all entries that are committed now; where nothing is new since the last one, that one.
+    """Return the checkpoint of all committed entries; if nothing is new since the last checkpoint, return that one.
 
     Raises:
         Problem: 409 ``ledger_not_consistent``: the tree does not begin with what was signed last.
@@ -92,7 +92,7 @@ def checkpoint(context: Context) -> SignedCheckpoint:
 
 @wrong_kinds_are_a_conflict()
 def witnessed(context: Context) -> SignedCheckpoint:
-    """The newest checkpoint that enough witnesses have cosigned.
+    """Return the newest checkpoint that enough witnesses have cosigned.
 
     Raises:
         Problem: 409 ``not_witnessed``: there is none. 409 ``ledger_not_consistent``.
@@ -119,7 +119,8 @@ def witnessed(context: Context) -> SignedCheckpoint:
 
 
 def verify(context: Context, root_id: str, note: str | None = None, *, prices: bool = False) -> Verdict:
-    """Verify that the ledger wrote the books, and that they begin with the entries of a kept checkpoint; count it.
+    """Verify that the ledger wrote the books, and that they begin with the entries of a kept checkpoint. Metrics count
+    the result.
 
     Args:
         context: The process's context.
@@ -153,13 +154,13 @@ def verified(
     charges: Charges | None = None,
     prove: Callable[[Session], CertificateReport] | None = None,
 ) -> Verdict:
-    """The verdict on the books as they are now; what is committed is given its place in the tree before.
+    """Return the verdict on the books as they are now. Committed entries get their places in the tree first.
 
     Args:
         context: The process's context.
         root_id, past, kept: As in `app.ledger.verification.verify`.
-        charges: As there.
-        prove: Verifies certificates where the books are valid, in the session in which they were read.
+        charges: As in `app.ledger.verification.verify`.
+        prove: A function that verifies certificates if the books are valid, in the same session.
     """
     is_stuck = False
     try:
@@ -184,7 +185,7 @@ def _result(verdict: Verdict, *, is_ours: bool) -> VerificationResult:
 
 
 def _kept(context: Context, root_id: str, note: str) -> tuple[Checkpoint, bool]:
-    """The checkpoint that was given, and whether a key of this ledger has signed it."""
+    """Return the given checkpoint, and whether a key of this ledger has signed it."""
     if root_id:
         detail = "A checkpoint is of the entries of all budgets: leave budget_id out, or the checkpoint."
         raise unprocessable("contradiction", detail, "checkpoint")
@@ -231,7 +232,8 @@ def _checkpoint(session: Session, context: Context) -> SignedCheckpoint:
 
 
 def _state(session: Session, context: Context) -> tuple[Checkpoint, SignedCheckpoint | None]:
-    """The tree as it is now, which begins with what was signed last; and its checkpoint, if the key has signed one."""
+    """Return the present tree, after checking that it begins with what was signed last, and its checkpoint, if the key
+    has signed one."""
     tree = tree_of(session)
     try:
         frontier = Frontier(tree.size, tree.frontier)
@@ -251,7 +253,7 @@ def _state(session: Session, context: Context) -> tuple[Checkpoint, SignedCheckp
 
 
 def _cosigned(session: Session, context: Context, signed: SignedCheckpoint) -> SignedCheckpoint:
-    """The checkpoint with what witnesses have added; a cosignature that does not verify is left out."""
+    """Return the checkpoint with the cosignatures of witnesses; one that does not verify is left out."""
     keys = witnesses_of(context.settings).keys
     stored = cosignature_repository.of_size(session, signed.checkpoint.size, keys) if keys else []
     good = tuple(each for each in stored if _is_good(keys, signed.checkpoint, each))
@@ -287,7 +289,7 @@ def _check_note(note: str, key: VerifierKey, current: Checkpoint) -> None:
 
 
 def _check_consistency(read: Read, newest: Row[Any], current: Checkpoint) -> None:
-    """Make both roots from the same nodes: if they agree, the tree begins with the one that was signed."""
+    """Check that the tree begins with the one that was signed last, by computing both roots from the same nodes."""
     if not 0 <= newest.tree_size <= current.size:
         raise not_consistent(f"a checkpoint of {newest.tree_size} entries was signed, and the tree has {current.size}")
     for size, root in ((newest.tree_size, newest.root_hash), (current.size, current.root)):
@@ -310,7 +312,7 @@ def tree_of(session: Session) -> Row[Any]:
 
 
 def note_of(session: Session, context: Context, size: int) -> str | None:
-    """The note of the newest checkpoint of a size, with what witnesses have added."""
+    """Return the note of the newest checkpoint of a size, with the cosignatures of witnesses."""
     found = repository.checkpoint_at(session, size)
     if found is None:
         return None

@@ -33,7 +33,7 @@ _NOT_WITNESSED: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/checkpoint",
     operation_id="get_checkpoint",
-    summary="All entries so far, in one signed hash to keep elsewhere",
+    summary="Sign a hash of all entries so far, to keep elsewhere",
     response_model=CheckpointBody,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_NOT_WITNESSED},
 )

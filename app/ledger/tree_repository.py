@@ -1,6 +1,6 @@
 """All SQL of the tree over all entries: its one row, its leaves and nodes, and the checkpoints that were signed.
 
-Whatever reads raises `app.ledger.stored_values.WrongKind` where a stored value is not of its column's kind.
+Functions that read raise `app.ledger.stored_values.WrongKind` if a stored value is not of its column's kind.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def find(session: Session) -> Row[Any] | None:
 
 
 def lock(session: Session) -> Row[Any]:
-    """The row of the tree, which nobody else changes until the transaction ends."""
+    """Lock and return the row of the tree, which nobody else can change until the transaction ends."""
     return checked_rows(session, select(TREES).with_for_update(), *TREES.c)[0]
 
 
 def own_transaction(session: Session) -> int | None:
-    """The number of the session's transaction, given out now at the latest; None on SQLite."""
+    """Return the number of the session's transaction, which is assigned now if it has none yet; None on SQLite."""
     return _number(session, "pg_current_xact_id()")
 
 
 def oldest_transaction(session: Session) -> int | None:
-    """Every transaction with a smaller number is over, and what it wrote is seen from now on; None on SQLite."""
+    """Return a number below which every transaction has ended and its writes are visible; None on SQLite."""
     return _number(session, "pg_snapshot_xmin(pg_current_snapshot())")
 
 
@@ -59,13 +59,13 @@ def last_leaf_index(session: Session) -> int:
 
 
 def left_out(session: Session, settled: int, limit: int) -> Sequence[Row[Any]]:
-    """The next entries that are not in the tree, their places and hashes, behind the place ``settled``."""
+    """Return the next entries after the place ``settled`` that are not in the tree, with their places and hashes."""
     statement: Select[Any] = _LEFT_OUT.where(ENTRIES.c.leaf_index > settled).limit(limit)
     return checked_rows(session, statement, ENTRIES.c.leaf_index, ENTRIES.c.hash)
 
 
 def append(session: Session, first: int, rows: Sequence[Row[Any]], nodes: Sequence[Node]) -> None:
-    """Give entries their places in the tree, from ``first`` on, and store the nodes that are complete now."""
+    """Give entries their places in the tree, from ``first`` on, and store the nodes that this completes."""
     leaves = [
         {"tree_index": first + number, "leaf_index": row.leaf_index, "entry_hash": bytes.fromhex(row.hash)}
         for number, row in enumerate(rows)
@@ -82,7 +82,7 @@ def update_tree(session: Session, **values: Any) -> None:
 
 
 def tiles(session: Session) -> Tiles:
-    """Reads the nodes that proofs are made of."""
+    """Return a reader of the nodes from which proofs are made."""
 
     def fetch(level: int, index: int) -> Sequence[bytes]:
         wanted = Tiles.nodes_of(index)

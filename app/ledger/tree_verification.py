@@ -1,7 +1,7 @@
-"""Verification of the tree over all entries: every entry is in it once, and they alone make its nodes and its roots.
+"""Verify the tree over all entries: every entry is in it once, and its nodes and roots follow from these entries alone.
 
 The hashes of the entries are collected while the books are read. Then the leaves are read in the order of the tree, and
-the tree is made once more from them.
+the tree is computed again from them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from app.ledger.verdicts import TreeHead
 
 
 class TreeVerification:
-    """Takes all entries in the order of their leaf indices, and then compares the tree with them.
+    """Take all entries in the order of their leaf indices, and then compare the tree with them.
 
     Args:
-        session: A read session, whose view does not change.
+        session: A read session on a fixed snapshot.
     """
 
     def __init__(self, session: Session) -> None:
@@ -34,19 +34,19 @@ class TreeVerification:
         self._hashes = bytearray()
 
     def add(self, entry: StoredEntry) -> None:
-        """The next entry, once it is verified."""
+        """Take the next verified entry."""
         self._leaf_indices.append(entry.leaf_index)
         self._hashes += bytes.fromhex(entry.hash)
 
     def check(self, kept: Checkpoint | None = None) -> TreeHead:
-        """The tree, if it is what integration and signing have made.
+        """Return the tree, after checking that it is what integration and signing have made.
 
         Args:
-            kept: A checkpoint that was kept elsewhere, which the tree has to begin with.
+            kept: A checkpoint that was kept elsewhere, with whose entries the tree must begin.
 
         Raises:
-            BadPlace: the first leaf that is not the entry in its place, or node that the leaves before it do not make;
-                else what is wrong with the row of the tree or with a checkpoint; else with the kept one.
+            BadPlace: names the first wrong leaf or node; if there is none, a fault of the tree's row or of a
+                checkpoint; otherwise a contradiction with the kept checkpoint.
         """
         tree = repository.find(self._session)
         if tree is None:
@@ -64,7 +64,8 @@ class TreeVerification:
         return head
 
     def _make_again(self, sizes: Sequence[int]) -> tuple[Frontier, dict[int, bytes]]:
-        """The tree from its leaves, and its roots at some sizes, in growing order, as far as it has them."""
+        """Return the tree made from its leaves, and its roots at the given sizes, in ascending order, as far as it has
+        these sizes."""
         stored = repository.nodes(self._session)
         frontier, roots = Frontier(), {0: EMPTY_ROOT}
         for hashes in self._leaves():
@@ -79,7 +80,7 @@ class TreeVerification:
         return frontier, roots
 
     def _leaves(self) -> Iterator[list[bytes]]:
-        """The hashes of the leaves, in batches, once each is compared with its entry."""
+        """Yield the hashes of the leaves in batches, after comparing each leaf with its entry."""
         leaf_indices, entries = self._leaf_indices, len(self._leaf_indices)
         self._seen = seen = bytearray(entries)
         position, place = -1, 0
@@ -103,7 +104,7 @@ class TreeVerification:
             yield hashes
 
     def _check_nothing_is_left_out(self, settled: int, *, is_short: bool) -> None:
-        """See that the tree lacks no entry but newer ones, which may still wait for their places."""
+        """Check that the tree lacks only newer entries, which may still wait for their places."""
         position = self._seen.find(0)
         if position >= 0 and (is_short or self._leaf_indices[position] <= settled):
             raise self._bad(self._leaf_indices[position], "it is not in the tree")
@@ -148,5 +149,5 @@ def _check_checkpoints(count: int, origin: str, signed: Sequence[Row[Any]], root
 
 
 def _beside(reason: str) -> BadPlace:
-    """Return a bad place that names no entry, since no single one is wrong."""
+    """Return a bad place that names no entry, because no single entry is wrong."""
     return BadPlace(None, None, None, reason)

@@ -1,4 +1,4 @@
-"""The findings of a verification, and an export kept elsewhere, which it may compare the books with."""
+"""The findings of a verification, and an older export with which it may compare the books."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.tables.states import REGISTER
 
 
 class NotAsKept(BadPlace):
-    """The tree does not begin with a checkpoint that came from elsewhere; by itself it may be what it should be."""
+    """The tree does not begin with a checkpoint from elsewhere, although it may be consistent by itself."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(None, None, None, reason)
@@ -23,9 +23,9 @@ class TreeHead:
     """The tree over all entries.
 
     Attributes:
-        origin: Of which ledger.
+        origin: The name of the ledger.
         size: How many entries it has.
-        root: The root over them.
+        root: The root of the tree.
     """
 
     origin: str
@@ -37,7 +37,7 @@ class TreeHead:
 
         Args:
             kept: The checkpoint.
-            root: Of as many of the tree's entries as the checkpoint has; None if it has fewer.
+            root: The root of as many of the tree's entries as the checkpoint has; None if the tree has fewer.
 
         Raises:
             NotAsKept: the tree does not begin with it.
@@ -57,8 +57,8 @@ class CertificateReport:
     """The outcome of verifying certificates.
 
     Attributes:
-        reservations: How many were made with one; all of them were looked at, where nothing is wrong.
-        certificates: How many different ones there are.
+        reservations: How many reservations were made with a certificate; all were examined if nothing is wrong.
+        certificates: How many different certificates there are.
         first_bad: The first one that does not prove its charge.
     """
 
@@ -76,13 +76,13 @@ class Verdict:
     """The outcome of a verification.
 
     Attributes:
-        entries, budgets: How many were looked at; all, where the books are valid.
+        entries, budgets: How many were examined; all, if the books are valid.
         head: `app.ledger.books.digest_of` the ends of all chains; None if the books are not valid.
         first_bad: The first place that is not what the ledger wrote.
-        tree: The tree over all entries; None if it was not looked at, or something is not valid.
-        prices: What became of the charges; None if they were not compared with prices, or the books are not valid
+        tree: The tree over all entries; None if it was not examined, or something is not valid.
+        prices: The result for the charges; None if they were not compared with prices, or the books are not valid
             for another reason.
-        certificates: What became of the certificates; None if they were not verified, or the books are not valid.
+        certificates: The result for the certificates; None if they were not verified, or the books are not valid.
     """
 
     entries: int
@@ -95,12 +95,12 @@ class Verdict:
 
     @classmethod
     def bad(cls, books: Books, first_bad: BadPlace) -> Verdict:
-        """Return the verdict on books that were read to the first bad place."""
+        """Return the verdict on books with a bad place."""
         return cls(books.entries, len(books.accounts), None, first_bad)
 
     @classmethod
     def good(cls, books: Books, tree: TreeHead | None) -> Verdict:
-        """Return the verdict on books that were read to the end."""
+        """Return the verdict on books without a bad place."""
         return cls(books.entries, len(books.accounts), books.digest(), None, tree)
 
     @property
@@ -108,10 +108,10 @@ class Verdict:
         return self.first_bad is None
 
     def with_prices(self, verification: PriceVerification) -> Verdict:
-        """Return the verdict with what became of the charges: one that is too low is a bad place.
+        """Return the verdict with the result for the charges; a charge that is too low is a bad place.
 
         Args:
-            verification: Has seen all entries, where they are valid.
+            verification: It has taken all entries, if they are valid.
         """
         if not self.valid:
             return self
@@ -122,7 +122,7 @@ class Verdict:
         return replace(self, head=None, tree=None, first_bad=too_low.bad_place, prices=report)
 
     def with_certificates(self, report: CertificateReport) -> Verdict:
-        """Return the verdict on valid books with what became of their certificates."""
+        """Return the verdict on valid books with the result for their certificates."""
         if report.first_bad is None:
             return replace(self, certificates=report)
         return replace(self, head=None, tree=None, first_bad=report.first_bad)
@@ -146,23 +146,23 @@ def describe(bad: BadPlace) -> str:
 
 
 class Past:
-    """The hashes of all entries that there were once, 32 bytes each, as an older export has them.
+    """The hashes of all entries of an older export, 32 bytes each.
 
-    A ledger that is rolled back, or written anew from some place on with chains that are whole, differs from it.
+    A ledger that was rolled back, or rewritten from some place on with intact chains, differs from it.
     """
 
     def __init__(self) -> None:
         self._hashes: dict[str, bytearray] = defaultdict(bytearray)
 
     def add(self, entry: StoredEntry) -> None:
-        """The next entry of the older export, once it is verified."""
+        """Take the next verified entry of the older export."""
         self._hashes[entry.budget_id] += bytes.fromhex(entry.hash)
 
     def check(self, entry: StoredEntry) -> None:
-        """Compare an entry with the one that stood in its place.
+        """Compare an entry with the older export's entry in the same place.
 
         Raises:
-            BadPlace: it is another one.
+            BadPlace: the two differ.
         """
         hashes = self._hashes.get(entry.budget_id, b"")
         was = hashes[32 * (entry.sequence - 1) : 32 * entry.sequence]
@@ -171,10 +171,10 @@ class Past:
             raise BadPlace(entry.budget_id, entry.sequence, entry.leaf_index, reason)
 
     def check_nothing_is_missing(self, books: Books) -> None:
-        """See that every entry that there was is still there.
+        """Check that every entry of the older export is still there.
 
         Raises:
-            BadPlace: the first one that is not.
+            BadPlace: names the first missing entry.
         """
         for budget_id, hashes in self._hashes.items():
             end = books.end_of(budget_id)

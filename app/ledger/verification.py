@@ -1,7 +1,7 @@
-"""Verification of the books in a database: every entry, every column beside its bytes, every row of the state tables.
+"""Verify the books in a database: every entry, every column beside its bytes, every row of the state tables.
 
-One pass over the entries in the order in which they were written, and one over the leaves of their tree. What the row
-of a resolved reservation must say is known when its last entry has been read; it is compared then and forgotten.
+There is one pass over the entries in the order in which they were written, and one over the leaves of their tree. The
+row of a resolved reservation is compared as soon as its last entry has been read, and then forgotten.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def verify(
     kept: Checkpoint | None = None,
     charges: Charges | None = None,
 ) -> Verdict:
-    """Return whether the books in the session's view are what the ledger wrote.
+    """Verify that the books in the session's snapshot are what the ledger wrote.
 
     Args:
-        session: A read session, whose view does not change.
+        session: A read session on a fixed snapshot.
         root_id: The root of the tree of budgets to look at; "" for all, and for the tree over all entries.
-        past: What an older export had.
-        kept: A checkpoint that was kept elsewhere; for all budgets alone.
-        charges: Is told of every entry about a reservation, as `app.ledger.price_verification` asks for.
+        past: The entries of an older export.
+        kept: A checkpoint that was kept elsewhere; only together with all budgets.
+        charges: The observer of every entry about a reservation, such as `app.ledger.price_verification`.
     """
     books = Books(charges=charges)
     try:
@@ -96,7 +96,7 @@ def _check(session: Session, books: Books, root_id: str, past: Past | None, kept
 
 
 class _Reader:
-    """Reads the entries, and compares each reservation's row with what they say of it."""
+    """Read the entries, and compare each reservation's row with them."""
 
     def __init__(self, session: Session, books: Books, past: Past | None, tree: TreeVerification | None) -> None:
         self._session, self._books, self._past, self._tree = session, books, past, tree
@@ -108,7 +108,8 @@ class _Reader:
         self._bad_row: BadPlace | None = None
 
     def read(self, root_id: str) -> None:
-        """The entries. Of a row that is wrong nothing is said yet: a wrong entry may be why, and is named then."""
+        """Read the entries. A wrong row is reported only later, because a wrong entry may be the cause and is then
+        named instead."""
         for entry in repository.entries(self._session, root_id):
             self._read(entry)
 
@@ -155,10 +156,10 @@ class _Reader:
         self._registered.check(self._books.register.subjects)
 
     def check_principals(self) -> None:
-        """Check that everybody who made an entry ever had a key.
+        """Check that everybody who made an entry has or had a key.
 
         Raises:
-            BadPlace: nobody of that name ever had a key.
+            BadPlace: an entry names somebody who never had a key.
         """
         keys = repository.key_ids(self._session)
         # The first entries of all are older than keys.

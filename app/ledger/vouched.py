@@ -1,12 +1,12 @@
-"""Entries that the fence vouches for, so that what decides a charge can be believed before it is acted upon.
+"""Entries that the fence vouches for, so that facts that decide a charge can be trusted before a run uses them.
 
-Whoever can write to the database can write an entry anew, with its hash and the hashes of all that follow. But the end
-of the chain is then another one than the fence has. So a process reads a chain from its first entry to that end, once,
-and keeps the hash of each entry. Later it reads what has come since, and the entries that it asks for: each must still
+Somebody who can write to the database can rewrite an entry together with its hash and the hashes of all later entries.
+But then the chain ends in another hash than the one in the fence. So a process reads a chain once, from its first entry
+to that end, and keeps the hash of each entry. Later it reads newer entries, and those that it needs: each must still
 have its hash. The fence never moves to an end that does not follow from the one before (`app.fence.marks.compare`).
 
-Entries behind the end that the fence has follow from it. Whoever can write to the database can write such ones, too, in
-the name of anybody; they stay in the books for everybody to see.
+Entries after the end that the fence has must continue it. Somebody who can write to the database can append such
+entries, too, in anybody's name; they stay in the books for everybody to see.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HASH_BYTES = 32
 
 
 def vouched_ends(context: Context, chain_ids: Collection[str]) -> Mapping[str, Head]:
-    """Return the ends of chains that the fence has. The register is begun first, so that it says all rows.
+    """Return the ends of chains that the fence has. The register is begun first, so that it covers all rows.
 
     Raises:
         Unfenced: the database is behind its fence, or the fence cannot be read or written.
@@ -56,10 +56,10 @@ def vouched_ends(context: Context, chain_ids: Collection[str]) -> Mapping[str, H
 
 
 class VouchedEntry(NamedTuple):
-    """An entry that belongs to its chain.
+    """An entry that is known to belong to its chain.
 
     Attributes:
-        record: What it says.
+        record: What the entry says.
         hash: Its hash.
     """
 
@@ -68,23 +68,23 @@ class VouchedEntry(NamedTuple):
 
 
 class Vouched:
-    """The entries that the fence vouches for, as one session sees them.
+    """The entries that the fence vouches for, in the snapshot of one session.
 
     Args:
-        session: A session, whose view does not change.
-        database: The session's, for which the process keeps what it has read.
-        ends: The ends of the requested chains, as the fence had them before the view began.
+        session: A session on a fixed snapshot.
+        database: The session's database, for which the process remembers what it has read.
+        ends: The ends of the requested chains, as the fence had them before the snapshot was taken.
     """
 
     def __init__(self, session: Session, database: Database, ends: Mapping[str, Head]) -> None:
         self._session, self._database, self._ends = session, database, ends
 
     def told(self, subject_id: str) -> Told | None:
-        """Return what the register says of something; None if it says nothing.
+        """Return what the register says of a subject; None if it says nothing.
 
         Raises:
-            BrokenChain: the register is not the one that the fence vouches for, or the service would not have entered
-                what it says.
+            BrokenChain: the register is not the one that the fence vouches for, or the service would not have made its
+                entries.
         """
         about = self._entries(REGISTER, subject_id)
         try:
@@ -93,10 +93,10 @@ class Vouched:
             raise BrokenChain(about[-1].record.sequence, str(error)) from None
 
     def reservation(self, budget_id: str, reservation_id: str) -> tuple[History, Known | None]:
-        """Return a reservation as the entries of its budget make it; None if no entry does.
+        """Return a reservation as the entries of its budget describe it; None if no entry makes it.
 
         Returns:
-            The budget as its first entry made it, and the reservation.
+            The budget as its first entry describes it, and the reservation.
 
         Raises:
             BrokenChain: the budget's chain is not the one that the fence vouches for.
@@ -111,7 +111,7 @@ class Vouched:
         return history, Known(history.reservations[reservation_id], made.sequence, made.principal_id)
 
     def _entries(self, chain_id: str, about: str) -> list[VouchedEntry]:
-        """The entries of a chain that are about something, oldest first."""
+        """Return the entries of a chain about a subject, oldest first."""
         with _LOCK:
             chain, behind = self._read(chain_id)
             found = [*self._again(chain_id, chain, chain.places(about)), *behind]
@@ -123,7 +123,7 @@ class Vouched:
             return self._again(chain_id, chain, [1])[0]
 
     def _read(self, chain_id: str) -> tuple[_Chain, list[VouchedEntry]]:
-        """The chain up to the end that the fence has, and the entries behind it."""
+        """Return the chain up to the end that the fence has, and the entries after it."""
         end = self._ends.get(chain_id)
         if end is None:
             raise BrokenChain(1, "the fence does not know the chain")
@@ -141,7 +141,7 @@ class Vouched:
         return known, behind
 
     def _read_on(self, chain_id: str, known: _Chain, end: Head) -> list[VouchedEntry]:
-        """Read what a chain has behind the known part, which becomes longer where all is well."""
+        """Read what a chain has after the known part, and extend the known part if everything is right."""
         more, behind = _Chain(), []
         place, hashed = len(known), known.hash_at(len(known))
         for row in self._rows(chain_id, place):
@@ -170,7 +170,7 @@ class Vouched:
             after += len(batch)
 
     def _again(self, chain_id: str, chain: _Chain, places: Collection[int]) -> list[VouchedEntry]:
-        """Entries that were read before, as they are now."""
+        """Read entries again that were read before."""
         if not places:
             return []
         sequence = ENTRIES.c.sequence
@@ -187,7 +187,7 @@ class Vouched:
 
 
 class _Chain:
-    """The entries of a chain up to an end that the fence had: 40 bytes for each of them."""
+    """The entries of a chain up to an end that the fence had, 40 bytes for each."""
 
     def __init__(self) -> None:
         self._hashes, self._subjects = bytearray(), array("q")
@@ -201,7 +201,7 @@ class _Chain:
         self._subjects.append(hash(_about(record)))
 
     def extend(self, more: _Chain) -> None:
-        """Take all entries of the part that follows."""
+        """Take all entries of the next part."""
         self._hashes += more._hashes
         self._subjects.extend(more._subjects)
 
@@ -211,7 +211,7 @@ class _Chain:
         return self._hashes[end - _HASH_BYTES : end].hex() if place else GENESIS
 
     def places(self, about: str) -> list[int]:
-        """The sequences of the entries that are about something, and of few others."""
+        """Return the sequences of the entries about a subject, perhaps with a few others."""
         subjects = np.frombuffer(self._subjects, dtype=np.int64)
         return [int(place) + 1 for place in np.flatnonzero(subjects == hash(about))]
 

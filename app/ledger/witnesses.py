@@ -28,12 +28,12 @@ class Witness:
 
 @dataclass(frozen=True)
 class Witnesses:
-    """All of them.
+    """All witnesses and their quorum.
 
     Attributes:
-        members: In the order of the settings; empty if nobody cosigns.
-        quorum: How many of them make a checkpoint a witnessed one; 0 if there are none.
-        fresh_s: Older cosignatures count as missing.
+        members: The witnesses, in the order of the settings; empty if nobody cosigns.
+        quorum: How many of them must cosign a checkpoint; 0 if there are no witnesses.
+        fresh_s: The age in seconds above which cosignatures count as missing.
     """
 
     members: tuple[Witness, ...]
@@ -50,18 +50,18 @@ def witnesses_of(settings: Settings) -> Witnesses:
     """Return the witnesses that the settings name.
 
     Raises:
-        WrongWitnesses: a key is none, two are the same, or more must cosign than there are.
+        WrongWitnesses: a key is malformed, two are the same, or the quorum exceeds the number of witnesses.
     """
     return _read(settings.witnesses, settings.witness_quorum, settings.witness_interval_s * _FRESH_INTERVALS)
 
 
 def check_different(keys: Sequence[WitnessKey]) -> None:
-    """See that no key or name comes twice.
+    """Check that no key or name occurs twice.
 
-    One witness under two names would count as two; of two with one name, nobody could tell which is meant.
+    One witness under two names would count as two, and nobody could tell apart two witnesses with the same name.
 
     Raises:
-        WrongWitnesses: one does.
+        WrongWitnesses: a key or a name occurs twice.
     """
     if len({key.key for key in keys}) < len(keys) or len({key.name for key in keys}) < len(keys):
         raise WrongWitnesses("two witnesses have the same key or the same name")

@@ -75,7 +75,7 @@ def create_limit_request(
 @router.get(
     "/budgets/{budget_id}/limit-requests",
     operation_id="list_limit_requests_of_budget",
-    summary="Requests for another limit of a budget, newest first",
+    summary="List requests for another limit of a budget, newest first",
     response_model=Page[LimitRequestBody],
 )
 def list_limit_requests_of_budget(
@@ -95,7 +95,7 @@ def list_limit_requests_of_budget(
 @router.get(
     "/limit-requests",
     operation_id="list_limit_requests",
-    summary="Requests for another limit, newest first",
+    summary="List requests for another limit, newest first",
     response_model=Page[LimitRequestBody],
 )
 def list_limit_requests(
@@ -112,7 +112,7 @@ def list_limit_requests(
 @router.get(
     "/limit-requests/{limit_request_id}",
     operation_id="get_limit_request",
-    summary="One request for another limit",
+    summary="Show a request for another limit",
     response_model=LimitRequestBody,
 )
 def get_limit_request(context: CurrentContext, _: Reader, limit_request_id: str) -> JSONResponse:

@@ -76,11 +76,15 @@ class ProcessState(Collector):
 
     def _cache(self) -> Iterator[Metric]:
         cache = self._answers
-        yield CounterMetricFamily("epsilond_cache_hits", "Answers that were remembered.", value=cache.hits)
-        yield CounterMetricFamily("epsilond_cache_misses", "Answers that were not.", value=cache.misses)
-        yield CounterMetricFamily("epsilond_cache_evictions", "Answers given up for others.", value=cache.evictions)
-        yield GaugeMetricFamily("epsilond_cache_entries", "Answers that are remembered.", value=len(cache))
-        yield GaugeMetricFamily("epsilond_cache_bytes", "What they take.", value=cache.held_bytes)
+        yield CounterMetricFamily("epsilond_cache_hits", "Requests whose answer was remembered.", value=cache.hits)
+        yield CounterMetricFamily(
+            "epsilond_cache_misses", "Requests whose answer was not remembered.", value=cache.misses
+        )
+        yield CounterMetricFamily(
+            "epsilond_cache_evictions", "Remembered answers that were dropped to make room.", value=cache.evictions
+        )
+        yield GaugeMetricFamily("epsilond_cache_entries", "Answers that are remembered now.", value=len(cache))
+        yield GaugeMetricFamily("epsilond_cache_bytes", "Memory that remembered answers take.", value=cache.held_bytes)
 
 
 def state_registry(context: Context, answers: AnswerCache) -> CollectorRegistry:
@@ -197,16 +201,22 @@ def _witnesses(snapshot: Snapshot, context: Context) -> Iterator[Metric]:
         value=sum(each.is_fresh for each in snapshot.witnesses),
     )
     quorum = witnesses_of(context.settings).quorum
-    yield GaugeMetricFamily("epsilond_witness_quorum", "Witnesses that must have; 0: none are named.", value=quorum)
+    yield GaugeMetricFamily(
+        "epsilond_witness_quorum", "Witnesses that must have cosigned; 0: none are named.", value=quorum
+    )
 
 
 def _budgets(snapshot: Snapshot) -> Iterator[Metric]:
-    yield GaugeMetricFamily("epsilond_budgets", "Budgets that were looked at.", value=len(snapshot.shares))
+    yield GaugeMetricFamily("epsilond_budgets", "Budgets that these metrics cover.", value=len(snapshot.shares))
     yield GaugeMetricFamily(
-        "epsilond_budgets_truncated", "Whether there are older ones that were not.", value=float(snapshot.more_budgets)
+        "epsilond_budgets_truncated",
+        "Whether there are older budgets that these metrics leave out.",
+        value=float(snapshot.more_budgets),
     )
     near = GaugeMetricFamily(
-        "epsilond_budgets_near_exhaustion", "Budgets of which at least this share is used.", labels=["share"]
+        "epsilond_budgets_near_exhaustion",
+        "Budgets that have used at least this share of their limit.",
+        labels=["share"],
     )
     for share in SHARES:
         near.add_metric([f"{share:g}"], sum(used >= share for _, used in snapshot.shares))
@@ -218,7 +228,7 @@ def _budgets(snapshot: Snapshot) -> Iterator[Metric]:
     )
     named = [(budget_id, used) for budget_id, used in snapshot.shares if used >= SHARES[0]]
     shares = GaugeMetricFamily(
-        "epsilond_budget_used_ratio", "Of each budget near exhaustion, where they are few.", labels=["budget"]
+        "epsilond_budget_used_ratio", "Used share of each budget near exhaustion, if there are few.", labels=["budget"]
     )
     for budget_id, used in named if len(named) <= MOST_NAMED else ():
         shares.add_metric([budget_id], used)

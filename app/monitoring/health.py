@@ -105,7 +105,7 @@ class LastLook:
             return self._found
 
 
-@router.get("/live", summary="Whether the process answers")
+@router.get("/live", summary="Check whether the process answers")
 async def health_live() -> Health:
     """Asks nothing of database, disk or workers: restarting the process would mend none of them."""
     return Health()
@@ -113,7 +113,7 @@ async def health_live() -> Health:
 
 @router.get(
     "/ready",
-    summary="Whether requests should be sent here",
+    summary="Check whether requests should be sent here",
     response_model=Readiness,
     responses={503: {"description": "A part is not as it should be; the member `checks` names it."}},
 )

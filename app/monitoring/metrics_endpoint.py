@@ -22,7 +22,7 @@ Reader = Annotated[Principal, requires(Scope.METRICS, Scope.AUDITOR)]
 @router.get(
     "/metrics",
     operation_id="metrics",
-    summary="Counts and times, in the text format of Prometheus",
+    summary="Show metrics in the text format of Prometheus",
     response_class=Response,
     responses={200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}},
 )

@@ -23,7 +23,7 @@ _UP, _DOWN = 1.0 + 2.0**-51, 1.0 - 2.0**-51
 
 
 def attack_risk(evaluation: Evaluation, wanted: AttackRiskRequest) -> AttackRiskBody:
-    """Advantage, true positive rates and Bayes risks of the events.
+    """Return the advantage, the true positive rates and the Bayes risks of the events.
 
     Raises:
         Problem: 422 when the engine refuses the events, or they take too long.
@@ -51,7 +51,7 @@ def attack_risk(evaluation: Evaluation, wanted: AttackRiskRequest) -> AttackRisk
 
 
 def gaussian_dp(evaluation: Evaluation, regret: float) -> GaussianSummaryBody:
-    """The events' trade-off curve as one mu, with its regret.
+    """Return the events' trade-off curve as one mu, with its regret.
 
     Raises:
         Problem: 422 when no mu is within the regret, or the events take too long.
@@ -79,6 +79,6 @@ def _body(found: RegretOfGaussian) -> RegretBody:
 
 
 def _one_less(interval: Interval) -> Interval:
-    """1 - x, rounded outward."""
+    """Return 1 - x, rounded outward."""
     lower, upper = (1.0 - interval.upper) * _DOWN, min(1.0, (1.0 - interval.lower) * _UP)
     return Interval(lower, min(max(1.0 - interval.estimate, lower), upper), upper)

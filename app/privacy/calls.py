@@ -44,7 +44,7 @@ class CallSource(Schema):
         """Return what the call releases and charges.
 
         Raises:
-            AccountingError: As `read_call`.
+            AccountingError: as for `read_call`.
         """
         return read_call(
             self.code,
@@ -91,7 +91,8 @@ class CallBody(Schema):
 
 @contextmanager
 def refused_in_call() -> Iterator[None]:
-    """Answer refusals of the block: each missing number at its field, all else at the field or at the text."""
+    """Turn refusals in the block into answers. A missing number is reported at its field, everything else at its field
+    or at the text."""
     try:
         yield
     except Incomplete as error:
@@ -109,7 +110,7 @@ def refused_in_call() -> Iterator[None]:
 
 
 def _place(field: str) -> tuple[str, ...]:
-    """Return where a field of `Known` is in the request; the text, for what is inside it."""
+    """Return where a field of `Known` is in the request; for fields inside the text, the place of the text."""
     if field == "delta":
         return ("delta",)
     return ("source", field if field in CallSource.model_fields else "code")

@@ -1,6 +1,6 @@
 """`certificate: true`: both ends of an answer, certified in a process with limits of time and memory.
 
-Nothing here can make an answer fail: where an end has no certificate, a note says why.
+A failure here never makes an answer fail: if an end has no certificate, a note says why.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def certificates(
     Args:
         context: Holds the processes.
         events: What was accounted, as the certificate will name it.
-        relation: Its neighbouring relation.
+        relation: The neighbouring relation.
         field: ``"delta"`` or ``"epsilon"``, whichever was given.
-        asked: Its value.
+        asked: The value of that field.
         value: The answer.
-        group_size: Of how many records it is.
+        group_size: The number of records in a group.
     """
     function = certify_epsilon if field == "delta" else certify_delta
     try:

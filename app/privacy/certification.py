@@ -1,6 +1,6 @@
 """`certify: true`: dp-accounting's number beside ours, from a process with limits of time and memory.
 
-Nothing here can make an answer fail: where there is no second opinion, the note says why.
+A failure here never makes an answer fail: if there is no second opinion, the note says why.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def certify(
     asked: Sequence[float],
     answers: Sequence[Answer],
 ) -> list[CertificationBody]:
-    """A certification of each answer.
+    """Return a certification of each answer.
 
     Args:
         context: Holds the processes.
         events: What was accounted.
-        relation: Its neighbouring relation.
+        relation: The neighbouring relation.
         field: ``"delta"`` or ``"epsilon"``, whichever was given.
-        asked: Its values.
-        answers: Ours, at each of them.
+        asked: The values of that field.
+        answers: Our answers at these values.
     """
     try:
         check_referee(events, relation)

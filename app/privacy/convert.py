@@ -165,7 +165,7 @@ class ConvertAnswer(Schema):
 
 
 def answer_conversion(context: Context, request: ConvertRequest) -> ConvertAnswer:
-    """The stated guarantee as one of another kind.
+    """Return the guarantee of another kind that follows from the stated one.
 
     Raises:
         Problem: 422 when the stated guarantee makes no sense, nothing of the wanted kind follows from it, or finding it

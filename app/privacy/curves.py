@@ -1,4 +1,5 @@
-"""Curves of `/v1/account`: epsilon over delta or delta over epsilon around what was asked, and the trade-off curve."""
+"""Curves of `/v1/account`: epsilon over delta, or delta over epsilon, around the requested value; and the trade-off
+curve."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _PLACE = ("curve", "points")
 
 
 def curve(evaluation: Evaluation, field: str, asked: Sequence[float], points: int) -> CurveBody:
-    """The curves around the values ``asked`` of ``field`` ("delta" or "epsilon"), ``points`` points each."""
+    """Return the curves around the values ``asked`` of ``field`` ("delta" or "epsilon"), with ``points`` points
+    each."""
     rates = _trade_off(evaluation, points)
     if field == "delta":
         deltas = deltas_around(asked, points)
@@ -46,7 +48,7 @@ def curve(evaluation: Evaluation, field: str, asked: Sequence[float], points: in
 
 
 def deltas_around(asked: Sequence[float], points: int) -> list[float]:
-    """Deltas at equal ratios.
+    """Return deltas at equal ratios.
 
     >>> [float(f"{delta:.3g}") for delta in deltas_around([1e-5], 3)]
     [1e-08, 1e-05, 0.01]
@@ -61,7 +63,7 @@ def deltas_around(asked: Sequence[float], points: int) -> list[float]:
 
 
 def epsilons_around(asked: Sequence[float], points: int) -> list[float]:
-    """Epsilons at equal distances.
+    """Return epsilons at equal distances.
 
     >>> epsilons_around([1.0], 3)
     [0.0, 1.0, 2.0]

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1", tags=["Accounting"], dependencies=[KnownParamet
 @router.post(
     "/account",
     operation_id="account",
-    summary="Certified epsilon at delta, or delta at epsilon",
+    summary="Certify epsilon at delta, or delta at epsilon",
     response_model=AccountAnswer,
 )
 async def account(
@@ -63,7 +63,7 @@ async def convert(
 @router.post(
     "/tuning-cost",
     operation_id="tuning_cost",
-    summary="The cost of releasing the best of several runs",
+    summary="Price the release of the best of several runs",
     response_model=TuningCostAnswer,
 )
 async def tuning_cost(

@@ -140,7 +140,7 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
     """Re-account what another library recorded.
 
     Raises:
-        Problem: 422 at what cannot be read, or has no account here.
+        Problem: 422 that points at what cannot be read or accounted here.
     """
     source = request.source
     if request.delta is None and not isinstance(source, CallSource):
@@ -185,7 +185,7 @@ def answer_import(context: Context, request: ImportRequest) -> ImportAnswer:
 class _Found:
     """The recorded events with their epsilon and warnings; no epsilon if nothing was released.
 
-    It comes from another process, so it can be pickled.
+    It can be pickled, since it comes from another process.
     """
 
     imported: Imported
@@ -219,7 +219,7 @@ def _account(
 
 
 def has_their_number(answer: ImportAnswer) -> bool:
-    """Return whether the library's number is there: another time, with less to do, it may be found."""
+    """Return whether the library's number was found. A less busy server may find a missing one later."""
     return answer.reported.epsilon is not None
 
 

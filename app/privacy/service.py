@@ -22,7 +22,8 @@ MOST_SECONDS = 30.0
 
 
 def account(context: Context, request: AccountRequest) -> AccountAnswer:
-    """Epsilon at delta or delta at epsilon, one value or many; with curves and a second opinion where asked.
+    """Return epsilon at delta or delta at epsilon, for one value or many, with curves and a second opinion if
+    requested.
 
     Raises:
         Problem: 422 when both or neither are given, or when the engine refuses the events.

@@ -176,7 +176,7 @@ REQUIRES = (
 
 
 def answer_tuning_cost(context: Context, request: TuningCostRequest) -> TuningCostAnswer:
-    """The certified cost of a selection; with a target, at the smallest noise that meets it.
+    """Return the certified cost of a selection; with a target, at the smallest noise that meets it.
 
     Raises:
         Problem: 422 when a number is missing, given twice or impossible, or no noise meets the target.
@@ -204,7 +204,7 @@ def answer_tuning_cost(context: Context, request: TuningCostRequest) -> TuningCo
 
 
 def _in_bounds(context: Context, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of ``function``, from a process with limits of time and memory."""
+    """Return the result of ``function``, from a process with limits of time and memory."""
     try:
         return context.processes.run(function, *args, **kwargs)
     except JobFailed as failure:

@@ -1,1 +1,1 @@
-"""Reservations: budget held before noise is drawn, and what became of it."""
+"""Reservations: budget that is held before noise is drawn, and later spent or released."""

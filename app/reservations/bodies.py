@@ -1,4 +1,4 @@
-"""A reservation as the contract writes it: made from the states that a transition was decided on, without a query."""
+"""A reservation in the form of the HTTP contract, made from the states of a decision without a query."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from app.ledger.states import Path, ReservationState
 
 
 def reservation_body(state: ReservationState, path: Path, now: datetime) -> dict[str, Any]:
-    """The members of `ReservationBody`, as JSON.
+    """Return the members of `ReservationBody`, as JSON.
 
     Args:
         state: The reservation.
         path: Its budget and those above it.
-        now: Decides what is overdue.
+        now: The time that decides whether it is overdue.
     """
     budget_filter = path[0].filter
     return {
@@ -48,5 +48,5 @@ def reservation_body(state: ReservationState, path: Path, now: datetime) -> dict
 
 @lru_cache(maxsize=1024)
 def events_body(events: tuple[Event, ...]) -> list[Any]:
-    """The events as the contract writes them; shared, so never to be changed."""
+    """Return the events in the form of the contract. The result is shared, so it must not be changed."""
     return [event.to_json() for event in events]

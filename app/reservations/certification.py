@@ -1,9 +1,9 @@
-"""Certificates of what a reservation's events cost alone. They are found before any lock is taken, and remembered.
+"""Certificates of what a reservation's events cost alone. They are computed before any lock is taken, and remembered.
 
 In an approximate_dp or pure_dp budget the charge itself is certified: its epsilon at its delta, which is 0 if
-epsilons add up. In an approximate_gaussian_dp or gaussian_dp budget it is the Gaussian that is charged. Where that has
-no certificate, and in other budgets, it is the tight epsilon at the delta of the budget, or of its reports. All of
-it together takes no longer than the processes allow one job.
+epsilons add up. In an approximate_gaussian_dp or gaussian_dp budget it is the Gaussian that is charged. If that has no
+certificate, and in other budgets, it is the tight epsilon at the delta of the budget, or of its reports. All of this
+together takes at most the time that the processes allow one job.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def certified(context: Context, budget_id: str, events: tuple[Event, ...], quote
 
     Args:
         context: The process's context.
-        budget_id: Which budget; it exists.
+        budget_id: The budget, which exists.
         events: What is to be released.
-        quote: Their price.
+        quote: The price of the events.
 
-    Guarantees: it returns when one job's time is over, whatever it has found.
+    Guarantees: it returns when one job's time is over, with whatever it has by then.
     """
     own, seconds = terms(context, budget_id), context.processes.seconds
     until, no_amounts = time.monotonic() + seconds, None
@@ -80,9 +80,10 @@ def certified(context: Context, budget_id: str, events: tuple[Event, ...], quote
 
 
 def _charge(own: PrivacyFilter, amounts: Amounts) -> tuple[float, float]:
-    """Return the epsilon and the delta that a budget charges (0 in pure_dp), the epsilon not more by rounding.
+    """Return the epsilon and the delta that a budget charges (0 in pure_dp), with an epsilon that rounding does not
+    increase.
 
-    Where epsilons add up and delta is 0, both are read as the epsilons of the events are: to the nearest number.
+    If epsilons add up and delta is 0, both are rounded to the nearest number, like the epsilons of the events.
     """
     words = amounts_in_words(own, amounts)
     epsilon, delta = Fraction(str(words["epsilon"])), float(str(words.get("delta", 0)))

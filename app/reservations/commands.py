@@ -1,7 +1,7 @@
 """Commands about reservations: priced, decided once per idempotency key, answered.
 
-Whoever reserves, a request or a run, says with `Asked` what for; where it does not fit, `make_room` releases the holds
-that are due and lets it try again.
+A request or a run that reserves describes the reservation with `Asked`. If it does not fit, `make_room` releases
+expired holds and lets it try again.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class Asked:
     """A reservation that is asked for.
 
     Attributes:
-        budget_id: Which budget.
-        events: What is to be released.
+        budget_id: The budget.
+        events: The events that will be released.
         purpose: Free text, shown with every entry.
-        expires_in: For so long the hold stands, unless it is started before.
+        expires_in: The time after which the hold expires if it is not started.
         charge_delta: The delta at which an approximate_dp budget prices the events.
-        run_id: The run that owns the reservation, and alone resolves it.
+        run_id: The run that owns the reservation, and that alone may resolve it.
         plan_hash: The plan that the events come from; the worker compares what it executes with it.
-        dataset: The data that the events are about, where that is known.
-        certificate: Whether a certificate of what they cost alone is to be kept with the charge.
+        dataset: The data that the events are about, if known.
+        certificate: Whether to keep a certificate of what they cost alone with the charge.
     """
 
     budget_id: str
@@ -62,7 +62,7 @@ class Asked:
     certificate: bool = False
 
     def quote(self, context: Context) -> Quote:
-        """Find what it costs.
+        """Compute its price.
 
         Raises:
             Problem: as `quotes.quote`.
@@ -70,12 +70,12 @@ class Asked:
         return quotes.quote(context, self.budget_id, self.events, charge_delta=self.charge_delta)
 
     def remembered_quote(self, context: Context) -> Quote | None:
-        """Return what it costs, unless something has to be found or read for that or for a certificate."""
+        """Return its price if neither the price nor a certificate has to be computed or read."""
         found = quotes.remembered_quote(context, self.budget_id, self.events, charge_delta=self.charge_delta)
         return None if found is None or self._is_certified(context) else found
 
     def certified_quote(self, context: Context) -> Quote:
-        """Find what it costs, with a certificate where one is wanted.
+        """Compute its price, with a certificate if one is wanted.
 
         Raises:
             Problem: as `quotes.quote`.
@@ -89,7 +89,7 @@ class Asked:
         return self.certificate or context.settings.certify_charges
 
     def command(self, context: Context, quote: Quote) -> Reserve:
-        """Hold that price, from now on."""
+        """Return the command that holds this price from now on."""
         return Reserve(
             reservation_id=new_id("res"),
             events=self.events,
@@ -111,9 +111,9 @@ class Command:
         context: The process's context.
         principal: Who asks.
         keyed: The key, and what is asked.
-        status: The status of the answer: 201 makes a reservation.
-        instruct: Makes the instruction; it may take numerics.
-        known: The instruction, where it takes none and nothing has to be looked up.
+        status: The status of the answer; 201 if it makes a reservation.
+        instruct: A function that makes the instruction, and may compute a price.
+        known: The instruction, if nothing has to be computed or looked up for it.
     """
 
     context: Context
@@ -125,11 +125,11 @@ class Command:
 
     @property
     def request(self) -> Request | None:
-        """Return what can be decided without a thread."""
+        """Return the request, if it can be decided without a thread."""
         return None if self.known is None else Request(self.keyed, self.known, self._answer)
 
     def carry_out(self) -> Answer:
-        """Carry the command out.
+        """Carry out the command.
 
         Raises:
             Problem: 404; the denial; of the price.
@@ -152,7 +152,7 @@ class Command:
 
 
 def to_reserve(context: Context, principal: Principal, keyed: Keyed, asked: Asked) -> Command:
-    """The command that makes a reservation."""
+    """Return the command that makes a reservation."""
 
     def instruct(quote: Quote) -> Instruction:
         return Instruction(asked.command(context, quote), principal.id, asked.budget_id)
@@ -169,14 +169,14 @@ def to_resolve(
     reservation_id: str,
     resolution: Resolution | Callable[[], Resolution],
 ) -> Command:
-    """The command that does something with a reservation that exists.
+    """Return the command that changes an existing reservation.
 
     Args:
         context: The process's context.
-        principal: Who asks; 403 ``not_your_reservation`` where that is neither its maker nor an owner.
+        principal: The principal who asks; 403 ``not_your_reservation`` for anybody but its maker and owners.
         keyed: The key, and what is asked.
-        reservation_id: Which one.
-        resolution: What to do; a function where that takes numerics.
+        reservation_id: The reservation.
+        resolution: What to do; a function if it must compute a price.
     """
 
     def instruct() -> Instruction:
@@ -190,7 +190,7 @@ def to_resolve(
 
 
 def reserve(session: Session, context: Context, principal_id: str, asked: Asked, quote: Quote) -> str:
-    """Hold the price as a part of the caller's transaction, as a run does; returns the reservation's id.
+    """Hold the price as a part of the caller's transaction, as a run does, and return the reservation's id.
 
     Raises:
         Exceeded: it does not fit; nothing was written. `make_room` lets the whole transaction be tried again.
@@ -201,13 +201,14 @@ def reserve(session: Session, context: Context, principal_id: str, asked: Asked,
 
 
 def make_room(context: Context, principal: Principal, keyed: Keyed, attempt: Callable[[], Answer]) -> Answer:
-    """The answer of a command that reserves; where it does not fit, holds that are due are released first.
+    """Return the answer of a command that reserves. If it does not fit, expired holds are released and it is tried
+    again.
 
     Args:
         context: The process's context.
         principal: Who asks.
         keyed: The key, and what is asked.
-        attempt: Carries the command out; called again when there may be room.
+        attempt: A function that carries out the command; it is called again when there may be room.
 
     Raises:
         Problem: what the attempt raises; 409 ``budget_exceeded``, which is remembered.
@@ -229,7 +230,7 @@ def make_room(context: Context, principal: Principal, keyed: Keyed, attempt: Cal
 
 
 def dry_run(context: Context, principal: Principal, asked: Asked) -> dict[str, Any]:
-    """Find what the reservation would be answered now; nothing is written. Holds that are due count as released.
+    """Return the answer that the reservation would get now, without writing anything. Expired holds count as released.
 
     Raises:
         Problem: as `Command.carry_out`.
@@ -251,13 +252,14 @@ def dry_run(context: Context, principal: Principal, asked: Asked) -> dict[str, A
 def _budget_exceeded(
     context: Context, principal: Principal, exceeded: Exceeded, price: dict[str, Any] | None = None
 ) -> Problem:
-    """The answer to a reservation that does not fit. What would fit takes numerics: no lock is held meanwhile.
+    """Return the answer to a reservation that does not fit. Computing what would fit takes time, so no lock is held
+    meanwhile.
 
     Args:
         context: The process's context.
         principal: Who asks.
-        exceeded: What does not fit, and where.
-        price: The price, if it is explained already.
+        exceeded: The reservation that does not fit, and the budget without room.
+        price: The explained price, if it is known.
     """
     denial, path, command = exceeded.denial, exceeded.path, exceeded.command
     if price is None:

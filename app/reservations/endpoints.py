@@ -81,7 +81,7 @@ async def create_reservation(
 
 
 async def answered(command: Command) -> JSONResponse:
-    """The response to a command, without a thread where the command needs none."""
+    """Return the response to a command, without using a thread if the command needs none."""
     context, request = command.context, command.request
     if request is not None:
         with in_flight(context.database, request.keyed.key) as is_first:
@@ -95,7 +95,7 @@ async def answered(command: Command) -> JSONResponse:
 @router.get(
     "/budgets/{budget_id}/reservations",
     operation_id="list_reservations",
-    summary="Reservations, newest first",
+    summary="List reservations, newest first",
     response_model=Page[ReservationBody],
 )
 def list_reservations(
@@ -132,7 +132,7 @@ def list_reservations(
 @router.get(
     "/reservations/{reservation_id}",
     operation_id="get_reservation",
-    summary="One reservation",
+    summary="Show a reservation",
     response_model=ReservationBody,
 )
 def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> JSONResponse:
@@ -146,7 +146,7 @@ def get_reservation(context: CurrentContext, _: Reader, reservation_id: str) -> 
 @router.get(
     "/reservations/{reservation_id}/certificate",
     operation_id="get_certificate",
-    summary="The certificate with which a reservation was made",
+    summary="Show the certificate with which a reservation was made",
     response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
@@ -162,7 +162,7 @@ def get_certificate(context: CurrentContext, _: Reader, reservation_id: str) -> 
 @router.post(
     "/reservations/{reservation_id}/start",
     operation_id="start_reservation",
-    summary="Noise is about to be drawn",
+    summary="Start: noise is about to be drawn",
     response_model=ReservationBody,
 )
 async def start_reservation(
@@ -181,7 +181,7 @@ async def start_reservation(
 @router.post(
     "/reservations/{reservation_id}/extend",
     operation_id="extend_reservation",
-    summary="More time",
+    summary="Give a reservation more time",
     response_model=ReservationBody,
 )
 async def extend_reservation(
@@ -202,7 +202,7 @@ async def extend_reservation(
 @router.post(
     "/reservations/{reservation_id}/commit",
     operation_id="commit_reservation",
-    summary="The events have happened",
+    summary="Commit: the events have happened",
     response_model=ReservationBody,
 )
 async def commit_reservation(
@@ -241,7 +241,7 @@ async def commit_reservation(
 @router.post(
     "/reservations/{reservation_id}/void",
     operation_id="void_reservation",
-    summary="Nothing has happened and nothing will",
+    summary="Void: nothing has happened and nothing will",
     response_model=ReservationBody,
 )
 async def void_reservation(

@@ -1,4 +1,4 @@
-"""The holders of a reservation, who may act on it: its maker, and owners."""
+"""The principals who may act on a reservation: its maker, and owners."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MOST_REMEMBERED = 100_000
 
 
 def is_known_to_hold(context: Context, reservation_id: str, principal: Principal) -> bool:
-    """Return whether the principal may act on it, as far as that is known without asking the database."""
+    """Return whether the principal is known to be allowed to act on it, without asking the database."""
     maker = _MAKERS.get(context.database, {}).get(reservation_id, "")
     return principal.acts_for(maker)
 
 
 def check_holder(context: Context, reservation_id: str, principal: Principal) -> None:
-    """Refuse principals that are neither the maker nor an owner. Starting, extending, committing and voiding say what
-    was released, which a stranger cannot know. A reservation that does not exist is not refused here.
+    """Refuse principals that are neither the maker nor an owner. To start, extend, commit or void is to say what was
+    released, which a stranger cannot know. A reservation that does not exist is not refused here.
 
     Raises:
         Problem: 403 ``not_your_reservation``.
@@ -41,7 +41,7 @@ def check_holder(context: Context, reservation_id: str, principal: Principal) ->
 
 
 def remember(context: Context, reservation_id: str, maker: str) -> None:
-    """Note whose reservation it is."""
+    """Remember who made a reservation."""
     known = _MAKERS.setdefault(context.database, {})
     if len(known) >= _MOST_REMEMBERED:
         known.clear()

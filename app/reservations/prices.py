@@ -1,4 +1,4 @@
-"""A price is explained: beside the tight number, in budgets of other kinds, and in parts."""
+"""Explain a price: compared with the tight number, in budgets of other kinds, and in parts."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _KNOWN: dict[tuple[Any, ...], Alone] = {}
 def of_plan(
     context: Context, budget: BudgetState, report_delta: float | None, events: tuple[Event, ...], amounts: Amounts
 ) -> dict[str, Any] | None:
-    """Say what a plan costs alone (`app.reservations.schemas.PlanPriceBody`); remembered.
+    """Return what a plan costs alone (`app.reservations.schemas.PlanPriceBody`); the result is remembered.
 
     Args:
         context: The process's context.
-        budget: Where it is charged.
-        report_delta: At which the budget's reports are stated; read where its filter has no delta.
+        budget: The budget that is charged.
+        report_delta: The delta of the budget's reports, which is used if its filter has no delta.
         events: The plan.
-        amounts: What the budget charges for it.
+        amounts: The budget's charge for the plan.
 
     Returns:
-        None if nothing has a delta, or where that takes too long.
+        None if nothing has a delta, or if the computation takes too long.
     """
     delta = delta_of(budget.filter, report_delta)
     if delta is None or not events:
@@ -71,10 +71,10 @@ def of_plan(
 def here(
     context: Context, path: Path, report_delta: float | None, events: tuple[Event, ...], amounts: Amounts
 ) -> dict[str, Any] | None:
-    """Say what a plan costs alone, and what it adds (`app.reservations.schemas.PriceHereBody`).
+    """Return what a plan costs alone and what it adds (`app.reservations.schemas.PriceHereBody`).
 
     Args:
-        path: Where it is charged, and the budgets above.
+        path: The budget that is charged, and those above it.
         context, report_delta, events, amounts: As `of_plan`.
 
     Returns:
@@ -92,7 +92,7 @@ def explained(
     charge_delta: float | None,
     amounts: Amounts,
 ) -> dict[str, Any] | None:
-    """Say what a plan costs in the budget and in others (`app.reservations.schemas.PriceBody`).
+    """Return what a plan costs in the budget and in others (`app.reservations.schemas.PriceBody`).
 
     Args:
         context, path, report_delta, events, amounts: As `here`.
@@ -121,19 +121,19 @@ def explained(
 
 
 def plan_price(alone: Alone, kind: str, delta: float) -> dict[str, Any]:
-    """The members of `app.reservations.schemas.PlanPriceBody`."""
+    """Return the members of `app.reservations.schemas.PlanPriceBody`."""
     tight = IntervalBody.of(alone.tight).model_dump()
     return {"delta": delta, "tight": tight, "charged": alone.charged, "why": _WHY[kind]}
 
 
 def room_for(path: Path, amounts: Amounts, delta: float) -> dict[str, Any]:
-    """Return what a charge adds to the epsilon that is used, and what is left of epsilon, where there is least room.
+    """Return what a charge adds to the used epsilon, and how much epsilon is left, for the budget with the least room.
 
     Args:
-        path: The budget and those above it. Each tells its own numbers: one that is fuller has less left, and the same
+        path: The budget and those above it. Each has its own numbers: a fuller budget has less left, and the same
             charge adds less to it.
         amounts: The charge.
-        delta: At which epsilons are stated, where a filter has no delta of its own.
+        delta: The delta of epsilons if a filter has no delta of its own.
     """
     rooms = [_room(level, amounts, getattr(level.filter, "delta", delta)) for level in path]
     known = [(left - adds, adds, left) for adds, left in filter(None, rooms)]

@@ -1,4 +1,4 @@
-"""Prices of events in a budget. They are found before any lock is taken, and remembered."""
+"""Prices of events in a budget. They are computed before any lock is taken, and remembered."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def quote(
 
     Args:
         context: The process's context.
-        budget_id: Which budget.
-        events: What is to be released, under the budget's own neighbouring relation.
+        budget_id: The budget.
+        events: The events that will be released, under the budget's own neighbouring relation.
         charge_delta: The delta at which an approximate_dp budget prices them.
-        relation: The relation that the caller calibrated under, to be compared with the budget's.
+        relation: The relation under which the caller calibrated, to compare it with the budget's.
 
     Raises:
         Problem: 404; 422 ``relation_mismatch``, ``no_cost_in_filter``, ``missing_charge_delta``, or ``unsupported``
@@ -73,7 +73,7 @@ def quote(
 def remembered_quote(
     context: Context, budget_id: str, events: tuple[Event, ...], *, charge_delta: float | None
 ) -> Quote | None:
-    """Return the answer of `quote`, if it was asked before; nothing is computed and nothing is read."""
+    """Return the answer of `quote` if it is remembered; nothing is computed or read."""
     own = _TERMS.get(context.database, {}).get(budget_id)
     if own is None or (charge_delta is not None and own.filter.kind != "approximate_dp"):
         return None
@@ -83,7 +83,7 @@ def remembered_quote(
 def quote_part(
     context: Context, reservation_id: str, events: Sequence[Event] | None, *, nothing_released: bool = False
 ) -> Quote | None:
-    """Price a part of a reservation's events, where committing it charges less than what is held.
+    """Price a part of a reservation's events, if committing it charges less than what is held.
 
     Raises:
         Problem: 422 ``unsupported`` when finding the price takes too long.
@@ -103,7 +103,8 @@ def quote_part(
 
 
 def quote_again(context: Context, state: ReservationState) -> Quote:
-    """Price a reservation's events anew: all of them, the part that was paid for, or all less a tail given up.
+    """Price a reservation's events again: all of them, the part that was paid for, or all except a tail that was given
+    up.
 
     Raises:
         Problem: as `quote`.
@@ -125,10 +126,10 @@ def quote_again(context: Context, state: ReservationState) -> Quote:
 
 
 def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> GivenUp | None:
-    """Find what is given back for the steps of a reservation that were not taken, and never will be.
+    """Compute what is given back for the steps of a reservation that were not taken and never will be.
 
     Returns:
-        None if all of them were, or where the commit is refused anyway.
+        None if all of them were taken, or if the commit is refused anyway.
 
     Raises:
         Problem: 422 ``nothing_given_back``; 422 ``unsupported`` when finding it takes too long.
@@ -152,7 +153,7 @@ def given_up(context: Context, reservation_id: str, kept: Sequence[Event]) -> Gi
 
 
 def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> float | None:
-    """Return a delta of the caller's where the budget prices at one; None in every other budget.
+    """Return the caller's delta if the budget prices at one; None for every other budget.
 
     Raises:
         Problem: 404.
@@ -161,11 +162,11 @@ def charge_delta_in(context: Context, budget_id: str, delta: float | None) -> fl
 
 
 class Terms(NamedTuple):
-    """The terms that a price depends on, and the delta at which it is explained. They never change.
+    """The terms on which a price depends, and the delta at which it is explained. They never change.
 
     Attributes:
-        filter: Its kind and price terms; the limit may be an older one.
-        report_delta: At which the budget's reports are stated.
+        filter: A filter with the right kind and price terms; its limit may be an older one.
+        report_delta: The delta of the budget's reports.
     """
 
     filter: PrivacyFilter
@@ -178,7 +179,7 @@ _MOST_TERMS = 100_000
 
 
 def terms(context: Context, budget_id: str) -> Terms:
-    """Return the terms that prices in a budget depend on; they are remembered.
+    """Return the terms on which prices in a budget depend; they are remembered.
 
     Raises:
         Problem: 404.

@@ -1,4 +1,4 @@
-"""All SQL on reservations, writing aside: that is the ledger's."""
+"""All SQL on reservations, except for writing, which the ledger does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.tables.states import ReservationStatus
 
 
 def find(session: Session, reservation_id: str) -> Reservation | None:
-    """The reservation as it is now; after its budget is locked it stays so."""
+    """Return the reservation as it is now; once its budget is locked, it cannot change."""
     return session.get(Reservation, reservation_id, populate_existing=True)
 
 
@@ -31,12 +31,12 @@ def page(
 
     Args:
         session: A session.
-        budget_id: Whose reservations.
+        budget_id: The budget whose reservations are listed.
         before: None for the first page.
         limit: Most reservations.
-        state: Only in this state.
-        purpose: Only with exactly this purpose.
-        overdue_at: Only started ones whose time was over at this moment.
+        state: List only reservations in this state.
+        purpose: List only reservations with exactly this purpose.
+        overdue_at: List only started reservations whose time was over at this moment.
     """
     statement = select(Reservation).where(Reservation.budget_id == budget_id)
     if before is not None:
@@ -57,11 +57,12 @@ def page(
 def priced_by_others(
     session: Session, engine_version: str, after: tuple[str, int], limit: int
 ) -> list[tuple[PrivacyFilter, Reservation]]:
-    """Return what is held or charged at another engine's prices, with the budget's filter, in a fixed order.
+    """Return reservations that are held or charged at another engine's prices, with the budget's filter, in a fixed
+    order.
 
     Args:
         session: A session.
-        engine_version: Of this engine.
+        engine_version: The version of this engine.
         after: The budget and the sequence number of the last one that was seen; ("", 0) at first.
         limit: Most reservations.
     """

@@ -1,7 +1,7 @@
-"""Charges that an older engine priced are priced again; where the present one finds more, the charge is raised.
+"""Price charges of older engines again, and raise those for which the present engine finds a higher price.
 
-Nothing is lowered: what an older engine found too dear stays charged. Each raise is a correction in the ledger, with
-its reason, and may leave a budget overdrawn.
+Nothing is lowered, even if an older engine charged too much. Each raise is a correction in the ledger, with its reason,
+and may leave a budget overdrawn.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _READ_AT_ONCE = 200
 
 @dataclass(frozen=True)
 class Repriced:
-    """A charge, and what became of it.
+    """A charge, and the result of pricing it again.
 
     Attributes:
-        reservation_id, budget_id: Which.
-        before: What was charged or held.
-        after: What is, if it was raised; None if it was enough.
-        failure: Why there is no price; None if there is one.
+        reservation_id, budget_id: The reservation and its budget.
+        before: The amount that was charged or held.
+        after: The new amount, if it was raised; None if the old one was enough.
+        failure: The reason why there is no price; None if there is one.
     """
 
     reservation_id: str
@@ -48,7 +48,7 @@ class Repriced:
 
 
 def reprice(context: Context) -> Iterator[Repriced]:
-    """Price everything again that another engine has priced, one charge or open hold after the other."""
+    """Price everything again that another engine has priced, one charge or open hold after another."""
     place = ("", 0)
     while True:
         with context.database.read() as session:

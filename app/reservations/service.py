@@ -1,4 +1,4 @@
-"""Use cases of reservations: look at them, resolve one in a larger transaction, release those that are due."""
+"""Use cases of reservations: read them, resolve one in a larger transaction, release expired ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RELEASED_AT_ONCE = 100
 
 
 def get_reservation(session: Session, reservation_id: str) -> Reservation:
-    """The reservation, to look at.
+    """Return the reservation, for reading only.
 
     Raises:
         Problem: 404.
@@ -42,10 +42,10 @@ def get_reservation(session: Session, reservation_id: str) -> Reservation:
 
 
 def certificate_of(session: Session, reservation_id: str) -> bytes:
-    """Return the certificate that a reservation was made with.
+    """Return the certificate with which a reservation was made.
 
     Raises:
-        Problem: 404; it was made without one, or the database has lost it.
+        Problem: 404, also if it was made without a certificate, or if the database has lost the certificate.
     """
     hashed = get_reservation(session, reservation_id).certificate
     if hashed is None:
@@ -64,7 +64,7 @@ def certificate_of(session: Session, reservation_id: str) -> bytes:
 def charge(session: Session, reservation_id: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return what a reservation holds or has spent, and what its commit gave back.
 
-    Where the hold was released nothing is spent. Where no tail was given up the second part is None.
+    If the hold was released, nothing is spent. If no tail was given up, the second part is None.
     """
     state = rows.reservation_state(get_reservation(session, reservation_id))
     path = path_of(session, state.budget_id)
@@ -76,7 +76,7 @@ def charge(session: Session, reservation_id: str) -> tuple[dict[str, Any], dict[
 
 
 def bodies(session: Session, found: Sequence[Reservation], now: datetime) -> list[dict[str, Any]]:
-    """Reservations as the contract writes them."""
+    """Return reservations in the form of the contract."""
     paths: dict[str, Path] = {}
     for row in found:
         if row.budget_id not in paths:
@@ -87,7 +87,7 @@ def bodies(session: Session, found: Sequence[Reservation], now: datetime) -> lis
 
 
 def path_without_due_holds(session: Session, budget_id: str, now: datetime) -> Path:
-    """The states that a decision would see once the holds that are due are released."""
+    """Return the states that a decision would see after releasing expired holds."""
     path = path_of(session, budget_id)
     assert path is not None, "it has a price"
     return tuple(
@@ -100,7 +100,7 @@ def release_due_holds(context: Context, budget_id: str | None = None) -> int:
     """Release pending reservations whose time to start is over, of a budget and those under it; of all for None.
 
     Returns:
-        How many were released.
+        The number of reservations that were released.
     """
     released = 0
     while True:
@@ -127,7 +127,7 @@ def resolve(
     *,
     principal_id: str = SERVICE,
 ) -> ReservationState:
-    """Do something with a reservation, as a part of the caller's transaction: a run does it with its own.
+    """Change a reservation as a part of the caller's transaction, as a run does with its own.
 
     Raises:
         Problem: 404; the denial. Nothing was written.

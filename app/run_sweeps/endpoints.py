@@ -106,7 +106,7 @@ def _cost(context: CurrentContext, principal: Principal, prepared: preparation.P
     return dry_run_reservation(context, principal, prepared.price.asked())
 
 
-@router.get("", operation_id="list_run_sweeps", summary="Sweeps of runs, newest first")
+@router.get("", operation_id="list_run_sweeps", summary="List sweeps of runs, newest first")
 def list_run_sweeps(
     context: CurrentContext, principal: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[RunSweepSummary]:
@@ -116,7 +116,7 @@ def list_run_sweeps(
         return Page[RunSweepSummary](items=[summary(session, sweep) for sweep in sweeps], next_cursor=next_cursor)
 
 
-@router.get("/{sweep_id}", operation_id="get_run_sweep", summary="One sweep: its table of cells")
+@router.get("/{sweep_id}", operation_id="get_run_sweep", summary="Show a sweep: its table of cells")
 def get_run_sweep(context: CurrentContext, _: Reader, sweep_id: str) -> RunSweepBody:
     """A sweep with `select: all` shows each run with its scores; one with `select: best` shows one run, at the end."""
     with context.database.read() as session:
@@ -154,7 +154,7 @@ def cancel_run_sweep(
 @router.get(
     "/{sweep_id}/heat-map",
     operation_id="get_run_sweep_heat_map",
-    summary="The scores of a sweep as a heat map",
+    summary="Draw the scores of a sweep as a heat map",
     response_class=Response,
     responses={
         200: {"content": {media_type: {"schema": {"type": "string"}} for media_type in HEAT_MAP_TYPES}},

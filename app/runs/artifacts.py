@@ -1,10 +1,10 @@
 """Model files: written by a worker before the run succeeds, served only after it has.
 
 Each claim of a run has a file of its own, named by the epoch. A run succeeds under the epoch of its last claim, so a
-worker that lost it can neither replace nor remove the model of its successor.
+worker that has lost the run can neither replace nor remove its successor's model.
 
-The model of a trial that nobody sees lies under another name, until the service moves it. So no column of the database
-makes it one that is served.
+The model of a hidden trial has another name until the service moves it. So no edit of the database can make it a model
+that is served.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLD = ("feature_names", "classes", "plan_hash", "run_id")
 
 
 def model_path(context: Context, run: Run) -> Path:
-    """Return the file of the run's model: of a trial that nobody sees, another one than of a run that is shown."""
+    """Return the file of the run's model. A hidden trial has another file than a run that is shown."""
     return _path(context, run, is_withheld=run.is_withheld)
 
 
@@ -43,14 +43,14 @@ def _path(context: Context, run: Run, *, is_withheld: bool) -> Path:
 
 
 def publish_model(context: Context, run: Run) -> None:
-    """Let the model of a trial be served; where that has happened already, nothing is done."""
+    """Let the model of a trial be served; do nothing if it is already."""
     withheld, shown = (_path(context, run, is_withheld=each) for each in (True, False))
     if withheld.exists() or not shown.exists():
         withheld.rename(shown)
 
 
 def write_model(context: Context, run: Run, data: DataDescription, result: RunResult) -> None:
-    """Store the parameters and what is needed to use them, readable by this user alone; atomic."""
+    """Store the parameters and what is needed to use them, atomically, in a file that only this user can read."""
     told = ([column.name for column in data.features], data.classes, run.plan_hash, run.id)
     arrays: dict[str, Any] = {
         **result.parameters,
@@ -64,18 +64,18 @@ def write_model(context: Context, run: Run, data: DataDescription, result: RunRe
 
 
 def remove_model(context: Context, run: Run) -> None:
-    """Remove the model that a claim of the run wrote and did not keep."""
+    """Remove the model that a claim of the run wrote but did not keep."""
     model_path(context, run).unlink(missing_ok=True)
 
 
 def remove_models(context: Context, run: Run) -> None:
-    """Remove whatever any claim of the run wrote."""
+    """Remove every model that a claim of the run wrote."""
     for path in model_path(context, run).parent.glob(f"{run.id}.*npz*"):
         path.unlink(missing_ok=True)
 
 
 def remove_unkept_models(context: Context, run: Run) -> None:
-    """Remove what claims of a run that has ended wrote and did not keep, unfinished files among it."""
+    """Remove files that claims of an ended run wrote but did not keep, including unfinished ones."""
     # It may be moved at this moment.
     own = [_path(context, run, is_withheld=each) for each in (True, False)]
     for path in own[0].parent.glob(f"{run.id}.*npz*"):
@@ -84,10 +84,10 @@ def remove_unkept_models(context: Context, run: Run) -> None:
 
 
 def model_file(context: Context, run: Run, document: Mapping[str, Any]) -> bytes:
-    """The model as one file: the stored arrays, and beside them as JSON what it takes to predict with them.
+    """Return the model as one file: the stored arrays, and as JSON everything else that a prediction needs.
 
-    The document is made of the run's row when the file is asked for, so that a model that was stored by an earlier
-    version is complete as well. The bytes are a function of both alone: no moment is in the archive.
+    The document is made from the run's row at each request, so the file is complete even if an earlier version stored
+    the model. The bytes depend only on the arrays and the row; the archive contains no time.
     """
     content = io.BytesIO()
     with np.load(model_path(context, run), allow_pickle=False) as stored:
@@ -97,10 +97,10 @@ def model_file(context: Context, run: Run, document: Mapping[str, Any]) -> bytes
 
 
 def read_model_file(content: bytes) -> tuple[Mapping[str, Any], Parameters]:
-    """The document of a file that `model_file` made, and the model's arrays by name.
+    """Return the document of a file that `model_file` made, and the model's arrays by name.
 
     Raises:
-        ValueError: these are no bytes of such a file.
+        ValueError: the bytes are not those of such a file.
     """
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:

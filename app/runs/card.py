@@ -1,9 +1,9 @@
-"""The privacy card as sections of tables: what Markdown and the page have in common, made from the one object.
+"""The privacy card as sections of tables, the common source of its Markdown and its page.
 
-What whoever decides reads first is made in `card_summary.py`; here is the appendix.
+`card_summary.py` makes the first page, for decision makers; this module makes the appendix.
 
-Every value of the object is in it, in words that both renderings only escape. Long lists of numbers alone are told by
-their length and ends: all of their numbers are in the JSON.
+The appendix has every value of the card, in words that both renderings only escape. Long lists of numbers are shortened
+to their length and ends; the JSON has all numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _SCORED = (
 )
 _EVALUATED = (
     "Computed from one noisy vector about rows that the data set holds out of training. It is one of the events, and "
-    "was charged before it was drawn. Each interval is about the noise, and holds what these rows say by itself."
+    "was charged before it was drawn. Each interval, taken alone, allows for the noise: it holds the value of the "
+    "metric on these rows."
 )
 
 
@@ -135,7 +136,7 @@ def _guarantee(report: PrivacyReport) -> Section:
 
 
 def _amounts_first(achieved: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the guaranteed amounts, and then how they were found."""
+    """Return the guaranteed amounts, followed by how they were computed."""
     return sorted(achieved.items(), key=lambda item: item[0] in ("method", "error_budget"))
 
 
@@ -185,7 +186,7 @@ def _plan(report: PrivacyReport) -> list[Table]:
 
 
 def _choices(report: PrivacyReport) -> Table:
-    """Return the table of what the request left out, with the theorem's value beside each choice."""
+    """Return the table of choices for what the request left out, with the theorem's value for each."""
     rows = tuple(
         (
             Cell(item.name),
@@ -357,6 +358,6 @@ def _said_by(report: PrivacyReport) -> tuple[str, ...]:
 
 
 def _open(names: Iterable[str]) -> tuple[str, ...]:
-    """The points that no service can know, on one line."""
+    """Return the points that no service can know, on one line."""
     found = ", ".join(names)
     return (f"For the operator of the service to say: {found}.",) if found else ()

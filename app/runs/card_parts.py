@@ -17,7 +17,7 @@ LISTED_NUMBERS = 12
 
 @dataclass(frozen=True)
 class Cell:
-    """A text; `is_code` for what is copied rather than read: ids, hashes, formulas."""
+    """A text. `is_code` marks texts that are copied rather than read, such as ids, hashes and formulas."""
 
     text: str
     is_code: bool = False
@@ -25,7 +25,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """The first cell of a row is its head."""
+    """A table in which the first cell of each row is its heading."""
 
     caption: str
     header: tuple[str, ...]
@@ -42,13 +42,13 @@ class Section:
 
 @dataclass(frozen=True)
 class Card:
-    """A page for whoever decides, and an appendix with every fact.
+    """A page for decision makers, and an appendix with every fact.
 
     Attributes:
         title: The title of the card.
         statement: The guarantee in a sentence.
-        summary: What is read first.
-        appendix: All else.
+        summary: The sections of the first page.
+        appendix: All other sections.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Card:
 
 
 def show(value: object) -> str:
-    """A value of the object in words.
+    """Return a value of the card in words.
 
     >>> show({"kind": "poisson", "sampling_probability": 0.02}), show([1.0, 2.0]), show(None), show(True)
     ('poisson: sampling_probability 0.02', '1.0, 2.0', 'none', 'yes')
@@ -97,7 +97,7 @@ def _show_list(values: list[object]) -> str:
 
 
 def fact_table(caption: str, pairs: Iterable[tuple[str, object]], *, codes: Iterable[str] = ()) -> Table:
-    """A table of names and values; the names in ``codes`` have values that are copied rather than read."""
+    """Return a table of names and values; values of the names in ``codes`` are copied rather than read."""
     named = set(codes)
     rows = tuple(
         (Cell(name.replace("_", " ")), Cell(show(value), name in named and value is not None)) for name, value in pairs

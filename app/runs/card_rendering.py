@@ -1,4 +1,5 @@
-"""The privacy card as Markdown and as a page. Names and purposes are whatever somebody typed: all text is escaped."""
+"""The privacy card as Markdown and as a page. All text is escaped, because people can type anything as a name or a
+purpose."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that stands for itself, on one line.
+    """Return text escaped for Markdown, on one line.
 
     >>> print(_text("a|b <i> [x](http://e) dp_sgd"))
     a\\|b \\<i\\> \\[x\\](http\\://e) dp_sgd
@@ -54,7 +55,7 @@ def _text(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return the same text for a line of its own.
+    """Return text escaped for a line of its own.
 
     >>> print(_line("1. a"), _line("# a"), _line("- a"))
     1\\. a \\# a \\- a
@@ -63,7 +64,7 @@ def _line(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A code span, within ticks that the text does not hold."""
+    """Return a code span whose delimiter does not occur in the text."""
     flat = _SPACE.sub(" ", text).strip()
     longest = max(map(len, re.findall("`+", flat)), default=0)
     ticks = "`" * (longest + 1)
@@ -72,10 +73,10 @@ def _code(text: str) -> str:
 
 
 def to_html(card: Card) -> str:
-    """A page that needs nothing but itself: it can be kept, sent and printed."""
+    """Return a page that loads nothing else, so that it can be kept, sent and printed."""
     return pages.render("privacy_card.html", PAGE_STYLES, title=card.title, card=card, is_facts=_is_facts)
 
 
 def _is_facts(table: Table) -> bool:
-    """Return whether a table has but a name and a value in each row: its header says nothing that must be read."""
+    """Return whether each row of a table has just a name and a value, so that nobody needs its header."""
     return len(table.header) == 2

@@ -20,7 +20,7 @@ _ALMOST_THE_SAME, _WEAK = 0.6, 0.8
 
 
 def summary(report: PrivacyReport) -> tuple[Section, ...]:
-    """The sections that are read first."""
+    """Return the sections of the first page."""
     return (
         Section("In words", paragraphs=tuple(_in_words(report))),
         Section("In numbers", tables=(fact_table("The guarantee and its scope", _in_numbers(report)),)),
@@ -29,10 +29,11 @@ def summary(report: PrivacyReport) -> tuple[Section, ...]:
 
 
 def most_right(achieved: AnyAchievedBody) -> float | None:
-    """The largest share of cases in which an attacker tells membership rightly, if either answer is as likely before.
+    """Return the largest share of cases in which an attacker guesses membership correctly, if both answers are equally
+    likely beforehand.
 
-    The attacker knows all else about the data and the algorithm (`accounting.best_guess`). None where the guarantee is
-    no such number.
+    The attacker knows everything else about the data and the algorithm (`accounting.best_guess`). The result is None if
+    the guarantee gives no such number.
 
     >>> round(most_right(AchievedPureBody(epsilon=3.0, method="closed_form", error_budget={})), 4)
     0.9526
@@ -65,7 +66,7 @@ def _in_words(report: PrivacyReport) -> list[str]:
 
 
 def _promise(share: float | None, protected: str) -> str:
-    """State the promise in words that are no stronger than the bound on a guess."""
+    """State the promise in words that are not stronger than the bound on guesses."""
     if share is not None and share <= _ALMOST_THE_SAME:
         return f"Anybody who sees the released model learns almost the same, whether or not {protected} took part."
     limited = f"There is a proved limit to what anybody can learn of {protected} from the released model."
@@ -73,7 +74,7 @@ def _promise(share: float | None, protected: str) -> str:
 
 
 def _protected(report: PrivacyReport) -> str:
-    """Return whose part in the data is protected."""
+    """Return in words whose participation is protected."""
     if isinstance(report.achieved, AchievedOfGroupsBody):
         return f"any {report.achieved.group_size} {report.privacy_unit}s together"
     return f"any one {report.privacy_unit}"

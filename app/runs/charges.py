@@ -1,7 +1,7 @@
 """The charge of a run or a sweep: its reservation, compared with the entries that made it, and settled by them.
 
-A reservation's row says what a commit charges. Whoever can write to the database could lower it while a run is trained,
-and the books would say the lower charge ever after.
+A reservation's row says what a commit charges. Somebody who can write to the database could lower it during a training,
+and the books would then have the lower charge for ever.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class ChargeAltered(Exception):
 
 
 def as_entered(session: Session, vouched: Vouched, budget_id: str, reservation_id: str) -> tuple[History, Known]:
-    """Return a reservation as its entries make it, and its budget.
+    """Return a reservation as its entries describe it, and its budget.
 
     Args:
         session: The session of ``vouched``.
         vouched: Knows the end of the budget's chain that the fence has.
-        budget_id, reservation_id: Whose entries.
+        budget_id, reservation_id: The budget and the reservation.
 
     Raises:
-        ChargeAltered: its row is another one, there is no row or no entry, or the chain is broken.
+        ChargeAltered: its row differs, its row or its entry is missing, or the chain is broken.
     """
     try:
         history, known = vouched.reservation(budget_id, reservation_id)
@@ -55,20 +55,20 @@ def as_entered(session: Session, vouched: Vouched, budget_id: str, reservation_i
 def resolve(
     session: Session, context: Context, reservation_id: str, command: Commit | Void, ends: Mapping[str, Head] | None
 ) -> None:
-    """Resolve a reservation in the caller's transaction, unless its row was not what its entries say.
+    """Resolve a reservation in the caller's transaction, unless its row differed from its entries.
 
     The comparison comes after the command: its entry and its row are locked until the transaction ends.
 
     Args:
         session: A write session.
         context: The process's context.
-        reservation_id: Which one.
-        command: What becomes of it. A commit without a part charges what the entries say.
+        reservation_id: The reservation.
+        command: The command that resolves it. A commit without a part charges what the entries say.
         ends: The ends that the fence has, the budget's among them, from before the session; None to compare nothing.
 
     Raises:
-        ChargeAltered: its row was another one, or a commit was denied, which no started reservation does. Nothing was
-            written.
+        ChargeAltered: its row differed, or a commit was denied, which never happens to a started reservation. Nothing
+            was written.
         Problem: the denial of a release. Nothing was written.
     """
     with session.begin_nested():

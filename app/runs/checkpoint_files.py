@@ -1,17 +1,17 @@
-"""The folder of checkpoints: what a run needs to go on after its worker was lost, as secret as the data.
+"""The folder of checkpoints, with which a run continues after its worker was lost. They are as secret as the data.
 
-Whoever reads one knows the noise and can subtract it, and some algorithms keep sums of records in it that nothing was
-added to. So the folder is the service's user's alone, no endpoint reads it, the files are encrypted if
-a data key is set, and they are gone when their run has ended.
+Anybody who reads one knows the noise and can subtract it, and some algorithms keep sums of records in it without noise.
+So only the service's user can read the folder, no endpoint reads it, the files are encrypted if a data key is set, and
+they are removed when their run has ended.
 
     {run}.{stream}.{epoch}.checkpoint
     {run}.{stream}.score
 
-The second one holds the key of the noise of a trial's score (`app.runs.score_keys`).
+The second file holds the key of the noise of a trial's score (`app.runs.score_keys`).
 
-Each claim of a run writes a file of its own, named by its epoch: a worker that lost its run and does not know yet
-cannot replace what its successor keeps. All files of one stream are stages of the same run, so any of them is right to
-go on from, whoever wrote it.
+Each claim of a run writes a file of its own, named by its epoch: a worker that has lost its run without knowing it
+cannot replace its successor's file. All files of one stream are stages of the same run, so the run can continue from
+any of them, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class CheckpointFiles:
         self._context = context
 
     def write(self, run_id: str, stream_id: str, epoch: int, content: bytes) -> None:
-        """Keep a claim's checkpoint in place of its earlier one; when this returns, it is on the disk.
+        """Replace a claim's earlier checkpoint; when this returns, the new one is on the disk.
 
-        Those of earlier claims are not needed then.
+        Checkpoints of earlier claims are then no longer needed.
         """
         self._write(self._path(run_id, stream_id, epoch), content)
         for other in self._of_stream(run_id, stream_id):
@@ -55,7 +55,8 @@ class CheckpointFiles:
                 other.unlink(missing_ok=True)
 
     def read_all(self, run_id: str, stream_id: str) -> Iterator[bytes]:
-        """Return the checkpoints that a run's claims kept of the stream, except damaged ones and other keys' ones."""
+        """Return the checkpoints of the stream that a run's claims kept, except damaged ones and those under other
+        keys."""
         for path in self._of_stream(run_id, stream_id):
             content = self._read(path, run_id)
             if content is not None:
@@ -66,26 +67,26 @@ class CheckpointFiles:
         self._write(self._score_path(run_id, stream_id), content)
 
     def read_score_key(self, run_id: str, stream_id: str) -> bytes | None:
-        """Return the key that was kept of the stream; None where it is gone, damaged, or under another data key."""
+        """Return the key of the stream; None if it is missing, damaged, or under another data key."""
         return self._read(self._score_path(run_id, stream_id), run_id)
 
     def exist(self, run_id: str, stream_id: str) -> bool:
-        """Return whether there is a checkpoint of the stream, of whatever worth."""
+        """Return whether there is a checkpoint of the stream, usable or not."""
         return bool(self._of_stream(run_id, stream_id))
 
     def remove(self, run_id: str) -> None:
-        """Remove all that is kept of a run, unfinished files among it."""
+        """Remove all files of a run, including unfinished ones."""
         if self.folder.is_dir():
             for path in self.folder.glob(f"{run_id}.*"):
                 remove_private(path)
 
     def sweep(self, ended: Callable[[Collection[str]], Collection[str]]) -> None:
-        """Remove what is left of runs that have ended: a worker that was lost may have written it afterwards.
+        """Remove files of ended runs, which a lost worker may have written after the end.
 
-        Files of runs that the database does not know stay: the folder may be another database's too.
+        Files of runs that the database does not know stay, because another database may use the same folder.
 
         Args:
-            ended: Given ids of runs, those that have ended.
+            ended: A function that returns which of the given runs have ended.
         """
         kept = {path.name.partition(".")[0] for path in self.folder.iterdir()} if self.folder.is_dir() else set()
         for run_id in ended(kept) if kept else ():
@@ -130,9 +131,9 @@ class CheckpointFiles:
 
 
 def sweep_checkpoints(context: Context) -> None:
-    """Remove what is left of runs that have ended; what fails now is tried again by the next sweep.
+    """Remove files of ended runs; the next sweep tries again what fails now.
 
-    Models that lost claims wrote go first: where there are some, there is a checkpoint.
+    Models that lost claims wrote are removed first: each of them has a checkpoint beside it.
     """
 
     def ended(run_ids: Collection[str]) -> Collection[str]:

@@ -1,7 +1,7 @@
-"""The check that a run, its data sets and its charge are what the books say: before a worker looks at any row.
+"""Check that a run, its data sets and its charge agree with the books, before a worker reads any row.
 
-Otherwise whoever can write to the database could declare private rows public, take the charge from a run, or pay for
-another one. The books are the entries that the fence vouches for (`app.ledger.vouched`): these cannot be rewritten.
+Otherwise somebody who can write to the database could declare private rows public, remove a run's charge, or replace it
+by another. The books are the entries that the fence vouches for (`app.ledger.vouched`), which nobody can rewrite.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def check(context: Context, run: Run, *, is_started: bool = False) -> None:
 
     Args:
         context: The process's context.
-        run: As it was claimed.
-        is_started: Whether its charge must have started: what its row said at that moment is in an entry then.
+        run: The run as it was claimed.
+        is_started: Whether its charge must have started, in which case an entry holds what its row said at that moment.
 
     Raises:
-        RefusedError: the run, a data set of it or its charge is not what the books say; the plan is not the one that
-            is charged; or private data would be trained on without a charge to their root budget.
+        RefusedError: the run, one of its data sets or its charge contradicts the books; the plan is not the one that is
+            charged; or private data would be trained on without a charge to their root budget.
         Unfenced: the database is behind its fence.
     """
     with checked(context, run, is_started=is_started):
@@ -49,9 +49,9 @@ def check(context: Context, run: Run, *, is_started: bool = False) -> None:
 
 @contextmanager
 def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator[Session]:
-    """Open a read session in whose view the run, as it was claimed, is what the books say.
+    """Open a read session in whose snapshot the run, as it was claimed, agrees with the books.
 
-    What this session reads of its data sets is what was compared.
+    What this session reads of the run's data sets is what was compared.
 
     Raises:
         RefusedError, Unfenced: as `check`.
@@ -69,13 +69,13 @@ def checked(context: Context, run: Run, *, is_started: bool = False) -> Iterator
 
 
 class _Check:
-    """Compares rows in a session's view with what the books say of them."""
+    """Compare rows in a session's snapshot with the books."""
 
     def __init__(self, context: Context, session: Session, vouched: Vouched) -> None:
         self._context, self._session, self._vouched = context, session, vouched
 
     def check(self, run: Run, plan: Plan) -> _Charge | None:
-        """Compare the run, its data sets and its charge, which is returned if there is one."""
+        """Compare the run, its data sets and its charge, and return the charge, if there is one."""
         if run.sweep_id is not None:
             # First: what a trial is compared with stands in the sweep's cells.
             self._check_sweep(run.sweep_id, run)
@@ -98,7 +98,8 @@ class _Check:
         return charge
 
     def _check_run(self, run: Run) -> None:
-        """Compare the run with its entry; a trial of a sweep for the best has none, and is what its cell says."""
+        """Compare the run with its entry. A trial of a sweep for the best has no entry and is compared with its
+        cell."""
         if not run.is_withheld:
             # As it was claimed: its row may be another one by now.
             self._compare(Subject.RUN, run.id, {name: getattr(run, name) for name in _COLUMNS_OF_RUNS})
@@ -115,7 +116,7 @@ class _Check:
             raise RefusedError(DECLARATION_ALTERED)
 
     def _check_sweep(self, sweep_id: str, run: Run) -> None:
-        """Compare the run's sweep with its entry, and a trial with those that the sweep makes."""
+        """Compare the run's sweep with its entry, and a trial with the trials that the sweep makes."""
         sweep = sweep_repository.find(self._session, sweep_id)
         if sweep is None or not sweep_trials.is_as_entered(self._session, self._vouched, sweep):
             raise RefusedError(DECLARATION_ALTERED)
@@ -133,7 +134,7 @@ class _Check:
             raise RefusedError(DECLARATION_ALTERED)
 
     def _check_charge(self, run: Run, plan: Plan) -> _Charge | None:
-        """Compare the row of the charge with its entries, and these with the plan; None where nothing is charged."""
+        """Compare the row of the charge with its entries, and the entries with the plan; None if nothing is charged."""
         sweep = None if run.sweep_id is None else sweep_repository.find(self._session, run.sweep_id)
         reservation_id = run.reservation_id if sweep is None else sweep.reservation_id
         if run.budget_id is None and reservation_id is None:
@@ -157,7 +158,7 @@ class _Charge:
     """The charge of a run.
 
     Attributes:
-        state: The reservation, as its entries make it.
+        state: The reservation as its entries describe it.
         root_id: The root budget that it is charged to.
     """
 

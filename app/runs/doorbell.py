@@ -1,8 +1,8 @@
-"""Waking idle workers: a run that was just queued is taken at once, and not at the next look at the database.
+"""Wake idle workers, so that a run that was just queued is taken at once and not only at the next look at the database.
 
 Each worker process has a named pipe beside its lock, and whoever queues a run on the same machine writes to all of
-them. Nothing depends on it: workers look by themselves too, so a ring that is lost costs one pause, and workers on
-other machines take what they see when they look.
+them. Nothing depends on it, because workers also look by themselves: a lost ring costs one pause, and workers on other
+machines find runs when they look.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SUFFIX = ".bell"
 
 
 class Doorbell:
-    """A worker's own bell, inside the block. Several threads may wait at it; a ring wakes all that do."""
+    """Make a worker's own bell, which lasts for the block. Several threads may wait at it; a ring wakes all of them."""
 
     def __init__(self, data_dir: Path, worker_id: str) -> None:
         self._path = _folder(data_dir) / f"{worker_id}{_SUFFIX}"
@@ -39,14 +39,14 @@ class Doorbell:
         os.close(self._pipe)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the bell, for so many seconds at most; a ring since the last wait counts."""
+        """Wait for the bell for at most so many seconds; a ring since the last wait counts."""
         if select.select([self._pipe], [], [], seconds)[0]:
             with suppress(BlockingIOError):  # another thread has read it
                 os.read(self._pipe, 4096)
 
 
 def ring(data_dir: Path) -> None:
-    """Wake the workers of this data folder that are idle; those that are not look again when they are done."""
+    """Wake the idle workers of this data folder; busy ones look again when they are done."""
     for path in _folder(data_dir).glob(f"*{_SUFFIX}"):
         # This fails if a worker is gone or not listening yet, or if unread rings fill the pipe.
         with suppress(OSError):

@@ -81,7 +81,7 @@ def create_run(
     return to_response(answer)
 
 
-@router.get("", operation_id="list_runs", summary="Runs, newest first")
+@router.get("", operation_id="list_runs", summary="List runs, newest first")
 def list_runs(
     context: CurrentContext, principal: Reader, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[RunBody]:
@@ -91,7 +91,7 @@ def list_runs(
         return Page[RunBody](items=[run_body(session, run) for run in runs], next_cursor=next_cursor)
 
 
-@router.get("/{run_id}", operation_id="get_run", summary="One run: state, progress, result")
+@router.get("/{run_id}", operation_id="get_run", summary="Show a run: state, progress, result")
 def get_run(context: CurrentContext, _: Reader, run_id: str) -> RunBody:
     """Progress is a count of steps; nothing in this answer depends on a private record."""
     with context.database.read() as session:
@@ -123,7 +123,7 @@ def cancel_run(
 @router.get(
     "/{run_id}/report",
     operation_id="get_run_report",
-    summary="The privacy card of a run",
+    summary="Show the privacy card of a run",
     response_model=PrivacyReport,
     responses={200: {"content": {media_type: {"schema": {"type": "string"}} for media_type in list(CARD_TYPES)[1:]}}},
 )
@@ -175,7 +175,7 @@ def _with_proof(context: CurrentContext, report: PrivacyReport) -> PrivacyReport
 @router.get(
     "/{run_id}/model",
     operation_id="get_run_model",
-    summary="The released model",
+    summary="Fetch the released model",
     response_model=ModelBody,
     responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
 )

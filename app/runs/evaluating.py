@@ -1,4 +1,4 @@
-"""A run's evaluation on held-out rows: one release about them, which its charge holds before its first step."""
+"""A run's evaluation on held-out rows: one release about them, which is charged before the run's first step."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from trainer.streams import random_streams
 
 
 def held_out_body(job: Job, parameters: Parameters, key: int) -> HeldOutBody:
-    """Draw the noisy sums over the held-out rows, and return every metric that follows from them.
+    """Draw the noisy sums over the held-out rows, and return all metrics that follow from them.
 
     Args:
         job: The run.
-        parameters: Of its model.
-        key: Of the slots and of the noise (`app.runs.score_keys`). A run that goes on after its worker was lost still
-            has it: it releases the same sums again, and no second ones.
+        parameters: The parameters of its model.
+        key: The key of the slots and of the noise (`app.runs.score_keys`). A run that continues after its worker was
+            lost still has this key, so it releases the same sums again.
 
     Guarantees:
         - one_key_is_one_vector: the same key has the same noise, and another key has another.
@@ -42,6 +42,6 @@ def held_out_body(job: Job, parameters: Parameters, key: int) -> HeldOutBody:
 
 
 def layout_of_run(run: Run) -> Layout:
-    """Return the layout of the vector that a run's evaluation releases, by what is public of the run."""
+    """Return the layout of the vector that a run's evaluation releases, from public facts about the run."""
     model = build_model(MODEL_CHOICE.validate_python(run.model), DataDescription.model_validate(run.description))
     return layout_of(model, model.parameters(np.zeros(model.num_parameters)))

@@ -1,7 +1,8 @@
-"""A run seen as others ask about deployments: the points of NIST SP 800-226, and the fields of the public registry.
+"""Answers about a run to questions that others ask about deployments: the points of NIST SP 800-226, and the fields of
+the public registry.
 
-Each answer is what the service did, or a fact of the card. What only the operator can know is what was said of the
-budget (`app/deployments`), or None: then it stays a named open field, and is never guessed.
+Each answer is what the service did, or a fact of the card. What only the operator can know comes from the operator's
+answers for the budget (`app/deployments`). Without an answer it is None, a named open field, and never guessed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SIDE_CHANNELS = (
 
 
 def evaluation(facts: CardFacts) -> list[EvaluationPoint]:
-    """The points of NIST SP 800-226, from the top of its pyramid to the bottom."""
+    """Return the points of NIST SP 800-226, from the top of its pyramid to the bottom."""
     paid, said = facts.budget is not None, _said(facts)
     findings: list[tuple[Layer, str, str, str | None]] = [
         (Layer.GUARANTEE, "2.2", "Privacy parameters", _parameters_in_words(facts)),
@@ -119,7 +120,7 @@ def _released(facts: CardFacts) -> str:
 
 
 def _chosen(facts: CardFacts) -> str:
-    """Return who chose the hyperparameters, and from what."""
+    """Return who chose the hyperparameters, and from which information."""
     names = ", ".join(dict.fromkeys(choice.name for choice in facts.choices))
     own = f"The service chose from public numbers alone: {names}. " if names else ""
     return f"{own}How hyperparameters of the request were chosen is not known to the service."
@@ -176,7 +177,7 @@ def registry(facts: CardFacts) -> list[RegistryField]:
 
 
 def _said(facts: CardFacts) -> DeploymentAnswers:
-    """Return the operator's answers; all are open if none were given."""
+    """Return the operator's answers; all questions are open if none were answered."""
     return DeploymentAnswers() if facts.deployment is None else facts.deployment.answers
 
 
@@ -185,7 +186,7 @@ def _variant(facts: CardFacts) -> str:
 
 
 def _parameters(facts: CardFacts) -> dict[str, float | None]:
-    """Return the guarantee's numbers, each a proved upper end; none for a run that protects nobody."""
+    """Return the guarantee's numbers, each a proved upper end; there are none for a run that protects nobody."""
     if facts.seeded:
         return {}
     match facts.achieved:

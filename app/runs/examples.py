@@ -1,4 +1,5 @@
-"""Runs that work as they stand on a fresh server, for Swagger UI: the shortest, then those of algorithms' records."""
+"""Runs that work unchanged on a fresh server, for Swagger UI: first the shortest, then those of the algorithms'
+records."""
 
 from __future__ import annotations
 

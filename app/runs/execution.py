@@ -46,8 +46,8 @@ def load_job(context: Context, run: Run, plan: Plan) -> Job:
     """Read the rows and build the model, before the charge starts.
 
     Raises:
-        RefusedError: a data set is deleted, or its version erased, or it has more rows than its capacity; or something
-            was changed since the run was claimed.
+        RefusedError: a data set is deleted, its version is erased, it has more rows than its capacity, or something has
+            changed since the run was claimed.
     """
     try:
         with declarations.checked(context, run) as session:
@@ -73,18 +73,19 @@ def train(
     executor: Executor,
     timetable: Timetable | None = None,
 ) -> RunResult:
-    """Carry out the plan. A private run's timetable is told the number of steps, else the database, once a second.
+    """Carry out the plan. Once a second, the number of steps goes to the timetable of a private run, or else to the
+    database.
 
     Args:
         context: The process's context.
         job: The run.
-        checkpoint: To go on from, and where later ones go.
-        has_stopped: Whether the worker is to stop, and what it has done is kept.
-        executor: Where the steps are carried out.
+        checkpoint: Where to continue, and where later checkpoints are kept.
+        has_stopped: Whether the worker is to stop and its work is kept.
+        executor: The executor that takes the steps.
         timetable: The timetable of a private run.
 
     Raises:
-        RunCancelled: the run is to be cancelled or was taken over, or the worker has stopped.
+        RunCancelled: the run is being cancelled or was taken over, or the worker has stopped.
         MachinesLost: it has cost too many machines their lives.
     """
     if timetable is not None:
@@ -109,13 +110,14 @@ def train(
 
 
 def summarize(job: Job, result: RunResult, score_key: int | None, device: Device) -> dict[str, Any]:
-    """Return what is stored of a result beside the model file: shapes, public scores, and what is charged of others.
+    """Return the part of a result that is stored besides the model file: shapes, public scores, and scores that were
+    charged.
 
     Args:
         job: The run.
-        result: What it releases.
+        result: What the run releases.
         score_key: The key of the noise of the score, or of the evaluation.
-        device: What computed.
+        device: The device that computed it.
     """
     public = [data for data in (job.test, job.training) if data is not None and data.public]
     if TASKS[job.model.kind] is Task.MEAN:
@@ -142,7 +144,7 @@ def summarize(job: Job, result: RunResult, score_key: int | None, device: Device
 
 
 def _score(job: Job, result: RunResult, data: LoadedDataset) -> MetricBody:
-    """Every score of the model on public rows."""
+    """Return every score of the model on public rows."""
     assert data.public, "a score on private rows is a release of its own"
     description, parameters = job.description, result.parameters
     features, labels = description.scale(data.features), description.scale_labels(data.labels)

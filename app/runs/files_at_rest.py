@@ -1,11 +1,12 @@
-"""The files that are encrypted at rest: what each data key holds, and how they get from an older key to the newest.
+"""The files that are encrypted at rest: which data key each file needs, and how files move from an older key to the
+newest.
 
-A file is replaced while nobody else may: rows under the lock of their data set, which whoever deletes or erases them
-takes first, and a checkpoint under the lock of its run, while no worker is at that. So nothing that was removed comes
-back, and no checkpoint takes the place of a newer one. The copying is done before the lock is taken.
+A file is replaced while nobody else may replace it: rows under the lock of their data set, which deleting and erasing
+also take first, and a checkpoint under the lock of its run, while no worker carries out the run. So a removed file does
+not come back, and no checkpoint replaces a newer one. The copy is made before the lock is taken.
 
-Work that was interrupted is found again by the headers of the files, which name their keys; nothing else is kept of it.
-Several may work at once: each file gets the same content from any of them.
+Interrupted work is found again by the headers of the files, which name their keys; no other record is kept. Several
+processes may work at once, because each would write the same content.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Outcome:
     """The result of a re-encryption.
 
     Attributes:
-        done: Files that are under the newest key now.
-        left: Files that are not: their runs are in progress, or their uploads.
-        unreadable: Files that do not open, because they were altered, or because their key is missing.
+        done: The number of files that are now under the newest key.
+        left: The number of files that are not, because their runs or uploads are in progress.
+        unreadable: Files that cannot be decrypted, because they were altered or their key is missing.
     """
 
     done: int
@@ -49,7 +50,7 @@ class Outcome:
 
 
 def held_by_keys(settings: Settings) -> dict[bytes | None, Holding]:
-    """Return the files that need each data key, by the key's id; those in the clear are under None."""
+    """Return the files that need each data key, by the key's id; unencrypted files are under None."""
     return holdings(_files(settings))
 
 
@@ -65,10 +66,10 @@ def count_foreign(settings: Settings) -> int:
 
 
 def encrypt_anew(context: Context, reached: Reached) -> Outcome:
-    """Encrypt with the newest data key all files that are under an older key, or in the clear.
+    """Encrypt with the newest data key all files that are under an older key or unencrypted.
 
-    What is stopped has lost nothing, and may be called again; runs and uploads go on meanwhile. It takes room for one
-    more copy of the largest file.
+    If it is stopped, nothing is lost, and it can be called again; runs and uploads continue meanwhile. It needs room
+    for one more copy of the largest file.
 
     Raises:
         OSError: A file cannot be written.
@@ -92,7 +93,7 @@ def encrypt_anew(context: Context, reached: Reached) -> Outcome:
 
 @contextmanager
 def _may_replace(context: Context, path: Path) -> Iterator[bool]:
-    """Make a block in which nobody else writes or removes the file; it yields whether the file may be replaced."""
+    """Open a block in which nobody else writes or removes the file; it yields whether the file may be replaced."""
     with context.database.write() as session:
         if path.parent.name == _DATASETS:
             is_free = rows.lock_rows(session, path.stem)

@@ -69,7 +69,7 @@ def group_size_of(target: RunTargetBody) -> int:
 
 
 def _neighbors(relation: NeighboringRelation, unit: str, group_size: int) -> str:
-    """Say how neighbouring data sets differ: in one row, or in all rows of a group."""
+    """Return in words how neighbouring data sets differ: in one row, or in all rows of a group."""
     if group_size == 1:
         return NEIGHBOURS[relation].format(unit=unit)
     return GROUP_NEIGHBOURS[relation].format(unit=unit, size=group_size)

@@ -1,4 +1,4 @@
-"""A claimed run with everything that its training needs, in memory: from here on nothing can be missing."""
+"""A claimed run with everything that its training needs, in memory, so that nothing can be missing later."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Job:
     """A training job: what is trained, and on which data.
 
     Attributes:
-        run: The run's row, as it was claimed.
+        run: The run's row when it was claimed.
         plan: The run's plan; its hash is checked.
         model: What is trained, from its initial parameters.
         description: What the rows' columns mean.
@@ -44,7 +44,7 @@ class Job:
 
     @cached_property
     def held_out_rows(self) -> tuple[npt.NDArray[np.float64], LabelArray]:
-        """Features and labels of the rows that are held out, scaled likewise."""
+        """Features and labels of the held-out rows, also scaled by the declared bounds."""
         assert self.training.held_out is not None, "what is evaluated on held-out rows has some"
         features, labels = self.training.held_out
         return self.description.scale(features), self.description.scale_labels(labels)
@@ -55,7 +55,7 @@ class Job:
         return self.run.score_noise_multiplier is not None or self.plan.evaluation is not None
 
     def make_ready(self) -> None:
-        """Do now what takes longer for more rows: a private run does it in the time that it has for loading."""
+        """Do the work that takes longer for more rows. A private run does it within its loading time."""
         _ = self.rows_digest, self._scaled
         if self.plan.evaluation is not None:
             _ = self.held_out_rows
@@ -67,7 +67,8 @@ class Job:
 
     @cached_property
     def rows_digest(self) -> bytes:
-        """SHA-256 of the rows and of what their columns mean. It is of private data: nobody sees it unkeyed."""
+        """Return the SHA-256 of the rows and of the meaning of their columns. It depends on private data, so nobody
+        sees it unkeyed."""
         digest = hashlib.sha256(json.dumps(self.run.description, sort_keys=True).encode())
         for array in (self.training.features, self.training.labels, *(self.training.held_out or ())):
             digest.update(f"\n{array.dtype.str} {array.shape}\n".encode())

@@ -1,8 +1,8 @@
-"""Leases on runs: a worker that dies or stalls is noticed by any host, and no wall clock has a say.
+"""Leases on runs: every host notices a worker that dies or stalls, without using a wall clock.
 
-A claim raises the run's epoch, and every later write of the worker names it: that alone keeps out a worker that was
-taken for lost. It is taken for lost by this: a worker raises a counter, the heartbeat, and whoever sweeps measures on a
-monotonic clock of its own how long it has seen no change. Clocks of hosts and databases may be years off.
+A claim raises the run's epoch, and every later write of the worker names it. This is enough to refuse a worker that was
+considered lost. A worker raises a counter, the heartbeat. It is considered lost if a process has seen no change of the
+counter for a certain time, on its own monotonic clock. Clocks of hosts and databases may be years off.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LOOKS_PER_LEASE = 4
 
 
 class Heartbeat:
-    """Raises the heartbeat of a claimed run inside the block, in a thread of its own.
+    """Raise the heartbeat of a claimed run inside the block, in a thread of its own.
 
     Attributes:
-        is_lost: Whether the run is known to be no longer this claim's. What matters is refused in any case; this only
-            ends work that is for nothing.
+        is_lost: Whether it is known that another claim has the run. Writes are refused in any case; this only ends
+            useless work.
     """
 
     def __init__(self, context: Context, claimed: Run) -> None:
@@ -68,7 +68,7 @@ class Heartbeat:
 
 
 class LeaseWatch:
-    """Tells which leases have lapsed, from what one process saw of them on its own monotonic clock."""
+    """Determine which leases have lapsed, from what one process saw of them on its own monotonic clock."""
 
     def __init__(self, lease_s: float = LEASE_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._lease_s = lease_s
@@ -78,7 +78,7 @@ class LeaseWatch:
         self._first_seen: dict[Lease, float] = {}
 
     def lapsed(self, leases: Iterable[Lease]) -> list[Lease]:
-        """Look at all leases that there are; returns those that did not change for as long as a lease lasts."""
+        """Look at all leases, and return those that have not changed for the duration of a lease."""
         now = self._clock()
         # Time that nobody watched, because the database was away or this process slept, is no worker's fault.
         self._watched_s += min(now - self._looked_at, self._lease_s / LOOKS_PER_LEASE)
@@ -88,16 +88,16 @@ class LeaseWatch:
 
 
 class Sweeper:
-    """Finds the runs whose worker is dead or stalled, wherever it is, and takes them from it."""
+    """Find runs whose worker is dead or stalled, on any host, and take them from it."""
 
     def __init__(self, context: Context, watch: LeaseWatch) -> None:
         self._context = context
         self._watch = watch
 
     def sweep(self) -> set[str]:
-        """Look once; returns the workers that a run was taken from because its lease had lapsed.
+        """Look once, and return the workers that lost a run because its lease had lapsed.
 
-        What fails because the database is away is tried again by the next sweep.
+        If the database is away, the next sweep tries again.
         """
         for worker_id in liveness.dead_workers(self._context.settings.data_dir):
             self.settle(worker_id)
@@ -112,7 +112,8 @@ class Sweeper:
         return lapsed
 
     def settle(self, worker_id: str, *, was_told_to_stop: bool = False) -> bool:
-        """Settle what a dead worker left, without waiting for its lease; False while the database is away."""
+        """Settle the runs of a dead worker without waiting for their leases; return False while the database is
+        away."""
         try:
             lifecycle.give_up_runs_of(self._context, worker_id, was_told_to_stop=was_told_to_stop)
         except DATABASE_FAILURES as error:

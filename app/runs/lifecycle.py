@@ -1,10 +1,10 @@
-"""Workers claim a run, start it, end it and take it over. Each of these is one transaction.
+"""The transactions in which workers claim, start, end and take over runs.
 
-A claim raises the run's epoch. What a worker writes names the epoch of its claim and is refused under any other, so a
-worker that was taken for lost and comes back can neither start, nor commit, nor release anything.
+A claim raises the run's epoch. Every write of a worker names the epoch of its claim and is refused under another epoch.
+So a worker that was considered lost and comes back can neither start, nor commit, nor release anything.
 
-A run that was started goes on under its next claim, with the noise that was drawn and under the charge that stands, as
-long as there is a checkpoint of its stream; it never draws other noise.
+A run that was started continues under its next claim, with the same noise and the same charge, as long as there is a
+checkpoint of its stream. It never draws other noise.
 
 A run of a sweep has no reservation of its own: its sweep's is started with the first of them, and settled when all have
 ended (`app.runs.sweep_progression`). Such a run was started if it has a stream.
@@ -84,7 +84,7 @@ def read_plan(run: Run) -> Plan:
     """Return the run's plan.
 
     Raises:
-        RefusedError: its bytes do not have the hash that was charged, or are no plan.
+        RefusedError: its bytes do not have the hash that was charged, or are not a plan.
     """
     try:
         return plan_from_canonical(run.plan, run.plan_hash)
@@ -93,7 +93,7 @@ def read_plan(run: Run) -> Plan:
 
 
 def check_plan(plan: Plan, charged: Reservation | ReservationState) -> None:
-    """Compare what a run is about to do with what is charged for it.
+    """Check that a run is about to do what is charged for it.
 
     Raises:
         RefusedError: it is something else.
@@ -105,7 +105,7 @@ def check_plan(plan: Plan, charged: Reservation | ReservationState) -> None:
 def check_plan_of_sweep(
     session: Session, sweep: RunSweep, run: Run, plan: Plan, charged: Reservation | ReservationState
 ) -> None:
-    """Compare what a run of a sweep is about to do with what is charged for the sweep.
+    """Check that a run of a sweep is about to do what is charged for the sweep.
 
     Raises:
         RefusedError: it is something else.
@@ -246,7 +246,7 @@ def end(context: Context, claimed: Run, ending: Ending) -> bool:
 
 
 def hand_back(context: Context, claimed: Run) -> None:
-    """Leave a run to the next worker, because this one was told to stop."""
+    """Hand a run back to the next worker, because this one was told to stop."""
     rest = marks.rest(context, claimed.id)
     with context.database.write() as session:
         run = repository.find_for_update(session, claimed.id)
@@ -309,7 +309,8 @@ def _leave_to_another(session: Session, context: Context, run: Run, rest: Rest |
 
 
 def _can_go_on(session: Session, context: Context, run: Run) -> bool:
-    """Return whether the run can continue: it has drawn no noise that counts, or can draw the same noise again."""
+    """Return whether the run can continue, because it has drawn no noise that counts or can draw the same noise
+    again."""
     if not run.is_charged or not is_started(session, run):
         return True
     return run.stream_id is not None and CheckpointFiles(context).exist(run.id, run.stream_id)

@@ -1,7 +1,7 @@
-"""Liveness of worker processes: each holds the lock of a file of its own for as long as it lives.
+"""Liveness of worker processes: each holds the lock of a file of its own as long as it lives.
 
-The operating system lets go of the lock whenever the process ends, however it ends, so neither a process id that is
-used again nor a zombie nor another container with the same host name can be taken for a living worker.
+The operating system releases the lock when the process ends, however it ends. So a reused process id, a zombie, or
+another container with the same host name cannot be mistaken for a living worker.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def alive(data_dir: Path, worker_id: str) -> Iterator[None]:
 
 
 def dead_workers(data_dir: Path) -> list[str]:
-    """The workers whose file is left in this folder; those of elsewhere are not known here."""
+    """Return the workers whose file is left in this folder; workers elsewhere are not known here."""
     return [path.stem for path in _path(data_dir, "").parent.glob("*.lock") if has_died(data_dir, path.stem)]
 
 
 def living_workers(data_dir: Path) -> int:
-    """Return how many workers of this folder hold their locks."""
+    """Return how many workers of this folder are alive."""
     return sum(not has_died(data_dir, path.stem) for path in _path(data_dir, "").parent.glob("*.lock"))
 
 

@@ -1,8 +1,8 @@
-"""A loss is acknowledged: it is entered, what may have happened in the lost time is charged, and a new life begins.
+"""Acknowledge a loss: enter it, charge what may have happened in the lost time, and begin a new life of the ledger.
 
-What was lost cannot be known from the database. The fence knows which budgets lost entries, and how many; what those
-entries said is gone. So every reservation of such a budget that waits to be started may have been started in the lost
-time, and is treated as one that was. What was reserved and released after the copy was made is in no book any more.
+The database does not show what was lost. The fence knows which budgets lost entries, and how many, but not what these
+entries said. So every reservation of such a budget that waits to be started may have been started in the lost time, and
+is treated as started. No book has what was reserved and released after the copy was made.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ RUN_LOST = {
 
 
 class NothingToAcknowledge(Exception):
-    """There is no loss, or none that a new life would mend; the message says so."""
+    """There is no loss, or none that a new life would repair; the message says which."""
 
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """The measures taken about a loss.
+    """The measures taken after a loss.
 
     Attributes:
-        loss: What is known of it.
+        loss: What is known about it.
         life: The number of the life that has begun.
-        runs: Runs that were ended.
-        started: Reservations that may have been started in the lost time, and count as started from now on.
-        charged: Reservations of runs that were charged in full.
+        runs: The number of runs that were ended.
+        started: The number of reservations that may have been started in the lost time, and now count as started.
+        charged: The number of reservations of runs that were charged in full.
     """
 
     loss: Loss
@@ -62,7 +62,7 @@ class Acknowledged:
     charged: int
 
     def in_words(self) -> str:
-        """Say what was done, and what is left to do."""
+        """Return in words what was done, and what is left to do."""
         return (
             f"{self.loss.in_words()}\nThe loss is entered, and life {self.life} of the ledger has begun. {self.runs} "
             f"run(s) were ended; {self.started} reservation(s) that may have been started count as started; "
@@ -72,14 +72,14 @@ class Acknowledged:
 
 
 def acknowledge(context: Context, reason: str) -> Acknowledged:
-    """Go on with the database as it is.
+    """Continue with the database as it is.
 
     Guarantees:
         - what_may_have_started_is_held: in a budget that lost entries, no reservation is released.
         - entered: every tree of budgets has an entry that says what is known to be missing.
 
     Args:
-        context: The process's context. Servers and workers may run: they serve nothing.
+        context: The process's context. Servers and workers may run, because they serve nothing.
         reason: Why, for every later reader.
 
     Raises:
@@ -111,7 +111,7 @@ def acknowledge(context: Context, reason: str) -> Acknowledged:
 
 
 def _in_json(loss: Loss) -> dict[str, Json]:
-    """Return the known facts of the loss, as they are stored for ever."""
+    """Return the known facts about the loss in the form that is stored for ever."""
     return {
         "cause": str(loss.reason),
         "missing": None
@@ -124,7 +124,7 @@ def _in_json(loss: Loss) -> dict[str, Json]:
 
 
 def _end_runs(session: Session, context: Context) -> int:
-    """End every run and sweep that has not ended: the order of the locks is that of `app.runs.lifecycle`."""
+    """End every run and sweep that has not ended, taking locks in the order of `app.runs.lifecycle`."""
     unfinished = select(RunSweep).where(RunSweep.finished_at.is_(None)).order_by(RunSweep.id).with_for_update()
     sweeps = session.scalars(unfinished).all()
     open_runs = select(Run).where(Run.state.not_in(ENDED)).order_by(Run.id).with_for_update()
@@ -146,7 +146,8 @@ def _end_runs(session: Session, context: Context) -> int:
 
 
 def _starts(session: Session, loss: Loss) -> list[Instruction]:
-    """Return what waits to be started in a budget that lost entries, or in any budget if nobody knows which."""
+    """Return the reservations that wait to be started in budgets that lost entries, or in all budgets if nobody knows
+    which."""
     waiting = select(Reservation.id).where(Reservation.state == ReservationStatus.PENDING).order_by(Reservation.id)
     if loss.acknowledged is not None:
         lost: Collection[str] = [each.budget_id for each in loss.missing]
@@ -155,7 +156,8 @@ def _starts(session: Session, loss: Loss) -> list[Instruction]:
 
 
 def _settlements(session: Session) -> list[Instruction]:
-    """Settle the reservations of runs that were ended: a started one is charged in full, a pending one is released."""
+    """Return the commands that settle the reservations of ended runs: a started one is charged in full, a pending one
+    is released."""
     of_runs = (
         select(Reservation.id, Reservation.state)
         .where(Reservation.run_id.is_not(None))
@@ -169,7 +171,8 @@ def _settlements(session: Session) -> list[Instruction]:
 
 
 def _entries(session: Session, loss: Loss, number: int, reason: str) -> list[Instruction]:
-    """One entry for each tree of budgets: what is known to be missing of it, and of budgets that are gone."""
+    """Return one entry for each tree of budgets, with what is known to be missing from it and from budgets that are
+    gone."""
     roots = {row.id: row.path.split("/")[0] for row in session.execute(select(Budget.id, Budget.path))}
     instructions = []
     for root in sorted(set(roots.values())):
@@ -185,7 +188,7 @@ def _by_service(command: Command, target_id: str) -> Instruction:
 
 
 def _carry_out(session: Session, context: Context, instructions: list[Instruction]) -> int:
-    """Carry out all of them; how many entries of kinds that charge there were."""
+    """Carry out all instructions, and return how many entries of kinds that charge there were."""
     outcomes = carry_out(session, context.database, instructions, context.clock()) if instructions else []
     assert all(isinstance(outcome, Transition) for outcome in outcomes), "none of these is ever denied"
     return sum(isinstance(each.command, Start | Commit) for each in instructions)

@@ -1,8 +1,7 @@
 """Marks say how many steps of a private run may have drawn noise, so that the others may be given up.
 
-A mark is written before its steps draw noise. It follows from public times alone, since the charge of a run that was
-cancelled shows it. It is ahead of the schedule, and a worker that is faster than that waits. Without a mark every step
-counts.
+A mark is written before its steps draw noise. It follows from public times alone, because the charge of a cancelled run
+shows it. It is ahead of the schedule, and a faster worker waits for it. Without marks every step counts.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ INTERVALS_AHEAD = 2
 
 
 def begin(session: Session, run: Run, steps: int | None) -> None:
-    """Mark steps of a charge that starts in this transaction; None where nobody will tell before each of them."""
+    """Mark steps of a charge that starts in this transaction; None if the executor does not report before each step."""
     if steps is not None:
         session.add(MarkedSteps(run_id=run.id, steps=max(1, steps)))
 
@@ -50,15 +49,15 @@ def raise_to(session: Session, run: Run, steps: int) -> None:
 
 
 def of(session: Session, run_id: str) -> int | None:
-    """Return how many steps of a run are marked; None where all of them count."""
+    """Return how many steps of a run are marked; None if all of them count."""
     return session.scalar(select(MarkedSteps.steps).where(MarkedSteps.run_id == run_id))
 
 
 class Permits:
-    """Steps that may be taken: a worker waits for the mark of the next one.
+    """Permission to take steps: a worker waits until the next step is marked.
 
     Args:
-        marked: How many are marked at first; None where all of them count, so that nobody waits.
+        marked: How many steps are marked at first; None if all of them count, so that nobody waits.
     """
 
     def __init__(self, marked: int | None) -> None:
@@ -73,25 +72,25 @@ class Permits:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Let nobody wait any more, because no further step is to be taken."""
+        """Stop all waiting, because no further step will be taken."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def wait_for(self, step: int) -> None:
-        """Wait until the step, counted from 1, may be taken, or no further step is to be."""
+        """Wait until the step, counted from 1, may be taken, or until no further step will be taken."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self.marked is None or self.marked >= step)
 
 
 @dataclass(frozen=True)
 class Rest:
-    """The steps that a run gives up where it ends early.
+    """The steps that a run gives up if it ends early.
 
     Attributes:
-        marked: The steps that were marked when its worth was found.
-        kept: The events of these.
-        given_up: What is given back for the others.
+        marked: The number of marked steps when the worth of the others was computed.
+        kept: The events of the marked steps.
+        given_up: What is given back for the other steps.
     """
 
     marked: int
@@ -100,10 +99,10 @@ class Rest:
 
 
 def rest(context: Context, run_id: str) -> Rest | None:
-    """Find what a run that ends early gives up: before its end is written, because it takes numerics.
+    """Compute what a run that ends early gives up. This takes time, so it happens before the end is written.
 
     Returns:
-        None where all of its steps count, or the others are worth nothing.
+        None if all of its steps count, or the others are worth nothing.
     """
     with context.database.read() as session:
         run, marked = session.get(Run, run_id), of(session, run_id)

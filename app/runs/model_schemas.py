@@ -1,4 +1,4 @@
-"""A released model, as it is answered and as its file has it."""
+"""A released model, in answers and in its file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.runs.schemas import GuaranteeBody
 
 
 class ModelBody(Schema):
-    """A trained model with all that it takes to predict: `docs/concepts/models.md`.
+    """A trained model with all that a prediction needs: `docs/concepts/models.md`.
 
     Each value v of a number column enters x as `2 (v - lower) / (upper - lower) - 1`, clipped to [-1, 1]; a category as
     one 0 or 1 per declared category. A linear model's logits are `x @ weights + bias`; a multilayer perceptron applies
@@ -23,7 +23,7 @@ class ModelBody(Schema):
     where it is positive. Several: the class of the largest. Regression: the logit is the label, scaled as a feature is.
     """
 
-    format_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or goes.")
+    format_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or is removed.")
     run_id: Identifier
     algorithm: str
     kind: str

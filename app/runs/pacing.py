@@ -1,7 +1,7 @@
-"""Makes the schedule of a private run: from public numbers, and from the speed of this machine on dummy rows.
+"""Make the schedule of a private run from public numbers and from the speed of this machine on dummy rows.
 
-The margin is a compromise: a smaller one makes runs late on a machine that is a little slower than it was when it was
-measured, a larger one makes everybody wait.
+The margin is a compromise: with a smaller one, runs are late if the machine is a little slower than when it was
+measured; with a larger one, everybody waits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOADING_ALLOWANCE_S, ENDING_ALLOWANCE_S = 0.25, 0.2
 
 
 def schedule_for(context: Context, run: Run, executor: Executor) -> Schedule | None:
-    """Return the schedule of a claimed run: the one that it has, or a new one. None where its data are public.
+    """Return the schedule of a claimed run: the one that it has, or a new one. None if its data are public.
 
     All trials of a sweep that releases the best one have the same schedule, which is as long as the longest cell needs.
     """

@@ -1,8 +1,8 @@
 """The phases of one claim of a run, as spans of a trace of their own, with a link to the request that began the run.
 
-They are recorded when the claim has ended, of moments that were noted on the way. What is noted of a private run are
-its public times (`app.runs.timetable`) in whole seconds, like every other time that is kept of it, and it has the same
-phases whatever came of them: neither the spans nor when they are sent follow a private row.
+They are recorded after the claim has ended, from times that were noted on the way. For a private run, these are its
+public times (`app.runs.timetable`) in whole seconds, like all its stored times, and it has the same phases whatever
+happened in them. So neither the spans nor the time of sending them depend on a private row.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ NANOSECONDS = 10**9
 
 
 class Phases:
-    """Notes when each phase of a claim ends; `record` makes spans of them.
+    """Note when each phase of a claim ends; `record` makes spans of the phases.
 
     Attributes:
-        is_private: Whether the run has public times: until that is known, it is taken for one that has.
+        is_private: Whether the run has public times; until this is known, it counts as private.
     """
 
     def __init__(self, claimed: Run) -> None:
@@ -34,7 +34,7 @@ class Phases:
         self._ends.append((name, time.time_ns()))
 
     def record(self, outcome: str) -> None:
-        """Record the claim and its phases, where the process records spans.
+        """Record the claim and its phases, if the process records spans.
 
         Args:
             outcome: The state that the run is in now, or ``handed_back``.

@@ -1,7 +1,7 @@
-"""Predictions of a released model for rows in a request, which are read, predicted and forgotten, or in a file.
+"""Predict rows in a request, which are then forgotten, or in a file, with a released model.
 
-Whoever may have the model may predict with it, and could do so elsewhere: a prediction is post-processing, and costs
-nothing. Rows may be anybody's, so no log line, table, file or error message has one of their cells.
+Everybody who may have the model may predict with it, and could also do so elsewhere: a prediction is post-processing
+and costs nothing. The rows may be anybody's, so no log line, table, file or error message contains a cell of them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MOST_PROBABILITIES = 100_000
 
 @dataclass(frozen=True)
 class Predictor:
-    """A released model with what it takes to predict.
+    """A released model with what a prediction needs.
 
     Attributes:
-        run_id, plan_hash: Where it comes from.
-        data: Its columns.
-        model: What computes with the parameters.
+        run_id, plan_hash: The run and the plan that it comes from.
+        data: The description of its columns.
+        model: The model that computes with the parameters.
         parameters: Its arrays by name.
     """
 
@@ -64,7 +64,7 @@ class Predictor:
         """Return the predictor of a model file.
 
         Raises:
-            ValueError: these are no bytes of a model file, or of one without the declared columns.
+            ValueError: the bytes are not those of a model file, or the file lacks the declared columns.
             Problem: 422 ``unsupported_model``: a mean.
         """
         document, parameters = artifacts.read_model_file(content)
@@ -79,7 +79,7 @@ class Predictor:
         return cls(body.run_id, body.plan_hash, data, model, parameters)
 
     def predict(self, values: npt.NDArray[np.float64]) -> PredictionsBody:
-        """Predict rows of declared values, shape (n, columns), a category as its code.
+        """Predict rows of declared values, of shape (n, columns), with each category as its code.
 
         Raises:
             Problem: 422 ``not_finite``.
@@ -101,16 +101,16 @@ class Predictor:
 
 
 def predict(context: Context, run: Run, request: PredictionRequest) -> PredictionsBody:
-    """Predict the rows, in a turn at the cores.
+    """Predict the rows when it is the caller's turn at the cores.
 
     Args:
         context: The process's context.
-        run: One whose model is released.
+        run: A run whose model is released.
         request: Rows with the declared columns.
 
     Raises:
-        Problem: 422 that points at columns and cells which do not fit, and never shows one; 429 or 503 where the cores
-            are busy.
+        Problem: 422 that points at columns and cells that do not fit, without showing their values; 429 or 503 if the
+            cores are busy.
     """
     predictor = Predictor.of_run(context, run)
     data = predictor.data
@@ -131,7 +131,7 @@ def _build(choice: ModelChoice, data: DataDescription) -> Model:
 
 
 def _named(data: DataDescription, predicted: npt.NDArray[np.generic]) -> list[str] | list[float]:
-    """Predictions as the label has them: names of classes, or numbers in its unit."""
+    """Return predictions in terms of the label: names of classes, or numbers in its unit."""
     if data.classes:
         return [data.classes[int(code)] for code in predicted]
     numbers: list[float] = _finite(data.unscaled_labels(predicted.astype(np.float64))).tolist()
@@ -145,7 +145,7 @@ def _finite(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _order(given: Sequence[str] | None, declared: Sequence[str]) -> list[int]:
-    """Return where the cell of each declared column stands in a row.
+    """Return the position of each declared column's cell in a row.
 
     Raises:
         Problem: 422 ``columns_differ``.
@@ -164,10 +164,10 @@ def _order(given: Sequence[str] | None, declared: Sequence[str]) -> list[int]:
 def _read(
     rows: Sequence[Sequence[InlineCell]], columns: Sequence[Column], order: Sequence[int]
 ) -> npt.NDArray[np.float64]:
-    """The rows as numbers, shape (n, columns), in declared order.
+    """Return the rows as numbers, of shape (n, columns), in declared order.
 
     Raises:
-        Problem: 422 with a fault for each cell that its column does not hold.
+        Problem: 422 with a fault for each cell that its column does not admit.
     """
     faults: list[ProblemItem] = []
     values = np.zeros((len(rows), len(columns)))
@@ -184,6 +184,6 @@ def _read(
             except Problem as problem:
                 faults += problem.errors
     if faults:
-        detail = "Some rows are not what the model's columns hold; `errors` says where."
+        detail = "Some rows do not fit the model's columns; `errors` says where."
         raise Problem(422, "invalid_request", detail, errors=faults[:LISTED_FAULTS])
     return values

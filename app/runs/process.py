@@ -1,7 +1,7 @@
 """A worker process, started by the supervisor.
 
-It carries out as many runs at once as it has slots, each in a thread of its own: one where the steps are taken in this
-process, more where a Dask cluster takes them. It stops on SIGTERM, and by itself when its parent is gone.
+It carries out as many runs at once as it has slots, each in a thread of its own: one if this process takes the steps,
+and more if a Dask cluster takes them. It stops on SIGTERM, and when its parent has ended.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def main(worker_id: str, parent_pid: int, slots: int = 1) -> int:
 
 
 def executor_for(settings: Settings) -> AbstractContextManager[Executor]:
-    """Make what takes the steps of runs, as the settings say; it is closed at the end of the block.
+    """Make the executor that the settings name; it is closed at the end of the block.
 
     Raises:
-        DeviceUnusable: they name a device that is not there, or that does not compute as private runs need.
+        DeviceUnusable: the settings name a device that is missing, or whose arithmetic is not what private runs need.
     """
     if settings.device == "cuda":
         device = cuda_device()
@@ -80,7 +80,8 @@ def executor_for(settings: Settings) -> AbstractContextManager[Executor]:
 
 
 def _in_threads(count: int, action: Callable[[], None], told_to_stop: threading.Event) -> None:
-    """Do ``action`` in so many threads at once. A failure tells the others to stop, and is raised when they have."""
+    """Carry out ``action`` in several threads at once. If one fails, the others are told to stop, and then the failure
+    is raised."""
     with ThreadPoolExecutor(count, thread_name_prefix="slot") as pool:
         for done in as_completed([pool.submit(action) for _ in range(count)]):
             if done.exception() is not None:

@@ -1,7 +1,7 @@
-"""The progress of runs, told to everybody who listens: one look at the table a second, however many they are.
+"""The progress of runs for all listeners, with one look at the table each second, however many listeners there are.
 
-Nothing here knows more than `GET /v1/runs/{id}` answers: states and counters, at most one message a second. A listener
-that is slow finds the newest state when it looks, and nothing is queued for it meanwhile.
+It shows only what `GET /v1/runs/{id}` answers: states and counters, at most one message a second. A slow listener finds
+the newest state when it looks; nothing is queued for it meanwhile.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def message_of(run: Run) -> ProgressMessage:
 
 
 def event_id(message: ProgressMessage) -> str:
-    """Names what a message says: whoever has heard it need not hear it again."""
+    """Return an id for the content of a message, by which a client that has received it can skip it."""
     return f"{message.state}-{message.progress.done}"
 
 
@@ -64,7 +64,7 @@ def has_ended(message: ProgressMessage) -> bool:
 
 @dataclass(eq=False)
 class Listener:
-    """One stream: the newest message about its run, and whether it was heard."""
+    """One stream: the newest message about its run, and whether it was sent."""
 
     message: ProgressMessage
     ending: bool = False
@@ -80,7 +80,7 @@ class Listener:
         self._news.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for news, for so many seconds at most; return whether there is any."""
+        """Wait for news for at most so many seconds, and return whether there is any."""
         try:
             await asyncio.wait_for(self._news.wait(), max(0.0, seconds))
         except TimeoutError:
@@ -89,7 +89,7 @@ class Listener:
         return True
 
     async def rest(self, seconds: float) -> None:
-        """The time, whatever the news, unless the stream is to end."""
+        """Wait for so many seconds whatever the news, unless the stream is to end."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         while not self.ending and clock() < until:
@@ -97,7 +97,7 @@ class Listener:
 
 
 class ProgressFeed:
-    """All listeners of a process, and the one task that looks for them."""
+    """All listeners of a process, and the one task that looks at the table for them."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class ProgressFeed:
         self._closed = False
 
     def close(self) -> None:
-        """End every stream now, since a stopping server does not wait for mere listeners."""
+        """End every stream now, because a stopping server does not wait for listeners."""
         self._closed = True
         for listener in self._listeners:
             listener.end()
@@ -149,11 +149,11 @@ class ProgressFeed:
                 self._task = None
 
     async def stream(self, listener: Listener, heard: str | None) -> AsyncIterator[bytes]:
-        """The bytes that a listener is sent; ends with the run, with the server, or when its time is over.
+        """Yield the bytes for a listener, until the run, the server or the listener's time ends.
 
         Args:
-            listener: Who is sent them.
-            heard: The last message's id that the client knows from an earlier stream; it is not sent again.
+            listener: The listener that receives them.
+            heard: The id of the last message that the client has from an earlier stream; it is not sent again.
         """
         clock = asyncio.get_running_loop().time
         until = clock() + self._max_stream_s

@@ -31,7 +31,7 @@ class AuditSummary(Schema):
     delta: float
     epsilon_lower: float = Field(description="No epsilon below it is true of what ran, at `confidence`.")
     claimed: float | None = Field(
-        description="The epsilon that is claimed at most of what was attacked, at `delta`; null where none is finite."
+        description="Claimed: what was attacked has at most this epsilon at `delta`; null if none is finite."
     )
     confidence: float
     verdict: str
@@ -51,7 +51,7 @@ class DataSummary(Schema):
         description="The owner's public number of records, near the true one; without those that are held out."
     )
     held_out_size: int | None = Field(
-        description="How many of the declared records are held out, in the mean; null where none are."
+        description="How many of the declared records are held out on average; null if none are."
     )
     capacity: int | None = Field(
         description="Slots that the run kept for rows, filled or not: a public number. null for runs from before data "
@@ -100,8 +100,8 @@ class LedgerSummary(Schema):
     )
     entries: list[EntrySummary]
     proof: InclusionBody | None = Field(
-        description="That the last entry is in the tree of all entries, under a signed checkpoint; "
-        "`epsilond ledger prove` checks it without a server. null: the database was changed, none is signed."
+        description="Proof that the last entry is in the tree of all entries, with a signed checkpoint; `epsilond "
+        "ledger prove` checks it offline. null: the database was changed, nothing is signed."
     )
 
 
@@ -140,7 +140,7 @@ class SweepSummary(Schema):
     fields: list[str] = Field(description="The swept fields.")
     cells: int
     sweep_hash: str
-    guarantee: AnyAchievedBody | None = Field(description="What holds of all that the sweep releases.")
+    guarantee: AnyAchievedBody | None = Field(description="The guarantee for all that the sweep releases.")
     trials: dict[str, Any] | None = Field(description="The law of the number of trials.")
     score: dict[str, Any] | None
     theorem: str
@@ -149,7 +149,7 @@ class SweepSummary(Schema):
 class ModelCard(Schema):
     """The facts of a run's privacy card that do not change once its model is released: the model's file holds them."""
 
-    card_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or goes.")
+    card_version: Literal[1] = Field(1, description="Raised when a field changes its meaning or is removed.")
     run_id: Identifier
     statement: str = Field(description="The guarantee in a sentence or two.")
     created_at: datetime
@@ -157,7 +157,7 @@ class ModelCard(Schema):
     seeded: bool = Field(description="A seeded run repeats: its numbers are those of its plan, and protect nobody.")
     target: RunTargetBody
     achieved: AnyAchievedBody = Field(
-        description="What holds of the released model; if it was selected among trials, what the selection costs."
+        description="The guarantee of the released model; if it was selected among trials, that of the selection."
     )
     convention: ConventionBody
     privacy_unit: str
@@ -171,8 +171,8 @@ class ModelCard(Schema):
         description="What the request left out and was chosen from public numbers, with the theorem's value beside it."
     )
     theorem_note: str | None = Field(
-        description="What the paper's theorem chooses of the plan: beside `choices`, and by itself. Null in runs that "
-        "were stored before it was said."
+        description="Which values of the plan the paper's theorem chooses, and which of `choices` differ. Null in "
+        "older runs."
     )
     hyperparameters: list[ProvenanceBody]
     utility: list[ProvenanceBody]

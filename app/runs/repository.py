@@ -16,7 +16,7 @@ from app.tables.states import ENDED, IN_PROGRESS, RunState, Select
 
 @dataclass(frozen=True)
 class Lease:
-    """The visible signs of a worker that holds a run: the claim, and the number of its heartbeats since."""
+    """The visible signs of a worker that holds a run: its claim and the number of its heartbeats since."""
 
     run_id: str
     worker_id: str
@@ -61,7 +61,8 @@ def count_queued(session: Session, principal_id: str) -> int:
 
 
 def next_queued(session: Session) -> Run | None:
-    """The oldest queued run of the queue whose turn it is, locked; what another worker has locked is passed over."""
+    """Return and lock the oldest queued run of the queue whose turn it is, skipping runs that another worker has
+    locked."""
     # Trials have a queue of their own: who fills that of their budget does not make each of them as long as he likes.
     queue = func.coalesce(case((Run.is_withheld, Run.sweep_id)), Run.budget_id, Run.principal_id)
     is_queued = Run.state == RunState.QUEUED
@@ -83,14 +84,14 @@ def next_queued(session: Session) -> Run | None:
 
 
 def progress_of(session: Session, run_ids: Sequence[str]) -> list[Run]:
-    """Read what changes of these runs while they are carried out, without their plans."""
+    """Read the parts of these runs that change while they are carried out, without their plans."""
     columns = (Run.id, Run.state, Run.steps_done, Run.steps_total, Run.problem)
     statement = select(Run).where(Run.id.in_(run_ids)).options(load_only(*columns))
     return list(session.scalars(statement))
 
 
 def in_progress_of(session: Session, worker_id: str) -> list[Run]:
-    """Runs that a worker claimed and did not finish, locked in the order of their ids."""
+    """Return and lock the runs that a worker claimed and did not finish, in the order of their ids."""
     statement = select(Run).where(Run.worker_id == worker_id, Run.state.in_(IN_PROGRESS)).order_by(Run.id)
     return list(session.scalars(statement.with_for_update()))
 
@@ -102,7 +103,8 @@ def leases(session: Session) -> list[Lease]:
 
 
 def find_unchanged(session: Session, lease: Lease) -> Run | None:
-    """The run if its lease is still the one that was seen, locked; None too while somebody else has the lock."""
+    """Return and lock the run if its lease is still the one that was seen; None if it is not, or while somebody else
+    has the lock."""
     statement = (
         select(Run)
         .where(
@@ -117,7 +119,7 @@ def find_unchanged(session: Session, lease: Lease) -> Run | None:
 
 
 def raise_heartbeat(session: Session, claimed: Run) -> bool:
-    """Tell that the claim's worker lives; False where the run is not this claim's any more."""
+    """Record that the claim's worker is alive; return False if another claim has the run."""
     statement = update(Run).where(*_held_by(claimed)).values(heartbeat=Run.heartbeat + 1)
     result = session.execute(statement, execution_options={"synchronize_session": False})
     assert isinstance(result, CursorResult)
@@ -125,7 +127,7 @@ def raise_heartbeat(session: Session, claimed: Run) -> bool:
 
 
 def record_progress(session: Session, claimed: Run, steps_done: int) -> RunState | None:
-    """Store the counter and return the state, in which a wish to cancel shows; None where the claim is lost."""
+    """Store the counter and return the state, which shows a request to cancel; None if the claim is lost."""
     statement = update(Run).where(*_held_by(claimed)).values(steps_done=steps_done).returning(Run.state)
     state = session.execute(statement).scalar_one_or_none()
     return None if state is None else RunState(state)
@@ -147,7 +149,7 @@ def ended_among(session: Session, run_ids: Collection[str]) -> list[Run]:
 
 
 def page(session: Session, before: tuple[datetime, str] | None, limit: int, within: ColumnElement[bool]) -> list[Run]:
-    """Return a page of runs that may be seen and that the reader reaches, newest first, from just after the cursor."""
+    """Return a page of visible runs that the reader reaches, newest first, beginning after the cursor."""
     statement = select(Run).where(_MAY_BE_SEEN, within).order_by(Run.created_at.desc(), Run.id.desc()).limit(limit)
     if before is not None:
         moment, run_id = before

@@ -1,8 +1,8 @@
-"""The beginning of a claim of a run: a stream of randomness of its own, or the point where the last claim was lost.
+"""The beginning of a claim of a run: a new random stream, or the point where the last claim was lost.
 
-The order is what makes a run one release. The keys of the stream are on the disk before the charge starts; the start
-writes the stream's name beside the charge; noise is drawn after that. So whoever finds a charge that has started finds
-its keys too, draws the same noise again, and is refused with any other.
+The order of these steps makes a run one release. First the keys of the stream are on the disk. Then the charge starts,
+and the start writes the stream's name beside it. Then noise is drawn. So a worker that finds a started charge also
+finds its keys and draws the same noise again; with any other stream it is refused.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Beginning:
-    """The point from which a claim carries a run on.
+    """The point from which a claim continues a run.
 
     Attributes:
-        stream_id: The name of the stream of randomness; it tells nothing about the stream.
-        steps: How many an earlier claim has carried out.
-        binding: What the checkpoint belongs to.
-        checkpoint: The one to go on from; where no step is carried out, it holds the stream's keys alone.
-        score_key: The key of the noise of the trial's score, or of the evaluation; None where there is neither.
+        stream_id: The name of the random stream, which reveals nothing about the stream.
+        steps: The number of steps that earlier claims have carried out.
+        binding: The plan, data and program to which the checkpoint belongs.
+        checkpoint: The checkpoint from which to continue; before the first step it holds only the stream's keys.
+        score_key: The key of the noise of the trial's score, or of the evaluation; None if there is neither.
     """
 
     stream_id: str
@@ -49,16 +49,17 @@ class Beginning:
 
 
 def begin(context: Context, job: Job, device: Device = HOST) -> Beginning:
-    """Go on from the farthest checkpoint of the stream that the run was started with, or keep the keys of a new one.
+    """Continue from the latest checkpoint of the stream with which the run was started, or keep the keys of a new
+    stream.
 
     Args:
         context: The process's context.
         job: The run.
-        device: Where its steps are taken.
+        device: The device that takes its steps.
 
     Raises:
-        RefusedError: the charge has started, and nothing of its stream is left that belongs to this plan, these data,
-            this program and this device.
+        RefusedError: the charge has started, and its stream has no checkpoint for this plan, these data, this program
+            and this device.
         OSError: the keys cannot be kept.
     """
     run, files = job.run, CheckpointFiles(context)
@@ -83,14 +84,14 @@ def begin(context: Context, job: Job, device: Device = HOST) -> Beginning:
 
 
 class Keeper:
-    """Keeps checkpoints of one claim: one whenever the interval has passed, and one when the worker is to stop.
+    """Keep checkpoints of one claim: one whenever the interval has passed, and one when the worker is to stop.
 
-    One of the last step is kept as well where the claim is not over then (``keeps_last``).
+    A checkpoint of the last step is kept as well if the claim does not end with it (``keeps_last``).
 
-    When one is due follows from the clock, the number of steps and the order to stop alone.
+    When a checkpoint is due depends only on the clock, the number of steps and the order to stop.
 
     Attributes:
-        has_stopped: Whether the worker is to stop, and what it has done is kept.
+        has_stopped: Whether the worker is to stop and its work is kept.
         score_key: As `Beginning` has it.
     """
 
@@ -136,7 +137,7 @@ class Keeper:
 
 
 def _steps(run_id: str, binding: Binding, content: bytes) -> int | None:
-    """Return how many steps were carried out; None where it belongs to something else."""
+    """Return how many steps a checkpoint has; None if it belongs to something else."""
     try:
         return steps_in(binding, content)
     except InvalidValue:
@@ -145,6 +146,7 @@ def _steps(run_id: str, binding: Binding, content: bytes) -> int | None:
 
 
 def _data_tag(context: Context, job: Job) -> str:
-    """A keyed hash of the rows themselves: with noise that was drawn for other rows, the two would tell them apart."""
+    """Return a keyed hash of the rows. The same noise on other rows would make a second release, from which the rows
+    could be told apart."""
     bound = json.dumps(job.run.model, sort_keys=True).encode() + job.rows_digest
     return context.keyed_hash("checkpoint", bound)

@@ -1,7 +1,7 @@
-"""The schedule of a private run: when its training begins, what its progress shows, when its end is told. Pure.
+"""The schedule of a private run: when its training begins, what its progress shows, when its end is shown.
 
-All of it follows from public numbers, and every time that somebody can see of a private run follows from it. A run
-that is ready earlier waits. One that is later ends at the next multiple of a public interval.
+This module is pure. The schedule follows from public numbers, and determines every visible time of a private run. A run
+that is ready earlier waits. A run that is late ends at the next multiple of a public interval.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Schedule:
     """Public times of a run, in seconds.
 
     Attributes:
-        steps: Of the whole run.
-        loading_s: From the start of a claim to the start of training. Reading the rows fits into it.
-        step_s: Of a step.
-        ending_s: From the last step to the end: scores, and the model file.
-        interval_s: All that is told is told at a multiple of this after the start of the claim.
-        checkpoint_steps: Steps of at most so many are lost with a worker.
+        steps: The number of steps of the whole run.
+        loading_s: The time from the start of a claim to the start of training, which is enough to read the rows.
+        step_s: The time of a step.
+        ending_s: The time from the last step to the end, for scores and the model file.
+        interval_s: Everything is shown at a multiple of this time after the start of the claim.
+        checkpoint_steps: The largest number of steps that are lost with a worker.
     """
 
     steps: int
@@ -49,7 +49,8 @@ class Schedule:
         return self._up(self.bound_s() / LATE_PARTS)
 
     def steps_at(self, seconds: float, first: int = 0) -> int:
-        """Return the steps that are shown at most, so many seconds after the start of a claim that began at ``first``.
+        """Return the largest number of steps to show, so many seconds after the start of a claim that began at
+        ``first``.
 
         >>> schedule = Schedule(100, loading_s=1.0, step_s=0.5, ending_s=0.7, interval_s=1.0, checkpoint_steps=10)
         >>> schedule.steps_at(3.0, first=2)
@@ -58,14 +59,14 @@ class Schedule:
         return min(self.steps, first + max(0, math.floor((seconds - self.loading_s) / self.step_s)))
 
     def first_step(self, shown: int) -> int:
-        """Return the step that the next claim is taken to begin at, where ``shown`` steps were told of the last one.
+        """Return the step at which the next claim begins for others, if ``shown`` steps of the last claim were shown.
 
         A worker that kept to the schedule has a checkpoint of that step or of a later one.
         """
         return max(0, shown - self.checkpoint_steps)
 
     def stop_s(self) -> float:
-        """Return the time from the moment at which a worker is told to give up to the end of its part."""
+        """Return the time from the moment at which a worker is told to stop to the end of its part."""
         return self._up(self.step_s + self.interval_s / 2.0)
 
     def to_json(self) -> dict[str, Any]:
@@ -88,14 +89,15 @@ def next_multiple(seconds: float, interval_s: float) -> float:
 def seconds_to_release(bound_s: float, late_s: float, planned_s: float | None, longest_s: float) -> float:
     """Return the time from the start of a claim to its run's release.
 
-    A run that goes on after its worker was lost is released when its first claim said, if there is time enough, else at
-    the first later time that is a multiple of the late interval away from it.
+    A run that continues after its worker was lost is released at the time that its first claim announced, if there is
+    enough time. Otherwise it is released a multiple of the late interval after that time.
 
     Args:
-        bound_s: What this claim needs.
+        bound_s: The time that this claim needs.
         late_s: The late interval.
-        planned_s: Seconds from now to the release that an earlier claim announced; None for a first claim.
-        longest_s: What a claim of the whole run needs. A planned time beyond it comes from a clock that was set.
+        planned_s: The time from now to the release that an earlier claim announced; None for a first claim.
+        longest_s: The time that a claim of the whole run needs. A planned time beyond it comes from a clock that was
+            changed.
     """
     if planned_s is None:
         return bound_s
@@ -105,9 +107,9 @@ def seconds_to_release(bound_s: float, late_s: float, planned_s: float | None, l
 
 
 def longest(schedules: Iterable[Schedule]) -> Schedule:
-    """Return the schedule that none of these is longer than in any of its parts: the trials of one selection share it.
+    """Return a schedule each part of which is as long as the longest of these: the trials of one selection share it.
 
-    Which cell a trial is of must not show in its time.
+    The time of a trial must not reveal its cell.
     """
     found = list(schedules)
     return Schedule(

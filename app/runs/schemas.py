@@ -65,13 +65,13 @@ class RunRequest(AlgorithmChoice):
         False,
         exclude_if=lambda given: not given,
         description="Keep a certificate of what the plan costs alone with the charge, which `epsilond-verify` proves "
-        "anew. A warning says it where there is none. Takes up to some seconds.",
+        "again. If there is none, a warning says so. Takes up to a few seconds.",
     )
     seed: OptionalInteger = Field(
         None,
         ge=0,
         le=2**63 - 1,
-        description="Makes the run repeat. Public data alone: who knows it subtracts the noise.",
+        description="Makes the run repeatable. Only for public data: anybody who knows it can subtract the noise.",
     )
 
 
@@ -88,8 +88,8 @@ class MetricBody(Schema):
     dataset_id: str | None = Field(description="null for rows that came in the request.")
     rows: Literal["test", "training"] | None = Field(
         None,
-        description="Which rows. `test`: Those of the test data set. `training`: Those that were trained on. null for "
-        "runs from before.",
+        description="Which rows. `test`: Those of the test data set. `training`: Those that were trained on. null in "
+        "older runs.",
     )
     records: int
     accuracy: float | None = Field(None, description="Share of rows whose class is predicted; null for regression.")
@@ -112,7 +112,7 @@ class MetricBody(Schema):
 class EstimateBody(Schema):
     """A metric as noisy sums say it. Its interval is right with probability 0.95, by itself: it is about the noise."""
 
-    estimate: float | None = Field(description="The likely value; null where the noise leaves none.")
+    estimate: float | None = Field(description="The likely value; null if the noise hides it.")
     lower: float | None = Field(description="null where there is no lower bound.")
     upper: float | None
 
@@ -121,7 +121,7 @@ class HeldOutBody(Schema):
     """Metrics on held-out rows, all computed from one noisy vector that was charged before it was drawn. null where one
     is not of this task, or cannot be had."""
 
-    confidence: float = Field(description="Each interval holds what the rows say so often, by itself.")
+    confidence: float = Field(description="Probability that an interval, taken alone, holds the metric on these rows.")
     noise_stddev: float = Field(description="Standard deviation of the noise on each count of rows.")
     records: EstimateBody = Field(description="How many rows were held out; the true number is private.")
     accuracy: EstimateBody | None = Field(description="Share of rows whose class is predicted.")
@@ -139,7 +139,7 @@ class HeldOutBody(Schema):
         description="Noisy counts: rows by true class, columns by predicted class; up to 20 classes."
     )
     confusion_half_width: float | None = Field(
-        description="The interval of each count of the confusion matrix reaches so far to either side."
+        description="Half the width of the interval of each count of the confusion matrix."
     )
     mean_absolute_error: EstimateBody | None = Field(
         description="Error of the label, in its own unit. A prediction beyond the label's bounds counts as the bound."
@@ -198,21 +198,23 @@ class RunBody(Schema):
     test_dataset_id: str | None
     model: ModelChoice
     budget_id: str | None
-    reservation_id: str | None = Field(description="That of its sweep, where the run belongs to one.")
+    reservation_id: str | None = Field(description="If the run belongs to a sweep, that of the sweep.")
     sweep_id: str | None = Field(description="The sweep whose charge the run is part of.")
     plan: PlanBody | None = Field(description="null where the stored plan no longer has its hash; a warning says so.")
     plan_hash: str
     dtype: DtypeName | None = Field(
-        description="The numeric type of the plan: of rows, logits and sums; null where the stored plan is."
+        description="The numeric type of the plan: of rows, logits and sums; null if `plan` is."
     )
-    dtype_reason: str | None = Field(description="Why it is float64 although the request named none; else null.")
+    dtype_reason: str | None = Field(
+        description="Why it is float64 although the request named no type; otherwise null."
+    )
     choices: list[ChoiceBody] = Field(
         description="What the request left out and was chosen from public numbers alone, with its reason and with what "
         "the paper's theorem would have chosen. Empty where the request gave everything."
     )
     theorem_note: str | None = Field(
-        description="What the paper's theorem chooses of the plan: beside `choices`, and by itself. Null in runs that "
-        "were stored before it was said."
+        description="Which values of the plan the paper's theorem chooses, and which of `choices` differ. Null in "
+        "older runs."
     )
     charge: dict[str, Any] | None = Field(
         description="What the budget holds or has paid, in its filter's own fields; of a sweep, for all of its runs."
@@ -232,9 +234,10 @@ class RunBody(Schema):
     started_at: datetime | None
     finished_at: datetime | None
     release_at: datetime | None = Field(
-        description="When the end of a run on private data is told, known once a worker has it. The run may have "
-        "trained long before: the time that it took could say something about the rows, and this one follows from "
-        "public numbers alone. On a late machine the end comes at a later multiple of a public interval. A worker that "
+        description="When the end of a run on private data is shown; known once a worker has the run. Training may "
+        "have ended long before: its duration could reveal something about the rows, while this time follows from "
+        "public numbers alone. On a late machine the end comes at a later multiple of a public interval. A worker "
+        "that "
         "goes on with a lost run may need a later time. null for public data."
     )
 
@@ -246,7 +249,7 @@ def _list_of_cells(row: object) -> object:
         ValueError: It is an object.
     """
     if isinstance(row, dict):
-        raise ValueError("A row is an array of cells and no object; `columns` says in which order they stand.")
+        raise ValueError("A row is an array of cells, not an object; `columns` gives their order.")
     return row
 
 
@@ -256,8 +259,7 @@ class PredictionRequest(Schema):
     columns: list[Name] | None = Field(
         None,
         max_length=MAX_COLUMNS,
-        description="Names of the columns, in the order of the cells; where they are left out, those of the model's "
-        "`features`.",
+        description="Names of the columns, in the order of the cells; if left out, those of the model's `features`.",
     )
     rows: list[Annotated[list[InlineCell], BeforeValidator(_list_of_cells)]] = Field(
         min_length=1,

@@ -1,8 +1,9 @@
-"""The key of the noise of a trial's score, or of an evaluation: from the operating system, kept before it is used.
+"""The key of the noise of a trial's score or of an evaluation, which comes from the operating system and is kept before
+use.
 
-It lies in the folder of checkpoints, is sealed and encrypted as they are, and goes with them when the run has ended:
-the score is stored then. It belongs to one stream of randomness, as the noise of the training does, so that a run which
-begins anew has another one. What is restored from a backup begins anew: no two scores have one noise.
+It is in the folder of checkpoints, sealed and encrypted like them, and is removed with them when the run has ended and
+the score is stored. It belongs to one random stream, like the noise of the training, so a run that begins again has
+another key. A run that is restored from a backup begins again, so no two scores have the same noise.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def new_score_key(files: CheckpointFiles, run_id: str, stream_id: str) -> int:
 
 
 def evaluation_key(key: int) -> int:
-    """Return the key of the evaluation's noise, where the score has noise of the key itself.
+    """Return the key of the evaluation's noise, derived from the key that the score uses itself.
 
     >>> evaluation_key(1) == evaluation_key(1), evaluation_key(1) == 1
     (True, False)
@@ -36,6 +37,6 @@ def evaluation_key(key: int) -> int:
 
 
 def kept_score_key(files: CheckpointFiles, run_id: str, stream_id: str) -> int | None:
-    """Return the key that the stream was started with; None where it is gone or damaged."""
+    """Return the key with which the stream was started; None if it is missing or damaged."""
     content = files.read_score_key(run_id, stream_id)
     return None if content is None or len(content) != _BYTES else int.from_bytes(content)

@@ -1,4 +1,4 @@
-"""A score of a trial on its own training rows: a release about them, with the noise that the sweep is charged for."""
+"""The score of a trial on its own training rows, which is a release with noise that the sweep's charge covers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def noisy_score(
 ) -> float:
     """Return the noisy sum of what each training row adds, over the declared size.
 
-    Sum and noise are whole numbers of grains, so that the score shows nothing in its last digits.
+    Sum and noise are whole numbers of grains, so the last digits of the score reveal nothing.
 
     Args:
         job: The trial.
         parameters: Of its model.
-        noise_multiplier: Standard deviation of the noise on the sum; a row adds 1 at most.
-        key: The key of the noise (`app.runs.score_keys`), which a trial that goes on after its worker was lost still
-            has: it releases the same score again, and no second one.
-        capacity: How many slots the sum runs over, which is public. Default: the declared size.
+        noise_multiplier: The standard deviation of the noise on the sum; a row adds at most 1.
+        key: The key of the noise (`app.runs.score_keys`), which a trial that continues after its worker was lost still
+            has, so it releases the same score again.
+        capacity: The public number of slots in the sum. Default: the declared size.
 
     Guarantees:
         - each_row_adds_at_most_one: the sum changes by at most 1 with a row, whatever the row.
@@ -48,7 +48,7 @@ def noisy_score(
 
 
 def rounded_normal(key: int, scale: float) -> float:
-    """Return the one rounded normal variate of a key: a whole number of grains, of this standard deviation."""
+    """Return the rounded normal variate of a key with this standard deviation, as a whole number of grains."""
     return float(RoundedGaussian(random_streams(key).noise).rounded(1, scale)[0])
 
 
@@ -59,9 +59,9 @@ def sum_of_contributions(
     labels: npt.NDArray[np.generic],
     capacity: int,
 ) -> float:
-    """Return what the rows add. A slot without a row is worked on like the others, and adds nothing.
+    """Return the sum of what the rows add. A slot without a row takes the same work and adds nothing.
 
-    Rows beyond the capacity count as well: to leave one out would be a choice that depends on the others.
+    Rows beyond the capacity count as well, because leaving one out would be a choice that depends on the others.
     """
     rows, slots = len(labels), max(capacity, len(labels))
     padded = np.zeros((slots, *features.shape[1:]))
@@ -78,10 +78,10 @@ def sum_of_contributions(
 def contribution(
     model: Model, parameters: Mapping[str, npt.NDArray[np.float64]], row: npt.NDArray[np.float64], label: float | int
 ) -> float:
-    """Return what a row adds, in [0, 1]: 1 where its class is predicted; of a real label, more the smaller the error.
+    """Return what a row adds, in [0, 1]: 1 if its class is predicted; for a real label, more the smaller the error.
 
-    Each row is predicted alone: in a product of many rows its last bits might depend on the others. No branch is on
-    what the row holds, and an error that is no number adds nothing.
+    Each row is predicted alone, because in a product of many rows its last bits might depend on the others. No branch
+    depends on the row's content, and an error that is not a number adds nothing.
     """
     [predicted] = model.predict(parameters, row[np.newaxis])
     if model.num_classes:

@@ -34,7 +34,7 @@ class Ending:
     """The end of a run.
 
     Attributes:
-        state: Its last one.
+        state: Its final state.
         problem: The constant text that says why it failed.
         result: What is stored of its result.
         rest: What is given up if it ends early. It is given back as long as no further step was marked.
@@ -56,7 +56,7 @@ def is_started(session: Session, run: Run) -> bool:
 def settle(
     session: Session, context: Context, run: Run, ending: Ending, ends: Mapping[str, Head] | None = None
 ) -> None:
-    """End a run, in the caller's transaction, which has the run's row locked.
+    """End a run in the caller's transaction, which has locked the run's row.
 
     A started reservation is committed, whatever became of the run: in full, or less the worth of steps that were not
     marked. One that never started is released. That of a sweep is settled when all its runs have ended.

@@ -58,7 +58,7 @@ def reservation_of(session: Session, run: Run) -> Reservation | None:
 
 
 def charge_of(session: Session, run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return what the run's reservation holds or has spent, and what came back for steps that the run gave up.
+    """Return what the run's reservation holds or has spent, and what was given back for steps that the run gave up.
 
     Both are in the filter's own fields, and None without a budget. The charge of a sweep is that of all its runs, and
     no run of it has given anything up by itself.

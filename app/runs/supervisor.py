@@ -1,4 +1,4 @@
-"""Worker processes: started, watched, replaced when they end; and runs that any worker left, taken from it."""
+"""Start, watch and replace worker processes, and take over runs that any worker left."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ GRACE_S = 5.0
 
 
 class Supervisor:
-    """Keeps workers for ``count`` runs at once running, and sweeps; with a count of 0 it does the latter alone.
+    """Keep workers running for ``count`` runs at once, and take over lost runs; with a count of 0, do only the latter.
 
-    Each run has a worker process of its own. Where a Dask cluster takes the steps, one process sends them all.
+    Each run has a worker process of its own. If a Dask cluster takes the steps, one process sends them all.
 
-    A worker that ends with a run in progress loses it, and the run is queued again, to go on from its last checkpoint.
-    Where it was started and has none, it is committed in full and fails, because noise may have been drawn. So it is,
-    soon after, with the runs of any dead worker of this data folder, and with those of a worker anywhere that was not
-    heard of for ``lease_s`` seconds.
+    A worker that ends with a run in progress loses the run, which is queued again and continues from its last
+    checkpoint. If the run was started and has no checkpoint, it is committed in full and fails, because noise may have
+    been drawn. Soon after, the same happens to the runs of every dead worker of this data folder, and of every worker
+    anywhere that has shown no life for ``lease_s`` seconds.
     """
 
     def __init__(self, context: Context, count: int, lease_s: float = LEASE_S) -> None:
@@ -68,7 +68,7 @@ class Supervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the workers to stop, wait a little, then insist; what they were at is left to the next start."""
+        """Ask the workers to stop, wait a little, then kill them; the next start continues their runs."""
         self._stopping.set()
         self._thread.join()
         for process in self._processes.values():
@@ -122,7 +122,7 @@ class Supervisor:
             log.error("holds_not_released", error_type=type(error).__name__)
 
     def _tell_of_overdue(self) -> None:
-        """Webhooks hear of what was started and is late."""
+        """Write messages to webhooks about reservations that were started and are late."""
         try:
             tell_of_overdue(self._context)
         except DATABASE_FAILURES as error:
@@ -136,7 +136,7 @@ class Supervisor:
             log.error("entries_not_integrated", error_type=type(error).__name__)
 
     def _fill(self) -> None:
-        """Start the workers that are missing; replacements no faster than one every `REPLACEMENT_INTERVAL_S`."""
+        """Start missing workers, replacing at most one every `REPLACEMENT_INTERVAL_S`."""
         now = time.monotonic()
         while len(self._processes) < self._count and (self._started < self._count or now >= self._not_before):
             worker_id = liveness.new_worker_id()
@@ -148,6 +148,6 @@ class Supervisor:
             self._not_before = now + REPLACEMENT_INTERVAL_S
 
     def _settle(self, worker_id: str, *, was_told_to_stop: bool = False) -> None:
-        """Settle what a dead worker left; until that succeeds it stays listed, and is tried again."""
+        """Settle the runs of a dead worker; until that succeeds the worker stays listed, and is tried again."""
         if self._sweeper.settle(worker_id, was_told_to_stop=was_told_to_stop):
             self._processes.pop(worker_id, None)

@@ -1,4 +1,4 @@
-"""The charge of a sweep: all its runs composed, or the selection of the best of them. Pure: no database."""
+"""The charge of a sweep: all its runs composed, or the selection of the best of them. This module uses no database."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class SelectionCost:
     """The cost of the best of a random number of runs.
 
     Attributes:
-        epsilon: At the delta that was asked for.
-        moments: Renyi divergences at the orders that were asked for; None where none were.
+        epsilon: The epsilon at the requested delta.
+        moments: Renyi divergences at the requested orders; None if none were requested.
     """
 
     epsilon: Answer
@@ -47,7 +47,7 @@ class SelectionCost:
 
 
 def composed(runs: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
-    """The events of all runs as one list, equal steps counted together where that means the same.
+    """Return the events of all runs as one list, with equal steps counted together if that means the same.
 
     >>> from accounting.events import DisjointBatches, Gaussian
     >>> one, two = Event(Gaussian(1.0), count=10), Event(Gaussian(2.0), DisjointBatches("independent"), 5)
@@ -59,10 +59,10 @@ def composed(runs: Sequence[Sequence[Event]]) -> tuple[Event, ...]:
 
 
 def part_of_composed(runs: Sequence[Sequence[Event]], started: Sequence[bool]) -> tuple[Event, ...]:
-    """The shortest prefix of `composed` that holds all events of the runs that were started.
+    """Return the shortest prefix of `composed` that contains all events of the runs that were started.
 
-    Steps of runs that were not are left out where they are counted together with others, and at the end; those in
-    between stay, since a prefix has no gaps.
+    Steps of other runs are left out if they are counted together with those of started runs, or if they are at the end.
+    Those in between stay, because a prefix has no gaps.
 
     >>> from accounting.events import Gaussian
     >>> runs = [[Event(Gaussian(1.0), count=10)], [Event(Gaussian(2.0), count=5)], [Event(Gaussian(1.0), count=10)]]
@@ -90,13 +90,13 @@ def selection_cost(
 ) -> SelectionCost:
     """Return the cost of releasing the best of a random number of runs, drawn by `accounting.tuning.drawing`.
 
-    It also runs in another process, so what it takes and gives can be pickled.
+    It also runs in another process, so its arguments and its result can be pickled.
 
     Args:
-        events: They bound each run that may be drawn.
+        events: Events that bound each run that may be drawn.
         relation: The neighbouring relation.
         trials: The law of the number of runs.
-        delta: Of epsilon; 0 for pure differential privacy.
+        delta: The delta of epsilon; 0 for pure differential privacy.
         orders: The orders of the Renyi divergences; None for none.
 
     Raises:
@@ -111,12 +111,12 @@ def selection_cost(
 
 
 def composition_cost(events: Sequence[Event], relation: NeighboringRelation, delta: float) -> Answer:
-    """Epsilon of all runs together, for another process to find."""
+    """Return the epsilon of all runs together; this is called in another process."""
     return epsilon_for_delta(events, relation, delta)
 
 
 def law_of(stored: Mapping[str, Any]) -> RandomTrials:
-    """The law of the number of trials, as a sweep stores it."""
+    """Return the law of the number of trials from its stored form."""
     if stored["kind"] == PoissonTrials.kind:
         return PoissonTrials(stored["expected_trials"])
     return TruncatedNegativeBinomial(stored["eta"], stored["gamma"])
@@ -128,7 +128,8 @@ def quantile_of(law: RandomTrials) -> int:
 
 
 def hash_of(sweep: RunSweep, plan_hashes: Sequence[str], events: Sequence[Event]) -> str:
-    """Return the hash that identifies a sweep: its cells' plans in order, what is released of them, and the charge."""
+    """Return the hash that identifies a sweep by its cells' plans in order, what is released of them, and the
+    charge."""
     return sha256_hex(
         canonical_bytes(
             {
@@ -146,7 +147,7 @@ _Place = tuple[int, int]
 
 
 def _places(runs: Sequence[Sequence[Event]]) -> dict[_Place, _Place]:
-    """Map each event, by its run and its place there, to the first event that it is counted together with."""
+    """Map each event, by its run and its position there, to the first event with which it is counted together."""
     firsts: dict[Event, _Place] = {}
     found: dict[_Place, _Place] = {}
     for run, events in enumerate(runs):
@@ -159,7 +160,7 @@ def _places(runs: Sequence[Sequence[Event]]) -> dict[_Place, _Place]:
 
 
 def _counted_together(runs: Sequence[Sequence[Event]]) -> dict[_Place, int]:
-    """Return how often each first event happens with those that it is counted together with."""
+    """Return how often each first event happens, including the events that are counted together with it."""
     counts: dict[_Place, int] = {}
     for (run, place), key in _places(runs).items():
         counts[key] = counts.get(key, 0) + runs[run][place].count

@@ -1,17 +1,17 @@
-"""A sweep goes on when one of its runs has ended: with the next trial, or with the end of all of it.
+"""Continue a sweep when one of its runs has ended, with the next trial or with the end of the sweep.
 
-Each step is a transaction of its own under the lock of the sweep's row, and follows from what is stored alone. So a
-step that was lost with its process is made by whoever comes next: the end of another run, or the supervisor, which asks
-for all sweeps now and then.
+Each step is a transaction of its own under the lock of the sweep's row, and depends only on stored data. So if a
+process dies before a step, the next caller makes it: the end of another run, or the supervisor, which looks at all
+sweeps from time to time.
 
-A sweep for the best makes one trial after the other, whatever their number, so that neither the queue nor the answer to
-the request shows it. The number and the cells are secret, and stored nowhere (`app.runs.sweep_trials`). Where the
-number is none, the first trial is for nothing: without it, the ledger would show at once that nothing is run.
+A sweep for the best makes one trial after the other, so that neither the queue nor the answer to the request reveals
+their number. The number and the cells are secret, and stored nowhere (`app.runs.sweep_trials`). If the number is 0, one
+trial is made and does not count: without it, the ledger would show at once that nothing is run.
 
-Where there is a time to release at, as many trials are made as the public quantile says (on public data, as far as
-that time allows): those beyond the number drawn are spare, and thrown away. Others who wait for the same workers would
-count the trials else. On private data each trial takes the same public time (`app.runs.schedule`), and the time to
-release at is no earlier than the end of the last of them.
+If there is a release time, as many trials are made as the public quantile says (on public data, as many as that time
+allows). Trials beyond the number drawn are extra, and are thrown away. Otherwise, others who wait for the same workers
+could count the trials. On private data each trial takes the same public time (`app.runs.schedule`), and the release
+time is not before the end of the last trial.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ log = structlog.get_logger()
 
 
 def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
-    """Go on with these sweeps as far as they can; what fails because the database is away is left to the supervisor.
+    """Continue these sweeps as far as possible; the supervisor tries again if the database is away.
 
-    So is one whose charge the ledger does not take, or whose files cannot be removed: nothing of it is released before.
-    Whatever it is, it stands in the way of no other sweep, and of no run that has ended.
+    The supervisor also tries again if the ledger does not accept a sweep's charge, or if its files cannot be removed;
+    nothing of the sweep is released before. No such fault delays another sweep or a run that has ended.
     """
     for sweep_id in sorted(each for each in sweep_ids if each is not None):
         try:
@@ -66,7 +66,7 @@ def advance(context: Context, sweep_ids: Collection[str | None]) -> None:
 
 
 def advance_all(context: Context) -> None:
-    """Go on with every sweep that has not ended: those whose time has come, and what was lost with a process."""
+    """Continue every sweep that has not ended and whose time has come, or whose process was lost."""
     try:
         with context.database.read() as session:
             sweep_ids = repository.unfinished(session)
@@ -106,19 +106,19 @@ def conclude(
     part: tuple[Event, ...] | None = None,
     quote: Quote | None = None,
 ) -> None:
-    """Queue the next trial, or end the sweep and settle its charge, in the caller's transaction; or leave it as it is.
+    """Queue the next trial, or end the sweep and settle its charge, or do nothing, in the caller's transaction.
 
     Args:
-        session: A write session that has the sweep's row locked.
+        session: A write session that has locked the sweep's row.
         context: The process's context.
         sweep: Which one.
-        ends: `app.ledger.vouched.vouched_ends` of the register and the budget, from before the session. Without them
-            nothing is made or released, which is right for a sweep that is cancelled.
-        part: The part of its events that is charged, where that is not all of them.
-        quote: The part's price.
+        ends: `app.ledger.vouched.vouched_ends` of the register and the budget, from before the session. Without them no
+            trial is made and nothing is released, which is right for a cancelled sweep.
+        part: The part of its events that is charged, if not all are.
+        quote: The price of this part.
 
     Raises:
-        ChargeAltered: its reservation is not what its entries say. It does not end before that is repaired.
+        ChargeAltered: its reservation differs from its entries. The sweep does not end before this is repaired.
     """
     if sweep.finished_at is not None or repository.has_open_runs(session, sweep.id):
         return
@@ -151,17 +151,17 @@ def conclude(
 
 
 def _waits_for_its_time(session: Session, context: Context, sweep: RunSweep) -> bool:
-    """Return whether all trials are made, or are not to be made any more, and nothing is told yet."""
+    """Return whether no further trial will be made and nothing may be shown yet."""
     if sweep.started_at is None or not _is_early(context, sweep):
         return False
     return sweep.is_cancelled or _next_trial(session, context, sweep, trials_of(context, session, sweep)) is None
 
 
 def _next_trial(session: Session, context: Context, sweep: RunSweep, trials: Trials) -> int | None:
-    """The number of the trial that is made next, spare ones among them; None where no more are made.
+    """Return the number of the next trial, extra ones included; None if no more are made.
 
-    On private data as many are made as the public quantile says, however long they take: the end of a late sweep would
-    tell the number that was drawn else.
+    On private data as many are made as the public quantile says, however long they take. Otherwise the end of a late
+    sweep would reveal the number drawn.
     """
     number = trials.next(repository.run_ids(session, sweep.id))
     if number < trials.drawn:
@@ -193,7 +193,8 @@ def _settle(
 
 
 def _part_that_started(session: Session, sweep: RunSweep) -> tuple[Event, ...] | None:
-    """Return what of the charge has happened, where some runs of a sweep for all never started; None for all of it."""
+    """Return the part of the charge that has happened if some runs of a sweep for all never started; None for all of
+    it."""
     if sweep.select != Select.ALL or sweep.reservation_id is None:
         return None
     runs = repository.runs(session, sweep.id)
@@ -221,7 +222,7 @@ def _queue_next_trial(session: Session, context: Context, sweep: RunSweep) -> bo
 
 
 def add_first_trial(session: Session, context: Context, sweep: RunSweep) -> None:
-    """Queue the trial that is made whatever number there will be."""
+    """Queue the first trial, which is made whatever the number of trials is."""
     _add_trial(session, context, sweep, trials_of(context, session, sweep), 0)
 
 
@@ -246,15 +247,16 @@ def _add_trial(session: Session, context: Context, sweep: RunSweep, trials: Tria
 
 
 def _release_best(context: Context, sweep: RunSweep, runs: list[Run], trials: Trials | None) -> SweepState:
-    """Choose the best trial, and forget what the others gave: their models, their scores, their problems.
+    """Choose the best trial, and delete the models, scores and problems of the others.
 
-    Files go before the transaction commits: the choice follows from what is stored, so a second try makes the same.
+    Files are removed before the transaction commits. The choice depends only on stored data, so a second try chooses
+    the same.
 
     Args:
         context: The process's context.
         sweep: Which one.
-        runs: Its runs.
-        trials: Its trials; None where the sweep is not what was entered, so that nothing of it is released.
+        runs: All runs of the sweep.
+        trials: Its trials; None if the sweep differs from what was entered, so that nothing of it is released.
     """
     counted = [] if trials is None else [run for run in runs if trials.counts(run.id)]
     candidates = [run for run in counted if run.state == RunState.SUCCEEDED]
@@ -275,7 +277,7 @@ def _release_best(context: Context, sweep: RunSweep, runs: list[Run], trials: Tr
 
 
 def _show(session: Session, sweep: RunSweep) -> list[Registration]:
-    """Show the best run, without a trace of which trial it was."""
+    """Show the best run without revealing which trial it was."""
     assert sweep.best_run_id is not None, "there is one"
     best = session.get_one(Run, sweep.best_run_id)
     best.is_withheld = False

@@ -1,4 +1,4 @@
-"""The ranking of a sweep's trials, by a score that costs nothing besides the sweep's own charge."""
+"""Rank a sweep's trials by a score that costs nothing beyond the sweep's own charge."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from app.tables.runs import Run
 def best_of(runs: Iterable[Run]) -> Run | None:
     """Return the run with the best score; None if no run has a score.
 
-    Ids break ties. They are random, so that ties break fairly, and fixed, so that a second look gives the same run.
+    Ids break ties. They are random, so ties are broken fairly, and fixed, so repeating the choice gives the same run.
     """
     scored = [(score, run.id, run) for run in runs if (score := _score(run.result)) is not None]
     return max(scored, key=lambda each: each[:2])[2] if scored else None
 
 
 def _score(result: Mapping[str, Any] | None) -> float | None:
-    """The larger, the better."""
+    """Return a number that is larger for a better run."""
     if result is None:
         return None
     if result.get("noisy_score") is not None:

@@ -18,14 +18,14 @@ def find(session: Session, sweep_id: str) -> RunSweep | None:
 
 
 def find_for_update(session: Session, sweep_id: str) -> RunSweep:
-    """The sweep of a run, locked until the transaction ends."""
+    """Return the sweep of a run, locked until the transaction ends."""
     return session.get_one(RunSweep, sweep_id, with_for_update=True, populate_existing=True)
 
 
 def page(
     session: Session, before: tuple[datetime, str] | None, limit: int, within: ColumnElement[bool]
 ) -> list[RunSweep]:
-    """Return a page of sweeps that the reader reaches, newest first, from just after the cursor."""
+    """Return a page of sweeps that the reader reaches, newest first, beginning after the cursor."""
     statement = select(RunSweep).where(within).order_by(RunSweep.created_at.desc(), RunSweep.id.desc()).limit(limit)
     if before is not None:
         moment, sweep_id = before
@@ -40,7 +40,7 @@ def unfinished(session: Session) -> list[str]:
 
 
 def count_waiting(session: Session, principal_id: str) -> int:
-    """Sweeps of a key that release the best run alone and have not ended: each counts as one run that waits."""
+    """Count a key's sweeps that release only the best run and have not ended; each counts as one waiting run."""
     statement = select(func.count()).where(
         RunSweep.finished_at.is_(None), RunSweep.principal_id == principal_id, RunSweep.select == Select.BEST
     )
@@ -54,7 +54,7 @@ def plan_hashes(session: Session, sweep_id: str) -> list[str]:
 
 
 def cells(session: Session, sweep_id: str) -> list[RunSweepCell]:
-    """All cells, in their order; what trials are made of is not read."""
+    """Return all cells in order, without the drafts of trials."""
     statement = (
         select(RunSweepCell)
         .where(RunSweepCell.sweep_id == sweep_id)
@@ -65,7 +65,7 @@ def cells(session: Session, sweep_id: str) -> list[RunSweepCell]:
 
 
 def whole_cells(session: Session, sweep_id: str) -> Iterator[tuple[Any, ...]]:
-    """Yield what is stored of each cell, in their order, as `app.entries.registered.hash_of_cells` takes it."""
+    """Yield the stored values of each cell, in order, for `app.entries.registered.hash_of_cells`."""
     columns = (RunSweepCell.number, RunSweepCell.values, RunSweepCell.plan_hash, RunSweepCell.achieved)
     statement = select(*columns, RunSweepCell.draft).where(RunSweepCell.sweep_id == sweep_id)
     for row in session.execute(statement.order_by(RunSweepCell.number)):
@@ -83,7 +83,7 @@ def drafts(session: Session, sweep_id: str) -> list[dict[str, Any]]:
 
 
 def schedule_of_trials(session: Session, sweep_id: str) -> dict[str, Any] | None:
-    """The schedule that the trials of a sweep on private data share; None before the first of them was claimed."""
+    """Return the schedule that the trials of a sweep on private data share; None before the first trial was claimed."""
     statement = select(Run.schedule).where(Run.sweep_id == sweep_id, Run.schedule.is_not(None)).limit(1)
     return session.scalar(statement)
 
@@ -97,13 +97,13 @@ def run_ids(session: Session, sweep_id: str) -> set[str]:
 
 
 def has_open_runs(session: Session, sweep_id: str) -> bool:
-    """Return whether a run of the sweep waits for a worker, or has one."""
+    """Return whether a run of the sweep has not ended."""
     statement = select(Run.id).where(Run.sweep_id == sweep_id, Run.state.not_in(ENDED)).limit(1)
     return session.scalar(statement) is not None
 
 
 def open_runs_for_update(session: Session, sweep_id: str) -> Sequence[Run]:
-    """The runs that have not ended, locked in the order of their ids."""
+    """Return the runs that have not ended, locked in the order of their ids."""
     statement = select(Run).where(Run.sweep_id == sweep_id, Run.state.not_in(ENDED)).order_by(Run.id)
     return session.scalars(statement.with_for_update()).all()
 
@@ -115,7 +115,7 @@ def has_started_runs(session: Session, sweep_id: str) -> bool:
 
 
 def runs(session: Session, sweep_id: str) -> list[Run]:
-    """All runs, in the order of their cells; their plans are read later, where somebody asks."""
+    """Return all runs in the order of their cells; their plans are read only when needed."""
     statement = select(Run).where(Run.sweep_id == sweep_id).order_by(Run.sweep_cell, Run.id)
     return list(session.scalars(statement.options(defer(Run.plan), defer(Run.description), defer(Run.provenance))))
 

@@ -1,10 +1,11 @@
-"""The trials of a sweep for the best: how many count, which runs they are, and of which cells. All of that is secret.
+"""The trials of a sweep for the best: how many count, which runs they are, and which cells they belong to. All of this
+is secret.
 
-None of it is drawn at one time and stored: it follows from the id of the sweep, which is random, by hashes under the
-content secret, which no database holds. So whoever reads the database does not learn how many trials count, and whoever
-writes to it cannot make one more: a run that is no trial of the sweep has another id than every trial.
+Nothing is drawn once and stored. Everything follows from the random id of the sweep, by hashes under the content
+secret, which no database holds. So somebody who reads the database does not learn how many trials count, and somebody
+who writes to it cannot add a trial: any other run has an id that no trial has.
 
-A worker knows the secret, and finds the same trials after a crash as before it.
+A worker knows the secret, and computes the same trials after a crash as before.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ class Trials:
     """The trials of one sweep.
 
     Attributes:
-        keyed_hash: Takes a label and bytes, returns 256 bits, hexadecimal (`app.context.Context.keyed_hash`).
+        keyed_hash: A function of a label and bytes that returns 256 bits in hexadecimal
+            (`app.context.Context.keyed_hash`).
         sweep_id: The id of the sweep.
-        law: Of their number.
-        cells: How many cells there are.
-        spare: So many are made at least, whatever number is drawn.
+        law: The law of their number.
+        cells: The number of cells.
+        spare: The least number of trials that are made, whatever number is drawn.
 
     Guarantees:
-        - law: to whoever does not know the secret, number and cells are as good as drawn: the number as
+        - law: for anybody who does not know the secret, number and cells are as good as drawn at random: the number as
           `accounting.tuning.drawing.draw_trials` says, and each cell with the same probability, up to 2^-256.
     """
 
@@ -70,24 +72,24 @@ class Trials:
         return max(1, self.spare, self.drawn)
 
     def id_of(self, number: int) -> str:
-        """The id of the run that is a trial, by its number from 0."""
+        """Return the id of the run of a trial, by the trial's number from 0."""
         return id_of("run", bytes.fromhex(self._hash(f"id\n{number}")))
 
     def cell_of(self, number: int) -> int:
-        """The cell of a trial."""
+        """Return the cell of a trial."""
         return self._below(self.cells, f"cell\n{number}")
 
     def number_of(self, run_id: str) -> int | None:
-        """Return which trial a run is; None where it is none of this sweep's."""
+        """Return the number of the trial that a run is; None if it is not a trial of this sweep."""
         return next((number for number in range(self.most) if self.id_of(number) == run_id), None)
 
     def counts(self, run_id: str) -> bool:
-        """Return whether a run is one of the trials that the best is chosen of."""
+        """Return whether a run is one of the trials from which the best is chosen."""
         number = self.number_of(run_id)
         return number is not None and number < self.drawn
 
     def next(self, made: Collection[str]) -> int:
-        """The number of the first trial that is not among these runs."""
+        """Return the number of the first trial that is not among these runs."""
         return next(number for number in count() if self.id_of(number) not in made)
 
     def _below(self, total: int, what: str) -> int:
@@ -101,8 +103,8 @@ class Trials:
 def trials_of(context: Context, session: Session, sweep: RunSweep) -> Trials:
     """Return the trials of a sweep for the best.
 
-    Where there is a time to release at, as many are made as the public quantile says: others who wait for the same
-    workers would count them else.
+    If there is a release time, as many are made as the public quantile says. Otherwise, others who wait for the same
+    workers could count them.
     """
     assert sweep.trials is not None, "a sweep for the best has a law"
     law = law_of(sweep.trials)
@@ -125,7 +127,7 @@ def is_as_entered(session: Session, vouched: Vouched, sweep: RunSweep) -> bool:
 
 
 def is_trial(context: Context, session: Session, sweep: RunSweep, run_id: str, cell: int | None) -> bool:
-    """Return whether a run is a trial that the sweep makes, of the cell that is its own."""
+    """Return whether a run is a trial that the sweep makes, with its right cell."""
     if sweep.select != Select.BEST:
         return False
     trials = trials_of(context, session, sweep)

@@ -1,8 +1,8 @@
-"""One claim of a private run, kept to its schedule: nothing of it is told before its public time.
+"""Keep one claim of a private run to its schedule, so that nothing of it is shown before its public time.
 
-The worker trains as fast as it can, and this object alone says what others see meanwhile. A thread of its own writes
-the progress at the ticks of the schedule, at most what the schedule says, and looks there whether the run is to be
-cancelled. So neither the value nor the moment of what is told follows the work.
+The worker trains as fast as it can, and only this object decides what others see meanwhile. A thread of its own writes
+the progress at the ticks of the schedule, at most as far as the schedule allows, and looks whether the run is to be
+cancelled. So neither the progress nor the time at which it is shown follows the work.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ FARTHEST_S = 10**9
 class Timetable:
     """The public times of one claim, counted from its start on a clock that nobody sets.
 
-    The block lasts as long as the claim; progress is told from `begin` on.
+    The block lasts as long as the claim; progress is shown from `begin` on.
 
     Args:
         context: The process's context.
-        claimed: The run.
-        schedule: The run's.
-        release_s: From now to the release.
+        claimed: The claimed run.
+        schedule: The schedule of the run.
+        release_s: The seconds from now to the release.
 
     Attributes:
-        first: The step that the claim begins at as far as others see.
+        first: The step at which the claim begins for others.
         is_cancelled: Whether the run is known to be cancelled or taken over.
     """
 
@@ -75,9 +75,9 @@ class Timetable:
         return self._given_up_at is not None
 
     def on_progress(self, done: int, total: int) -> None:
-        """Take the number of steps that are done; it is told when the schedule has come so far.
+        """Take the number of steps done; it is shown when the schedule has reached it.
 
-        Wait until the next step is marked, where steps are.
+        If steps are marked, wait until the next one is.
         """
         self._done = done
         if done < total:
@@ -85,31 +85,31 @@ class Timetable:
 
     @property
     def first_mark(self) -> int:
-        """The steps that are marked when training begins."""
+        """Return how many steps are marked when training begins."""
         return self._mark_at(self._schedule.loading_s)
 
     def _mark_at(self, seconds: float) -> int:
         return self._schedule.steps_at(seconds + INTERVALS_AHEAD * self._schedule.interval_s, self.first)
 
     def wait_for_training(self) -> None:
-        """Wait until the time for loading is over, whatever came of it and whatever this worker is told meanwhile."""
+        """Wait until the loading time is over, whatever its result and whatever this worker is told meanwhile."""
         late_s = self._schedule.interval_s
         self._sleep_until(_due(self._elapsed(), self._schedule.loading_s, late_s))
 
     def begin(self, marked: int | None = None) -> None:
-        """The charge has started: progress is told from now on, and steps are marked where some are already."""
+        """The charge has started: show progress from now on, and mark further steps if some are already marked."""
         self._permits = Permits(marked)
         self._thread.start()
 
     def give_up(self) -> None:
-        """The run was cancelled before its start, which was found at a public time."""
+        """The run was cancelled before its start, which was noticed at a public time."""
         self._given_up_at = self._elapsed()
 
     def wait_for_release(self, must_stop: Callable[[], bool]) -> bool:
-        """Wait until the end of the run may be told; False where it must not be told by this claim.
+        """Wait until the end of the run may be shown; return False if this claim must not show it.
 
         Args:
-            must_stop: Whether the claim is lost, or the worker is to stop: then the part ends at the next tick.
+            must_stop: Whether the claim is lost or the worker is to stop; then the part ends at the next tick.
         """
         ready_s = self._elapsed()
         while not must_stop():
@@ -122,7 +122,7 @@ class Timetable:
         return False
 
     def wait_for_tick(self) -> None:
-        """Wait until the next tick: a part that is handed back ends there."""
+        """Wait until the next tick, at which a part that is handed back ends."""
         self._sleep_until(next_multiple(self._elapsed(), self._schedule.interval_s))
 
     def _end(self, ready_s: float) -> float:
@@ -139,7 +139,8 @@ class Timetable:
         time.sleep(max(0.0, moment - self._elapsed()))
 
     def _tell(self) -> None:
-        """Write what the schedule says, tick after tick; a tick that the database was too slow for is left out."""
+        """Write the progress that the schedule allows at each tick; ticks for which the database is too slow are left
+        out."""
         interval_s = self._schedule.interval_s
         while True:
             tick = (math.floor(self._elapsed() / interval_s) + 1) * interval_s
@@ -167,7 +168,8 @@ class Timetable:
 
 
 def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetable | None:
-    """Fix the public times of a claim, before anything private is read; None for public data, which hide nothing.
+    """Fix the public times of a claim before anything private is read; None for public data, which have nothing to
+    hide.
 
     Raises:
         RefusedError: the run was taken over.
@@ -188,7 +190,8 @@ def timetable_for(context: Context, claimed: Run, executor: Executor) -> Timetab
 
 
 def _due(ready_s: float, planned_s: float, late_s: float) -> float:
-    """Return the first moment that is told at: the planned one, or late intervals after it."""
+    """Return the first moment at which the end may be shown: the planned one, or a multiple of the late interval after
+    it."""
     if ready_s <= planned_s:
         return planned_s
     return planned_s + next_multiple(ready_s - planned_s, late_s)

@@ -1,8 +1,8 @@
-"""Turns of queues: queues of runs are served in turn, however long each of them is.
+"""Queues of runs are served in turn, however long each of them is.
 
-A queue is what one budget pays for, or what one key practises with on public data. Each process remembers when it
-served which queue last; one that it never served comes first, and of those the one that has waited longest. What is
-forgotten with a process costs nobody more than one turn.
+A queue holds the runs that one budget pays for, or one key's runs on public data. Each process remembers when it last
+served each queue. A queue that it never served comes first; among several, the one that has waited longest. If a
+process ends and forgets this, nobody loses more than one turn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST = 10_000
 
 
 class Turns:
-    """The queues that were served, in the order of their latest turns."""
+    """The queues that were served, in the order of their last turns."""
 
     def __init__(self) -> None:
         self._served: dict[str, None] = {}
@@ -26,7 +26,7 @@ class Turns:
         self._lock = threading.Lock()
 
     def order(self, waiting: Sequence[str]) -> list[str]:
-        """The queues that have a run in them, whose turn it is first.
+        """Return the queues with runs in the order of their turns.
 
         Args:
             waiting: The queues in the order of their oldest runs.

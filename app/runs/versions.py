@@ -22,7 +22,7 @@ def versions(engine: str, device: Device = HOST) -> dict[str, str]:
     """Return the versions of the accounting engine that priced the plan, of this process, and of a device's libraries.
 
     Args:
-        engine: The engine of the plan.
+        engine: The version of the engine that priced the plan.
         device: Where steps are taken.
     """
     return {
@@ -36,10 +36,10 @@ def versions(engine: str, device: Device = HOST) -> dict[str, str]:
 
 
 def code_version(device: Device = HOST) -> str:
-    """Hash everything that decides what a run draws and computes next: a checkpoint goes on under the same hash alone.
+    """Hash everything that decides what a run draws and computes next: a checkpoint continues only under the same hash.
 
-    A version's number is raised when somebody thinks of it, so the trainer's sources are part of it themselves. So is
-    a device, which rounds otherwise than the host.
+    The hash covers the trainer's sources, because people may forget to raise a version number, and the device, which
+    may round differently from the host.
 
     Args:
         device: Where steps are taken.

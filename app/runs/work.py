@@ -1,4 +1,4 @@
-"""The work of a run in public terms: everything that its time may depend on."""
+"""The work of a run in public terms: everything on which its time may depend."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Work:
     """The work of a private run, in public terms.
 
     Attributes:
-        plan: What is carried out.
-        model: What is trained.
-        choice: The model's kind and options, as text.
+        plan: The plan that is carried out.
+        model: The model that is trained.
+        choice: The kind and options of the model, as text.
         description: The declared columns and size.
-        capacity: Of the data set.
-        test_size: The declared size of the public rows that the model is scored on.
+        capacity: The capacity of the data set.
+        test_size: The declared size of the public rows on which the model is scored.
         has_score: Whether each slot is scored.
     """
 
@@ -40,7 +40,7 @@ class Work:
 
     @property
     def shape(self) -> str:
-        """Return everything that decides how long a step takes; step sizes and noise do not."""
+        """Return everything that decides how long a step takes; step sizes and noise are not part of it."""
         plan = self.plan
         counts = [event.count for event in plan.events] if len(plan.phases) > 1 else []
         phases = [
@@ -58,7 +58,7 @@ class Work:
 
 
 def work_of(session: Session, run: Run) -> Work:
-    """Return what a run does, by its row and the declarations of its data sets."""
+    """Return the work of a run, from its row and the declarations of its data sets."""
     description = DataDescription.model_validate(run.description)
     stored = None if run.dataset_id is None else datasets.find(session, run.dataset_id)
     assert stored is not None, "private rows are stored"

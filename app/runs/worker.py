@@ -1,8 +1,8 @@
 """The worker process's loop: claim a queued run, load its rows, start its charge, train, store the model, settle.
 
-Nothing that leaves this module depends on a private record, the model aside: problems have constant texts, logs hold
-types and places of exceptions and never their messages, and whatever a worker does with a private run is told at a
-public time (`app.runs.timetable`): its start, its progress, its end, and the claim of the next run.
+Nothing that leaves this module depends on a private record, except the model. Problems have constant texts, and logs
+hold types and places of exceptions but never their messages. Everything that a worker does with a private run is shown
+at a public time (`app.runs.timetable`): its start, its progress, its end, and the claim of the next run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def work(context: Context, worker_id: str, bell: Doorbell, should_stop: ShouldSt
 def work_once(
     context: Context, worker_id: str, should_stop: ShouldStop = lambda: False, executor: Executor = LOCAL
 ) -> bool:
-    """Claim and carry out the oldest queued run; False when there was none, or nothing to carry it out."""
+    """Claim and carry out the oldest queued run; return False if there is none, or no executor is ready."""
     if not executor.is_ready() or not fence_of(context).look():
         return False
     claimed = persist(lambda: lifecycle.claim(context, worker_id), should_stop)
@@ -81,7 +81,7 @@ def work_once(
 
 
 def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
-    """Do ``action``, again and again while the database is away: work that is paid for is not thrown away for that.
+    """Do ``action``, repeatedly while the database is away, so that paid work is not lost.
 
     Raises:
         DBAPIError: the database is still away, and the worker is to stop.
@@ -100,12 +100,12 @@ def persist(action: Callable[[], T], should_stop: ShouldStop) -> T:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The outcome of a claim, and what is logged of it when that may be told.
+    """The outcome of a claim, and what is logged about it when it may be shown.
 
     Attributes:
-        ending: How the run ended; None where it is left to the next worker.
-        problem: What is logged as an error, by its name; None for nothing.
-        facts: What is logged with it.
+        ending: How the run ended; None if it is left to the next worker.
+        problem: The name of the error that is logged; None for no error.
+        facts: The facts that are logged with it.
     """
 
     ending: Ending | None
@@ -116,7 +116,7 @@ class _Outcome:
 def _carry_out(
     context: Context, claimed: Run, heartbeat: Heartbeat, should_stop: ShouldStop, executor: Executor, phases: Phases
 ) -> Ending | None:
-    """Return how the run ended; None where it is left to the next worker. A private run returns at a public time."""
+    """Return how the run ended; None if it is left to the next worker. For a private run, return at a public time."""
 
     def must_stop() -> bool:
         return heartbeat.is_lost or should_stop()
@@ -147,7 +147,7 @@ def _carry_out(
 
 
 def _held_back(outcome: _Outcome, timetable: Timetable, must_stop: ShouldStop) -> _Outcome:
-    """Wait until the outcome may be told, and return what is told then."""
+    """Wait until the outcome may be shown, and return it."""
     if outcome.ending is None:
         timetable.wait_for_tick()
         return outcome

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1", tags=["Calibration"], dependencies=[KnownParame
 @router.post(
     "/sweep",
     operation_id="sweep",
-    summary="One calibration for each value of one field",
+    summary="Calibrate once for each value of one field",
     response_model=SweepAnswer,
 )
 async def sweep(

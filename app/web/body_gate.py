@@ -185,7 +185,7 @@ def _upload_too_large(limit: int) -> Problem:
     return _too_large(
         limit,
         " That is this server's setting EPSILOND_MAX_UPLOAD_BYTES, which its operator may raise. The same rows take "
-        "less as NPZ or Parquet, compressed, with numbers in the smallest types that hold them: uint8 for pixels, "
+        "less space as compressed NPZ or Parquet, with numbers in the smallest types that hold them: uint8 for pixels, "
         "else float32.",
     )
 

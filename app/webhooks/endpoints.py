@@ -59,7 +59,7 @@ def create_webhook(
     return to_response(run_once(context, keyed, command))
 
 
-@router.get("/budgets/{budget_id}/webhooks", operation_id="list_webhooks", summary="Webhooks of a budget, oldest first")
+@router.get("/budgets/{budget_id}/webhooks", operation_id="list_webhooks", summary="List webhooks of a budget")
 def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[WebhookBody]:
     """The webhooks of a budget. There are at most ten, so one page has all."""
     with context.database.read() as session:
@@ -69,7 +69,7 @@ def list_webhooks(context: CurrentContext, _: Owner, budget_id: str) -> Page[Web
     return Page(items=[WebhookBody.of(row, waiting.get(row.id, 0)) for row in rows], next_cursor=None)
 
 
-@router.get("/webhooks/{webhook_id}", operation_id="get_webhook", summary="One webhook")
+@router.get("/webhooks/{webhook_id}", operation_id="get_webhook", summary="Show a webhook")
 def get_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> WebhookBody:
     """One webhook, with its events and the number of messages that wait."""
     with context.database.read() as session:
@@ -77,7 +77,7 @@ def get_webhook(context: CurrentContext, _: Owner, webhook_id: str) -> WebhookBo
         return WebhookBody.of(row, repository.waiting(session, [row.id]).get(row.id, 0))
 
 
-@router.get("/webhooks/{webhook_id}/deliveries", operation_id="list_deliveries", summary="Messages, newest first")
+@router.get("/webhooks/{webhook_id}/deliveries", operation_id="list_deliveries", summary="List messages, newest first")
 def list_deliveries(
     context: CurrentContext, _: Owner, webhook_id: str, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[DeliveryBody]:

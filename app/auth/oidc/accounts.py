@@ -2,7 +2,7 @@
 
 An account is a row among the keys, so that the ledger, the quotas and the limits know it as they know a key. The row
 has no rights and no token. An account may do what the configuration gives it and its groups at the moment when it asks
-(`app.auth.oidc.principals`). Whoever revokes the row bars the account.
+(`app.auth.oidc.principals`). Revoking the row bars the account.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_RIGHTS = (
 
 
 def authenticate(context: Context, token: str) -> Principal:
-    """The principal of a bearer token that the provider has made.
+    """Return the principal of a bearer token that the provider has made.
 
     Raises:
         Problem: 401 ``invalid_token``; 403 ``no_rights``; 503 ``provider_unavailable``.
@@ -59,7 +59,7 @@ def authenticate(context: Context, token: str) -> Principal:
 
 
 def admit(context: Context, configuration: Configuration, claims: Claims) -> ApiKey:
-    """The row of an account, made when it comes for the first time.
+    """Return the row of an account, which is made at its first request.
 
     Raises:
         Problem: 403 ``no_rights``: nobody without rights gets a row.
@@ -102,14 +102,14 @@ def _new_account(
 
 
 def unavailable(failure: Unavailable) -> Problem:
-    """503; what the provider did is for the log."""
+    """Return a problem with status 503; details about the provider go to the log."""
     log.warning("provider_unavailable", reason=str(failure))
     detail = "The provider of accounts does not answer. Try again soon; keys are taken meanwhile."
     return Problem(503, "provider_unavailable", detail, headers={"Retry-After": "10"})
 
 
 def no_rights() -> Problem:
-    """403 for somebody whom the provider knows and the configuration does not."""
+    """Return a problem with status 403 for somebody whom the provider knows but the configuration does not."""
     return Problem(403, "no_rights", _NO_RIGHTS)
 
 

@@ -1,4 +1,4 @@
-"""One request to the provider, which answers with a JSON object."""
+"""Send a request to the provider, and read the JSON object that it answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kit.asking import NoAnswer, ask
 
 
 class Unavailable(Exception):
-    """The provider does not answer, or answers what no provider answers. The message is for the log."""
+    """The provider does not answer, or not as a provider should. The message is for the log."""
 
 
 def ask_for_object(
@@ -19,10 +19,10 @@ def ask_for_object(
 ) -> dict[str, Any]:
     """Get a JSON object from the provider, or post a form and get one.
 
-    The address is one that `is_trusted_address` has let pass.
+    The address must satisfy `is_trusted_address`.
 
     Raises:
-        Unavailable: there is no such answer.
+        Unavailable: the provider does not answer with a JSON object.
     """
     body = None if form is None else urlencode(form).encode()
     try:

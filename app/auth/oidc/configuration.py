@@ -1,4 +1,4 @@
-"""The file that names the provider, and says which of its people and machines may do what here."""
+"""The file that names the provider and gives rights to its people and machines."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Right(Schema):
     """The rights of a group's members, or of one person or machine.
 
     Attributes:
-        group: The group's name, as the provider's tokens have it.
-        subject: In place of a group: the claim ``sub`` of one person or machine.
-        scopes: As those of a key.
+        group: The name of the group in the provider's tokens.
+        subject: The claim ``sub`` of one person or machine, in place of a group.
+        scopes: The scopes, as for a key.
         budgets: Ids of the budgets that are reached, with all below them; ``"all"`` for every budget.
     """
 
@@ -53,18 +53,19 @@ class Right(Schema):
 
 
 class Configuration(Schema):
-    """The provider, this service's place there, and the rights that its people and machines have here.
+    """The provider, this service's registration there, and the rights that its people and machines have here.
 
     Attributes:
         issuer: Identifies the provider; its discovery document is below this address.
-        client_id: The service's name at the provider.
+        client_id: The name of this service at the provider.
         client_secret_file: The file with the secret of a confidential client; None for a public one.
-        audience: What bearer tokens must be made out to; None if none are taken.
+        audience: The audience that bearer tokens must have; None if none are accepted.
         name: What the sign-in page calls the provider.
-        request_scopes: What is asked for beside ``openid``: some providers put groups into tokens only when asked.
+        request_scopes: The scopes to request besides ``openid``, because some providers put groups into tokens only on
+            request.
         groups_claim: The claim that lists the groups; several names lead into nested claims.
-        session_minutes: So long a browser stays signed in. A change of groups takes effect when it signs in again.
-        rights: In order: the first that fits decides, and rights of several groups are not added up.
+        session_minutes: How long a browser stays signed in. A change of groups takes effect at the next sign-in.
+        rights: The rights in order. The first that matches decides, and rights of several groups are not combined.
     """
 
     issuer: _Text
@@ -108,21 +109,22 @@ class Configuration(Schema):
 
     @property
     def client_secret(self) -> str | None:
-        """The secret of a confidential client, read anew, so that it can be replaced while the server runs."""
+        """Return the secret of a confidential client. It is read each time, so that it can be replaced while the server
+        runs."""
         return None if self.client_secret_file is None else _secret_in(self.client_secret_file)
 
     def right_of(self, subject: str, groups: Collection[str]) -> Right | None:
-        """Return the first right that fits; None if nothing is allowed."""
+        """Return the first right that matches; None if nothing is allowed."""
         return next((right for right in self.rights if right.subject == subject or right.group in groups), None)
 
 
 def configuration_of(settings: Settings) -> Configuration | None:
     """Return the configuration in the file that the settings name; None if nobody signs in by a provider.
 
-    It is read once. Another configuration takes a new start of the server.
+    It is read once. A changed configuration needs a restart of the server.
 
     Raises:
-        Wrong: the file cannot be read, or says something that cannot be.
+        Wrong: the file cannot be read, or its content is not valid.
     """
     if settings.oidc_file is None:
         return None
@@ -152,7 +154,7 @@ def _read(path: Path) -> Configuration:
 
 
 def is_trusted_address(text: str) -> bool:
-    """Return whether what is sent to an address stays secret: by TLS, or because it stays on this machine.
+    """Return whether data that are sent to an address stay secret, by TLS or because they stay on this machine.
 
     >>> is_trusted_address("https://login.example"), is_trusted_address("http://login.example")
     (True, False)

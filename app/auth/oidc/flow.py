@@ -1,9 +1,9 @@
 """Signing a browser in: to the provider and back (OpenID Connect Core 1.0, authorization code flow with PKCE).
 
-What an attempt needs when it comes back stays in a cookie of the browser: the state, the nonce, the verifier of PKCE,
-and where to go afterwards. A code under the service's secret covers all of it. The cookie is good for ten minutes and
-for this way back alone, and the answer that signs in removes it. Without it, an address with a code and a state that
-somebody else has made signs nobody in.
+A cookie of the browser keeps what an attempt needs when it comes back: the state, the nonce, the verifier of PKCE, and
+the page to show afterwards. A keyed code under the service's secret covers all of it. The cookie is valid for ten
+minutes and only for the redirect address, and the answer that signs in removes it. Without the cookie, an address with
+somebody else's code and state signs nobody in.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Attempt:
 
     Attributes:
         address: The address of the provider, where the browser goes.
-        cookie: What the browser keeps until it is back.
+        cookie: The cookie that the browser keeps until it comes back.
     """
 
     address: str
@@ -54,7 +54,8 @@ def begin(context: Context, provider: Provider, own_address: str) -> Attempt:
     Args:
         context: The process's context.
         provider: The provider.
-        own_address: The page to show afterwards (`sessions.own_address`); the first page is shown where it is too long.
+        own_address: The page to show afterwards (`sessions.own_address`); if the address is too long, the first page is
+            shown.
 
     Raises:
         Unavailable: the provider's address is not known.
@@ -83,7 +84,7 @@ def begin(context: Context, provider: Provider, own_address: str) -> Attempt:
 def finish(
     context: Context, provider: Provider, cookie: str | None, query: Mapping[str, str]
 ) -> tuple[Session | None, str]:
-    """Sign in whoever comes back from the provider.
+    """Sign in a browser that comes back from the provider.
 
     Args:
         context: The process's context.
@@ -92,12 +93,13 @@ def finish(
         query: The query of the address that the provider sent the browser to.
 
     Returns:
-        The session, and the page to show. No session where the account is barred.
+        The session and the page to show. There is no session if the account is barred.
 
     Raises:
-        Refused: the attempt is over or another browser's, or the provider refused, or its token is not believed.
-        Unavailable: the provider does not answer, or takes the code for a wrong one.
-        Problem: 403, where nothing is allowed to the account.
+        Refused: the attempt has expired or belongs to another browser, the provider refused, or its token is not
+            accepted.
+        Unavailable: the provider does not answer, or rejects the code.
+        Problem: 403 if the account has no rights.
     """
     kept = _kept(context, cookie)
     if kept is None or not hmac.compare_digest(kept["state"].encode(), query.get("state", "").encode()):
@@ -128,7 +130,7 @@ def cookie_place(settings: Settings, *, is_https: bool) -> tuple[str, str]:
 
 
 def _kept(context: Context, cookie: str | None) -> dict[str, str] | None:
-    """Return the contents of a sign-in attempt's cookie; None if the attempt is over or the cookie is none of ours."""
+    """Return the contents of a sign-in attempt's cookie; None if the attempt has expired or the cookie is not ours."""
     text, _, code = (cookie or "").rpartition(".")
     if not hmac.compare_digest(context.keyed_hash(_LABEL, text.encode()).encode(), code.encode()):
         return None

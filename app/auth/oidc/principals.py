@@ -1,4 +1,4 @@
-"""Principals of accounts: the rights that the configuration gives now, and no others."""
+"""Principals of accounts, with the rights that the present configuration gives."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from app.tables.access import ApiKey
 def principal_of(
     session: Session, context: Context, account: ApiKey, groups: Collection[str], valid_until: datetime
 ) -> Principal | None:
-    """Return whom an account acts as, until ``valid_until``.
+    """Return the principal of an account, valid until ``valid_until``.
 
     Args:
         session: A session.
         context: The process's context.
-        account: Its row among the keys.
-        groups: Those that the provider has counted it in.
+        account: The row of the account among the keys.
+        groups: The groups to which the provider assigns it.
         valid_until: The end of the token or session.
 
     Returns:
-        None if the account is barred, is another provider's, or has no rights. A budget that does not exist is not
-        reached.
+        None if the account is barred, belongs to another provider, or has no rights. A budget that does not exist is
+        not reached.
     """
     configuration = configuration_of(context.settings)
     if configuration is None or account.issuer != configuration.issuer or account.subject is None:

@@ -1,4 +1,4 @@
-"""The provider as this process knows it: its addresses and the keys that it signs with."""
+"""The provider's addresses and signing keys, as far as this process knows them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ADDRESSES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 @dataclass(frozen=True)
 class _Known:
-    """The provider's answer, and when it came."""
+    """An answer of the provider, and its time."""
 
     addresses: Mapping[str, str]
     keys: Mapping[str | None, jwt.PyJWK]
@@ -46,8 +46,8 @@ class Provider:
     """The provider of a configuration. Its methods may wait for the network: they are called in threads.
 
     Attributes:
-        configuration: The file's.
-        clock: Seconds, which only grow.
+        configuration: The configuration from the file.
+        clock: A monotonic clock, in seconds.
     """
 
     configuration: Configuration
@@ -58,10 +58,10 @@ class Provider:
     _places: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_MOST_WAITING))
 
     def authorization_endpoint(self) -> str:
-        """Return where browsers sign in.
+        """Return the address at which browsers sign in.
 
         Raises:
-            Unavailable: the provider has never said it.
+            Unavailable: the provider has never given it.
         """
         return self._recent().addresses["authorization_endpoint"]
 
@@ -82,7 +82,8 @@ class Provider:
         """Exchange a code for the token that says who has signed in.
 
         Raises:
-            Unavailable: the provider gives none: the code is wrong, used or over, or the client's secret is.
+            Unavailable: the provider gives no token, because the code is wrong, used or expired, or the client's secret
+                is wrong.
         """
         configuration, address = self.configuration, self._recent().addresses["token_endpoint"]
         form = {
@@ -126,10 +127,11 @@ class Provider:
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        """One of the threads that may wait for the provider: where it hangs, the others go on.
+        """Take a place among the threads that may wait for the provider, so that a provider that hangs blocks no
+        others.
 
         Raises:
-            Unavailable: all of them are waiting.
+            Unavailable: all places are taken.
         """
         if not self._places.acquire(blocking=False):
             raise Unavailable(f"{self.configuration.issuer}: too many requests wait for it")
@@ -152,7 +154,7 @@ class Provider:
 
 
 def _signing_keys(document: Mapping[str, Any]) -> dict[str | None, jwt.PyJWK]:
-    """The keys that sign, by their names; the only one without a name, too."""
+    """Return the signing keys by their names; a single key also without a name."""
     entries = document.get("keys")
     if not isinstance(entries, list):
         raise Unavailable("the provider's key set has no keys")

@@ -1,4 +1,4 @@
-"""Tokens of the provider: what must hold of one before anything in it is believed."""
+"""Check tokens of the provider before anything in them is used."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LAST_END = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 #: The form of a signed token; a key of ours has no dots.
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _REASONS: Mapping[type[jwt.PyJWTError], str] = {
-    jwt.ExpiredSignatureError: "it is past its time",
-    jwt.ImmatureSignatureError: "its time has not begun",
+    jwt.ExpiredSignatureError: "it has expired",
+    jwt.ImmatureSignatureError: "it is not valid yet",
     jwt.InvalidIssuerError: "another issuer made it",
-    jwt.InvalidAudienceError: "it is made out to another audience",
+    jwt.InvalidAudienceError: "it is for another audience",
     jwt.InvalidAlgorithmError: "it is not signed with a private key of the provider",
     jwt.InvalidSignatureError: "its signature is wrong",
     jwt.InvalidKeyError: "the provider's key is too short",
@@ -36,7 +36,7 @@ _REASONS: Mapping[type[jwt.PyJWTError], str] = {
 
 
 class Refused(Exception):
-    """A token is not believed; the message says why, without anything from it."""
+    """A token is not accepted; the message says why, without quoting the token."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Claims:
     """The claims of a token that was verified.
 
     Attributes:
-        subject: Who it is about, within the issuer: the only name that stays the same and is nobody else's.
-        groups: Those that the provider counts them in.
-        shown_name: For people to read; nothing is decided by it.
+        subject: Whom the token is about, within the issuer. Only this name never changes and belongs to nobody else.
+        groups: The groups to which the provider assigns the subject.
+        shown_name: A name for people; no decision depends on it.
         ends: When the token ends.
     """
 
@@ -65,9 +65,9 @@ def id_claims(provider: Provider, token: str, nonce: str) -> Claims:
     """Return the claims of an ID token about the person who has just signed in.
 
     Args:
-        provider: Who must have made it.
-        token: As the provider gave it in exchange for a code.
-        nonce: Of this very attempt to sign in.
+        provider: The provider that must have made it.
+        token: The token that the provider gave in exchange for a code.
+        nonce: The nonce of this attempt to sign in.
 
     Raises:
         Refused: it is not believed.
@@ -142,7 +142,7 @@ def _claims(provider: Provider, found: Mapping[str, Any]) -> Claims:
 
 
 def _groups(found: Mapping[str, Any], names: Sequence[str]) -> frozenset[str]:
-    """The groups in a claim, which may lie in others. Anything but text or a list of texts is no group."""
+    """Return the groups in a claim, which may be nested in others. Only a text or a list of texts counts."""
     value: Any = found
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -1,7 +1,7 @@
-"""A connection to a Dask cluster: its machines are looked at, rows are brought to them once, slices are carried out.
+"""A connection to a Dask cluster: it checks the machines, brings rows to them once, and has slices carried out.
 
-Whatever goes wrong with it is one exception, because whoever waits does the same in all cases: wait, and send again.
-What Dask says is not logged, since its messages quote what it handles.
+Every fault is the same exception, because the caller always does the same: wait, and send again. Dask's messages are
+not logged, since they quote the data that Dask handles.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ for _name in ("distributed", "distributed.client", "tornado", "tornado.applicati
 
 
 class ClusterAway(Exception):
-    """The cluster does not answer, is not fit for runs, or has lost the work, which can be sent again.
+    """The cluster does not answer, is not fit for runs, or has lost work, which can be sent again.
 
     Attributes:
-        why: The type of an exception, or a fault that `ADVICE` has; for the log.
+        why: The type of an exception, or a fault in `ADVICE`, for the log.
     """
 
     def __init__(self, why: str) -> None:
@@ -64,9 +64,10 @@ class ClusterAway(Exception):
 
 
 class MachineLost(ClusterAway):
-    """The machine with the only copy of the rows has died, most likely of the slice: it goes where its rows are.
+    """The machine with the only copy of the rows has died, most likely because of the slice, which runs where its rows
+    are.
 
-    The scheduler forgets such a slice, and does not count it among those that cost a machine its life.
+    The scheduler forgets such a slice, and does not count it among slices that killed a machine.
     """
 
 
@@ -74,7 +75,7 @@ class Cluster:
     """The cluster behind one scheduler, for any number of threads.
 
     Args:
-        address: The scheduler's.
+        address: The address of the scheduler.
         may_be_in_the_clear: Whether rows may go to other machines unencrypted.
     """
 
@@ -93,7 +94,7 @@ class Cluster:
         self._rows: OrderedDict[bytes, tuple[Future, int]] = OrderedDict()
 
     def close(self) -> None:
-        """Let go of everything that is kept there."""
+        """Release everything that is kept on the cluster."""
         with self._connecting:
             if self._client is not None:
                 self._client.close(timeout=ASK_S)
@@ -101,9 +102,10 @@ class Cluster:
         self._loop.stop()
 
     def is_ready(self) -> bool:
-        """Return whether there are machines, all of which can be given runs. Why not is logged when it changes.
+        """Return whether there are machines and all of them are fit for runs. If not, the reason is logged when it
+        changes.
 
-        While one thread looks, which takes seconds where nobody answers, the others are told what was seen before.
+        While one thread checks, which takes seconds if nobody answers, other threads get the previous result.
         """
         if self._looking.acquire(blocking=False):
             try:
@@ -117,15 +119,15 @@ class Cluster:
         return self._fault is None
 
     def carry_out(self, work: Slice, job: Job, attend: Callable[[], None]) -> Outcome:
-        """Have one slice carried out, if all machines are right: one that has joined since the claim may not be.
+        """Have one slice carried out, if all machines are fit; a machine that joined after the claim may not be.
 
         Args:
-            attend: Called again and again meanwhile. Where it raises, the slice is given up: it ends by itself, and
-                what it answers is dropped.
+            attend: Called repeatedly meanwhile. If it raises, the slice is given up: it ends by itself, and its answer
+                is dropped.
 
         Raises:
-            ClusterAway, MachineLost: see there.
-            MachinesLost: the slice has cost as many machines their lives as the scheduler allows.
+            ClusterAway, MachineLost: as their docstrings say.
+            MachinesLost: the slice has killed as many machines as the scheduler allows.
         """
         if not self.is_ready():
             raise ClusterAway(self._fault or "cluster_away")
@@ -146,11 +148,11 @@ class Cluster:
             future.release()
 
     def _connected(self) -> Client:
-        """The client, made anew where it gave up.
+        """Return the client, after making a new one if it gave up.
 
         Raises:
-            OSError: nobody answers, or not yet again.
-            TypeError: there are no certificates for an address that needs them.
+            OSError: nobody answers, or the next attempt is not due yet.
+            TypeError: an address needs certificates, and there are none.
         """
         client = self._client
         if client is not None and client.status == "running":
@@ -173,9 +175,9 @@ class Cluster:
             self._connecting.release()
 
     def _rows_of(self, client: Client, job: Job, attend: Callable[[], None]) -> Future:
-        """The job's rows in the cluster; they are sent if they are not there, or not there any more.
+        """Return the job's rows in the cluster; they are sent if they are not there.
 
-        Where ``attend`` raises, rows that are under way are let go of when they have come.
+        If ``attend`` raises, rows that are under way are released when they have arrived.
         """
         while not self._moving.acquire(timeout=ATTEND_INTERVAL_S):
             attend()
@@ -195,7 +197,7 @@ class Cluster:
             self._moving.release()
 
     def _look(self) -> tuple[str | None, int]:
-        """Return the fault of the cluster, if any, and its number of machines."""
+        """Return the fault of the cluster, if there is one, and its number of machines."""
         try:
             client = self._connected()
             machines = _within(client, ASK_S, client.scheduler.identity, n_workers=-1)["workers"].keys()
@@ -235,7 +237,7 @@ ADVICE = {
 
 @contextmanager
 def _sendable_again() -> Iterator[None]:
-    """Report what Dask raises in the block as a fault of the cluster, since the work that runs there raises nothing."""
+    """Report every exception of Dask in the block as a fault of the cluster, since the work there raises none."""
     try:
         yield
     except KilledWorker:
@@ -249,10 +251,10 @@ def _sendable_again() -> Iterator[None]:
 
 
 def fault_of(machines: dict[str, Any], *, may_be_in_the_clear: bool) -> str | None:
-    """Why a cluster gets no runs, by a name that `ADVICE` has; None where it does.
+    """Return the reason why a cluster gets no runs, a name in `ADVICE`; None if it gets runs.
 
     Args:
-        machines: By address, what each machine said of itself.
+        machines: What each machine says of itself, by address.
         may_be_in_the_clear: Whether rows may go to other machines unencrypted.
     """
     answers = [each for each in machines.values() if isinstance(each, Machine)]
@@ -267,10 +269,11 @@ def fault_of(machines: dict[str, Any], *, may_be_in_the_clear: bool) -> str | No
 
 
 async def _greet(address: str) -> None:
-    """Meet the scheduler once, in time: a client would wait for ever for one that takes connections and says nothing.
+    """Contact the scheduler once with a time limit: a client would wait for ever for a scheduler that accepts
+    connections and says nothing.
 
     Raises:
-        OSError, TypeError: as `Cluster._connected`; a `TimeoutError` is one of the former.
+        OSError, TypeError: as `Cluster._connected`; a `TimeoutError` is an `OSError`.
     """
     options = Security().get_connection_args("client")
     comm = await asyncio.wait_for(connect(address, timeout=CONNECT_S, **options), CONNECT_S)
@@ -278,7 +281,7 @@ async def _greet(address: str) -> None:
 
 
 def _within(client: Client, seconds: float, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Return the answer of the client's call, if it comes in time."""
+    """Return the answer of the client's call within a time limit."""
 
     async def answer() -> Any:
         return await call(*arguments, **options)

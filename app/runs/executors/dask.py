@@ -1,9 +1,9 @@
-"""Runs carried out on a Dask cluster, slice after slice.
+"""Carry out runs on a Dask cluster, slice after slice.
 
-A run's steps are sent as slices of about a second, each from the checkpoint that the one before answered. Between two
-of them nothing of the run is in the cluster but its rows: a run is cancelled, stopped or handed back by sending no
-further slice, and a machine, a scheduler or a connection that is lost costs the slice that was under way. The newest
-checkpoint is in the worker's hands all the time, and what is sent again begins there.
+A run's steps are sent as slices of about a second. Each slice begins with the checkpoint that the previous one
+returned. Between two slices, the cluster holds only the rows of the run. So a run is cancelled, stopped or handed back
+by sending no further slice, and losing a machine, a scheduler or a connection costs only the slice under way. The
+worker always holds the newest checkpoint, from which a repeated slice begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
 class DaskExecutor:
-    """Sends slices of runs to the cluster behind a scheduler's address, whose machines take them on their processors.
+    """Send slices of runs to the cluster behind a scheduler's address, whose machines compute on their processors.
 
     Attributes:
         device: The processors.
@@ -67,9 +67,9 @@ class DaskExecutor:
         return self._cluster.is_ready()
 
     def pace(self, work: Work) -> Pace:
-        """The pace of this process's machine, with an allowance for rows and slices that travel.
+        """Return the pace of this process's machine, with an allowance for the transfer of rows and slices.
 
-        The machines of the cluster are taken to be as fast; runs on slower ones are late.
+        The machines of the cluster are assumed to be as fast; runs on slower ones are late.
         """
         here = self._paces.of(work)
         moved_s = 8.0 * work.capacity * (work.model.num_features + 1) / BYTES_PER_S

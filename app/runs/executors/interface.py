@@ -1,7 +1,7 @@
-"""A worker asks this of whatever carries out its runs.
+"""The interface between a worker and what carries out its runs.
 
-The worker keeps all that makes a run one release and one charge: the claim, the start, the keys and checkpoints on the
-disk, the model, the end. An executor gets a plan, rows and a checkpoint, and takes steps.
+The worker keeps everything that makes a run one release and one charge: the claim, the start, the keys and checkpoints
+on the disk, the model, the end. An executor gets a plan, rows and a checkpoint, and takes steps.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from trainer.run import RunResult
 
 
 class MachinesLost(Exception):
-    """A training has cost so many machines their lives that it is not given to another."""
+    """A training has killed so many machines that it is not given to another one."""
 
 
 class TrainingFailed(Exception):
     """An exception ended the training on another machine.
 
     Attributes:
-        stack: Where it came from, for the log.
+        stack: Where the exception was raised, for the log.
     """
 
     def __init__(self, stack: list[str]) -> None:
@@ -34,11 +34,11 @@ class TrainingFailed(Exception):
 
 
 class Executor(Protocol):
-    """Carries out the steps of runs. Several threads may use one at once, with a run each.
+    """Carry out the steps of runs. Several threads may use one executor at once, each for its own run.
 
     Attributes:
-        device: What computes; it is told with the run's result.
-        tells_before_each_step: Whether ``on_progress`` is told before each step, and may wait there.
+        device: The device that computes; the run's result names it.
+        tells_before_each_step: Whether ``on_progress`` is called before each step, and may wait.
     """
 
     tells_before_each_step: bool
@@ -47,11 +47,11 @@ class Executor(Protocol):
     def device(self) -> Device: ...
 
     def is_ready(self) -> bool:
-        """Return whether a run that is claimed now would be carried out soon. Every claim asks it, so it is cheap."""
+        """Return whether a run that is claimed now would be carried out soon. Every claim asks this, so it is cheap."""
         ...
 
     def pace(self, work: Work) -> Pace:
-        """Return how fast such runs are carried out, as measured on dummy rows. It may be asked again and again.
+        """Return how fast such runs are carried out, as measured on dummy rows. Callers may ask repeatedly.
 
         Raises:
             DeviceFull: the device has too little memory for such runs.
@@ -65,18 +65,18 @@ class Executor(Protocol):
         on_progress: Callable[[int, int], None],
         is_cancelled: Callable[[], bool],
     ) -> RunResult:
-        """Carry out the job's plan, from the checkpoint to go on from to the end.
+        """Carry out the job's plan, from the given checkpoint to the end.
 
         Args:
             checkpoints: Asked whether one is due, and given one, at least once a second.
-            on_progress: Told the steps done and the steps in all, likewise.
-            is_cancelled: Asked whether to give up, likewise.
+            on_progress: Called with the steps done and the total number of steps, also at least once a second.
+            is_cancelled: Asked at least once a second whether to give up.
 
         Guarantees:
-            - executors_agree: the model is the same wherever it is trained, on machines that compute alike.
+            - executors_agree: the model is the same wherever it is trained, on machines that round in the same way.
 
         Raises:
-            RunCancelled: ``is_cancelled`` said so.
-            MachinesLost: see there.
+            RunCancelled: ``is_cancelled`` returned true.
+            MachinesLost: the training has killed too many machines.
         """
         ...

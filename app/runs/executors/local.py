@@ -1,4 +1,4 @@
-"""Runs carried out in the worker's own process, on the host or on a device of its machine."""
+"""Carry out runs in the worker's own process, on the host or on a device of its machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from trainer.run import RunResult, run
 
 
 class LocalExecutor:
-    """Takes the steps where it is called.
+    """Take the steps in the calling process.
 
     Args:
-        device: Where the arrays are. Rows go there once, at the beginning of a run.
+        device: The device that holds the arrays. Rows are put there once, at the beginning of a run.
     """
 
     tells_before_each_step = True

@@ -1,4 +1,4 @@
-"""The pace of this machine at runs is measured on dummy rows. No private row has a part in it."""
+"""Measure the pace of this machine at runs on dummy rows, without any private row."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Pace:
     """The times that the parts of a run take, in seconds.
 
     Attributes:
-        reading_s: Reading, hashing and scaling as many rows as there is room for.
-        preparing_s: From the scaled rows to the first step.
-        step_s: A step, averaged over the plan.
-        scoring_s: Scoring and evaluating the model on every slot and on public rows, and writing it.
+        reading_s: The time to read, hash and scale as many rows as there is room for.
+        preparing_s: The time from the scaled rows to the first step.
+        step_s: The time of a step, averaged over the plan.
+        scoring_s: The time to score and evaluate the model on every slot and on public rows, and to write it.
     """
 
     reading_s: float
@@ -49,10 +49,10 @@ class Pace:
 
 
 class MeasuredPaces:
-    """Paces of this machine, each measured once. Equal shapes have equal paces, and so equal schedules.
+    """The paces of this machine, each measured once. Equal shapes have equal paces, and therefore equal schedules.
 
     Args:
-        device: Where steps are taken.
+        device: The device that takes the steps.
     """
 
     def __init__(self, device: Device = HOST) -> None:
@@ -80,7 +80,7 @@ class MeasuredPaces:
 
 
 def _reading_s(work: Work) -> float:
-    """Seconds in which the rows are read, hashed and scaled, as many as there is room for, and the test rows too."""
+    """Return the seconds in which as many rows as there is room for, and the test rows, are read, hashed and scaled."""
     rows, columns = min(work.capacity, SAMPLED_ROWS), work.description.features
     raw = np.linspace(0.0, 1.0, rows * len(columns)).reshape(rows, len(columns))
     for index, column in enumerate(columns):
@@ -94,7 +94,7 @@ def _reading_s(work: Work) -> float:
 
 
 def _scoring_s(work: Work) -> float:
-    """Seconds in which the model is scored on each slot, where it is, and written."""
+    """Return the seconds in which the model is scored on each slot, if it is scored at all, and written."""
     written_s = 8.0 * work.model.num_parameters / BYTES_PER_S
     if not work.has_score:
         return written_s
@@ -106,7 +106,7 @@ def _scoring_s(work: Work) -> float:
 
 
 def _public_scoring_s(work: Work) -> float:
-    """Seconds in which the public rows are predicted and scored."""
+    """Return the seconds in which the public rows are predicted and scored."""
     if work.test_size == 0 or TASKS[work.model.kind] is Task.MEAN:
         return 0.0
     rows = min(work.test_size, SAMPLED_ROWS, max(SCORED_ROWS, SAMPLED_NUMBERS // work.model.num_features))
@@ -119,7 +119,8 @@ def _public_scoring_s(work: Work) -> float:
 
 
 def _evaluating_s(work: Work) -> float:
-    """Seconds in which the sums over the held-out rows are drawn, one slot after the other, and read."""
+    """Return the seconds in which the sums over the held-out rows are computed, one slot after the other, and turned
+    into metrics."""
     evaluation, model = work.plan.evaluation, work.model
     if evaluation is None:
         return 0.0

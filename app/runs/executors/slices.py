@@ -1,12 +1,12 @@
-"""A slice of a run on a machine of the cluster: some seconds, from a checkpoint to the next one or to the end.
+"""A slice of a run on a machine of the cluster: it takes some seconds, from a checkpoint to the next one or to the end.
 
 It sees no database, no ledger, no data folder and no key of the service: rows, a plan, a model and a checkpoint come
-with the call, and what it answers is the next checkpoint or the released parameters. What it is given decides that
-answer, so a slice that was lost with its machine is repeated elsewhere and no noise is drawn twice; and one that nobody
-waits for any more ends by itself.
+with the call, and the answer is the next checkpoint or the released parameters. The input determines the answer, so a
+slice that was lost with its machine can be repeated elsewhere without drawing new noise. A slice for which nobody waits
+any more ends by itself.
 
-Nothing here is printed: Dask shows the names and texts of what it handles, so whatever holds data has a plain one, and
-an exception is answered as types and places.
+Nothing here is printed. Dask shows the names and texts of the objects that it handles, so objects with data have
+neutral texts, and an exception is returned as types and places.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from trainer.run import RunCancelled, run
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Rows:
-    """Scaled features and labels: what the scheduler places and moves, as one thing."""
+    """Scaled features and labels, as one object that the scheduler places and moves."""
 
     features: npt.NDArray[np.float64]
     labels: npt.NDArray[Any]
@@ -49,10 +49,10 @@ class Slice:
         plan_hash: The hash of the plan, as it was charged.
         model: What is trained.
         capacity: Slots of the data set.
-        checkpoint: To go on from.
-        data_tag: What the checkpoint is bound to, see `trainer.checkpoint.Binding`.
-        code_version: The program that may go on from it.
-        seconds: After so many, the step that is under way is the last.
+        checkpoint: The checkpoint from which it continues.
+        data_tag: The data to which the checkpoint is bound, as in `trainer.checkpoint.Binding`.
+        code_version: The version of the program that may continue from it.
+        seconds: The time after which the step under way is the last one.
     """
 
     plan: bytes
@@ -67,12 +67,12 @@ class Slice:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Unfinished:
-    """There is more to do.
+    """The result of a slice after which the run is not finished.
 
     Attributes:
-        steps: Done so far, by this slice and all before it.
-        checkpoint: For the next slice.
-        loading_s: Seconds that passed before the first step.
+        steps: The steps done so far, by this slice and all before it.
+        checkpoint: The checkpoint for the next slice.
+        loading_s: The seconds before the first step.
     """
 
     steps: int
@@ -82,7 +82,7 @@ class Unfinished:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Finished:
-    """The released point, under the model's names."""
+    """The released point, as arrays with the model's names."""
 
     parameters: dict[str, npt.NDArray[np.float64]]
     steps: int
@@ -90,7 +90,7 @@ class Finished:
 
 @dataclass(frozen=True, eq=False)
 class Failed:
-    """An exception: where it came from, without its message."""
+    """An exception, with the place where it was raised but without its message."""
 
     stack: list[str]
 
@@ -107,8 +107,8 @@ def train_slice(work: Slice, rows: Rows) -> Outcome:
     """Take the steps of one slice.
 
     Guarantees:
-        - slices_make_the_run: slice after slice, however they are cut and wherever they are, leads to the model of
-          `trainer.run.run` to the last bit, on machines that compute alike.
+        - slices_make_the_run: the slices, however the run is divided and wherever they run, lead to the model of
+          `trainer.run.run` to the last bit, on machines that round in the same way.
     """
     if code_version() != work.code_version:
         return Refused()
@@ -154,11 +154,11 @@ def _train(work: Slice, rows: Rows) -> Unfinished | Finished:
 
 @dataclass(frozen=True)
 class Machine:
-    """The questions that a machine is asked before it gets any rows.
+    """The answers of a machine to the questions that are asked before it gets any rows.
 
     Attributes:
-        code_version: Of its program.
-        may_spill: Whether it writes what it holds to its disk when its memory runs short, unencrypted.
+        code_version: The version of its program.
+        may_spill: Whether it may write data to its disk, unencrypted, if its memory runs short.
     """
 
     code_version: str
@@ -166,5 +166,5 @@ class Machine:
 
 
 def inspect_machine(dask_worker: Worker) -> Machine:
-    """Asked of each machine; Dask fills in the argument."""
+    """Return a machine's answers; Dask fills in the argument."""
     return Machine(code_version(), isinstance(dask_worker.data, SpillBuffer))

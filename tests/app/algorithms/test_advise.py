@@ -175,7 +175,7 @@ def test_a_simulation_carries_penalty_and_intercept_and_says_so(reader):
     details = " ".join(found["details"])
     assert "a constant 1" in details
     assert "the l2 penalty of strength 0.05" in details
-    assert "0.05 strongly convex, and the problem 0.1" in details
+    assert "0.05 strongly convex, but the problem says 0.1" in details
     body["simulation"] |= {"penalty": {"kind": "l2", "strength": 0.1}}
     assert "strongly convex" not in " ".join(reader.post("/v1/advise", json=body).json()["simulation"]["details"])
     plain = reader.post("/v1/advise", json=body | {"simulation": {"repetitions": 1}}).json()["simulation"]

@@ -183,8 +183,8 @@ def test_steps_without_a_closed_form_are_composed_in_a_process_within_its_time(c
         report = api.read(slow["id"])["report"]
         assert (report["epsilon"], report["method"]) == (None, None)
         assert report["warnings"] == [
-            "no tight number: to compose 2 different steps takes more than its time of 20 s, or its memory; the "
-            "filter's number stands alone"
+            "no tight number: composing 2 different steps takes more than 20 s, or too much memory; only the filter "
+            "has a number"
         ]
         assert report["filter_epsilon"] > 0
         assert impatient.processes.failures["time"] == 1

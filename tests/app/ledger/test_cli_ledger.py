@@ -123,7 +123,7 @@ def test_an_older_export_tells_books_that_were_rolled_back(
     assert line.endswith(": it is missing: the older export has it\n")
     late.write_bytes(late.read_bytes()[:-20])
     line = refused(context.settings, "verify", "--since", str(late))
-    assert "The older export cannot be compared with: not valid: line" in line
+    assert "The older export cannot serve for comparison: not valid: line" in line
 
 
 def test_json_says_what_the_endpoints_say(

@@ -221,7 +221,10 @@ def test_a_part_that_an_approximate_dp_budget_does_not_sell_is_named(context: Co
     assert counts(verified(context).prices)[:2] == (0, 0)
     forger.commit(forger.reserve(events, whole, 1e-6), part, less)
     bad = first_bad(context.database)
-    assert (bad.sequence, bad.reason) == (10, "it charges a part, which its budget's filter charges as the whole")
+    assert (bad.sequence, bad.reason) == (
+        10,
+        "it charges a part, but its budget's filter charges parts as the whole",
+    )
     # The books are audited at the end of each test.
     for table in ("entries", "exposed_steps", "reservations"):
         attacks.run(context.database, f"DELETE FROM {table} WHERE budget_id = '{forger.budget}'")
@@ -304,7 +307,7 @@ def test_a_correction_may_have_had_a_delta_that_was_not_entered(context: Context
 def test_what_today_does_not_find_is_undecided_with_the_reason(context: Context) -> None:
     zcdp_price = Priced(FILTERS["zcdp"].from_json({"rho": 1.0}), LOUD, NeighboringRelation(RELATION), None)
     (found,) = PriceSearch(context.processes, most=0, seconds=60.0)([zcdp_price])
-    assert str(found).startswith("it was not looked for: the limit here is 0 prices and 60.0 seconds")
+    assert str(found).startswith("it was not computed: the limit here is 0 prices and 60.0 seconds")
     swr = (Event(Gaussian(4.0), WithReplacement(10, 100)),)
     wrong = Priced(
         FILTERS["approximate_dp"].from_json({"epsilon": 1.0, "delta": 0.1}),
@@ -436,7 +439,7 @@ def test_over_http_prices_have_a_limit(
     monkeypatch.setattr("app.ledger.transparency.MOST_OVER_HTTP", 2)
     found = api.client.post("/v1/ledger/verify", json={"prices": True}).json()
     assert (found["valid"], found["prices"]["right"], found["prices"]["undecided"]) == (True, 2, 1)
-    assert "was not looked for: the limit here is 2 prices" in found["prices"]["listed"][0]["reason"]
+    assert "was not computed: the limit here is 2 prices" in found["prices"]["listed"][0]["reason"]
     of_tree = api.client.post("/v1/ledger/verify", json={"prices": True, "budget_id": forger.budget}).json()
     assert of_tree["prices"]["prices"] == 3
 
