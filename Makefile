@@ -115,8 +115,10 @@ bench-screens: $(VENV)/.dev  ## the dashboard's screens in Chromium, first and n
 	@$(BIN)/python -m benchmarks.screens
 	@$(BIN)/python -m benchmarks.table
 
-bench-runs: $(VENV)/.dev  ## what a run costs beside its training, and how runs share a Dask cluster; the results go to docs/measured.md
+bench-runs: $(VENV)/.dev  ## what a run costs beside its training, the time and memory of large runs beside what is stated of them, and how runs share a Dask cluster; the results go to docs/measured.md
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.runs
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.runs.minutes
+	@$(BIN)/python -m benchmarks.runs.memory
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.runs.on_dask
 	@$(BIN)/python -m benchmarks.table
 

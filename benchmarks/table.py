@@ -23,6 +23,7 @@ from benchmarks.ledger.verifying import verification_section
 from benchmarks.papers.page import papers_section
 from benchmarks.runs.markdown import runs_section
 from benchmarks.runs.memory import memory_section
+from benchmarks.runs.minutes import minutes_section
 from benchmarks.runs.on_dask import sharing_section
 from benchmarks.screens import screens_section
 from benchmarks.trainer.correlated import correlated_section
@@ -53,6 +54,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Sequence[str]]]]
     "screens": ("Screens", screens_section),
     "runs": ("Carrying out runs", runs_section),
     "memory": ("The memory of a run", memory_section),
+    "minutes": ("The minutes of a default", minutes_section),
     "sharing": ("Runs on a Dask cluster", sharing_section),
     "trainer": ("A private training step", trainer_section),
     "release": ("Exact noise and exact sums", release_section),

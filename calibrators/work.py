@@ -15,7 +15,8 @@ PATIENCE = 10.0
 #: The name under which a calibrator gives the number of steps that it would choose without a limit on their work.
 UNCAPPED = "iterations_uncapped"
 #: Numbers that are multiplied in the time in which the noise of one coordinate is drawn, and in which a step begins:
-#: estimates for a core that multiplies about 1e9 numbers a second (60 ns a coordinate, 30 us a step).
+#: estimates for a core that multiplies about 1e9 numbers a second (60 ns a coordinate, 30 us a step). What defaults
+#: really take stands beside them in docs/measured.md, from `python -m benchmarks.runs.minutes`.
 _NOISE, _STEP = 60.0, 3e4
 
 

@@ -34,7 +34,8 @@ def main(side: str, model: str, batch_size: str, folder: str) -> None:
 
 def prepare(side: str, task: Task) -> Callable[[Features, Labels, Pace], None]:
     """Return what trains as the side does. A side has what it needs, and no more, in its memory."""
-    module = {"ours": "trainer.ours", "ours_on_gpu": "gpu.ours", "cupy": "gpu.plain"}.get(side, "trainer.torch_sides")
+    ours = dict.fromkeys(("ours", "ours_cut", "ours_fixed"), "trainer.ours")
+    module = (ours | {"ours_on_gpu": "gpu.ours", "cupy": "gpu.plain"}).get(side, "trainer.torch_sides")
     train: Callable[[Features, Labels, Pace], None] = import_module(f"benchmarks.{module}").prepare(side, task)
     return train
 

@@ -1,14 +1,18 @@
 """A private DP-SGD step of ours, through `trainer.run` as the service calls it, but for float32.
 
-Poisson batches, keys from the operating system, every guarantee of the loop: what is timed is one turn of it.
+Keys come from the operating system, and every guarantee of the loop holds: one turn of it is timed. Batches are
+Poisson, padded to a size that no step of the run exceeds; or Poisson, cut at random to a smaller size; or of a fixed
+size, as those of plain torch are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from accounting.events import Event, Gaussian, Poisson
+from accounting.events import Event, Gaussian, Poisson, TruncatedPoisson, WithoutReplacement
+from accounting.events.samplings import Sampling
 from accounting.relations import NeighboringRelation
 from benchmarks.trainer.pace import Pace
 from benchmarks.trainer.work import (
@@ -28,11 +32,14 @@ from trainer.run import RunCancelled, run
 
 #: More than anyone times; the run is cancelled before.
 MANY_STEPS = 10**7
+#: Batches are cut so many standard deviations above their mean size. With 60000 records, noise 1 and 1000 steps, that
+#: raises epsilon by 0.3 % in batches of 256, and by 0.02 % in batches of 1024.
+CUT_AFTER = 5.0
 
 
-def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
-    """Return the plan and the model; the answer trains on data, of any array library, until told to stop."""
-    given, model = replace(plan(task), dtype="float32"), model_of(task)
+def prepare(side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
+    """Return a function that trains on data of any array library until it is told to stop."""
+    given, model = replace(plan(task, side), dtype="float32"), model_of(task)
 
     def train(features: Array, labels: Array, pace: Pace) -> None:
         try:
@@ -51,11 +58,18 @@ def prepare(_side: str, task: Task) -> Callable[[Array, Array, Pace], None]:
     return train
 
 
-def plan(task: Task) -> Plan:
-    """Return DP-SGD with the noise, the bound and the batches that the other private sides have."""
-    event = Event(Gaussian(NOISE_MULTIPLIER), Poisson(task.sampling_probability), count=MANY_STEPS)
+def plan(task: Task, side: str = "ours") -> Plan:
+    """Return DP-SGD with the noise and the bound that the other private sides have, and the batches of this side."""
+    relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    batches: Sampling = Poisson(task.sampling_probability)
+    if side == "ours_cut":
+        largest = task.batch_size + math.ceil(CUT_AFTER * math.sqrt(task.batch_size))
+        batches = TruncatedPoisson(task.sampling_probability, largest, task.rows, "random_slots")
+    elif side == "ours_fixed":
+        relation, batches = NeighboringRelation.REPLACE_ONE, WithoutReplacement(task.batch_size, task.rows)
+    event = Event(Gaussian(NOISE_MULTIPLIER), batches, count=MANY_STEPS)
     phase = Phase(event, Clip(MAX_GRAD_NORM), divisor=task.batch_size, step_size=STEP_SIZE)
-    return Plan("dp_sgd", task.rows, NeighboringRelation.ADD_OR_REMOVE_ONE, (phase,))
+    return Plan("dp_sgd", task.rows, relation, (phase,))
 
 
 def model_of(task: Task) -> Model:

@@ -31,6 +31,8 @@ MEMORY_STEPS = 40
 Ratios = Mapping[str, tuple[str, str]]
 RATIOS: Ratios = {
     "over_torch": ("ours", "torch"),
+    "cut_over_torch": ("ours_cut", "torch"),
+    "fixed_over_torch": ("ours_fixed", "torch"),
     "hooks_over_ours": ("hooks", "ours"),
     "ghost_over_ours": ("ghost", "ours"),
 }

@@ -20,8 +20,8 @@ NOISE_MULTIPLIER = 1.0
 #: Small, so that no side's parameters run away in the thousands of steps that are timed.
 STEP_SIZE = 0.01
 
-#: The sides, in the order of a round. Ours is next to the one that it has to keep up with.
-SIDES = ("torch", "ours", "ghost", "hooks")
+#: The sides, in the order of a round. Ours have three kinds of batches, and are next to the one they keep up with.
+SIDES = ("torch", "ours", "ours_cut", "ours_fixed", "ghost", "hooks")
 MODELS = ("softmax", "mlp")
 BATCH_SIZES = (256, 1024)
 

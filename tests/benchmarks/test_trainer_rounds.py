@@ -84,11 +84,14 @@ def test_a_side_that_ends_without_an_answer_fails_the_benchmark(tmp_path: Path) 
 
 
 def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
-    measured = {"torch": [1.0, 2.0, 4.0], "ours": [2.0, 2.0, 2.0], "ghost": [4.0, 6.0, 8.0], "hooks": [20.0] * 3}
+    ours = {"ours": [2.0, 2.0, 2.0], "ours_cut": [1.0, 3.0, 4.0], "ours_fixed": [1.0, 1.0, 1.0]}
+    measured = {"torch": [1.0, 2.0, 4.0], **ours, "ghost": [4.0, 6.0, 8.0], "hooks": [20.0] * 3}
     found = figures(measured)
     assert found["sides"]["torch"] == {"milliseconds": 2.0, "each_round": [1.0, 2.0, 4.0]}
     assert {name: spread["ratio"] for name, spread in found["ratios"].items()} == {
         "over_torch": 1.0,
+        "cut_over_torch": 1.0,
+        "fixed_over_torch": 0.5,
         "ghost_over_ours": 3.0,
         "hooks_over_ours": 10.0,
     }
