@@ -190,3 +190,13 @@ def test_a_form_answers_for_its_laws_alone() -> None:
     lost = _enclosure({"form": "bounded"}, [Step(Laplace(arb(0.5)), 2, "")], "both", 1.0)
     assert lost.above == 0
     assert not lost.below.is_finite()
+
+
+def test_full_batches_beside_another_step_have_no_closed_form() -> None:
+    full, sampled = Step(Normal(arb(0.25)), 1, ()), Step(PoissonLaw.of_one(arb(1), arb(0.3)), 1, ())
+    both = _enclosure({"form": "gaussian"}, [full, full], "remove", 0.2)
+    assert both.above.overlaps(_enclosure({"form": "one_step"}, [Step(Normal(arb(0.5)), 1, ())], "remove", 0.2).above)
+    for steps in ([full, sampled], [sampled, full], [sampled, sampled]):
+        for form in ("gaussian", "one_step"):
+            with pytest.raises(CannotCheck, match="closed form"):
+                _enclosure({"form": form}, steps, "remove", 0.2)
