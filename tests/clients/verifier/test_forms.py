@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from epsilond_verifier.bounds import CannotCheck, Enclosure
 from epsilond_verifier.forms import Asked, read_form
-from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Normal, Step
+from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Mixture, Normal, Step
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
 from flint import arb, ctx
@@ -200,3 +200,77 @@ def test_full_batches_beside_another_step_have_no_closed_form() -> None:
         for form in ("gaussian", "one_step"):
             with pytest.raises(CannotCheck, match="closed form"):
                 _enclosure({"form": form}, steps, "remove", 0.2)
+
+
+def _cut_form(law: PoissonLaw | FixedSize, count: int, epsilon: float) -> tuple[dict[str, object], list[Step]]:
+    """Return a cut of steps with probability 0.01, with its aliases bounded."""
+    fixed = isinstance(law, FixedSize)
+    event = Event(Gaussian(2.0 if fixed else 1.0), WithoutReplacement(10, 1000) if fixed else Poisson(0.01), count)
+    relation = NeighboringRelation.REPLACE_ONE if fixed else NeighboringRelation.ADD_OR_REMOVE_ONE
+    stated = Statement(AT_MOST, (event,), relation, epsilon, 1e-6)
+    direction = _directed(stated, "both" if fixed else "remove", 0.0, 1.0)
+    form, _ = next(cuts(direction, direction.log_estimate - 2.0))
+    far = direction.far(float(str(form["tilt"])), float(str(form["period"])))
+    return {**form, "far": far}, [Step(law, count, ())]
+
+
+def test_a_mixture_of_equal_branches_is_cut_as_one_law() -> None:
+    law = PoissonLaw.of_one(arb(1), arb("0.01"))
+    form, steps = _cut_form(law, 30, 3.0)
+    alone = _enclosure(form, steps, "remove", 3.0)
+    cut = {key: form.pop(key) for key in ("place", "width")}
+    above, bulk, far = form["above"], form["bulk"], form["far"]
+    assert isinstance(above, dict)
+    assert isinstance(bulk, dict)
+    assert isinstance(far, dict)
+    ends = {key: bulk.pop(key) for key in ("start", "end")}
+    twice = {
+        **form,
+        "steps": [{"branches": form["steps"] * 2}],
+        "above": {"branches": [above | cut] * 2},
+        "bulk": {**bulk, "branches": [ends] * 2},
+        "far": {**far, "steps": [{"branches": far["steps"] * 2}]},
+    }
+    mixed = [Step(Mixture(((arb(0.25), law), (arb(0.75), law))), 30, ())]
+    both = _enclosure(twice, mixed, "remove", 3.0)
+    assert both.above.overlaps(alone.above)
+    assert both.below.overlaps(alone.below)
+    assert float((both.above - both.below).upper()) < 1e-6 * float(alone.above.mid())
+    # Another place for one of the two encloses the same number, and full batches are not cut.
+    lower = {**cut, "place": float(str(cut["place"])) - 0.3}
+    moved = _enclosure({**twice, "above": {"branches": [above | cut, above | lower]}}, mixed, "remove", 3.0)
+    assert not moved.below > both.above
+    assert not both.below > moved.above
+    full = [Step(Mixture(((arb(0.25), law), (arb(0.75), Normal(arb(1))))), 30, ())]
+    with pytest.raises(CannotCheck, match="one cut is proved for equal steps on batches"):
+        _enclosure({**twice, "steps": [{"branches": [*form["steps"], {}]}]}, full, "remove", 3.0)
+
+
+def test_a_cut_is_for_equal_steps_and_not_for_poisson_batches_in_the_direction_add() -> None:
+    form, steps = _cut_form(PoissonLaw.of_one(arb(1), arb("0.01")), 30, 3.0)
+    with pytest.raises(CannotCheck, match="the direction add"):
+        _enclosure(form, steps, "add", 3.0)
+    with pytest.raises(CannotCheck, match="one cut is proved for equal steps"):
+        _enclosure(form, [*steps, *steps], "remove", 3.0)
+
+
+def test_aliases_are_bounded_at_a_tilt_above_the_line() -> None:
+    """Below it their bound would be negative."""
+    form, steps = _cut_form(PoissonLaw.of_one(arb(1), arb("0.01")), 30, 3.0)
+    far = form["far"]
+    assert isinstance(far, dict)
+    for tilt in (form["tilt"], 0.5 * float(str(form["tilt"]))):
+        with pytest.raises(CannotCheck, match="the tilt of far is above the line's"):
+            _enclosure({**form, "far": {**far, "tilt": tilt}}, steps, "remove", 3.0)
+
+
+def test_what_a_fixed_size_does_not_have_before_a_half_is_in_the_bounds_of_its_cut() -> None:
+    """Cut at 0.75 with a width of 0.1, P(N(0.75, 0.1) <= 0.5) = 0.0062 is added to P in each of two steps."""
+    form, steps = _cut_form(FixedSize.of_one(arb(1), arb("0.01")), 2, 3.0)
+    above = {"angle": 0.1, "spacing": 0.02, "low": -900, "high": 900}
+    wide = _enclosure({**form, "place": 0.75, "width": 0.1, "above": above}, steps, "both", 3.0)
+    extra = 0.006209665
+    # The transform is known within that, so that the sum is known to eleven digits alone.
+    assert 1e-10 > float(wide.above.rad()) > 1e-12
+    apart = float((wide.above.mid() - wide.below.mid()).mid())
+    assert apart > (1.0 + extra) ** 2 - 1.0

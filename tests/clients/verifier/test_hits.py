@@ -332,6 +332,13 @@ CASES = {
     "slots": ((Event(Gaussian(4.0), TruncatedPoisson(0.01, 1250, 100_000, "random_slots"), 1000),), ADD, 1, False),
     "scales": ((Event(GaussianMixture((0.5, 0.5), (30.0, 50.0)), count=100),), ADD, 1, True),
     "scales on batches": ((Event(GaussianMixture((0.25, 0.75), (2.0, 3.0)), Poisson(0.01), 500),), REPLACE, 1, True),
+    "scales, seldom there": ((Event(GaussianMixture((0.5, 0.5), (0.5, 0.7)), Poisson(0.001), 10),), ADD, 1, True),
+    "cut, seldom there": (
+        (Event(Gaussian(1.0), TruncatedPoisson(0.001, 60, 50_000, "random"), 10),),
+        REPLACE,
+        1,
+        False,
+    ),
 }
 
 
@@ -348,6 +355,7 @@ def test_what_is_true_is_verified_and_what_is_false_is_not(name: str) -> None:
     ends = found.value
     above = certify(AT_MOST, events, relation, ends.upper, delta, group)
     assert len(above.data) <= 4096
+    assert ("seldom" in name) == (b'"form":"cut"' in above.data)
     made = [(above.data, ends.lower * (1 - 1e-5))]
     if both:
         below = certify(MORE_THAN, events, relation, ends.lower * (1 - 1e-9), delta, group)

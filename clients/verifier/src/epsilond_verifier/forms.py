@@ -16,7 +16,7 @@ from epsilond_verifier import laws
 from epsilond_verifier.bounds import Above, Below, CannotCheck, Enclosure, kernel, normal_cdf, refuse_unless, require
 from epsilond_verifier.laws import Atoms, Draws, FixedSize, Laplace, Law, Mixture, Normal, Sampled, Step
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import AboveCut, Place, Transform, blurred, powers, read_place
+from epsilond_verifier.rules import AboveCut, MixtureTransform, Place, Transform, blurred, powers, read_place
 
 _MOST_POINTS, _MOST_WORK, _MOST_TERMS, _MOST_PANELS = 400_000, 10**8, 200_000, 10_000
 #: The work of finding a node, of turning a line's sum to another e, and of finding a place, in nodes at points.
@@ -269,42 +269,56 @@ def _cut(reader: Reader, asked: Asked) -> Proof:
     The profile D of P^T - P_below^T has the transform M^T - (M - M_above)^T, at most T M(c)^(T-1) |M_above| in modulus,
     and D <= delta <= D + bulk. For a fixed size, M_above is the transform of remove on the whole line. Its part below
     x = 1/2 weighs at most extra, psi's complement there. That part is added to P, and the lower bound loses
-    (1 + extra)^T - 1.
+    (1 + extra)^T - 1. Each branch of a mixture is cut at a place of its own.
+
+    The bulk is bounded by Chernoff at another tilt c', with sums over panels, and both sums are added up over branches:
+    (1 + sums)^T B(c') e^(-c' e) + T psi(end) P(x > end).
     """
-    law = asked.steps[0].law
-    if (
-        len(asked.steps) > 1
-        or not isinstance(law, Sampled)
-        or (asked.direction == "add" and not laws.is_symmetric(law))
-    ):
-        raise CannotCheck("one cut is proved for equal steps on batches, not for Poisson batches in the direction add")
-    cut = AboveCut.read(reader, reader.inside("above"), law)
+    law, count = asked.steps[0].law, asked.steps[0].count
+    above, below = reader.inside("above"), reader.inside("bulk")
+    branches = [(arb(1), law, reader, above, below)]
+    if isinstance(law, Mixture):
+        highs, lows = (each.objects("branches", len(law.branches), len(law.branches)) for each in (above, below))
+        branches = [(*own, high, high, low) for own, high, low in zip(law.branches, highs, lows, strict=True)]
+    x, panels = arb(below.real("tilt", *_TILTS)), below.whole("panels", 1, _MOST_PANELS)
+    one_sided = asked.direction == "add" and not laws.is_symmetric(law)
+    refuse_unless(not one_sided, "one cut is not proved for Poisson batches in the direction add")
+    cuts, sums = list[tuple[arb, AboveCut]](), list[tuple[arb, Callable[[], tuple[arb, arb]]]]()
+    for p, own, where, high, low in branches:
+        if len(asked.steps) > 1 or not isinstance(own, Sampled):
+            raise CannotCheck("one cut is proved for equal steps on batches")
+        cuts.append((p, AboveCut.read(where, high, own)))
+        sums.append((p, _read_panels(low, cuts[-1][1], x, panels)))
+    asked.work.take(_OF_NODE * len(cuts), panels)
 
     def compose(tilted: Tilted, h: arb, points: int) -> tuple[list[acb], arb, arb]:
-        ((whole, count),), above, extra = tilted.transforms(), cut.rule(tilted.c), cut.outside()
-        blur = blurred(extra)
-        pairs = zip(whole.on_line(h, points), above.on_line(h, points), strict=True)
-        values = [(m + blur) ** count - (m - m_above + blur) ** count for m, m_above in pairs]
-        envelope = count * (whole.moment() + extra) ** (count - 1) * above.envelope(points * h)
-        return values, envelope, (1 + extra) ** count
+        ((whole, _),), extra = tilted.transforms(), sum((p * cut.outside() for p, cut in cuts), arb(0))
+        high, blur = MixtureTransform([(p, cut.rule(tilted.c)) for p, cut in cuts]), blurred(extra)
+        pairs = zip(whole.on_line(h, points), high.on_line(h, points), strict=True)
+        values = [(m + blur) ** count - (m - m_high + blur) ** count for m, m_high in pairs]
+        envelope = count * (whole.moment() + extra) ** (count - 1) * high.envelope(points * h)
+        return values, envelope, (1 + extra / sum((p for p, *_ in branches), arb(0))) ** count
 
-    line = _line(reader, asked, arb(0), compose, cut.nodes)
-    bulk = _read_bulk(reader.inside("bulk"), asked, law, cut)
-    return lambda e: line(e).wider(bulk(e), arb(0))
+    line = _line(reader, asked, arb(0), compose, sum(cut.nodes for _, cut in cuts))
+
+    @cache
+    def bulk() -> tuple[arb, arb]:
+        parts = [(p, *evaluate()) for p, evaluate in sums]
+        within, rest = (sum((p * each[k] for p, *each in parts), arb(0)) for k in (0, 1))
+        return kernel(x) * (1 + within) ** count, count * rest
+
+    return lambda e: line(e).wider(bulk()[0] * (-x * e).exp() + bulk()[1], arb(0))
 
 
-def _read_bulk(reader: Reader, asked: Asked, law: Sampled, cut: AboveCut) -> Callable[[arb], arb]:
-    """Read where to bound what lies below the cut, by Chernoff at another tilt c' with p = c' + 1, r = dP/dQ:
+def _read_panels(reader: Reader, cut: AboveCut, x: arb, panels: int) -> Callable[[], tuple[arb, arb]]:
+    """Bound E_P psi r^c' - 1 for one branch, and give psi(end) P(x > end), with p = c' + 1 and r = dP/dQ.
 
-        (1 + sum of Q(panel) max k psi + Q(x < start) max(p - 1, k(r(start))))^T B(c') e^(-c' e) + T psi(end) P(x > end)
-
-    k(r) = r^p - 1 - p (r - 1) is convex with its minimum at 1, and E_Q psi (r - 1) <= 0 as psi falls and r rises. For a
-    fixed size the start is 1/2 and k = (f^c' - 1)(f - f^-c'), which is 0 there and rises.
+    The first is the sum of Q(panel) max k psi + Q(x < start) max(p - 1, k(r(start))). k(r) = r^p - 1 - p (r - 1) is
+    convex with its minimum at 1, and E_Q psi (r - 1) <= 0 as psi falls and r rises. For a fixed size the start is 1/2
+    and k = (f^c' - 1)(f - f^-c'), which is 0 there and rises.
     """
-    count, fixed = asked.steps[0].count, isinstance(law, FixedSize)
-    x, panels = arb(reader.real("tilt", *_TILTS)), reader.whole("panels", 1, _MOST_PANELS)
+    law, fixed = cut.law, isinstance(cut.law, FixedSize)
     start, end = arb(0.5 if fixed else reader.real("start", -1e9, 1e9)), arb(reader.real("end", -1e9, 1e9))
-    asked.work.take(_OF_NODE, panels)
 
     def height(at: arb) -> arb:
         r = law.ratio(at)
@@ -313,18 +327,17 @@ def _read_bulk(reader: Reader, asked: Asked, law: Sampled, cut: AboveCut) -> Cal
     def share(at: arb) -> arb:
         return normal_cdf((cut.place - at) / cut.width)
 
-    @cache
-    def moment() -> arb:
+    def evaluate() -> tuple[arb, arb]:
         require(start < end, "the panels have a length")
         edges = [start + (end - start) * k / panels for k in range(panels + 1)]
         under = [law.mass_beyond(-at, 1) if law.replace else normal_cdf(at / law.s) for at in edges]
         heights = [height(at) for at in edges]
-        total = 1 + (0 if fixed else under[0] * x.max(heights[0]))
+        total = arb(0) if fixed else under[0] * x.max(heights[0])
         for k in range(panels):
             total += (under[k + 1] - under[k]) * heights[k].max(heights[k + 1]) * share(edges[k])
-        return total**count
+        return total, share(end) * law.mass_beyond(end, 1)
 
-    return lambda e: moment() * kernel(x) * (-x * e).exp() + count * share(end) * law.mass_beyond(end, 1)
+    return evaluate
 
 
 _FORMS: dict[str, Callable[[Reader, Asked], Proof]] = {
