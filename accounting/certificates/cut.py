@@ -1,6 +1,7 @@
 """The witness of a law that is cut once: where few participations decide, the bulk of the losses reaches no epsilon.
 
-Theorem 5 of docs/concepts/fourier.md with one cut. As in `accounting.certificates.witness`, no number has to be right.
+Theorem 5 of docs/concepts/fourier.md with one cut; each branch of a mixture is cut at a place of its own. As in
+`accounting.certificates.witness`, no number has to be right.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from accounting.canonical import Json
 from accounting.certificates.certificate import NoCertificate
 from accounting.certificates.nodes import SampledStep, log_above, log_growth_above, rounded
-from accounting.certificates.witness import MOST_POINTS, Direction
+from accounting.certificates.witness import LEAST_DIGITS, MOST_POINTS, Direction
 
 Array = NDArray[np.float64]
 
@@ -30,28 +31,26 @@ _TOLERANCE, _PANELS, _MOST_NODE_POINTS = 1e-11, 400, 1.6e7
 
 @dataclass(frozen=True)
 class Bulk:
-    """A bound of what lies below the cut, and about how much of delta it is."""
+    """A bound of what lies below the cut, with the ends of its panels in widths above the cut, and its logarithm."""
 
     tilt: float
-    start: float
-    end: float
+    reach: float
     log_bound: float
 
 
 @dataclass(frozen=True)
-class Cut:
-    """One repeated step, cut at ``place`` with a width.
+class Branch:
+    """A branch of the step, or all of it, cut at ``place`` with a width.
 
     Attributes:
+        weight: Its probability.
         step: The law that is cut: that of remove for batches of a fixed size.
     """
 
-    direction: Direction
+    weight: float
     whole: SampledStep
     step: SampledStep
-    count: int
     place: float
-    log_delta: float
 
     @cached_property
     def width(self) -> float:
@@ -65,49 +64,83 @@ class Cut:
         """Return whether it is a step on batches of a fixed size."""
         return self.whole.kind == "fixed_size"
 
+    @property
+    def start(self) -> float:
+        """Return where the panels of the bulk begin."""
+        return 0.5 if self.is_fixed else -11.0 * self.step.noise - self.step.most
+
+    @cached_property
+    def angle(self) -> float:
+        """Return the angle of the nodes above the cut."""
+        return min(self.step.steepest(1.0, 18.0), 1.3 * self.width / self.step.height(1.0))
+
+    def end(self, reach: float) -> float:
+        """Return where the panels of the bulk end."""
+        return self.place + reach * self.width
+
+    def below(self, reach: float, tilts: Array) -> tuple[Array, float]:
+        """Return the sums over the panels at some tilts, and what lies beyond them."""
+        s, end = self.step.noise, self.end(reach)
+        hits = [(h, math.exp(log_weight)) for h, log_weight in enumerate(self.step.log_weights)]
+        edges = np.linspace(self.start, end, _PANELS + 1)
+        share = scipy.special.ndtr((self.place - edges) / self.width)
+        under = scipy.special.ndtr(edges / s)
+        log_ratio = self.step.log_ratio(edges, 0.0)[0]
+        if self.step.kind == "replace":
+            under = np.sum([p * scipy.special.ndtr((edges + h) / s) for h, p in hits], axis=0)
+            log_ratio = log_ratio - self.step.log_ratio(-edges, 0.0)[0]
+        c = tilts[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            heights = np.expm1((c + 1.0) * log_ratio) - (c + 1.0) * np.expm1(log_ratio)
+            if self.is_fixed:
+                heights = np.expm1(c * log_ratio) * (np.exp(log_ratio) - np.exp(-c * log_ratio))
+            totals = np.sum(np.diff(under) * np.maximum(heights[:, 1:], heights[:, :-1]) * share[:-1], axis=1)
+            totals = totals if self.is_fixed else totals + under[0] * np.maximum(tilts, heights[:, 0])
+        beyond = sum(p * float(scipy.special.ndtr((h - end) / s)) for h, p in hits)
+        return self.weight * totals, self.weight * float(share[-1]) * beyond
+
+    def above(self, tilt: float, digits: float, log_moment: float) -> dict[str, Json]:
+        """Return the nodes above the cut."""
+        growth = log_growth_above(self.step, self.angle, self.width)
+        return self.step.nodes(self.angle, tilt, digits, log_moment, more_growth=growth)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One repeated step whose branches are cut."""
+
+    direction: Direction
+    branches: tuple[Branch, ...]
+    log_delta: float
+
+    @property
+    def count(self) -> int:
+        """Return how many steps there are."""
+        return self.direction.events[0].count
+
     @cached_property
     def bulk(self) -> Bulk:
         """Return the least bound of the bulk among some tilts and ends."""
-        s, epsilon = self.step.noise, self.direction.epsilon
-        hits = [(h, math.exp(log_weight)) for h, log_weight in enumerate(self.step.log_weights)]
-        start = 0.5 if self.is_fixed else -11.0 * s - self.step.most
-        best = Bulk(1.0, start, start + 1.0, math.inf)
+        epsilon, best = self.direction.epsilon, Bulk(1.0, 1.0, math.inf)
+        tilts = np.geomspace(0.3, 3e4, 60) / max(epsilon, 1e-3)
+        kernels = -tilts * np.log1p(1.0 / tilts) - np.log1p(tilts)
         for reach in (2.5, 4.0, 5.5, 7.0, 9.0):
-            end = self.place + reach * self.width
-            edges = np.linspace(start, end, _PANELS + 1)
-            share = scipy.special.ndtr((self.place - edges) / self.width)
-            under = scipy.special.ndtr(edges / s)
-            if self.step.kind == "replace":
-                under = np.sum([p * scipy.special.ndtr((edges + h) / s) for h, p in hits], axis=0)
-            masses = np.diff(under)
-            log_ratio = self.step.log_ratio(edges, 0.0)[0]
-            if self.step.kind == "replace":
-                log_ratio = log_ratio - self.step.log_ratio(-edges, 0.0)[0]
-            beyond = sum(p * float(scipy.special.ndtr((h - end) / s)) for h, p in hits)
-            rest = math.log(max(self.count * float(share[-1]) * beyond, 1e-320))
-            for tilt in np.geomspace(0.3, 3e4, 60) / max(epsilon, 1e-3):
-                p = tilt + 1.0
-                with np.errstate(over="ignore", invalid="ignore"):
-                    heights = np.expm1(p * log_ratio) - p * np.expm1(log_ratio)
-                    if self.is_fixed:
-                        heights = np.expm1(tilt * log_ratio) * (np.exp(log_ratio) - np.exp(-tilt * log_ratio))
-                    total = 1.0 + (0.0 if self.is_fixed else under[0] * max(tilt, heights[0]))
-                    total += float(np.sum(masses * np.maximum(heights[1:], heights[:-1]) * share[:-1]))
-                if not math.isfinite(total):
-                    continue
-                kernel = -tilt * math.log1p(1.0 / tilt) - math.log1p(tilt)
-                bound = float(np.logaddexp(self.count * math.log(total) + kernel - tilt * epsilon, rest))
-                if bound < best.log_bound:
-                    best = Bulk(rounded(float(tilt)), start, end, bound)
+            parts = [branch.below(reach, tilts) for branch in self.branches]
+            rest = math.log(max(self.count * sum(beyond for _, beyond in parts), 1e-320))
+            with np.errstate(invalid="ignore"):
+                totals = self.count * np.log1p(np.sum([sums for sums, _ in parts], axis=0))
+                bounds = np.nan_to_num(np.logaddexp(totals + kernels - tilts * epsilon, rest), nan=math.inf)
+            least = int(np.argmin(bounds))
+            if bounds[least] < best.log_bound:
+                best = Bulk(rounded(float(tilts[least])), reach, float(bounds[least]))
         return best
 
     def form(self) -> tuple[dict[str, Json], float] | None:
         """Return the witness on the line with the fewest points, and its natural digits; None if it has too many."""
         best: tuple[float, float, float, float] | None = None
-        angle = min(self.step.steepest(1.0, 18.0), 1.3 * self.width / self.step.height(1.0))
         known = self.direction.far_table[0]
         for tilt in np.geomspace(10.0 * known[0], known[-1] / 1.05, 40):
-            found = self._points(float(tilt), angle)
+            found = self._points(float(tilt))
             if found is not None and (best is None or found[0] * found[1] < best[1] * best[2]):
                 best = float(tilt), *found
         if best is None:
@@ -117,48 +150,58 @@ class Cut:
         points = math.ceil(reach * period / (2.0 * math.pi) * self.direction.slack) + 2
         digits = -math.log(_TOLERANCE) + amplification + 0.5 * math.log(points) + math.log(self.count) + 8.0
         digits += self.direction.extra
-        growth = log_growth_above(self.step, angle, self.width)
-        moment = self.direction.own_moment(0, tilt)
-        try:
-            above = self.step.nodes(angle, tilt, digits, moment, more_growth=growth)
-            latest = 2.0 * math.pi * points / period
-            nodes = self.whole.nodes(self.whole.steepest(tilt, 18.0), tilt, digits, moment, latest=latest)
-        except NoCertificate:
-            return None
-        number = self.step.number_of(above) + self.whole.number_of(nodes)
+        latest = 2.0 * math.pi * points / period
+        nodes: list[Json] = []
+        above: list[dict[str, Json]] = []
+        number = 0
+        for index, (branch, share) in enumerate(zip(self.branches, self.direction.log_shares(0, tilt), strict=True)):
+            own, moment = max(digits + share, LEAST_DIGITS), self.direction.own_moment(0, tilt, index)
+            try:
+                high = branch.above(tilt, own, moment)
+                whole = branch.whole.nodes(branch.whole.steepest(tilt, 18.0), tilt, own, moment, latest=latest)
+            except NoCertificate:
+                return None
+            number += branch.step.number_of(high) + branch.whole.number_of(whole)
+            nodes.append(whole)
+            above.append(high)
         if points > MOST_POINTS or number * points > _MOST_NODE_POINTS:
             return None
-        bulk: dict[str, Json] = {"tilt": self.bulk.tilt, "end": rounded(self.bulk.end), "panels": _PANELS}
-        if not self.is_fixed:
-            bulk["start"] = rounded(self.bulk.start)
-        return {
-            "form": "cut",
-            "tilt": tilt,
-            "period": period,
-            "points": points,
-            "place": self.place,
-            "width": self.width,
-            "steps": [nodes],
-            "above": above,
-            "bulk": bulk,
-        }, digits - 2.0 * math.log(self.step.probability) + 10.0
+        rarest = min(branch.step.probability for branch in self.branches)
+        line: dict[str, Json] = {"form": "cut", "tilt": tilt, "period": period, "points": points}
+        return {**line, **self._places(nodes, above)}, digits - 2.0 * math.log(rarest) + 10.0
 
-    def _points(self, tilt: float, angle: float) -> tuple[float, float, float] | None:
+    def _places(self, nodes: list[Json], above: list[dict[str, Json]]) -> dict[str, Json]:
+        bulk: dict[str, Json] = {"tilt": self.bulk.tilt, "panels": _PANELS}
+        cuts: list[dict[str, Json]] = []
+        ends: list[dict[str, Json]] = []
+        for branch in self.branches:
+            start: dict[str, Json] = {} if branch.is_fixed else {"start": rounded(branch.start)}
+            cuts.append({"place": branch.place, "width": branch.width})
+            ends.append({"end": rounded(branch.end(self.bulk.reach)), **start})
+        if not self.direction.events[0].is_mixture:
+            return {**cuts[0], "steps": nodes, "above": above[0], "bulk": bulk | ends[0]}
+        high: list[Json] = [line | cut for line, cut in zip(above, cuts, strict=True)]
+        return {"steps": [{"branches": nodes}], "above": {"branches": high}, "bulk": {**bulk, "branches": [*ends]}}
+
+    def _points(self, tilt: float) -> tuple[float, float, float] | None:
         """Return the period, the last t and the log of M(c)^T e^(-c eps) over delta, for one tilt."""
         direction, tolerance = self.direction, self.log_delta + math.log(_TOLERANCE)
-        own = direction.own_moment(0, tilt)
-        log = self.count * own - tilt * direction.epsilon
+        log = direction.log_moment(tilt) - tilt * direction.epsilon
         rows = direction.far_table
-        above = rows[0] > 1.02 * tilt
-        if not above.any() or log - self.log_delta > 45.0:
+        higher = rows[0] > 1.02 * tilt
+        if not higher.any() or log - self.log_delta > 45.0:
             return None
         needed = rows[1] - rows[0] * direction.epsilon - tolerance
-        period = max(float(np.min(np.logaddexp(needed[above], 0.0) / (rows[0][above] - tilt))), -tolerance / tilt)
-        places, spacings = self.step.places(tilt, 40.0, own, finest=self.width / 3.0)
-        logs, rates = self.step.tilted(places, angle, tilt)
-        logs = logs + log_above(places, self.step.height(angle), self.place, self.width) - own
-        kept = logs > -60.0
-        weights, rates = spacings[kept] * np.exp(logs[kept]), np.maximum(rates[kept], 0.0)
+        period = max(float(np.min(np.logaddexp(needed[higher], 0.0) / (rows[0][higher] - tilt))), -tolerance / tilt)
+        weights, rates = np.empty(0), np.empty(0)
+        for index, (branch, share) in enumerate(zip(self.branches, direction.log_shares(0, tilt), strict=True)):
+            step, own = branch.step, direction.own_moment(0, tilt, index)
+            places, spacings = step.places(tilt, 40.0, own, finest=branch.width / 3.0)
+            logs, turned = step.tilted(places, branch.angle, tilt)
+            logs = logs + log_above(places, step.height(branch.angle), branch.place, branch.width) - own + share
+            kept = logs > -60.0
+            weights = np.concatenate([weights, spacings[kept] * np.exp(logs[kept])])
+            rates = np.concatenate([rates, np.maximum(turned[kept], 0.0)])
         t, most = 1.0 / direction.epsilon, MOST_POINTS * 2.0 * math.pi / period
         start = math.log(self.count) + log - tolerance
         while t <= most:
@@ -172,14 +215,18 @@ class Cut:
 def cuts(direction: Direction, log_delta: float) -> Iterator[tuple[dict[str, Json], float]]:
     """Yield the forms of the highest cuts whose bulk is small, and smaller."""
     event = direction.events[0]
-    step = event.sampled
-    if len(direction.events) > 1 or step is None or step.kind == "add":
+    steps = [part.sampled for part in event.parts if part.sampled is not None and part.sampled.kind != "add"]
+    if len(direction.events) > 1 or len(steps) < len(event.parts):
         return
-    cut_step = SampledStep("remove", step.noise, step.log_weights) if step.kind == "fixed_size" else step
     tolerances = list(_BULKS)
     for share in _SHARES:
-        place = _place_of(cut_step, share * direction.epsilon)
-        cut = Cut(direction, step, cut_step, event.count, rounded(place), log_delta)
+        branches = []
+        for part, whole in zip(event.parts, steps, strict=True):
+            step = SampledStep("remove", whole.noise, whole.log_weights) if whole.kind == "fixed_size" else whole
+            branches.append(Branch(part.weight, whole, step, rounded(_place_of(step, share * direction.epsilon))))
+        cut = Cut(direction, tuple(branches), log_delta)
+        if any(branch.width <= 0.0 for branch in branches):
+            return
         if not tolerances or cut.bulk.log_bound > log_delta + math.log(tolerances[0]):
             continue
         tolerances = [least for least in tolerances if cut.bulk.log_bound > log_delta + math.log(least)]

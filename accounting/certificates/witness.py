@@ -30,7 +30,7 @@ _TOLERANCE = 1e-12
 MOST_POINTS, MOST_NODE_POINTS = 60_000, 1e7
 _LINES_TRIED = 5
 #: Natural digits that the rule of a rare branch has at least; and the log of its share of a moment of all steps.
-_LEAST_DIGITS, _RARE = 6.0, -3.0
+LEAST_DIGITS, _RARE = 6.0, -3.0
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Direction:
             shares = self.log_shares(index, tilt)
 
             def choose(part: int, sampled: SampledStep) -> dict[str, Json]:
-                own = max(digits + shares[part], _LEAST_DIGITS)
+                own = max(digits + shares[part], LEAST_DIGITS)
                 moment = self.own_moment(index, tilt, part)
                 return sampled.nodes(sampled.steepest(tilt, min(18.0, own)), tilt, own, moment, latest=0.0)
 
@@ -311,7 +311,7 @@ class LineSearch:
             ) -> dict[str, Json]:
                 nonlocal most
                 angle, moment = line.main[index][part], direction.own_moment(index, line.tilt, part)
-                own = max(digits + math.log(count) + shares[part], _LEAST_DIGITS)
+                own = max(digits + math.log(count) + shares[part], LEAST_DIGITS)
                 coarse = line.coarse[index][part]
                 nodes = sampled.nodes(angle, line.tilt, own, moment, latest=latest)
                 growth = sampled.log_growth(angle, line.tilt)

@@ -18,7 +18,8 @@ import numpy as np
 from accounting.targets import ApproximateDpTarget
 from app.algorithms.constants import Derivation
 from benchmarks import report
-from calibrators.practical import Draft, Objective
+from calibrators.draft import Draft
+from calibrators.presets import Objective
 from calibrators.spec import Calibration, Spec
 from calibrators.work import minutes_of, work_of
 from trainer.models import LinearModel, softmax_regression

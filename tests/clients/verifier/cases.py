@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from epsilond_verifier import Verdict, check
+from epsilond_verifier.laws import Law, Sampled
+from epsilond_verifier.reading import Reader
+from epsilond_verifier.rules import AboveCut, read_place
+from flint import arb
 
 from accounting.canonical import canonical_text, number_to_string
 from accounting.certificates.certificate import NoCertificate, Statement
@@ -95,6 +99,40 @@ def certificate(
     stated = {"claim": claim, "delta": delta, "epsilon": epsilon, "events": list(events), "relation": relation}
     witness = {"precision": precision, "directions": directions}
     return canonical_text({"format": "epsilon-certificate/1", "statement": stated, "witness": witness}).encode()
+
+
+def strings(value: object) -> Any:
+    """Return JSON with all its numbers as the strings of a certificate."""
+    if isinstance(value, dict):
+        return {key: strings(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [strings(inner) for inner in value]
+    return value if isinstance(value, str) else number_to_string(value)
+
+
+def line(angle: float, spacing: float, low: int, high: int) -> dict[str, Any]:
+    return {"angle": angle, "spacing": spacing, "low": low, "high": high}
+
+
+def panels(
+    angle: float, end: float, level: int, order: int, depth: int, steep: int, last: int | None = None
+) -> dict[str, Any]:
+    found = {"angle": angle, "end": end, "panels": level, "order": order, "depth": depth, "steep": steep}
+    return found if last is None else {**found, "last": last}
+
+
+def transform(law: Law, direction: str, tilt: float, place: dict[str, Any]) -> Any:
+    """Return the transform of a law, from nodes as a certificate has them."""
+    reader = Reader(strings(place), "place")
+    found = read_place(reader, law, direction).at(arb(tilt))
+    reader.close()
+    return found
+
+
+def above(law: Sampled, nodes: dict[str, Any], place: float, width: float) -> AboveCut:
+    """Return the share of a law above a cut."""
+    reader = Reader(strings({**nodes, "place": place, "width": width}), "above")
+    return AboveCut.read(reader, reader, law)
 
 
 def changed(data: bytes, path: Sequence[str | int], value: object) -> bytes:

@@ -13,8 +13,8 @@ UNDECIDED = [arb(0.5, 0.25), arb(0.375, 0.1875), arb(0.625, 0.1875), arb("nan"),
 
 @pytest.mark.parametrize("ball", UNDECIDED, ids=str)
 def test_a_ball_that_does_not_decide_decides_nothing(ball: arb) -> None:
-    assert not Above(ball).is_at_most(DELTA)
-    assert not Below(ball).is_more_than(DELTA)
+    assert not Enclosure.of(ball).is_at_most(DELTA)
+    assert not Enclosure.of(ball).is_more_than(DELTA)
     for condition in (ball <= DELTA, ball > DELTA):
         with pytest.raises(CannotCheck, match="not certain that it is so"):
             require(condition, "it is so")
@@ -22,11 +22,16 @@ def test_a_ball_that_does_not_decide_decides_nothing(ball: arb) -> None:
 
 def test_a_ball_that_decides_decides_one_side() -> None:
     low, high = Enclosure.of(arb(0.25, 0.125)), Enclosure.of(arb(0.75, 0.125))
-    assert low.above is not None
-    assert low.below is not None
-    assert high.above is not None
-    assert high.below is not None
-    assert (low.above.is_at_most(DELTA), low.below.is_more_than(DELTA)) == (True, False)
-    assert (high.above.is_at_most(DELTA), high.below.is_more_than(DELTA)) == (False, True)
+    assert (low.is_at_most(DELTA), low.is_more_than(DELTA)) == (True, False)
+    assert (high.is_at_most(DELTA), high.is_more_than(DELTA)) == (False, True)
     # Exactly delta is at most delta, and not more.
-    assert (Above(DELTA).is_at_most(DELTA), Below(DELTA).is_more_than(DELTA)) == (True, False)
+    assert (Enclosure.of(DELTA).is_at_most(DELTA), Enclosure.of(DELTA).is_more_than(DELTA)) == (True, False)
+
+
+def test_a_side_without_a_proof_decides_nothing_however_it_is_widened() -> None:
+    for below, above in ((0, 0), (-2, -2), (3, 3)):
+        above_alone = Enclosure(above=Above(arb(0))).wider(arb(0), arb(below))
+        below_alone = Enclosure(below=Below(arb(1))).wider(arb(above), arb(0))
+        assert (above_alone.is_at_most(DELTA), above_alone.is_more_than(arb(-100))) == (True, False)
+        assert (below_alone.is_at_most(arb(100)), below_alone.is_more_than(DELTA)) == (False, True)
+        assert not Enclosure().wider(arb(above), arb(below)).is_at_most(arb(100))

@@ -18,7 +18,7 @@ from epsilond_verifier.forms import Asked, read_form
 from epsilond_verifier.laws import FixedSize, Mixture, Step, read_step, without_rare
 from epsilond_verifier.laws import Poisson as PoissonLaw
 from epsilond_verifier.reading import Reader
-from epsilond_verifier.rules import Branches, Line, Rule, transform
+from epsilond_verifier.rules import Rule
 from flint import acb, arb, ctx
 
 from accounting.accountant import epsilon_for_delta
@@ -27,7 +27,7 @@ from accounting.certificates import AT_MOST, MORE_THAN, NoCertificate, certify
 from accounting.certificates.nodes import SampledStep
 from accounting.events import Event, Gaussian, GaussianMixture, Poisson, TruncatedPoisson
 from accounting.groups import group_epsilon_for_delta
-from tests.clients.verifier.cases import ADD, NULL, REPLACE, changed, mutated, numbers
+from tests.clients.verifier.cases import ADD, NULL, REPLACE, changed, line, mutated, numbers, transform
 
 
 @pytest.fixture(autouse=True)
@@ -82,9 +82,19 @@ def test_the_number_of_records_that_is_cut_most_is_found(q: float, size: int, mo
     assert float(found.rad()) < 1e-30
 
 
-def test_a_tail_with_too_many_terms_is_refused() -> None:
-    with pytest.raises(CannotCheck, match="too many terms"):
-        tail(10**13, arb(0.25), 10**13 // 4 + 1)
+def test_a_tail_of_1e12_terms_is_known() -> None:
+    """More than half of 1e13: half of what the middle leaves, which has sqrt(2/(pi n)) (1 - 1/(4n) + ...)."""
+    n = 10**13
+    middle = (2 / (arb.pi() * n)).sqrt() * (1 - arb(1) / (4 * n))
+    assert abs(tail(n, arb(0.5), n // 2 + 1) - (1 - middle) / 2) < arb("1e-25")
+    assert abs(tail(n, arb(0.5), n // 2) - (1 + middle) / 2) < arb("1e-25")
+
+
+def test_a_number_of_records_that_is_not_known_to_be_cut_most_is_refused() -> None:
+    """With a probability of so few digits, neither of two neighbouring numbers is known to be cut more."""
+    assert most_displaced(200, arb(0.0625), 1) > 0
+    with pytest.raises(CannotCheck, match="cut most is known"):
+        most_displaced(200, arb(0.0625, 0.03), 1)
 
 
 # Theorem A for several records.
@@ -117,8 +127,7 @@ def test_every_value_is_within_the_error_and_below_the_envelope(kind: str) -> No
         moment = float(_integral(law, direction, acb(c), reach).real.log().mid())
         chosen = step.nodes(step.steepest(c, 10.0), c, rng.uniform(2.0, 14.0), moment)
         nodes = {key: float(str(value)) for key, value in chosen.items()}
-        line = Line(nodes["angle"], nodes["spacing"], int(nodes["low"]), int(nodes["high"]))
-        rule = transform(law, direction, c, (line,))
+        rule = transform(law, direction, c, nodes)
         assert isinstance(rule, Rule)
         for t in (0.0, 0.4, 3.0, 11.0):
             truth = _integral(law, direction, acb(c, t), reach)
@@ -133,7 +142,7 @@ def test_the_error_is_the_one_that_is_proved(kind: str) -> None:
     s, c, angle, d, low, high = 2.0, 1.5, 0.6, 0.21, -95, 140
     weights = (0.5, 0.25, 0.125, 0.0625)
     law = PoissonLaw(arb(s), tuple(map(arb, weights)), kind == "replace")
-    rule = transform(law, "both" if kind == "replace" else kind, c, (Line(angle, d, low, high),))
+    rule = transform(law, "both" if kind == "replace" else kind, c, line(angle, d, low, high))
     assert isinstance(rule, Rule)
     with mpmath.workdps(40):
         s, c, angle, d = map(mpmath.mpf, (s, c, angle, d))
@@ -162,10 +171,10 @@ def test_what_is_left_out_is_in_the_tails() -> None:
     """With three records the peak of f^(c+1) is at 3 (c+1): nodes up to there alone are refused."""
     law = PoissonLaw(arb(2), (arb(0.5), arb(0.25), arb(0.125), arb(0.125)))
     with pytest.raises(CannotCheck, match="beyond the peak"):
-        transform(law, "remove", 1.0, (Line(0.5, 0.1, -150, 59),))
+        transform(law, "remove", 1.0, line(0.5, 0.1, -150, 59))
     truth = _integral(law, "remove", acb(1), 40.0)
     for high in (61, 75, 90, 140):
-        rule = transform(law, "remove", 1.0, (Line(0.9, 0.1, -150, high),))
+        rule = transform(law, "remove", 1.0, line(0.9, 0.1, -150, high))
         assert isinstance(rule, Rule)
         assert not abs(rule.at_zero() - truth) > rule.error
     assert float(rule.error.mid()) < 1e-5
@@ -201,16 +210,15 @@ def test_one_step_of_a_group_is_an_integral(replaced: bool, epsilon: float) -> N
             inside = [*edges[:1], *roots, *edges[-1:]]
             exact = sum(max(mpmath.quad(gain, mpmath.linspace(a, b, 9)), 0) for a, b in pairwise(inside))
             found = read_form(Reader({"form": "one_step"}, "form"), Asked([step], direction))(arb(epsilon))
-            assert found.above is not None
-            assert abs(mpmath.mpf(found.above.ball.mid().str(25, radius=False)) - exact) < mpmath.mpf(10) ** -16
-            assert float(found.above.ball.rad()) < 1e-30
+            assert abs(mpmath.mpf(found.above.mid().str(25, radius=False)) - exact) < mpmath.mpf(10) ** -16
+            assert float(found.above.rad()) < 1e-30
 
 
 def test_a_mixture_has_the_sums_of_its_branches() -> None:
     laws = [PoissonLaw.of_one(arb(1), arb(0.25)), PoissonLaw.of_one(arb(2), arb(0.5))]
     mixed = Mixture(((arb(0.25), laws[0]), (arb(0.75), laws[1])))
-    places = ((Line(0.9, 0.2, -50, 60),), (Line(0.4, 0.3, -60, 60),))
-    found = transform(mixed, "remove", 1.0, (Branches(places),))
+    places = [line(0.9, 0.2, -50, 60), line(0.4, 0.3, -60, 60)]
+    found = transform(mixed, "remove", 1.0, {"branches": places})
     alone = [transform(law, "remove", 1.0, place) for law, place in zip(laws, places, strict=True)]
     t = arb(2)
     assert str(found.moment()) == str(alone[0].moment() / 4 + alone[1].moment() * 3 / 4)
@@ -229,17 +237,13 @@ def test_one_step_of_a_mixture_is_the_sum_of_its_branches() -> None:
     ]
     both = read_form(Reader({"form": "one_step"}, "form"), Asked([step], "remove"))(e)
     one = read_form(Reader({"form": "one_step", "kept": ["1"]}, "form"), Asked([step], "remove"))(e)
-    assert both.above is not None
-    assert one.above is not None
-    assert one.below is not None
-    balls = [each.above.ball for each in alone if each.above is not None]
-    assert both.above.ball.overlaps(0.75 * balls[0] + 0.25 * balls[1])
-    assert one.above.ball.overlaps(0.75 * balls[0] + arb(0.25))
-    assert one.below.ball.overlaps(0.75 * balls[0] - e.exp() * arb(0.25))
+    balls = [each.above for each in alone]
+    assert both.above.overlaps(0.75 * balls[0] + 0.25 * balls[1])
+    assert one.above.overlaps(0.75 * balls[0] + arb(0.25))
+    assert one.below.overlaps(0.75 * balls[0] - e.exp() * arb(0.25))
     seven = Asked([Step(Mixture(branches), 7, "")], "add")
     many = read_form(Reader({"form": "bounded", "kept": ["1"]}, "form"), seven)(arb(50))
-    assert many.above is not None
-    assert many.above.ball == arb(7) / 4
+    assert many.above == arb(7) / 4
 
 
 # What is left out.
@@ -328,6 +332,13 @@ CASES = {
     "slots": ((Event(Gaussian(4.0), TruncatedPoisson(0.01, 1250, 100_000, "random_slots"), 1000),), ADD, 1, False),
     "scales": ((Event(GaussianMixture((0.5, 0.5), (30.0, 50.0)), count=100),), ADD, 1, True),
     "scales on batches": ((Event(GaussianMixture((0.25, 0.75), (2.0, 3.0)), Poisson(0.01), 500),), REPLACE, 1, True),
+    "scales, seldom there": ((Event(GaussianMixture((0.5, 0.5), (0.5, 0.7)), Poisson(0.001), 10),), ADD, 1, True),
+    "cut, seldom there": (
+        (Event(Gaussian(1.0), TruncatedPoisson(0.001, 60, 50_000, "random"), 10),),
+        REPLACE,
+        1,
+        False,
+    ),
 }
 
 
@@ -344,6 +355,7 @@ def test_what_is_true_is_verified_and_what_is_false_is_not(name: str) -> None:
     ends = found.value
     above = certify(AT_MOST, events, relation, ends.upper, delta, group)
     assert len(above.data) <= 4096
+    assert ("seldom" in name) == (b'"form":"cut"' in above.data)
     made = [(above.data, ends.lower * (1 - 1e-5))]
     if both:
         below = certify(MORE_THAN, events, relation, ends.lower * (1 - 1e-9), delta, group)

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 import pytest
 from epsilond_verifier.bounds import CannotCheck, normal_density
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Poisson
-from epsilond_verifier.rules import AboveCut, Line, Panels, Rule, transform
+from epsilond_verifier.rules import Rule
 from flint import acb, arb, ctx
 
 from accounting.certificates.nodes import SampledStep
+from tests.clients.verifier.cases import above, line, panels, transform
 
 
 @contextmanager
@@ -46,16 +47,12 @@ def _rule(kind: str, s: float, q: float, c: float, digits: float) -> tuple[Poiss
     chosen = SampledStep.of_one(kind, s, q)
     angle = chosen.steepest(c, 12.0)
     moment = 0.0 if kind == "add" else _log_moment(kind, s, q, c)
-    numbers = {key: float(str(value)) for key, value in chosen.nodes(angle, c, digits, moment).items()}
-    whole = {key: int(value) for key, value in numbers.items() if key not in ("angle", "spacing", "end")}
     if kind == "fixed_size":
         law: Poisson | FixedSize = FixedSize.of_one(arb(s), arb(q))
-        place: Line | Panels = Panels(numbers["angle"], numbers["end"], **whole)
     else:
         law = Poisson.of_one(arb(s), arb(q), kind == "replace")
-        place = Line(numbers["angle"], numbers["spacing"], **whole)
     direction = kind if kind in ("add", "remove") else "both"
-    found = transform(law, direction, c, (place,))
+    found = transform(law, direction, c, chosen.nodes(angle, c, digits, moment))
     assert isinstance(found, Rule)
     return law, direction, found
 
@@ -98,7 +95,7 @@ def test_nodes_that_are_left_out_are_in_the_error(kind: str) -> None:
     largest = 0.0
     with precision(120):
         for low, high in ((-120, 60), (-30, 120), (-40, 70)):
-            rule = transform(law, direction, 1.0, (Line(0.6, 0.05, low, high),))
+            rule = transform(law, direction, 1.0, line(0.6, 0.05, low, high))
             assert isinstance(rule, Rule)
             bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
             for t in (0.0, 0.4, 2.0):
@@ -112,12 +109,12 @@ def test_panels_that_are_too_few_are_in_the_error() -> None:
     law = FixedSize.of_one(arb(1), arb(0.2))
     with precision(120):
         for place in (
-            Panels(0.8, 12.0, 3, 4, 40, 24),
-            Panels(0.8, 12.0, 12, 24, 40, 3),
-            Panels(0.8, 12.0, 12, 24, 1, 24),
-            Panels(0.8, 12.0, 12, 24, 0, 24, 3),
+            panels(0.8, 12.0, 3, 4, 40, 24),
+            panels(0.8, 12.0, 12, 24, 40, 3),
+            panels(0.8, 12.0, 12, 24, 1, 24),
+            panels(0.8, 12.0, 12, 24, 0, 24, 3),
         ):
-            rule = transform(law, "both", 1.0, (place,))
+            rule = transform(law, "both", 1.0, place)
             assert isinstance(rule, Rule)
             bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
             for t in (0.5, 3.0):
@@ -129,9 +126,9 @@ def test_panels_that_are_too_few_are_in_the_error() -> None:
 @pytest.mark.thorough
 def test_the_error_of_a_last_panel_grows_with_t_and_is_that_of_the_last_point_on_a_line() -> None:
     """Where the rest of the way is too long for t, only the growth is above the distance."""
-    law, place = FixedSize.of_one(arb(1), arb(0.2)), Panels(0.8, 12.0, 12, 30, 0, 24, 10)
+    law, place = FixedSize.of_one(arb(1), arb(0.2)), panels(0.8, 12.0, 12, 30, 0, 24, 10)
     with precision(160):
-        rule = transform(law, "both", 1.0, (place,))
+        rule = transform(law, "both", 1.0, place)
         assert isinstance(rule, Rule)
         bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
         exceeded = False
@@ -150,25 +147,25 @@ def test_the_error_of_a_last_panel_grows_with_t_and_is_that_of_the_last_point_on
         assert rule.moment() - abs(truth) < 3 * rule.error_at(arb(0))
 
 
-PANELS = Panels(0.8, 12.0, 12, 24, 40, 24)
+PANELS = panels(0.8, 12.0, 12, 24, 40, 24)
 
 
 @pytest.mark.parametrize(
-    ("place", "width", "line"),
+    ("place", "width", "nodes"),
     [
-        (0.9, 0.05, Line(0.06, 0.01, -1000, 1100)),
-        (0.5, 0.3, Line(0.35, 0.05, -200, 220)),
+        (0.9, 0.05, line(0.06, 0.01, -1000, 1100)),
+        (0.5, 0.3, line(0.35, 0.05, -200, 220)),
         # Here all of remove's law is above the cut, so that what it has at x < 1/2 is all that the bound is made of.
-        (-6.0, 0.2, Line(0.25, 0.04, -250, 275)),
+        (-6.0, 0.2, line(0.25, 0.04, -250, 275)),
     ],
 )
 @pytest.mark.one_in(3)
 def test_an_envelope_above_a_cut_is_above_every_value_wherever_the_cut_is(
-    place: float, width: float, line: Line
+    place: float, width: float, nodes: dict[str, float]
 ) -> None:
     law = FixedSize.of_one(arb(1), arb(0.2))
     with precision(120):
-        rule = transform(law, "both", 1.0, (PANELS, AboveCut(line, place, width)))
+        rule = transform(law, "both", 1.0, {**PANELS, "envelope": {**nodes, "place": place, "width": width}})
         assert isinstance(rule, Rule)
         for t in (0.0, 0.5, 2.0, 8.0, 30.0, 200.0):
             for later in (1.0, 1.7):
@@ -177,33 +174,33 @@ def test_an_envelope_above_a_cut_is_above_every_value_wherever_the_cut_is(
 
 
 def test_what_is_left_out_above_a_cut_has_the_errors_of_both_rules_and_what_is_before_a_half_twice() -> None:
-    law, few = FixedSize.of_one(arb(1), arb(0.2)), Panels(0.8, 12.0, 3, 6, 40, 24)
-    cut = AboveCut(Line(0.35, 0.25, -40, 45), 0.9, 0.3)
+    law, few = FixedSize.of_one(arb(1), arb(0.2)), panels(0.8, 12.0, 3, 6, 40, 24)
+    nodes = line(0.35, 0.25, -40, 45)
     with precision(120):
-        whole, above = transform(law, "both", 1.0, (few,)), cut.rule(law, "both", arb(1))
-        found = transform(law, "both", 1.0, (few, cut))
+        whole, share = transform(law, "both", 1.0, few), above(law, nodes, 0.9, 0.3).rule(arb(1))
+        found = transform(law, "both", 1.0, {**few, "envelope": {**nodes, "place": 0.9, "width": 0.3}})
         assert isinstance(whole, Rule)
         assert isinstance(found, Rule)
         assert found.coarse is not None
-        before = found.coarse[1] - abs(whole.at_zero() - above.at_zero()) - whole.error - above.error
-        assert min(float(whole.error.mid()), float(above.error.mid())) > 1e-9
+        before = found.coarse[1] - abs(whole.at_zero() - share.at_zero()) - whole.error - share.error
+        assert min(float(whole.error.mid()), float(share.error.mid())) > 1e-9
         # P(N(0.5, 0.3) > 0.9) twice.
         assert abs(before - 2 * arb("0.091211219725867876")) < arb("1e-15")
 
 
-@pytest.mark.parametrize(("line", "least"), [(Line(0.6, 0.198, -60, 80), -17), (Line(0.2, 0.03, -400, 540), None)])
-def test_a_share_errs_by_as_much_as_it_grows_beside_the_axis(line: Line, least: int | None) -> None:
+@pytest.mark.parametrize(("nodes", "least"), [(line(0.6, 0.198, -60, 80), -17), (line(0.2, 0.03, -400, 540), None)])
+def test_a_share_errs_by_as_much_as_it_grows_beside_the_axis(nodes: dict[str, float], least: int | None) -> None:
     """Three widths above, e^18 of growth is all that is between the error and that of the whole law; at one, little."""
     with precision(120):
         law, width = Poisson.of_one(arb(1), arb(0.2)), arb(0.2)
-        rule = AboveCut(line, 1.0, 0.2).rule(law, "remove", arb(1))
+        rule = above(law, nodes, 1.0, 0.2).rule(arb(1))
         bare = Rule(rule.constant, rule.weights, rule.losses, arb(0))
         for t in (0.5, 3.0):
             power = acb(2, t)
 
             def share(x: acb, _: bool, z: acb = power) -> acb:
-                above = ((1 - x) / (width * arb(2).sqrt())).erfc() / 2
-                return normal_density(x, law.s) * (z * law.f(x).log()).exp() * above
+                kept = ((1 - x) / (width * arb(2).sqrt())).erfc() / 2
+                return normal_density(x, law.s) * (z * law.f(x).log()).exp() * kept
 
             distance = abs(bare.on_line(arb(t), 2)[1] - acb.integral(share, acb(-12), acb(16)))
             assert distance < rule.error
@@ -214,9 +211,10 @@ def test_a_share_errs_by_as_much_as_it_grows_beside_the_axis(line: Line, least: 
 def test_an_envelope_above_a_cut_falls_where_that_of_the_panels_is_the_moment() -> None:
     """916370 such steps are below e^-35 from there on."""
     law = FixedSize.of_one(arb(0.96), arb(1.9e-5))
-    panels, cut = Panels(0.836, 12.5, 8, 39, 49, 31), AboveCut(Line(0.0133, 0.00343, -1891, 2712), 1.72, 0.147)
+    level = panels(0.836, 12.5, 8, 39, 49, 31)
+    cut = {**line(0.0133, 0.00343, -1891, 2712), "place": 1.72, "width": 0.147}
     with precision(144):
-        alone, rule = transform(law, "both", 8.3, (panels,)), transform(law, "both", 8.3, (panels, cut))
+        alone, rule = transform(law, "both", 8.3, level), transform(law, "both", 8.3, {**level, "envelope": cut})
         assert alone.envelope(arb(1335)).overlaps(alone.moment())
         assert (rule.envelope(arb(1335)) / rule.moment()) ** 916_370 < arb(-35).exp()
 
@@ -246,16 +244,16 @@ def test_points_of_a_line_agree_with_each_by_itself() -> None:
     ],
 )
 def test_nodes_for_which_the_theorem_does_not_hold_are_refused(change: dict[str, float], reason: str) -> None:
-    numbers = {"angle": 0.8, "spacing": 0.1, "low": -90, "high": 150, **change}
+    numbers: dict[str, float] = {"angle": 0.8, "spacing": 0.1, "low": -90, "high": 150, **change}
     with precision(100), pytest.raises(CannotCheck, match=reason):
-        transform(Poisson.of_one(arb(1), arb(0.1), False), "remove", 3.0, (Line(**numbers),))
+        transform(Poisson.of_one(arb(1), arb(0.1), False), "remove", 3.0, numbers)
 
 
 def test_laplace_noise_and_atoms_have_their_transforms() -> None:
     """The values are integrals over the loss; the envelopes are above and fall."""
     with precision(120):
         lam, c = arb(0.7), 1.3
-        laplace = transform(Laplace(lam), "both", c, ())
+        laplace = transform(Laplace(lam), "both", c, {})
         for k, value in enumerate(laplace.on_line(arb(0.9), 40)):
             z = acb(arb(c), k * arb(0.9))
             # Under P the loss is lam with mass 1/2, -lam with mass e^-lam / 2, and has the density e^((l-lam)/2) / 4.
@@ -264,5 +262,5 @@ def test_laplace_noise_and_atoms_have_their_transforms() -> None:
             assert not abs(value) > laplace.envelope(k * arb(0.9))
             assert not abs(value) > laplace.envelope(k * arb(0.4))
         outcomes = ((arb(3) / 4, arb(3).log()), (arb(1) / 4, -arb(3).log()))
-        atoms = transform(Atoms(outcomes, outcomes), "both", 1.0, ())
+        atoms = transform(Atoms(outcomes, outcomes), "both", 1.0, {})
         assert atoms.moment().overlaps(arb(9) / 4 + arb(1) / 12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NewType
 
 from flint import acb, arb
 
@@ -23,34 +24,19 @@ def require(condition: object, what: str) -> None:
     refuse_unless(condition, f"not certain that {what}")
 
 
-@dataclass(frozen=True, slots=True)
-class Above:
-    """delta is at most some number of the ball."""
-
-    ball: arb
-
-    def is_at_most(self, delta: arb) -> bool:
-        """Return whether the whole ball is certainly at most ``delta``."""
-        return bool(self.ball <= delta)
-
-
-@dataclass(frozen=True, slots=True)
-class Below:
-    """delta is at least some number of the ball."""
-
-    ball: arb
-
-    def is_more_than(self, delta: arb) -> bool:
-        """Return whether the whole ball is certainly above ``delta``."""
-        return bool(self.ball > delta)
+Above = NewType("Above", arb)
+Below = NewType("Below", arb)
+#: The ball of all numbers, with which no comparison is certain.
+_NOTHING = arb(0, "inf")
+_NOT_ABOVE, _NOT_BELOW = Above(_NOTHING), Below(_NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """The proved bounds on delta in one direction; None for a side without proof."""
+    """What is proved in one direction: delta is at most some number of ``above``, and at least some of ``below``."""
 
-    above: Above | None = None
-    below: Below | None = None
+    above: Above = _NOT_ABOVE
+    below: Below = _NOT_BELOW
 
     @classmethod
     def of(cls, delta: arb) -> Enclosure:
@@ -59,7 +45,15 @@ class Enclosure:
 
     def wider(self, above: arb, below: arb) -> Enclosure:
         """Return bounds of what is at most ``above`` more and ``below`` less."""
-        return Enclosure(self.above and Above(self.above.ball + above), self.below and Below(self.below.ball - below))
+        return Enclosure(Above(self.above + above), Below(self.below - below))
+
+    def is_at_most(self, delta: arb) -> bool:
+        """Return whether the whole ball above is certainly at most ``delta``."""
+        return bool(self.above <= delta)
+
+    def is_more_than(self, delta: arb) -> bool:
+        """Return whether the whole ball below is certainly above ``delta``."""
+        return bool(self.below > delta)
 
 
 @dataclass(frozen=True, slots=True)

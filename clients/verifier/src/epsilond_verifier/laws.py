@@ -7,9 +7,10 @@ follows from them is a ball at the precision of the certificate.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from itertools import pairwise
+from functools import cached_property, partial, reduce
+from itertools import accumulate, pairwise
 from typing import Self
 
 from flint import acb, acb_poly, arb, fmpq
@@ -84,6 +85,10 @@ class Sampled:
         """Return f(x), a polynomial in e^(x / s^2)."""
         return self._polynomial((x / (self.s * self.s)).exp())
 
+    def ratio(self, x: arb) -> arb:
+        """Return dP/dQ at x: f(x), or f(x) / f(-x) of replaced records."""
+        return self.f(acb(x)).real / (self.f(acb(-x)).real if self.replace else 1)
+
     def mass_beyond(self, x: arb, way: int) -> arb:
         """Return the sum of p_h P(N(way h, s^2) > x)."""
         return sum((p * normal_cdf((way * h - x) / self.s) for h, p in enumerate(self.weights)), arb(0))
@@ -143,7 +148,8 @@ class Atoms:
         return self.add if direction == "add" else self.remove
 
 
-#: The law of one step's privacy loss.
+#: The law of one step's privacy loss, and the theorems by which its pair dominates the mechanism.
+Why = tuple[str, ...]
 Law = Normal | Sampled | Mixture | Draws | Laplace | Atoms
 
 
@@ -187,26 +193,26 @@ def without_rare(law: Law, kept: int) -> tuple[Law, arb]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``count`` equal steps, and the theorem by which their pair dominates the mechanism."""
+    """``count`` equal steps, and the theorems by which their pair dominates the mechanism."""
 
     law: Law
     count: int
-    assumed: str
+    assumed: Why
+
+
+def sum_of_largest(steps: Sequence[Step], direction: str) -> arb:
+    """Return what the largest losses of all steps add up to in one direction."""
+    return sum((step.count * largest_loss(step.law, direction) for step in steps), arb(0))
 
 
 def read_step(event: Reader, relation: str, group: int) -> Step:
     """Read one event, as the ledger writes it, for a group of this many records."""
     mechanism, sampling = event.inside("mechanism"), event.inside("sampling")
-    count = event.whole("count", 1, _COUNT)
-    kind = mechanism.word("kind", *_MECHANISMS)
-    if group > 1:
-        refuse_unless(kind == "gaussian", f"{event.where}: no theorem of this verifier covers groups of records")
-        step = _group(mechanism, sampling, count, relation, group)
-    else:
-        step = _MECHANISMS[kind](mechanism, sampling, count, relation)
-    for reader in (event, mechanism, sampling):
-        reader.close()
-    return step
+    count, kind = event.whole("count", 1, _COUNT), mechanism.word("kind", *_MECHANISMS)
+    if group == 1:
+        return _MECHANISMS[kind](mechanism, sampling, count, relation)
+    refuse_unless(kind == "gaussian", f"{event.where}: no theorem of this verifier covers groups of records")
+    return _gaussian(mechanism, sampling, count, relation, group)
 
 
 def _sensitivity(relation: str) -> int:
@@ -217,6 +223,10 @@ def _noise(mechanism: Reader) -> arb:
     return arb(mechanism.real("noise_multiplier", 1e-3, 1e6))
 
 
+def _probability(sampling: Reader) -> float:
+    return sampling.real("sampling_probability", 5e-324, 1.0)
+
+
 def _covered(condition: bool, sampling: Reader, relation: str) -> None:
     refuse_unless(condition, f"{sampling.where}: no theorem of this verifier covers it under {relation}")
 
@@ -225,72 +235,65 @@ def _by_position(sampling: Reader) -> bool:
     return sampling.word("assignment", "by_position", "independent") == "by_position"
 
 
-def _passes(sampling: Reader, kind: str, count: int, relation: str, why: str, scales: bool = False) -> tuple[int, str]:
-    """Return the full batches that a record takes part in, where the schedule is fixed in advance, and why."""
-    if kind == "full_batch":
-        return count, why
+def _schedule(sampling: Reader, kind: str, count: int, relation: str, scales: bool = False) -> tuple[float, int, Why]:
+    """Return the probability that a record is in a batch, the number of batches, and why.
+
+    Of a schedule that is fixed in advance, these are the full batches that a record takes part in.
+    """
+    if kind in ("poisson", "full_batch"):
+        return _probability(sampling) if kind == "poisson" else 1.0, count, ()
     independent = kind == "disjoint_batches" and not _by_position(sampling)
     # Of two batches that are moved by one contribution each, either may draw the branch that costs most.
     refused = ("replace_one" if scales else "") if independent else "add_or_remove_one"
     _covered(relation != refused, sampling, relation)
     passes = 1 if kind == "disjoint_batches" else -(-count // sampling.whole("steps_per_epoch", 1, _COUNT))
-    return passes, f"{SCHEDULE}; {why}"
+    return 1.0, passes, (SCHEDULE,)
 
 
-def _full(s: arb, relation: str, count: int, assumed: str) -> Step:
-    rational = None
-    if s.is_exact():
-        mantissa, exponent = s.man_exp()
-        rational = (_sensitivity(relation) / (fmpq(mantissa) * fmpq(2) ** int(exponent))) ** 2
-    return Step(Normal((_sensitivity(relation) / s) ** 2, rational), count, assumed)
-
-
-def _poisson(s: arb, q: float, relation: str, count: int, assumed: str = "") -> Step:
+def _pair(s: arb, q: float, relation: str, group: int = 1) -> tuple[Normal | Poisson, Why]:
+    """Return the law where each record of a group is in the batch with probability q, and why; all are if q = 1."""
+    replaced, agree = relation == "replace_one", (GROUP,) if group > 1 else ()
     if q == 1.0:
-        return _full(s, relation, count, assumed or GAUSSIAN)
-    replaced = relation == "replace_one"
+        mu = _sensitivity(relation) * group / s
+        rational = (_sensitivity(relation) * group / s.fmpq()) ** 2 if s.is_exact() else None
+        return Normal(mu**2, rational), (*agree, GAUSSIAN)
+    refuse_unless(group <= MOST_IN_GROUP, f"groups of at most {MOST_IN_GROUP} records are read on Poisson batches")
     pair = REPLACED if replaced else POISSON
-    return Step(Poisson.of_one(s, arb(q), replaced), count, f"{assumed}; {pair}" if assumed else pair)
+    return Poisson(s, tuple(hits(group, arb(q), group)), replaced), agree or (pair,)
 
 
-def _probability(sampling: Reader) -> float:
-    return sampling.real("sampling_probability", 5e-324, 1.0)
-
-
-def _group(mechanism: Reader, sampling: Reader, count: int, relation: str, group: int) -> Step:
-    """Groups of records. All are in the same full batches, at worst; Bin(group, q) of them are in a Poisson batch."""
-    s, kind = _noise(mechanism), sampling.word("kind", *_SCHEDULES, "poisson")
-    if kind != "poisson":
-        return _full(s / group, relation, *_passes(sampling, kind, count, relation, f"{GROUP}; {GAUSSIAN}"))
-    q = _probability(sampling)
-    if q == 1.0:
-        return _full(s / group, relation, count, f"{GROUP}; {GAUSSIAN}")
-    refuse_unless(group <= MOST_IN_GROUP, f"{sampling.where}: groups of at most {MOST_IN_GROUP} records are read")
-    return Step(Poisson(s, tuple(hits(group, arb(q), group)), relation == "replace_one"), count, GROUP)
-
-
-def _gaussian(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
-    s, kind = _noise(mechanism), sampling.word("kind", *_SCHEDULES, *_BATCHES)
+def _gaussian(mechanism: Reader, sampling: Reader, count: int, relation: str, group: int = 1) -> Step:
+    s, kind = _noise(mechanism), sampling.word("kind", *_SCHEDULES, "poisson", *(_BATCHES if group == 1 else ()))
     if kind in _BATCHES:
         return _BATCHES[kind](s, sampling, count, relation)
-    return _full(s, relation, *_passes(sampling, kind, count, relation, GAUSSIAN))
+    q, count, why = _schedule(sampling, kind, count, relation)
+    law, pair = _pair(s, q, relation, group)
+    return Step(law, count, why + pair)
 
 
-def _without_replacement(s: arb, sampling: Reader, count: int, relation: str) -> Step:
-    n = sampling.whole("dataset_size", 1, _SIZE)
+def _mixture(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
+    """Noise of a scale that is drawn, and seen; the weights are taken as proportions."""
+    weights = mechanism.reals("weights", MOST_BRANCHES, 5e-324, 1.0)
+    scales = mechanism.reals("noise_multipliers", len(weights), 1e-3, 1e6, len(weights))
+    kind, total = sampling.word("kind", *_SCHEDULES, "poisson"), sum(map(arb, weights), arb(0))
+    q, count, why = _schedule(sampling, kind, count, relation, scales=True)
+    pairs = [_pair(arb(scale), q, relation) for scale in scales]
+    branches = tuple((weight / total, law) for weight, (law, _) in zip(weights, pairs, strict=True))
+    return Step(Mixture(branches), count, (SCALES, *why, *pairs[0][1]))
+
+
+def _of_a_size(replaced: bool, s: arb, sampling: Reader, count: int, relation: str) -> Step:
+    """Batches of b of n records, drawn with replacement or without; one draw is the same in both."""
+    n = sampling.whole("dataset_size", 1 + replaced, _SIZE)
     b = sampling.whole("batch_size", 1, n)
     _covered(relation != "add_or_remove_one", sampling, relation)
+    if replaced and b > 1:
+        return Step(Draws(s, b, arb(fmpq(1, n))), count, (DRAWS, FIXED_SIZE))
     if b == n:
-        return _full(s, relation, count, GAUSSIAN)
+        law, pair = _pair(s, 1.0, relation)
+        return Step(law, count, pair)
     # A record that becomes null is one that becomes another, so that the pair dominates there as well.
-    return Step(FixedSize.of_one(s / 2, arb(fmpq(b, n))), count, FIXED_SIZE)
-
-
-def _with_replacement(s: arb, sampling: Reader, count: int, relation: str) -> Step:
-    n = sampling.whole("dataset_size", 2, _SIZE)
-    b, q = sampling.whole("batch_size", 1, n), arb(fmpq(1, n))
-    _covered(relation != "add_or_remove_one", sampling, relation)
-    return Step(Draws(s, b, q) if b > 1 else FixedSize.of_one(s / 2, q), count, f"{DRAWS}; {FIXED_SIZE}")
+    return Step(FixedSize.of_one(s / 2, arb(fmpq(b, n))), count, (FIXED_SIZE,))
 
 
 def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
@@ -299,47 +302,25 @@ def _truncated(s: arb, sampling: Reader, count: int, relation: str) -> Step:
     Of n places tau is the probability that the others fill a batch of B, tau r = B P(Bin(n, q) > B) / n. Where n is
     private, the largest such number over all n is g, and the record, in a cut batch, is at the distance 2.
     """
-    q, n = _probability(sampling), sampling.whole("dataset_size", 1, _SIZE)
-    size = sampling.whole("max_batch_size", 1, _SIZE)
-    slots = sampling.word("truncation", "random", "random_slots") == "random_slots"
-    private = relation == "add_or_remove_one" and not slots
-    if size >= n:
-        return _poisson(s, q, relation, count)
-    refuse_unless(q < 1, f"{sampling.where}: a cut of all records is a batch of a fixed size")
-    whole = _poisson(s, q, relation, count)
-    if private:
-        displaced = arb(q) * size / (size + 1)
-        seen, near = most_displaced(n, arb(q), size) / displaced, arb(q) / (size + 1)
-        cut: Sampled = Poisson(s, (1 - arb(q), near, displaced))
-    else:
-        seen = tail(n - 1, arb(q), size)
-        cut = FixedSize.of_one(s / 2, size * tail(n, arb(q), size + 1) / (n * seen))
-    assert isinstance(whole.law, Poisson)
-    assumed = f"{CUT}; {whole.assumed}" if private else f"{CUT}; {whole.assumed}; {FIXED_SIZE}"
-    return Step(Mixture(((1 - seen, whole.law), (seen, cut))), count, assumed)
-
-
-def _mixture(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
-    """Noise of a scale that is drawn, and seen; the weights are taken as proportions."""
-    weights = [arb(weight) for weight in mechanism.reals("weights", MOST_BRANCHES, 5e-324, 1.0)]
-    number = len(weights)
-    scales = [arb(scale) for scale in mechanism.reals("noise_multipliers", number, 1e-3, 1e6, number)]
-    q, assumed, kind = 1.0, "", sampling.word("kind", *_SCHEDULES, "poisson")
-    if kind == "poisson":
-        q = _probability(sampling)
-    else:
-        count, assumed = _passes(sampling, kind, count, relation, GAUSSIAN, scales=True)
-    steps = [_poisson(scale, q, relation, count, assumed) for scale in scales]
-    laws = [step.law for step in steps if isinstance(step.law, Normal | Poisson)]
-    total = sum(weights, arb(0))
-    branches = tuple((weight / total, law) for weight, law in zip(weights, laws, strict=True))
-    return Step(Mixture(branches), count, f"{SCALES}; {steps[0].assumed}")
+    n, b = sampling.whole("dataset_size", 1, _SIZE), sampling.whole("max_batch_size", 1, _SIZE)
+    sampled, cuts = _probability(sampling), sampling.word("truncation", "random", "random_slots")
+    (whole, pair), q = _pair(s, sampled, relation), arb(sampled)
+    if b >= n:
+        return Step(whole, count, pair)
+    refuse_unless(sampled < 1, f"{sampling.where}: a cut of all records is a batch of a fixed size")
+    if relation == "add_or_remove_one" and cuts == "random":
+        near = q / (b + 1)
+        seen, cut = most_displaced(n, q, b) / (b * near), Poisson(s, (1 - q, near, b * near))
+        return Step(Mixture(((1 - seen, whole), (seen, cut))), count, (CUT, *pair))
+    seen = tail(n - 1, q, b)
+    fixed = FixedSize.of_one(s / 2, b * tail(n, q, b + 1) / (n * seen))
+    return Step(Mixture(((1 - seen, whole), (seen, fixed))), count, (CUT, *pair, FIXED_SIZE))
 
 
 def _laplace(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
     lam = _sensitivity(relation) / _noise(mechanism)
-    kind = sampling.word("kind", *_SCHEDULES)
-    return Step(Laplace(lam), *_passes(sampling, kind, count, relation, LAPLACE))
+    _, count, why = _schedule(sampling, sampling.word("kind", *_SCHEDULES), count, relation)
+    return Step(Laplace(lam), count, (*why, LAPLACE))
 
 
 def _response(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
@@ -351,76 +332,69 @@ def _response(mechanism: Reader, sampling: Reader, count: int, relation: str) ->
     if relation == "replace_special":
         remove = ((u, (k * u).log()), ((k - 1) * v, (k * v).log()))
         add = ((arb(fmpq(1, k)), -(k * u).log()), (arb(fmpq(k - 1, k)), -(k * v).log()))
-        return Step(Atoms(remove, add), count, RESPONSE)
+        return Step(Atoms(remove, add), count, (RESPONSE,))
     loss = (u / v).log()
     both = ((u, loss), (v, -loss), ((k - 2) * v, arb(0)))[: min(k, 3)]
-    return Step(Atoms(both, both), count, RESPONSE)
+    return Step(Atoms(both, both), count, (RESPONSE,))
 
 
 def _pure(mechanism: Reader, sampling: Reader, count: int, _relation: str) -> Step:
     sampling.word("kind", "full_batch")
     loss = arb(mechanism.real("epsilon", 0.0, 1e6))
     both = ((1 / (1 + (-loss).exp()), loss), (1 / (1 + loss.exp()), -loss))
-    return Step(Atoms(both, both), count, PURE)
+    return Step(Atoms(both, both), count, (PURE,))
 
 
-def _correlated(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
-    """sens^2 is the sum over t < T of y_t^2, y_t = c_t + y_(t-m), where a record's steps are m apart."""
-    s, coefficients = _noise(mechanism), [arb(c) for c in mechanism.reals("coefficients", _BANDS, 0.0, 1e6)]
+def _stated(mechanism: Reader, _count: int) -> list[arb]:
+    coefficients = [arb(c) for c in mechanism.reals("coefficients", _BANDS, 0.0, 1e6)]
     falling = coefficients[0] > 0 and all(c >= d for c, d in pairwise(coefficients))
     refuse_unless(falling, f"{mechanism.where}: coefficients must be positive at first and may not increase")
-    return _with_noise_over_steps(s, coefficients, sampling, count, relation)
+    return coefficients
 
 
-def _square_root(mechanism: Reader, sampling: Reader, count: int, relation: str) -> Step:
+def _square_root(mechanism: Reader, count: int) -> list[arb]:
     """c_j = c_(j-1) (2j - 1) / (2j)."""
-    s, coefficients, number = _noise(mechanism), [arb(1)], min(mechanism.whole("bands", 1, _COUNT), count)
+    number = min(mechanism.whole("bands", 1, _COUNT), count)
     refuse_unless(number <= _BANDS, f"{mechanism.where}: at most {_BANDS} coefficients are read")
-    for j in range(1, number):
-        coefficients.append(coefficients[-1] * (2 * j - 1) / (2 * j))
-    return _with_noise_over_steps(s, coefficients, sampling, count, relation)
+    return list(accumulate(range(1, number), lambda c, j: c * (2 * j - 1) / (2 * j), initial=arb(1)))
 
 
-def _with_noise_over_steps(s: arb, coefficients: list[arb], sampling: Reader, count: int, relation: str) -> Step:
-    kind = sampling.word("kind", "full_batch", "cyclic_poisson", "fixed_order_epochs")
-    apart = 1
+def _correlated(
+    read: Callable[[Reader, int], list[arb]], mechanism: Reader, sampling: Reader, count: int, relation: str
+) -> Step:
+    """Noise over steps: sens^2 = sum over t < T of y_t^2, y_t = c_t + y_(t-m), where a record's steps are m apart."""
+    s, c = _noise(mechanism), read(mechanism, count)
+    kind, q, apart, cycles = sampling.word("kind", "full_batch", "cyclic_poisson", "fixed_order_epochs"), 1.0, 1, 1
     if kind == "cyclic_poisson":
-        cycle, q = sampling.whole("cycle_length", 1, _COUNT), _probability(sampling)
+        cycle, q, apart = sampling.whole("cycle_length", 1, _COUNT), _probability(sampling), count
         _covered(relation != ("add_or_remove_one" if _by_position(sampling) else "replace_one"), sampling, relation)
-        refuse_unless(len(coefficients) <= cycle, f"{sampling.where}: noise reaches farther than a cycle")
-        noise = s / _sensitivity_over_steps(coefficients, count, count)
-        return _poisson(noise, q, relation, -(-count // cycle), CORRELATED)
-    if kind == "fixed_order_epochs":
+        refuse_unless(len(c) <= cycle, f"{sampling.where}: noise reaches farther than a cycle")
+        cycles = -(-count // cycle)
+    elif kind == "fixed_order_epochs":
         _covered(relation != "add_or_remove_one", sampling, relation)
         apart = sampling.whole("steps_per_epoch", 1, _COUNT)
-    return _full(s / _sensitivity_over_steps(coefficients, count, apart), relation, 1, CORRELATED)
-
-
-def _sensitivity_over_steps(coefficients: list[arb], steps: int, apart: int) -> arb:
     column: list[arb] = []
-    for t, c in enumerate(coefficients[:steps]):
-        column.append(c + column[t - apart] if t >= apart else c)
-    total = sum((y * y for y in column), arb(0))
-    known = len(column)
-    for t in range(max(0, known - apart), known):
-        # Behind the last coefficient the column repeats its last ``apart`` entries.
-        total += column[t] * column[t] * ((steps - 1 - t) // apart)
-    return total.sqrt()
+    for t, own in enumerate(c[:count]):
+        column.append(own + column[t - apart] if t >= apart else own)
+    # Behind the last coefficient the column repeats its last ``apart`` entries.
+    last = range(max(0, len(column) - apart), len(column))
+    total = sum((y * y for y in column), arb(0)) + sum(column[t] ** 2 * ((count - 1 - t) // apart) for t in last)
+    law, pair = _pair(s / total.sqrt(), q, relation)
+    return Step(law, cycles, (CORRELATED, *pair))
 
 
 _SCHEDULES = ("full_batch", "shuffled_epochs", "disjoint_batches")
-_BATCHES = {
-    "poisson": lambda s, sampling, count, relation: _poisson(s, _probability(sampling), relation, count),
-    "without_replacement": _without_replacement,
-    "with_replacement": _with_replacement,
+_BATCHES: dict[str, Callable[[arb, Reader, int, str], Step]] = {
+    "without_replacement": partial(_of_a_size, False),
+    "with_replacement": partial(_of_a_size, True),
     "truncated_poisson": _truncated,
 }
-_MECHANISMS = {
+_MECHANISMS: dict[str, Callable[[Reader, Reader, int, str], Step]] = {
     "gaussian": _gaussian,
     "gaussian_mixture": _mixture,
     "laplace": _laplace,
     "randomized_response": _response,
     "pure_dp": _pure,
-    "correlated_gaussian": _correlated,
-    "square_root_gaussian": _square_root,
+    "correlated_gaussian": partial(_correlated, _stated),
+    "square_root_gaussian": partial(_correlated, _square_root),
 }

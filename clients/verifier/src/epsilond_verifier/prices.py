@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from flint import arb, fmpq
 
+from epsilond_verifier import laws
 from epsilond_verifier.bounds import CannotCheck, Node, normal_cdf, require
-from epsilond_verifier.laws import Atoms, Laplace, Normal, Step, delta_of_normal, is_symmetric, largest_loss
 from epsilond_verifier.reading import Reader
 
 MOST_NODES = 400
@@ -47,9 +47,9 @@ class Price:
 
     def delta(self, e: arb) -> arb:
         """Return F(e)."""
-        return self.d + (1 - self.d) * delta_of_normal(self.m.sqrt(), e)
+        return self.d + (1 - self.d) * laws.delta_of_normal(self.m.sqrt(), e)
 
-    def require(self, steps: Sequence[Step], nodes: Sequence[Node]) -> None:
+    def require(self, steps: Sequence[laws.Step], nodes: Sequence[Node]) -> None:
         """Check what makes a price of the bounds at its nodes, or of the steps' own mu where there are none."""
         self.require_pure(steps)
         if nodes:
@@ -57,18 +57,17 @@ class Price:
         else:
             self.require_own(steps)
 
-    def require_pure(self, steps: Sequence[Step]) -> None:
+    def require_pure(self, steps: Sequence[laws.Step]) -> None:
         """Check that the losses add up to at most the pure epsilon, in both directions."""
         if self.pure is not None:
             for direction in ("add", "remove"):
-                largest = sum((step.count * largest_loss(step.law, direction) for step in steps), arb(0))
-                require(largest <= self.pure, "the pure epsilons add up to what is stated")
+                require(laws.sum_of_largest(steps, direction) <= self.pure, "the pure epsilons add up to what is said")
 
-    def require_own(self, steps: Sequence[Step]) -> None:
+    def require_own(self, steps: Sequence[laws.Step]) -> None:
         """Check that the squares of the steps' own mu add up to at most m: nothing has to fail then."""
         left, total = self.exact, arb(0)
         for step in steps:
-            if isinstance(step.law, Normal) and step.law.rational is not None:
+            if isinstance(step.law, laws.Normal) and step.law.rational is not None:
                 left -= step.count * step.law.rational
             else:
                 total += step.count * _own(step)
@@ -91,15 +90,15 @@ class Price:
                 require(bound <= value + slope * (end - place.exp()), f"the chord from {left.e.str(9)} on is covered")
 
 
-def _own(step: Step) -> arb:
+def _own(step: laws.Step) -> arb:
     """Return the square of mu = 2 sqrt 2 erfinv(TV), at which a Gaussian has the step's total variation TV."""
     law = step.law
-    if isinstance(law, Normal):
+    if isinstance(law, laws.Normal):
         return law.mu_squared
-    if isinstance(law, Laplace):
+    if isinstance(law, laws.Laplace):
         variation = -(-law.lam / 2).expm1()
-    elif isinstance(law, Atoms) and is_symmetric(law):
-        variation = (largest_loss(law, "remove") / 2).tanh()
+    elif isinstance(law, laws.Atoms) and laws.is_symmetric(law):
+        variation = (laws.largest_loss(law, "remove") / 2).tanh()
     else:
         raise CannotCheck("this verifier knows no mu of Gaussian DP of a step")
     return 8 * variation.erfinv() ** 2

@@ -9,8 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from epsilond_verifier.bounds import CannotCheck, refuse_unless
 
 N = TypeVar("N", int, float)
-MOST_BYTES = 2**20
-_LONGEST_NUMBER = 320
+MOST_BYTES, _LONGEST_NUMBER = 2**20, 320
 
 
 def parse(data: bytes) -> Reader:
@@ -43,31 +42,29 @@ def shortest(number: float) -> str:
 
 
 class Reader:
-    """An object of the certificate. `close` refuses keys that nobody has read."""
+    """An object of the certificate. `close` refuses keys that nobody has read, in it and in all that was read in it."""
 
     def __init__(self, value: Any, where: str) -> None:
         refuse_unless(isinstance(value, dict), f"{where} must be an object")
-        self._left, self.where = dict(value), where
+        self._left, self._read, self.where = dict(value), list[Reader](), where
 
     def close(self) -> None:
         """Refuse unknown keys."""
+        for reader in self._read:
+            reader.close()
         refuse_unless(not self._left, f"{self.where} has unknown keys: {str(sorted(self._left))[:200]}")
 
     def has(self, key: str) -> bool:
         """Return whether there is such a key, not read yet."""
         return key in self._left
 
-    def keys(self) -> list[str]:
-        """Return the keys that were not read yet."""
-        return list(self._left)
-
     def inside(self, key: str) -> Reader:
         """Read an object."""
-        return Reader(self._take(key), f"{self.where}.{key}")
+        return self._object(self._take(key), key)
 
     def objects(self, key: str, most: int, least: int = 1) -> list[Reader]:
         """Read a list of ``least`` to ``most`` objects."""
-        return [Reader(value, f"{self.where}.{key}[{i}]") for i, value in enumerate(self._list(key, most, least))]
+        return [self._object(value, f"{key}[{i}]") for i, value in enumerate(self._list(key, most, least))]
 
     def word(self, key: str, *allowed: str) -> str:
         """Read one of some words."""
@@ -83,13 +80,13 @@ class Reader:
         """Read a list of ``least`` to ``most`` numbers."""
         return [self._number(value, key, float, shortest, low, high) for value in self._list(key, most, least)]
 
-    def wholes(self, key: str, number: int, low: int, high: int) -> list[int]:
-        """Read a list of ``number`` integers."""
-        return [self._number(value, key, int, str, low, high) for value in self._list(key, number, number)]
-
     def whole(self, key: str, low: int, high: int) -> int:
         """Read an integer within [low, high]."""
         return self._number(self._take(key), key, int, str, low, high)
+
+    def wholes(self, key: str, number: int, low: int, high: int) -> list[int]:
+        """Read a list of ``number`` integers."""
+        return [self._number(value, key, int, str, low, high) for value in self._list(key, number, number)]
 
     def _number(self, text: Any, key: str, read: type[N], spell: Callable[[N], str], low: N, high: N) -> N:
         try:
@@ -100,6 +97,10 @@ class Reader:
             expected = "an integer" if spell is str else "a number in its shortest spelling"
             raise CannotCheck(f"{self.where}.{key} must be {expected}, in a string, from {low} to {high}: {text!r:.60}")
         return number
+
+    def _object(self, value: Any, key: str) -> Reader:
+        self._read.append(Reader(value, f"{self.where}.{key}"))
+        return self._read[-1]
 
     def _list(self, key: str, most: int, least: int) -> list[Any]:
         values = self._take(key)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from flint import acb, acb_mat, arb
 
@@ -19,143 +20,9 @@ from epsilond_verifier.bounds import normal_cdf, normal_density, require
 from epsilond_verifier.laws import Atoms, FixedSize, Laplace, Law, Mixture, Normal, Sampled
 from epsilond_verifier.reading import Reader
 
-MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
+_MOST_NODES, _MOST_ORDER, _ANGLES = 20_000, 400, (5e-324, 2.0)
 #: The work of a transform's value beside that of its nodes, or where it has none, in nodes.
-OF_VALUE = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The nodes of Theorem A, j = low .. high."""
-
-    angle: float
-    spacing: float
-    low: int
-    high: int
-
-    @classmethod
-    def read(cls, reader: Reader) -> Line:
-        """Read the nodes."""
-        low, high = reader.whole("low", -MOST_NODES, -1), reader.whole("high", 1, MOST_NODES)
-        return cls(reader.real("angle", *_ANGLES), reader.real("spacing", 1e-12, 1e12), low, high)
-
-    @property
-    def nodes(self) -> int:
-        """Return how many there are."""
-        return self.high - self.low + 1
-
-    def rule(self, law: Law, direction: str, c: arb) -> Rule:
-        """Return Theorem A for the whole law."""
-        assert isinstance(law, Sampled)
-        return shifted_line(law, direction, c, self, lambda _: acb(1), arb(1))
-
-
-@dataclass(frozen=True, slots=True)
-class AboveCut:
-    """A line for the share 1 - psi of the law, psi(x) = P(N(x, width^2) <= place)."""
-
-    line: Line
-    place: float
-    width: float
-
-    @classmethod
-    def read(cls, cut: Reader, line: Reader) -> AboveCut:
-        """Read where the law is cut, and the nodes above."""
-        return cls(Line.read(line), cut.real("place", -1e9, 1e9), cut.real("width", 1e-12, 1e9))
-
-    @property
-    def nodes(self) -> int:
-        """Return how many there are."""
-        return self.line.nodes
-
-    def rule(self, law: Law, _direction: str, c: arb) -> Rule:
-        """Return Theorem A for the share, of remove's law on the whole line for a fixed size."""
-        assert isinstance(law, Sampled)
-        theta, place, width = arb(self.line.angle) * law.turned, arb(self.place), arb(self.width)
-        growth, scale = (theta * theta / (2 * width * width)).exp(), width * arb(2).sqrt()
-        return shifted_line(law, "remove", c, self.line, lambda x: ((place - x) / scale).erfc() / 2, growth)
-
-    def outside(self, law: Law) -> arb:
-        """Return e, which bounds the mass of the share at x < 1/2, where a fixed size has none of it."""
-        before = normal_cdf((arb(1) / 2 - self.place) / self.width)
-        return before if isinstance(law, FixedSize) else arb(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Panels:
-    """The panels of Theorem C: ``panels`` level ones of ``order`` nodes, ``depth`` steep ones, maybe a last one."""
-
-    angle: float
-    end: float
-    panels: int
-    order: int
-    depth: int
-    steep: int
-    last: int = 0
-
-    @classmethod
-    def read(cls, reader: Reader) -> Panels:
-        """Read the nodes."""
-        angle, end = reader.real("angle", *_ANGLES), reader.real("end", 0.5, 1e12)
-        panels, depth = reader.whole("panels", 1, MOST_NODES), reader.whole("depth", 0, 120)
-        order, steep = (reader.whole(key, 2, _MOST_ORDER) for key in ("order", "steep"))
-        last = reader.whole("last", 2, _MOST_ORDER) if reader.has("last") else 0
-        return cls(angle, end, panels, order, depth, steep, last)
-
-    @property
-    def nodes(self) -> int:
-        """Return how many there are at most, both halves counted."""
-        return 2 * (self.panels * self.order + self.depth * self.steep + self.last)
-
-    def steep_order(self, k: int) -> int:
-        """Return the nodes of the k-th steep panel: one of a quarter of the length needs log 4 / (2 log 3) fewer."""
-        return max(2, self.steep - 5 * k // 8)
-
-    def rule(self, law: Law, _direction: str, c: arb) -> Rule:
-        """Return Theorem C."""
-        assert isinstance(law, FixedSize)
-        return fixed_size(law, c, self)
-
-
-@dataclass(frozen=True, slots=True)
-class Branches:
-    """The nodes of each branch of a mixture."""
-
-    places: tuple[Place, ...]
-
-    @property
-    def nodes(self) -> int:
-        """Return what they are worth in work, those of envelopes counted."""
-        return sum(OF_VALUE + sum(nodes.nodes for nodes in place) for place in self.places)
-
-    def rule(self, law: Law, direction: str, c: arb) -> MixtureTransform:
-        """Return the weighted sum of the branches' transforms."""
-        assert isinstance(law, Mixture)
-        pairs = zip(law.branches, self.places, strict=True)
-        return MixtureTransform([(p, transform(branch, direction, c, place)) for (p, branch), place in pairs])
-
-
-Nodes = Line | Panels | AboveCut | Branches
-#: The nodes of a step's rule, and of one for its envelope, if there is one; none if the transform is known.
-Place = tuple[Nodes, ...]
-
-
-def read_place(reader: Reader, law: Law) -> Place:
-    """Read where the nodes of a step are: an empty object for laws whose transform is known in closed form."""
-    place: list[Nodes] = []
-    if isinstance(law, Sampled):
-        read = Panels.read if isinstance(law, FixedSize) else Line.read
-        place.append(read(reader))
-        if reader.has("envelope"):
-            inner = reader.inside("envelope")
-            is_cut = isinstance(law, FixedSize) and inner.has("place")
-            place.append(AboveCut.read(inner, inner) if is_cut else read(inner))
-            inner.close()
-    if isinstance(law, Mixture):
-        pairs = zip(reader.objects("branches", len(law.branches), len(law.branches)), law.branches, strict=True)
-        place.append(Branches(tuple(read_place(each, branch) for each, (_, branch) in pairs)))
-    reader.close()
-    return tuple(place)
+_OF_VALUE = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +68,18 @@ class Rule:
         """Return the sums at k = a width + b as one product of matrices: e^(i a width h l_j), w_j e^(i b h l_j)."""
         width, nodes = math.isqrt(points - 1) + 1, len(self.weights)
         rows = -(-points // width)
-        fine, coarse = [], []
-        for weight, loss in zip(self.weights, self.losses, strict=True):
-            step = acb(0, 1) * spacing * loss
-            fine.append([weight * power for power in powers(step.exp(), width)])
-            coarse.append(powers((width * step).exp(), rows))
+        steps = [acb(0, 1) * spacing * loss for loss in self.losses]
+        fine = [[w * power for power in powers(step.exp(), width)] for w, step in zip(self.weights, steps, strict=True)]
+        coarse = [powers((width * step).exp(), rows) for step in steps]
         left = acb_mat(rows, nodes, [coarse[j][a] for a in range(rows) for j in range(nodes)])
         right = acb_mat(nodes, width, [power for row in fine for power in row])
-        error = self.error_at(spacing * points)
-        around = self.constant + acb(arb(0, error), arb(0, error))
+        around = self.constant + blurred(self.error_at(spacing * points))
         return [value + around for value in (left * right).entries()[:points]]
+
+
+def blurred(radius: arb) -> acb:
+    """Return a ball of all complex numbers of at most this modulus."""
+    return acb(arb(0, radius), arb(0, radius))
 
 
 def powers(base: acb, number: int) -> list[acb]:
@@ -255,12 +124,9 @@ def laplace(lam: arb, c: arb) -> ClosedForm:
 
 
 def normal(mu_squared: arb, c: arb) -> ClosedForm:
-    """M(z) = e^(mu^2 z (z+1) / 2) of a full batch of Gaussian noise, as a branch among others."""
-
-    def envelope(t: arb) -> arb:
-        return (mu_squared * (c * (c + 1) - t * t) / 2).exp()
-
-    return ClosedForm(c, lambda z: (mu_squared * z * (z + 1) / 2).exp(), envelope)
+    """M(z) = e^(mu^2 z (z+1) / 2) of a full batch of Gaussian noise, |M(c + it)| = e^(mu^2 (c (c+1) - t^2) / 2)."""
+    modulus = lambda t: (mu_squared * (c * (c + 1) - t * t) / 2).exp()  # noqa: E731
+    return ClosedForm(c, lambda z: (mu_squared * z * (z + 1) / 2).exp(), modulus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,44 +154,111 @@ class MixtureTransform:
 Transform = Rule | ClosedForm | MixtureTransform
 
 
-def transform(law: Law, direction: str, tilt: float | arb, place: Place) -> Transform:
-    """Return M at Re z = tilt > 0."""
-    c = arb(tilt)
-    if isinstance(law, Normal):
-        return normal(law.mu_squared, c)
-    if isinstance(law, Laplace):
-        return laplace(law.lam, c)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How to evaluate a step's transform at a tilt c > 0, the work of a value, in nodes, and of finding all nodes."""
+
+    at: Callable[[arb], Transform]
+    of_value: int = _OF_VALUE
+    nodes: int = 0
+
+
+def read_place(reader: Reader, law: Law, direction: str) -> Place:
+    """Read where the nodes of a step are: an empty object for laws whose transform is known in closed form."""
+    if isinstance(law, Normal | Laplace):
+        return Place(partial(normal, law.mu_squared) if isinstance(law, Normal) else partial(laplace, law.lam))
     if isinstance(law, Atoms):
         atoms = law.outcomes(direction)
-        return Rule(arb(0), [acb(p * (c * loss).exp()) for p, loss in atoms], [acb(loss) for _, loss in atoms], arb(0))
-    whole, *coarse = (nodes.rule(law, direction, c) for nodes in place)
-    if not coarse:
-        return whole
-    assert isinstance(whole, Rule)
-    assert isinstance(coarse[0], Rule)
-    left_out = arb(0)
-    if isinstance(place[1], AboveCut):
-        both = whole.error_at(arb(0)) + coarse[0].error + 2 * place[1].outside(law)
-        left_out = abs(whole.at_zero() - coarse[0].at_zero()) + both
-    return replace(whole, coarse=(coarse[0], left_out))
+        losses = [acb(loss) for _, loss in atoms]
+        return Place(lambda c: Rule(arb(0), [acb(p * (c * loss).exp()) for p, loss in atoms], losses, arb(0)))
+    if isinstance(law, Mixture):
+        readers = reader.objects("branches", len(law.branches), len(law.branches))
+        parts = [(p, read_place(each, own, direction)) for each, (p, own) in zip(readers, law.branches, strict=True)]
+        nodes = sum(_OF_VALUE + place.nodes for _, place in parts)
+        return Place(lambda c: MixtureTransform([(p, place.at(c)) for p, place in parts]), _OF_VALUE + nodes, nodes)
+    assert isinstance(law, Sampled)
+    return _read_sampled(reader, law, direction)
 
 
-def shifted_line(law: Sampled, direction: str, c: arb, line: Line, share: Callable[[acb], acb], growth: arb) -> Rule:
-    """Theorem A: the trapezoid rule on the line Im x = A s^2 / H, below the axis for add, for a share of the law.
+def _read_sampled(reader: Reader, law: Sampled, direction: str) -> Place:
+    """Read the nodes of a rule, and of one for its envelope, if there is one."""
+    read = read_panels if isinstance(law, FixedSize) else read_line
+    own, nodes = read(reader, law, direction)
+    at, more = own, 0
+    if reader.has("envelope"):
+        inner = reader.inside("envelope")
+        if isinstance(law, FixedSize) and inner.has("place"):
+            cut = AboveCut.read(inner, inner, law)
+            at, more = lambda c: cut.coarse(own(c), c), cut.nodes
+        else:
+            other, more = read(inner, law, direction)
+            at = lambda c: replace(own(c), coarse=(other(c), arb(0)))  # noqa: E731
+    return Place(at, _OF_VALUE + nodes, nodes + more)
 
-    On the line at v the modulus of the share is at most growth^((v/theta)^2) times what it is on the axis.
+
+def read_line(reader: Reader, law: Sampled, direction: str) -> tuple[Callable[..., Rule], int]:
+    """Read the nodes of Theorem A, j = low .. high, and their number."""
+    low, high = reader.whole("low", -_MOST_NODES, -1), reader.whole("high", 1, _MOST_NODES)
+    angle, spacing = arb(reader.real("angle", *_ANGLES)), arb(reader.real("spacing", 1e-12, 1e12))
+    return partial(shifted_line, law, direction, angle, spacing, range(low, high + 1)), high - low + 1
+
+
+@dataclass(frozen=True, slots=True)
+class AboveCut:
+    """The share 1 - psi of a law, psi(x) = P(N(x, width^2) <= place), on a line; remove's law for a fixed size."""
+
+    law: Sampled
+    place: arb
+    width: arb
+    line: Callable[..., Rule]
+    nodes: int
+
+    @classmethod
+    def read(cls, cut: Reader, line: Reader, law: Sampled) -> AboveCut:
+        """Read where the law is cut, and the nodes above."""
+        place, width = arb(cut.real("place", -1e9, 1e9)), arb(cut.real("width", 1e-12, 1e9))
+        return cls(law, place, width, *read_line(line, law, "remove"))
+
+    def share(self, x: acb) -> acb:
+        """Return 1 - psi(x)."""
+        return ((self.place - x) / (self.width * arb(2).sqrt())).erfc() / 2
+
+    def rule(self, c: arb) -> Rule:
+        """Return Theorem A for the share."""
+        return self.line(c, self)
+
+    def outside(self) -> arb:
+        """Return e, which bounds the mass of the share at x < 1/2, where a fixed size has none of it."""
+        return self.share(acb(0.5)).real if isinstance(self.law, FixedSize) else arb(0)
+
+    def coarse(self, whole: Rule, c: arb) -> Rule:
+        """Return the rule of the whole law with the envelope above the cut."""
+        above = self.rule(c)
+        errors = whole.error_at(arb(0)) + above.error + 2 * self.outside()
+        return replace(whole, coarse=(above, abs(whole.at_zero() - above.at_zero()) + errors))
+
+
+def shifted_line(
+    law: Sampled, direction: str, angle: arb, d: arb, nodes: range, c: arb, above: AboveCut | None = None
+) -> Rule:
+    """Theorem A: the trapezoid rule on the line Im x = A s^2 / H, below the axis for add.
+
+    Of the share above a cut, the modulus on the line at v is at most e^(v^2 / (2 width^2)) times what it is on the
+    axis.
     """
-    s, d, angle, add = law.s, arb(line.spacing), arb(line.angle), direction == "add" and not law.replace
+    s, add = law.s, direction == "add" and not law.replace
     require(2 * angle < arb.pi(), "the angle is below pi/2")
     square, theta = s * s, angle * law.turned
+    growth = (theta * theta / (2 * above.width**2)).exp() if above else arb(1)
     weights, losses = [], []
-    for j in range(line.low, line.high + 1):
+    for j in nodes:
         x = acb(j * d, -theta if add else theta)
         log_f = law.f(x).log()
         loss = -log_f if add else log_f - (law.f(-x).log() if law.replace else 0)
-        weights.append(normal_density(x, s) * (c * loss + (0 if add else log_f)).exp() * d * share(x))
+        weight = normal_density(x, s) * (c * loss + (0 if add else log_f)).exp() * d
+        weights.append(weight * above.share(x) if above else weight)
         losses.append(loss)
-    right, left = line.high * d, -line.low * d
+    right, left = nodes[-1] * d, -nodes[0] * d
     negative = c if add or law.replace else arb(0)
     one_sided, two_sided, hidden = (angle / 2).cos() ** -negative, angle.cos() ** -negative, law.weights[0] ** -negative
     high, low, mirrored = (law.f(acb(x)).real for x in (right, -left, left))
@@ -344,14 +277,28 @@ def shifted_line(law: Sampled, direction: str, c: arb, line: Line, share: Callab
     return Rule(arb(0), weights, losses, error)
 
 
-def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
+def read_panels(reader: Reader, law: Sampled, _direction: str) -> tuple[Callable[..., Rule], int]:
+    """Read the panels of Theorem C: level ones of ``order`` nodes, ``depth`` steep ones, maybe a last one.
+
+    Their number counts both halves, and is at most that.
+    """
+    angle, end = arb(reader.real("angle", *_ANGLES)), arb(reader.real("end", 0.5, 1e12))
+    panels, depth = reader.whole("panels", 1, _MOST_NODES), reader.whole("depth", 0, 120)
+    order, steep = (reader.whole(key, 2, _MOST_ORDER) for key in ("order", "steep"))
+    last = reader.whole("last", 2, _MOST_ORDER) if reader.has("last") else 0
+    found = partial(fixed_size, law, angle, end, panels, order, depth, steep, last)
+    return found, 2 * (panels * order + depth * steep + last)
+
+
+def fixed_size(
+    law: Sampled, angle: arb, end: arb, panels: int, order: int, depth: int, steep: int, last: int, c: arb
+) -> Rule:
     """Theorem C: M(z) = a_0 + integrals over x > 1/2 of phi f^(z+1) and phi f^(-z), by way of 1/2 + i theta.
 
     The path of the second integral is the mirror image of the first one's, so that its nodes are the conjugates.
     """
-    s, angle = law.s, arb(place.angle)
     require(2 * angle < arb.pi(), "the angle is below pi/2")
-    theta, half, end = angle * s * s, arb(1) / 2, arb(place.end)
+    s, theta, half = law.s, angle * law.turned, arb(1) / 2
     require(end > half, "the panels have a length")
     weights: list[acb] = []
     losses: list[acb] = []
@@ -376,18 +323,18 @@ def fixed_size(law: FixedSize, c: arb, place: Panels) -> Rule:
         most = largest(centre.real - reach, centre.real + reach, height)
         return arb(64) / 15 * abs(way) * most * rho ** (-2 * len(nodes)) / (1 - rho**-2)
 
-    b, level = (end - half) / (2 * place.panels), _gauss_legendre(place.order)
+    b, level, error, late = (end - half) / (2 * panels), _gauss_legendre(order), arb(0), None
     rho, reach = theta / b + (1 + (theta / b) ** 2).sqrt(), (b * b + theta * theta).sqrt()
-    centres = [acb(half + (2 * k + 1) * b, theta) for k in range(place.panels)]
-    error = sum((panel(centre, acb(b), rho, level, reach, 2 * theta) for centre in centres), arb(0))
-    for k in range(place.depth):
-        u, steep = theta / 4 ** (k + 1), _gauss_legendre(place.steep_order(k))
-        error += panel(acb(half, 5 * u / 2), acb(0, 3 * u / 2), arb(3), steep, 2 * u, 5 * u)
-    rest = theta / 4**place.depth
-    late = None
-    if place.last:
+    for k in range(panels):
+        error += panel(acb(half + (2 * k + 1) * b, theta), acb(b), rho, level, reach, 2 * theta)
+    for k in range(depth):
+        # One of a quarter of the length needs log 4 / (2 log 3) nodes fewer.
+        u, fewer = theta / 4 ** (k + 1), _gauss_legendre(max(2, steep - 5 * k // 8))
+        error += panel(acb(half, 5 * u / 2), acb(0, 3 * u / 2), arb(3), fewer, 2 * u, 5 * u)
+    rest = theta / 4**depth
+    if last:
         middle, reach, below = rest / 2, 15 * rest / 16, 9 * rest / 16
-        missed = panel(acb(half, middle), acb(0, middle), arb(4), _gauss_legendre(place.last), reach, 25 * rest / 16)
+        missed = panel(acb(half, middle), acb(0, middle), arb(4), _gauss_legendre(last), reach, 25 * rest / 16)
         late = missed, law.f(acb(half + reach, below)).log().imag
     else:
         error += rest * largest(half, half, rest)

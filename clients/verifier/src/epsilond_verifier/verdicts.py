@@ -84,51 +84,42 @@ def _read(certificate: Reader) -> _Read:
         few = sum(isinstance(step.law, Mixture | Draws) for step in steps) <= _MOST_MIXTURES
         refuse_unless(few, f"at most {_MOST_MIXTURES} events may show which branch they take")
     needed = ["both"] if all(is_symmetric(step.law) for step in steps) else ["add", "remove"]
-    assumed = list(dict.fromkeys(step.assumed for step in steps))
+    assumed = [theorem for step in steps for theorem in step.assumed]
     assumed += [COMPOSED] if sum(step.count for step in steps) > 1 else []
-    bound, price = "<=" if claim == "at_most" else ">", None
+    bound, price, ask = "<=" if claim == "at_most" else ">", None, partial(Asked, steps, work=Work())
     if stated.has("nano_mu_squared"):
         refuse_unless(group == 1, "prices are of single records")
         price = Price.read(stated)
-        groups = witness.objects("nodes", MOST_NODES) if witness.has("nodes") else []
-        nodes = _read_nodes(groups, price, steps, needed)
+        nodes = _read_nodes(witness, price, needed, ask)
         spelled = f"price {bound} {price.spelled}"
-        assumed += [FILTER] if groups else [FILTER, OWN]
+        assumed += [FILTER] if nodes else [FILTER, OWN]
     else:
         epsilon, delta = stated.real("epsilon", 0.0, 1e15), stated.real("delta", 0.0, 1.0)
-        proofs = _read_proofs(witness.inside("directions"), needed, partial(Asked, steps, work=Work()))
-        nodes = [Node(arb(epsilon), arb(delta), arb(delta), proofs)]
+        nodes = [Node(arb(epsilon), arb(delta), arb(delta), _read_proofs(witness, needed, ask))]
         spelled = f"epsilon {bound} {epsilon!r} at delta {delta!r}"
-    for reader in (certificate, stated, witness):
-        reader.close()
+    certificate.close()
     spelled += f" for the dominating pairs of these events under {relation}"
     spelled += f" and groups of {group} records" if group > 1 else ""
-    return _Read(claim, spelled, tuple(assumed), nodes, steps, price)
+    return _Read(claim, spelled, tuple(dict.fromkeys(assumed)), nodes, steps, price)
 
 
-def _read_proofs(directions: Reader, needed: list[str], ask: Callable[..., Asked]) -> list[Proof]:
-    """Read the proofs of some directions. Where one is missing, nothing is known of it."""
-    given = sorted(directions.keys())
-    among = given and set(given) <= set(needed)
-    refuse_unless(among, f"the directions of these events are {' and '.join(needed)}; the witness has {given}")
-    proofs = [read_form(directions.inside(name), ask(name)) for name in given]
-    return proofs if given == needed else [*proofs, _missing]
+def _read_proofs(reader: Reader, needed: list[str], ask: Callable[..., Asked]) -> list[Proof]:
+    """Read the proofs of all directions. Where one is missing, nothing is known of it."""
+    given = reader.inside("directions")
+    return [read_form(given.inside(name), ask(name)) if given.has(name) else _missing for name in needed]
 
 
 def _missing(_e: arb) -> Enclosure:
     raise CannotCheck("a direction is missing")
 
 
-def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: list[str]) -> list[Node]:
-    """Read the nodes of a price; those of one group have the same forms."""
-    nodes, work = list[Node](), Work()
-    for group in groups:
-        deltas, epsilons = group.reals("deltas", MOST_NODES, 0.0, 1.0), group.reals("epsilons", MOST_NODES, 0.0, 1e15)
-        few = len(deltas) == len(epsilons) and len(nodes) + len(deltas) <= MOST_NODES
-        refuse_unless(few, f"{group.where}: needs as many deltas as epsilons, and at most {MOST_NODES} nodes in all")
-        ask = partial(Asked, steps, work=work, times=len(deltas))
-        proofs = _read_proofs(group.inside("directions"), needed, ask)
-        group.close()
+def _read_nodes(witness: Reader, price: Price, needed: list[str], ask: Callable[..., Asked]) -> list[Node]:
+    """Read the nodes of a price, if it has any; those of one group have the same forms."""
+    nodes = list[Node]()
+    for group in witness.objects("nodes", MOST_NODES) if witness.has("nodes") else []:
+        deltas = group.reals("deltas", MOST_NODES - len(nodes), 0.0, 1.0)
+        epsilons = group.reals("epsilons", len(deltas), 0.0, 1e15, len(deltas))
+        proofs = _read_proofs(group, needed, partial(ask, times=len(deltas)))
         places = zip(map(arb, epsilons), map(arb, deltas), strict=True)
         nodes += [Node(e, delta, price.delta(e), proofs) for e, delta in places]
     return nodes
@@ -137,24 +128,24 @@ def _read_nodes(groups: list[Reader], price: Price, steps: list[Step], needed: l
 def _decide(read: _Read) -> tuple[str, str, tuple[int, ...]]:
     undecided, more_than, reasons = list[int](), False, list[str]()
     for number, node in enumerate(read.nodes):
-        at_most = True
+        found = list[Enclosure]()
         for proof in node.proofs:
             try:
-                found = proof(node.e)
+                found.append(proof(node.e))
             except CannotCheck as error:
-                found = Enclosure()
+                found.append(Enclosure())
                 reasons.append(str(error))
-            at_most = at_most and found.above is not None and found.above.is_at_most(node.most)
-            more_than = more_than or (found.below is not None and found.below.is_more_than(node.least))
-        undecided += [] if at_most else [number]
+        undecided += [] if all(each.is_at_most(node.most) for each in found) else [number]
+        more_than = more_than or any(each.is_more_than(node.least) for each in found)
     at_most = not undecided
     if at_most and read.price is not None:
         try:
             read.price.require(read.steps, read.nodes)
         except CannotCheck as error:
             at_most, reasons = False, [str(error)]
-    if at_most and more_than:
-        raise CannotCheck("both the statement and its opposite are proved: please report this certificate")
+    refuse_unless(
+        not (at_most and more_than), "both the statement and its opposite are proved: please report this certificate"
+    )
     if at_most or more_than:
         return ("verified" if at_most == (read.claim == "at_most") else "refuted"), "", ()
     return "cannot check", "; ".join([*dict.fromkeys(reasons), "the bounds of delta do not decide"]), tuple(undecided)
