@@ -89,8 +89,9 @@ def _largest(trials: RandomTrials, edge: _Edge, z: float) -> float:
     left = np.concatenate([[0.0], np.geomspace(_LEAST_U, 1.0, _CELLS)])
     left, right = left[:-1], left[1:]
     for _ in range(_DIVISIONS):
-        bounds = trials.density(left) - z * trials.density(edge(right))
-        reached = float(np.max(trials.density(right) - z * trials.density(edge(right))))
+        taken = z * trials.density(edge(right))
+        bounds = trials.density(left) - taken
+        reached = float(np.max(trials.density(right) - taken))
         kept = bounds > reached
         lengths = (right[kept] - left[kept]) / _PARTS
         starts = left[kept, None] + lengths[:, None] * np.arange(_PARTS)
