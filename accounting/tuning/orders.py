@@ -75,7 +75,8 @@ def weights_of_shifts(trials: RandomTrials, slopes: Array, deltas: Array, log_ra
         return np.zeros(1), np.array([trials.expected_trials * (1.0 + _ALLOWANCE)])
     places = log_ratio - np.geomspace(_NEAREST * min(1.0, log_ratio), max(40.0, 2.0 * log_ratio), _NODES)[::-1]
     z = np.concatenate([[0.0], np.exp(places), [math.exp(log_ratio)]])
-    inner = [_largest(trials, slopes, deltas, each) for each in z[1:-1].tolist()]
+    edge = _Edge(slopes, deltas)
+    inner = [_largest(trials, edge, each) for each in z[1:-1].tolist()]
     values = np.array([trials.expected_trials * (1.0 + _ALLOWANCE), *inner, 0.0])
     corners = _convex_minorant(z, values)
     z, values = z[corners], values[corners]
@@ -84,26 +85,45 @@ def weights_of_shifts(trials: RandomTrials, slopes: Array, deltas: Array, log_ra
     return np.log(z[1:]), weights * (1.0 + _ALLOWANCE)
 
 
-def _largest(trials: RandomTrials, slopes: Array, deltas: Array, z: float) -> float:
+def _largest(trials: RandomTrials, edge: _Edge, z: float) -> float:
     """Return Psi(z), from above: cells of u that may hold the largest value are divided."""
     left = np.concatenate([[0.0], np.geomspace(_LEAST_U, 1.0, _CELLS)])
     left, right = left[:-1], left[1:]
     for _ in range(_DIVISIONS):
-        bounds = trials.density(left) - z * trials.density(_edge(slopes, deltas, right))
-        reached = float(np.max(trials.density(right) - z * trials.density(_edge(slopes, deltas, right))))
+        taken = z * trials.density(edge(right))
+        bounds = trials.density(left) - taken
+        reached = float(np.max(trials.density(right) - taken))
         kept = bounds > reached
         lengths = (right[kept] - left[kept]) / _PARTS
         starts = left[kept, None] + lengths[:, None] * np.arange(_PARTS)
         left, right = starts.ravel(), np.append(starts[:, 1:], right[kept, None], axis=1).ravel()
     most = trials.density(left) * (1.0 + _ALLOWANCE)
-    bounds = most - z * trials.density(_edge(slopes, deltas, right)) * (1.0 - _ALLOWANCE)
+    bounds = most - z * trials.density(edge(right)) * (1.0 - _ALLOWANCE)
     return max(0.0, reached + _ALLOWANCE * trials.expected_trials, float(bounds.max(initial=0.0)))
 
 
-def _edge(slopes: Array, deltas: Array, u: Array) -> Array:
-    """Return an upper bound of the largest v of the region at each u."""
-    edge: Array = np.minimum((slopes[:, None] * u + deltas[:, None]).min(axis=0), 1.0)
-    return edge
+class _Edge:
+    """The edge of the region below all lines v <= slope u + delta, as the lines that are lowest somewhere.
+
+    They are the corners of the convex minorant of the points (slope, delta). Each of them is above the region, so that
+    rounding a place at which two of them cross costs tightness and no more.
+    """
+
+    def __init__(self, slopes: Array, deltas: Array) -> None:
+        order = np.lexsort((deltas, slopes))
+        order = order[np.isfinite(slopes[order])]
+        _, first = np.unique(slopes[order], return_index=True)
+        order = order[first]
+        # The steepest line is the lowest one where u is small.
+        lowest = order[_convex_minorant(slopes[order], deltas[order])][::-1]
+        self._slopes, self._deltas = slopes[lowest], deltas[lowest]
+        self._crossings = np.diff(self._deltas) / -np.diff(self._slopes)
+
+    def __call__(self, u: Array) -> Array:
+        """Return the largest v of the region at each u, or more."""
+        line = np.searchsorted(self._crossings, u)
+        edge: Array = np.minimum(self._slopes[line] * u + self._deltas[line], 1.0)
+        return edge
 
 
 def _convex_minorant(x: Array, y: Array) -> NDArray[np.int64]:
