@@ -80,7 +80,7 @@ def _data_key_file(path: Path | None, info: ValidationInfo) -> Path | None:
         text = path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
         raise ValueError(
-            "the file cannot be read, or is not a text; it holds 64 hexadecimal digits or base64"
+            "the file cannot be read, or is not text; it must hold 64 hexadecimal digits or base64"
         ) from None
     parse_keys(text)
     return path.absolute()
@@ -99,7 +99,7 @@ def _signing_key_file(path: Path | None) -> Path | None:
 def _device(device: str) -> str:
     if device == "cuda" and find_spec("cupy") is None:
         raise ValueError(
-            "runs are to be carried out by CuPy, which is not installed; `make cuda12` or `make cuda13` does"
+            "runs are to be carried out by CuPy, which is not installed; `make cuda12` or `make cuda13` installs it"
         )
     return device
 
@@ -145,7 +145,7 @@ def _addresses(given: str) -> str:
 def _witnesses(given: str) -> str:
     words = given.split()
     if len(words) % 2:
-        raise ValueError("it is not a list of public keys and addresses, in turn")
+        raise ValueError("it is not a list of public keys, each with an address behind it")
     for address in words[1::2]:
         try:
             parsed = parse_address(address)

@@ -55,7 +55,7 @@ def choose_algorithm(spec: Spec, objective: Objective) -> Choice:
     """Choose the algorithm: DP-Adam, or the first one that trains the model.
 
     Raises:
-        NoCostInFilter: the target is pure DP, which Gaussian noise has not.
+        NoCostInFilter: the target is pure DP, which Gaussian noise does not have.
     """
     trained_by = objective.trained_by
     target = spec.target
@@ -64,7 +64,7 @@ def choose_algorithm(spec: Spec, objective: Objective) -> Choice:
         able = [name for name in pure if trained_by is None or name in trained_by]
         instead = f"name {one_of(able)} as algorithm, with its domain, or " if able else ""
         raise NoCostInFilter(
-            "the algorithms that are chosen where none is named add Gaussian noise, which has no pure DP: "
+            "if no algorithm is named, one with Gaussian noise is chosen, which has no pure DP: "
             f"{instead}ask for approximate_dp, zcdp or gaussian_dp",
             code="no_cost_in_filter",
             pointer=("target", "kind"),

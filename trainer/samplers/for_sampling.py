@@ -98,7 +98,7 @@ def _check_truncation(
     of_slots = sampling.truncation == "random_slots"
     if relation is NeighboringRelation.ADD_OR_REMOVE_ONE and not of_slots:
         raise Unsupported(
-            "the trainer cuts batches of places, empty ones among them, which this truncation is not charged for under "
+            "the trainer draws empty places, too, and this truncation is not charged for them under "
             'add_or_remove_one; use truncation "random_slots"',
             code="unsupported_sampling",
             pointer=("sampling", "truncation"),
