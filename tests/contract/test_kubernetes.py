@@ -452,7 +452,10 @@ def test_the_pods_commands_and_those_of_the_page_do_what_they_say(cluster: Clust
     with cluster.running("migrate") as migration:
         migration.wait(PATIENCE_S)
         assert migration.returncode == 0
-    with cluster.running("server") as process, cluster.running("worker"):
+    with cluster.running("server") as process, cluster.running("worker") as worker:
+        assert worker.stdout is not None
+        # One that is told to stop before it has started ends by the signal.
+        assert any("worker_started" in line for line in worker.stdout)
         cluster.wait_for("startup", 200)
         cluster.wait_for("readiness", 200)
         key = re.findall(r"epsilond_\w+", cluster.typed(first_key))[-1]
