@@ -14,6 +14,8 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from accounting.canonical import Json, canonical_text, sha256_hex
 from accounting.certificates.answers import WIDENED, CertifiedEnd
 from accounting.certificates.certificate import AT_MOST, FORMAT, Certificate, NoCertificate, Statement
@@ -64,6 +66,8 @@ def price_bytes(stated: PriceStatement, precision: int, groups: Sequence[dict[st
     return canonical_text({"format": FORMAT, "statement": stated.to_json(), "witness": witness}).encode()
 
 
+# As in `accounting.certificates.prover.certify`.
+@np.errstate(all="ignore")
 def certify_price(
     events: Sequence[Event], relation: NeighboringRelation, amounts: Amounts, rate: Fraction | None = None
 ) -> Certificate:

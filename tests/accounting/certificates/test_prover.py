@@ -219,3 +219,8 @@ def test_random_answers_are_proved(number: int) -> None:
 def test_lower_ends_of_correlated_noise_hold_although_sensitivities_are_rounded_up(number: int) -> None:
     """A lower end that is taken of the rounded sensitivity is 1e-14 too high, which the verifier refutes."""
     assert judge("correlated_gaussian", number).refuted == []
+
+
+def test_a_search_that_overflows_warns_nobody() -> None:
+    request = drawn(32)
+    assert certify(AT_MOST, request.events, request.relation, request.upper, request.delta)
