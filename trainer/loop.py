@@ -111,11 +111,11 @@ class Trainer(Protocol):
         ...
 
     def state(self) -> State:
-        """Return all that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
+        """Return everything that is needed to go on from here: arrays, numbers, strings and dictionaries of them."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken, on the same task."""
+        """Go on from the point at which `state` was taken, on the same task."""
         ...
 
     def close(self) -> None:
@@ -134,12 +134,12 @@ class Resumable(ABC):
     kept: ClassVar[tuple[str, ...]]
 
     def state(self) -> State:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         found = {name.removeprefix("_"): getattr(self, name) for name in self.kept}
         return {name: value.state() if hasattr(value, "state") else value for name, value in found.items()}
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         for name in self.kept:
             now, then = getattr(self, name), state[name.removeprefix("_")]
             if hasattr(now, "restore"):
@@ -193,7 +193,7 @@ class Iteration(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         ...
 
 

@@ -71,7 +71,7 @@ class Sampler(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken, once the stream is where it was."""
+        """Go on from the point at which `state` was taken, once the stream is where it was."""
         ...
 
 
@@ -343,7 +343,7 @@ class TurnsSampler(ABC):
         return {"turn_of": self._turn_of, "drawn": self._drawn}
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken.
+        """Go on from the point at which `state` was taken.
 
         Raises:
             InvalidValue: the parts are not there. Others would bring a slot's steps closer together.

@@ -47,7 +47,7 @@ class RandomStreams:
         return {field.name: getattr(self, field.name).state for field in fields(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         for field in fields(self):
             getattr(self, field.name).state = state[field.name]
 

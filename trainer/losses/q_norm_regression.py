@@ -49,7 +49,7 @@ class QNormRegression(Loss):
         return 1.0
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Return Q sign(z - y) |z - y|^(q - 1)."""
+        """Return q sign(z - y) |z - y|^(q - 1)."""
         difference = logits - column(xp, labels, logits)
         return self.q * xp.sign(difference) * xp.abs(difference) ** (self.q - 1.0)
 

@@ -99,7 +99,7 @@ class Softmax(Loss):
         return shares
 
     def residuals(self, xp: Namespace, logits: Array, labels: Array) -> Array:
-        """Return P - e_y; the largest logit is subtracted first, so that nothing overflows."""
+        """Return p - e_y; the largest logit is subtracted first, so that nothing overflows."""
         result = exponential(xp, logits - xp.max(logits, axis=1, keepdims=True))
         result /= xp.sum(result, axis=1, keepdims=True)
         result -= xp.astype(self._chosen(xp, labels), result.dtype)

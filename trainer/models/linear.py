@@ -84,7 +84,7 @@ class LinearModel(Model):
         return (self.features + self.fit_intercept) * self.num_outputs
 
     def initial(self, stream: Keystream) -> npt.NDArray[np.float64]:
-        """Return Zeros."""
+        """Return zeros."""
         return np.zeros(self.num_parameters)
 
     def gradients(self, point: Array, block: Block) -> OuterProducts:

@@ -60,9 +60,9 @@ class Coins:
         return drawn.reshape(shape)
 
     def state(self) -> State:
-        """Return all that is needed to go on from here."""
+        """Return everything that is needed to go on from here."""
         return {"stream": self._stream.state}
 
     def restore(self, state: State) -> None:
-        """Go on from where `state` was taken."""
+        """Go on from the point at which `state` was taken."""
         self._stream.state = state["stream"]
