@@ -31,7 +31,7 @@ from trainer.models import LinearModel, MeanModel, Parameters, build
 
 FloatArray = npt.NDArray[np.float64]
 
-#: The largest logit z of the best point where labels must lie in [-1, 1], or where odds are a power of (1 + z) / (1 - z).
+#: The largest logit z of the best point where labels lie in [-1, 1], or where odds are a power of (1 + z) / (1 - z).
 _LARGEST_LOGIT = 0.5
 #: The largest logit of the best point for classes, if no constant bounds the best point.
 _USUAL_LOGIT = 3.0
